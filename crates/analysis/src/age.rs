@@ -4,7 +4,7 @@ use heaptrial_model::LifeStart;
 
 use heaptrial_stats::median;
 
-use crate::fleet::{Fleet, FleetLife, FleetService};
+use crate::fleet::{Clock, Fleet, FleetLife, FleetService};
 use crate::outcome::Settings;
 
 /// At the age at which services are compared, at least this share of every arm's are old enough.
@@ -54,7 +54,10 @@ impl Ages {
             growth_from: None,
         };
         let sorted: Vec<Vec<f64>> = arms.iter().map(|arm| ages.sorted(fleet, *arm)).collect();
-        ages.matched = most_kept(&sorted);
+        ages.matched = match fleet.clock {
+            Clock::ByLoad => sorted.iter().filter_map(|ages| ages.first().copied()).min_by(f64::total_cmp),
+            Clock::Calendar | Clock::InTurn | Clock::Hastened => most_kept(&sorted),
+        };
         let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;
         let long = sorted.iter().filter_map(|ages| ages.get(place(ages)).copied());
         ages.warm_up = settings.warm_up_of(long.min_by(f64::total_cmp).unwrap_or(0.0));

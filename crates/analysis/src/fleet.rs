@@ -35,6 +35,8 @@ pub enum Clock {
     /// A lab started them one after the other, each for a planned time: only their age tells, and nothing is said of days
     /// to come.
     InTurn,
+    /// The same, but each for as long as its load took: one that is young was done soon, and is compared as the others are.
+    ByLoad,
     /// A lab took them through the hours of a life faster than life goes: ages are those hours, and growth by them is
     /// judged as on a host. Starts tell nothing.
     Hastened,
@@ -48,7 +50,7 @@ impl Clock {
 
     /// Whether ages are those of services in life, so that something can be said of days to come.
     pub fn has_days(self) -> bool {
-        self != Self::InTurn
+        !matches!(self, Self::InTurn | Self::ByLoad)
     }
 }
 

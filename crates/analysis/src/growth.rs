@@ -220,7 +220,7 @@ pub(crate) fn is_too_short(fleet: &Fleet, ages: &Ages, members: &[usize], growth
     let short = match fleet.clock {
         Clock::Calendar => growth.days < LEAST_DAYS,
         Clock::Hastened => f64::from(growth.readings) < SHAPE_READINGS,
-        Clock::InTurn => false,
+        Clock::InTurn | Clock::ByLoad => false,
     };
     short && !restarted
 }

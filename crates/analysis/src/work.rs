@@ -1,25 +1,19 @@
 //! What services do beside using memory: an arm that saves memory by doing less has saved nothing.
 
+mod compared;
+mod findings;
 mod measure;
 
-use heaptrial_model::{TorFlag, units};
-use heaptrial_stats::{fisher_fewer, median};
+use heaptrial_model::TorFlag;
+use heaptrial_stats::median;
 
 use crate::age::Ages;
 use crate::fleet::{Fleet, FleetService};
-use crate::outcome::{
-    ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Settings,
-    Severity, WorkReason, WorkStanding,
-};
+use crate::outcome::{ArmWork, FlagCount, ServiceResult, Settings};
 
+pub(crate) use findings::findings;
 pub(crate) use measure::of_service;
 
-/// Work below this share of the control's is told, if its interval lies below 1.
-const LESS_WORK: f64 = 0.9;
-/// An exact test up to this p-value is no accident.
-const ALPHA: f64 = 0.05;
-/// A flag that this much smaller a share has is told even where the test cannot show it.
-const SHARE_LOST: f64 = 0.5;
 /// Bytes read and written, the measure of a relay of which rates and memory for each MB/s are told as such.
 const TRAFFIC: &str = "bytes";
 
@@ -57,6 +51,9 @@ pub struct Measure {
     /// The counter by age. What lies between two readings is taken as done evenly: two readings are enough. Of
     /// [`Counts::Rate`] and [`Counts::Took`] the readings, each of which counts alike.
     pub counter: Vec<(f32, f64)>,
+    /// Of readings the step in which they are told, by age: each may be off by half of it. Of those that have none here that is next to
+    /// nothing.
+    pub steps: Vec<(f32, f64)>,
 }
 
 /// What a measure counts.
@@ -87,27 +84,43 @@ pub struct Flag {
 impl Measure {
     /// Of what was done.
     pub fn done(name: &str, counter: Vec<(f32, f64)>) -> Self {
-        Self { name: name.to_owned(), counts: Counts::Done, counter }
+        Self::of(name, Counts::Done, counter)
     }
 
     /// Of what failed, of what was tried.
     pub fn failed(name: &str, failed: Vec<(f32, f64)>, tried: Vec<(f32, f64)>) -> Self {
-        Self { name: name.to_owned(), counts: Counts::Failed { tried }, counter: failed }
+        Self::of(name, Counts::Failed { tried }, failed)
     }
 
     /// Of readings of what was done a second.
     pub fn rate(name: &str, readings: Vec<(f32, f64)>) -> Self {
-        Self { name: name.to_owned(), counts: Counts::Rate, counter: readings }
+        Self::of(name, Counts::Rate, readings)
     }
 
     /// Of readings of what it took.
     pub fn took(name: &str, readings: Vec<(f32, f64)>) -> Self {
-        Self { name: name.to_owned(), counts: Counts::Took, counter: readings }
+        Self::of(name, Counts::Took, readings)
     }
 
     /// Bytes read and written.
     pub fn traffic(counter: Vec<(f32, f64)>) -> Self {
         Self::done(TRAFFIC, counter)
+    }
+
+    /// With the steps in which its readings are told.
+    #[must_use]
+    pub fn in_steps(self, steps: Vec<(f32, f64)>) -> Self {
+        Self { steps, ..self }
+    }
+
+    fn of(name: &str, counts: Counts, counter: Vec<(f32, f64)>) -> Self {
+        Self { name: name.to_owned(), counts, counter, steps: Vec::new() }
+    }
+
+    /// The step of the reading at an age.
+    fn step_at(&self, age: f32) -> f64 {
+        let found = self.steps.binary_search_by(|told| told.0.total_cmp(&age));
+        found.map_or(0.0, |place| self.steps[place].1)
     }
 }
 
@@ -119,6 +132,7 @@ impl Work {
         }
         for measure in &mut self.measures {
             turn(&mut measure.counter, &other);
+            turn(&mut measure.steps, &other);
             if let Counts::Failed { tried } = &mut measure.counts {
                 turn(tried, &other);
             }
@@ -150,6 +164,7 @@ impl Work {
             |series: &mut Vec<(f32, f64)>| series.truncate(series.partition_point(|point| point.0 <= age));
         for measure in &mut self.measures {
             cut(&mut measure.counter);
+            cut(&mut measure.steps);
             if let Counts::Failed { tried } = &mut measure.counts {
                 cut(tried);
             }
@@ -184,7 +199,7 @@ pub(crate) fn of_arms(
     if !members.iter().flatten().any(known) {
         return vec![None; members.len()];
     }
-    let compared = measure::Compared { fleet, settings, ages, services, members };
+    let compared = compared::Compared { fleet, settings, ages, services, members };
     let arm = |(arm, own): (usize, &Vec<usize>)| {
         if fleet.arms[arm].earlier_list_of.is_some() {
             return None;
@@ -200,7 +215,7 @@ pub(crate) fn of_arms(
             bytes_per_second: traffic.and_then(|measure| measure.amount),
             ratio: traffic.and_then(|measure| measure.ratio.clone()),
             memory_per_mb_per_second: traffic.and_then(|measure| Some(measure.memory_for_each? * 1e6)),
-            standing: measure::together(&measures),
+            standing: compared::together(&measures),
             measures,
             connections: median(&connections),
             oom_services: freed.len() as u32,
@@ -245,179 +260,4 @@ fn flags(fleet: &Fleet, members: &[usize]) -> Vec<FlagCount> {
         }
     }
     counts
-}
-
-/// What of it an operator must know before memory is compared.
-pub(crate) fn findings(
-    fleet: &Fleet,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-    arms: &[ArmResult],
-) -> Vec<Finding> {
-    let control = fleet.arms.iter().position(|arm| arm.control);
-    let mut findings = Vec::new();
-    for (arm, result) in arms.iter().enumerate() {
-        let Some(work) = &result.work else { continue };
-        let names = || members[arm].iter().map(|index| services[*index].name.clone()).collect::<Vec<_>>();
-        let name = &fleet.arms[arm].name;
-        findings.extend(less_work(name, arm, work, result));
-        findings.extend(unknown_work(name, arm, work));
-        let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
-        findings.extend(of_control.and_then(|control| lost_flags(name, arm, work, control)));
-        if work.oom_services > 0 {
-            let who = |index: &&usize| freed(&fleet.services[**index]) > 0.0;
-            findings.push(Finding {
-                kind: FindingKind::OomHandler,
-                severity: Severity::Caution,
-                arms: vec![arm],
-                services: members[arm].iter().filter(who).map(|i| services[*i].name.clone()).collect(),
-                evidence: format!(
-                    "the program's own out-of-memory handler freed {} in {} of {} services of {name}",
-                    units::memory(work.oom_bytes),
-                    work.oom_services,
-                    names().len()
-                ),
-                effect: "It throws work away to stay below its limit (MaxMemInQueues of Tor): memory is low because of it."
-                    .to_owned(),
-            });
-        }
-    }
-    findings
-}
-
-fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Option<Finding> {
-    let told: Vec<&MeasureResult> = work
-        .measures
-        .iter()
-        .filter(|measure| {
-            let estimate = measure.of_work();
-            // Without an interval nothing is shown, but a reader must know where to look.
-            let less = |estimate: Estimate| {
-                estimate.value < LESS_WORK && estimate.high.is_none_or(|high| high < 1.0)
-            };
-            measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(less)
-        })
-        .collect();
-    let evidence = told.iter().map(|measure| less_of(name, measure)).collect::<Vec<_>>().join("; ");
-    let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
-    let saves = memory.is_some_and(|memory| memory < 1.0);
-    let for_each = told.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
-    let for_each = memory.zip(for_each).map_or_else(String::new, |(memory, ratio)| {
-        format!(
-            "; it needs {} of the control's memory, and {} of it for the same work",
-            units::ratio(memory),
-            units::ratio(ratio.estimate.value)
-        )
-    });
-    let slower = told.iter().all(|measure| measure.less_is_better);
-    let cause = match (slower, saves) {
-        (true, true) => "It saves memory and takes longer",
-        (true, false) => "It takes longer",
-        (false, true) => "It saves memory by doing less work",
-        (false, false) => "It does less work",
-    };
-    let never = if work.standing == WorkStanding::ClearlyLess { " It is not ranked." } else { "" };
-    (!told.is_empty()).then(|| Finding {
-        kind: FindingKind::WorkBelowControl,
-        // Less by more than the margin is shown; less than all of it is not.
-        severity: if work.standing == WorkStanding::ClearlyLess {
-            Severity::Grave
-        } else {
-            Severity::Caution
-        },
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: evidence + &for_each,
-        effect: match slower {
-            true => format!("{cause}: that is what its memory costs.{never}"),
-            false => format!("{cause}, at least in part: compare memory for each unit of work.{never}"),
-        },
-    })
-}
-
-/// What an arm did of a measure in proportion to the control.
-fn less_of(name: &str, measure: &MeasureResult) -> String {
-    let what = &measure.name;
-    if let (Some(tried), Some(of_control)) = (measure.tried, &measure.of_control) {
-        return format!(
-            "of {} {what} of {name} {} failed, of the control's {} of {}",
-            units::count(tried as u64),
-            units::count(measure.total as u64),
-            units::count(of_control.total as u64),
-            units::count(of_control.tried.unwrap_or(0.0) as u64)
-        );
-    }
-    if measure.reason == WorkReason::NothingDone {
-        return format!("services of {name} had no {what} at all, and those of the control did");
-    }
-    let estimate = measure.ratio.as_ref().map(|ratio| ratio.estimate);
-    let value = estimate.map_or_else(String::new, |estimate| units::ratio(estimate.value));
-    let interval = match estimate.and_then(|estimate| estimate.interval()) {
-        Some((low, high)) => format!(" ({} to {})", units::ratio(low), units::ratio(high)),
-        None => ", though there are too few services for an interval".to_owned(),
-    };
-    if measure.less_is_better {
-        format!("{what} of services of {name} was {value} times that of the control{interval}")
-    } else if what == TRAFFIC {
-        format!("services of {name} read and wrote {value}{interval} of what those of the control did")
-    } else {
-        format!("services of {name} had {value}{interval} of the {what} that those of the control had")
-    }
-}
-
-fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
-    let missing: Vec<&str> = work
-        .measures
-        .iter()
-        .filter(|measure| measure.reason == WorkReason::NotMeasured)
-        .map(|measure| measure.name.as_str())
-        .collect();
-    (!missing.is_empty()).then(|| Finding {
-        kind: FindingKind::WorkUnknown,
-        severity: Severity::Caution,
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: format!(
-            "{} of the control were counted, and not of half of the services of {name}",
-            missing.join(", ")
-        ),
-        effect: "Whether it does the control's work is not known: less memory may come of less work."
-            .to_owned(),
-    })
-}
-
-fn lost_flags(name: &str, arm: usize, work: &ArmWork, control: &ArmWork) -> Option<Finding> {
-    let mut lost = Vec::new();
-    let mut shown = false;
-    for flag in &work.flags {
-        let Some(usual) = control.flags.iter().find(|other| other.name == flag.name) else { continue };
-        let share = |count: &FlagCount| f64::from(count.with) / f64::from(count.of.max(1));
-        let pair = |count: &FlagCount| (count.with as usize, count.of as usize);
-        let p = fisher_fewer(pair(flag), pair(usual));
-        if p <= ALPHA || share(usual) - share(flag) >= SHARE_LOST {
-            shown |= p <= ALPHA;
-            lost.push(format!(
-                "{} {} of {} against {} of {} (exact test, p {})",
-                flag.name,
-                flag.with,
-                flag.of,
-                usual.with,
-                usual.of,
-                units::p_value(p)
-            ));
-        }
-    }
-    (!lost.is_empty()).then(|| Finding {
-        kind: FindingKind::FlagLost,
-        severity: if shown { Severity::Grave } else { Severity::Caution },
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: format!("fewer services of {name} have a flag than of the control: {}", lost.join(", ")),
-        effect: if shown {
-            "Its services are used for less than those of the control, and memory falls with that.".to_owned()
-        } else {
-            "With so few services this may be chance; if it is not, its services are used for less."
-                .to_owned()
-        },
-    })
 }

@@ -3,7 +3,7 @@
 mod build;
 
 use build::*;
-use heaptrial_analysis::{Analysis, FindingKind, Fleet, Severity};
+use heaptrial_analysis::{Analysis, Clock, FindingKind, Fleet, Severity};
 use heaptrial_model::LifeStart;
 
 /// Memory that rises for ever, so that age matters.
@@ -46,6 +46,20 @@ fn services_that_are_too_young_have_no_level_and_say_why() {
     assert_eq!(young.growth_log_per_day, None);
     assert_eq!(analysis.arms[0].as_assigned.services_compared, 19);
     assert_eq!(analysis.arms[0].growth.as_ref().unwrap().services, 19);
+}
+
+#[test]
+fn whose_load_was_done_soonest_is_compared_as_the_others_are() {
+    let mut fleet = Fleet { seed: 1, clock: Clock::ByLoad, ..Fleet::default() };
+    for _ in 0..2 {
+        add_arm(&mut fleet, 4, |seed| {
+            vec![life(seed, 0.0, if seed == 5 { 2.0 } else { 8.0 }, |age| own(seed) * rising(age))]
+        });
+    }
+    let analysis = run(&fleet);
+    assert_eq!(analysis.matched_age_seconds, Some(2.0 * DAY));
+    let compared = analysis.arms.iter().map(|arm| arm.as_assigned.services_compared);
+    assert_eq!(compared.collect::<Vec<_>>(), [4, 4]);
 }
 
 fn with_unknown_starts(unknown: usize) -> Fleet {

@@ -296,3 +296,54 @@ fn one_number_at_the_end_stands_for_the_whole_time() {
     let analysis = run(&fleet);
     assert_eq!((of(&analysis, 0).amount, of(&analysis, 1).amount), (Some(40.0), Some(40.0)));
 }
+
+/// What `ab` tells of services, one number each.
+fn in_milliseconds(arms: &[&[f64]]) -> Analysis {
+    let services: Vec<(usize, &dyn Fn(f64) -> f64)> =
+        arms.iter().map(|told| (told.len(), (&|_| 4.0) as &dyn Fn(f64) -> f64)).collect();
+    let mut fleet = fleet(&services);
+    let mut told = arms.iter().flat_map(|told| told.iter().copied());
+    for service in &mut fleet.services {
+        let age = (8.0 * DAY) as f32;
+        let measure = Measure::took("p99_ms", vec![(age, told.next().unwrap())]).in_steps(vec![(age, 1.0)]);
+        service.lives[0].work.measures = vec![Measure::done("documents", counted(1_000.0)), measure];
+    }
+    run(&fleet)
+}
+
+#[test]
+fn what_is_told_in_steps_may_be_off_by_half_of_them() {
+    let p99 = |analysis: &Analysis| analysis.arms[1].work.clone().unwrap().measures[1].clone();
+    // 1.49 ms and 1.51 against 1.51.
+    let analysis = in_milliseconds(&[&[1.0, 1.0, 1.0, 2.0, 1.0], &[2.0; 5]]);
+    let measure = p99(&analysis);
+    assert_eq!((measure.standing, measure.reason), (WorkStanding::Unknown, WorkReason::TooCoarse));
+    assert_eq!((measure.ratio, measure.amount, measure.step), (None, None, 1.0));
+    assert_eq!(analysis.arms[1].work.as_ref().unwrap().standing, WorkStanding::DoesItsWork);
+    let finding = find(&analysis, FindingKind::WorkTooCoarse).unwrap();
+    assert_eq!(
+        finding.evidence,
+        "the load tells p99_ms in steps of 1.00: what is rounded may hide a difference of arm 1 to the control beyond the margin"
+    );
+    // A nothing is a part of a step, and not missing; where all are nothing they are not longer than what is more than half a step.
+    for (told, reason) in
+        [([0.0, 0.0, 1.0, 1.0, 1.0], WorkReason::TooCoarse), ([0.0; 5], WorkReason::AboveMargin)]
+    {
+        let measure = p99(&in_milliseconds(&[&[1.0; 5], &told]));
+        assert_eq!((measure.reason, measure.services, measure.step), (reason, 5, 1.0), "{told:?}");
+    }
+    // What no step can hide is told, with an interval that has them.
+    let measure = p99(&in_milliseconds(&[&[2.0, 1.0, 2.0, 2.0, 1.0], &[19.0, 22.0, 20.0, 21.0, 18.0]]));
+    assert_eq!(measure.reason, WorkReason::IntervalBelowMargin);
+    let (low, high) = measure.ratio.unwrap().estimate.interval().unwrap();
+    assert!(low < 9.0 && high > 18.0, "{low} to {high}");
+    for (control, arm, reason) in [
+        (5.0, 30.0, WorkReason::AllFarBelow),
+        (30.0, 5.0, WorkReason::AboveMargin),
+        (30.0, 31.0, WorkReason::AboveMargin),
+        (2.0, 5.0, WorkReason::TooCoarse),
+        (2.0, 0.0, WorkReason::AboveMargin),
+    ] {
+        assert_eq!(p99(&in_milliseconds(&[&[control], &[arm]])).reason, reason, "{control} and {arm}");
+    }
+}

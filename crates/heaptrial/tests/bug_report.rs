@@ -382,7 +382,7 @@ fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
     let mut stored = fixture::command(2);
     stored.command = "heaptrial lab run --arms /home/opuser/plans/p.toml --from \
                       'mimalloc@3.0.1?purge_delay=0=/home/opuser/lib/my.so' --mirror https://git.example.org/ --repeat 2 \
-                      --seed 42 -- /home/opuser/bin/server --listen 203.0.113.9:80 'two words'"
+                      --seed 42 --name=secret --prepare 'ping db1.prod.acme.pl' --load='wrk http://web7.acme.it/' -- /home/opuser/bin/server --listen 203.0.113.9:80 'two words'"
         .to_owned();
     // A setting in force that holds a path: no name, and nothing that is replaced before the net.
     let settings = &mut stored.arms[2].1.as_mut().unwrap().settings;
@@ -405,8 +405,8 @@ fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
     let found = &bug["reproduce"][0];
     assert_eq!(
         found["command"],
-        "heaptrial lab run --arms arms.toml --from 'mimalloc@3.0.1?purge_delay=0=my.so' --repeat 2 --seed 42 -- \
-         '~/server' --listen REMOVED-ADDRESS:80 'two words'"
+        "heaptrial lab run --arms arms.toml --from 'mimalloc@3.0.1?purge_delay=0=my.so' --repeat 2 --seed 42 \
+         --prepare 'ping REMOVED-HOST' --load 'wrk http://REMOVED-HOST/' -- '~/server' --listen REMOVED-ADDRESS:80 'two words'"
     );
     assert_eq!(found["notes"].as_array().unwrap().len(), 2, "{found}");
     let plan = heaptrial_model::TrialPlan::from_toml(text(&files, "arms.toml")).unwrap();

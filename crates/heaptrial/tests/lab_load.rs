@@ -98,8 +98,7 @@ fn the_arms_of_a_repeat_share_a_seed() {
 #[test]
 fn lines_that_come_faster_than_ticks_are_one_number_of_each_tick() {
     let folder = folder();
-    let load =
-        "for i in 1 2 3 4 5 6 7 8 9 10; do printf 'rate 10\\nrate 30\\nserved %d\\n' $i$i; sleep 0.05; done";
+    let load = "for i in 1 2 3 4 5 6 7 8 9 10; do printf 'rate 10\\nrate 30\\nserved %d\\ntook 2 ms\\n' $i$i; sleep 0.05; done";
     let options = [
         "--load",
         load,
@@ -107,16 +106,19 @@ fn lines_that_come_faster_than_ticks_are_one_number_of_each_tick() {
         "rate=^rate ([0-9.]+)",
         "--work",
         "count:served=^served ([0-9]+)",
+        "--work",
+        "less:took_ms=^took ([0-9]+) ms",
         "--json",
     ];
     let output = lab(folder.path(), &["-a", "glibc"], &options, &["sleep", "600"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = json(&output);
-    let rate = arm(&report, "glibc")["work"]["measures"]
-        .as_array()
-        .and_then(|measures| measures.iter().find(|measure| measure["name"] == "rate"))
-        .unwrap_or_else(|| panic!("{report:#}"));
-    assert!((rate["amount"].as_f64().unwrap() - 20.0).abs() < 1e-9, "{rate:#}");
+    let of = |name: &str| {
+        let measures = arm(&report, "glibc")["work"]["measures"].as_array().unwrap();
+        measures.iter().find(|measure| measure["name"] == name).unwrap_or_else(|| panic!("{report:#}"))
+    };
+    assert!((of("rate")["amount"].as_f64().unwrap() - 20.0).abs() < 1e-9, "{report:#}");
+    assert_eq!((&of("took_ms")["amount"], &of("took_ms")["step"]), (&2.0.into(), &1.0.into()), "{report:#}");
 }
 
 /// Puts work on the server, for long enough that a busy machine too reads each service many times.

@@ -159,12 +159,12 @@ fn without_slurm_nothing_is_begun() {
 
 /// Stands for Slurm: a task runs on this host at once, but block 2 of a search fails.
 const SBATCH: &str = r#"#!/bin/sh
-for script; do case $script in --job-name=*) name=${script#--job-name=};; esac; done
+for script; do case $script in --job-name=*) name=${script#--job-name=};; --array=*) task=${script#--array=};; esac; done
 case $script in
 */blocks/0002/*)
     echo '{"node":"n2","why":"its disk is gone"}' >"${script%/*}/failed/0001.json"
     printf '{"jobs":[{"array_job_id":7,"array_task_id":0,"name":"%s","job_state":"FAILED","nodes":"n2"}]}' "$name" >queue.json ;;
-*) SLURM_ARRAY_TASK_ID=0 SLURMD_NODENAME=n1 sh "$script" >/dev/null 2>&1 & ;;
+*) SLURM_ARRAY_TASK_ID=$task SLURMD_NODENAME=n1 sh "$script" >/dev/null 2>&1 & ;;
 esac
 echo 7
 "#;
@@ -192,10 +192,15 @@ impl StandIn {
         self.0.path().join(path)
     }
 
-    fn tune(&self, options: &str) -> Command {
+    fn heaptrial(&self) -> Command {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         let mut command = support::heaptrial(self.0.path());
         command.env("PATH", path).env("XDG_CACHE_HOME", self.path("cache"));
+        command
+    }
+
+    fn tune(&self, options: &str) -> Command {
+        let mut command = self.heaptrial();
         command.args("lab tune --json".split(' ')).args(options.split_whitespace());
         command
     }
@@ -287,6 +292,24 @@ fn what_a_task_delivered_after_its_search_was_gone_is_taken_in() {
     assert!(steps.contains("\"number\":1,"), "{steps}");
     let begun = std::fs::read_dir(slurm.path("found/blocks")).unwrap().count();
     assert_eq!(of_blocks.sum::<usize>(), begun, "{steps}");
+}
+
+#[test]
+fn work_that_no_block_tells_of_fails_the_run() {
+    let slurm = StandIn::new(SBATCH);
+    // The first block tells of nothing, and the other of one of the two.
+    let load = "sleep 0.3; case {repeat} in 2) echo rps 5;; esac";
+    let options = [&["--work", "rps=rps ([0-9]+)"][..], &["--work", "tps=tps ([0-9]+)"]];
+    let run = |name: &str, work: &[&str]| {
+        let options = "lab run -a glibc --source host --repeat 2 --tick 100ms --seed 7 --on slurm";
+        let mut command = slurm.heaptrial();
+        command.args(options.split_whitespace()).args(["--out", name, "--load", load]).args(work);
+        command.args(["--", "sleep", "600"]).output().unwrap()
+    };
+    succeeds(&run("one", options[0]));
+    let output = run("both", &options.concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    told(&output, &["of the work tps no service told anything"]);
 }
 
 #[test]

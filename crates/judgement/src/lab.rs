@@ -123,6 +123,7 @@ impl LabRun {
             randomised: true,
             identities_proved: true,
             clock: match ages {
+                Ages::OfTheLab if rows.trial.plan.planned_us == 0 => Clock::ByLoad,
                 Ages::OfTheLab => Clock::InTurn,
                 Ages::OfRelays => Clock::Hastened,
             },

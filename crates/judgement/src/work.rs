@@ -56,9 +56,11 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
         let readings = store.observations(life, &name)?;
         let readings = readings.into_iter().filter(|(_, value)| value.is_finite());
         let readings = by_lines(readings, &store.observations(life, &measure.lines_observation())?);
+        let steps = store.observations(life, &measure.step_observation())?;
+        let steps = || steps.into_iter().map(|(age, step)| (age as f32, step)).collect();
         work.measures.push(match measure.kind {
-            WorkKind::Rate => Measure::rate(&measure.name, readings),
-            WorkKind::Less => Measure::took(&measure.name, readings),
+            WorkKind::Rate => Measure::rate(&measure.name, readings).in_steps(steps()),
+            WorkKind::Less => Measure::took(&measure.name, readings).in_steps(steps()),
             WorkKind::Count if readings.len() == 1 => Measure::done(&measure.name, since_nothing(readings)),
             WorkKind::Count => Measure::done(&measure.name, readings),
         });

@@ -1,6 +1,6 @@
 //! The run: order, children, identities, samples and the ledger.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -79,8 +79,15 @@ pub struct RunOutcome {
     pub failed_services: usize,
     /// Services that the kernel killed processes of for want of memory, without a limit of the run's own.
     pub out_of_memory: usize,
-    /// Measures of work that were asked for and of which no service told anything.
-    pub unread_work: BTreeSet<String>,
+    /// Measures of work that were asked for, and whether some service told anything of each.
+    pub work_read: BTreeMap<String, bool>,
+}
+
+impl RunOutcome {
+    /// Measures of work of which no service told anything.
+    pub fn unread_work(&self) -> Vec<&str> {
+        self.work_read.iter().filter(|(_, read)| !**read).map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 impl LabPlan {
@@ -197,18 +204,15 @@ fn run_part(
         interrupt,
         progress,
         control: Control::NotSeen,
-        work: BTreeMap::new(),
         outcome: RunOutcome {
             trial_id,
             interrupted: false,
             failed_services: 0,
             out_of_memory: 0,
-            unread_work: BTreeSet::new(),
+            work_read: BTreeMap::new(),
         },
     };
     let result = run.all_rounds(workload, block);
-    let unread = run.work.iter().filter(|(_, read)| !**read);
-    run.outcome.unread_work = unread.map(|(name, _)| name.clone()).collect();
     let word = match &result {
         Err(_) => "failed",
         Ok(()) if run.outcome.interrupted => "interrupted",
@@ -232,8 +236,6 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
     progress: &'a mut dyn Progress,
     control: Control,
-    /// Measures of work that were asked for, and whether something of them was read.
-    work: BTreeMap<String, bool>,
     outcome: RunOutcome,
 }
 
@@ -308,7 +310,7 @@ impl Run<'_> {
         };
         let events = round.finish();
         for (name, read) in round.work_read() {
-            *self.work.entry(name).or_default() |= read;
+            *self.outcome.work_read.entry(name).or_default() |= read;
         }
         let told = sampled.and_then(|()| self.take_last_work(&services, round.as_ref()));
         // Children are ended and entered in the ledger whether or not sampling failed.

@@ -147,7 +147,8 @@ pub struct Verified {
 /// A figure of an arm in a block.
 struct Reading {
     log: f64,
-    off: f64,
+    /// By how much it may be less and more.
+    off: (f64, f64),
     step: f64,
 }
 
@@ -178,8 +179,10 @@ pub fn verified(
         let both: Vec<(Reading, Reading)> = both.collect();
         let ratios: Vec<f64> = both.iter().map(|(own, other)| own.log - other.log).collect();
         let count = ratios.len() as f64;
-        let (below, above) =
-            both.iter().fold((0.0, 0.0), |sum, (own, other)| (sum.0 + other.off, sum.1 + own.off));
+        let (below, above) = both
+            .iter()
+            .map(|(own, other)| (own.off.0 + other.off.1, own.off.1 + other.off.0))
+            .fold((0.0, 0.0), plus);
         // A ratio has the steps of two readings.
         let steps = both.iter().map(|(own, other)| own.step.hypot(other.step));
         (!ratios.is_empty()).then(|| Against {
@@ -198,6 +201,10 @@ pub fn verified(
         Verified { arm, against: all.collect() }
     };
     (0..winners).map(of).collect()
+}
+
+fn plus(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
+    (one.0 + other.0, one.1 + other.1)
 }
 
 /// Confidence of each interval.
@@ -254,6 +261,12 @@ mod tests {
         let steps = [0.02, 0.05].map(|off| off + (1e-6 / 0.1_f64.exp()).ln_1p());
         let half = 4.302_653 * steps[0].hypot(steps[1]) / 12f64.sqrt() / 3f64.sqrt();
         assert!((low + half + 0.02).abs() < 1e-6 && (high - half - 0.05).abs() < 1e-6, "{against:?}");
+        // Work may be off to either side.
+        let work = |work_off: f64| ArmFigures { work: Some(0.1), work_off, ..ArmFigures::default() };
+        let block = Block { control: work(0.0), arms: vec![(0, work(0.05))], ..Block::default() };
+        let against = &verified(&vec![block; 3], 1, 1, &[Figure::Work], 1, 0.95)[0].against[0];
+        let (low, high) = against.interval.unwrap();
+        assert!(low < -0.05 && high > 0.05 && (low + high).abs() < 1e-12, "{against:?}");
     }
 
     #[test]

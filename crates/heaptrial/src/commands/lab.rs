@@ -153,14 +153,11 @@ fn conclude(
         return Err(Failure::failed("the run was interrupted; the report is of what there was until then"));
     }
     match outcome.failed_services {
-        0 if outcome.unread_work.is_empty() => Ok(ExitCode::SUCCESS),
-        0 => {
-            let names: Vec<&str> = outcome.unread_work.iter().map(String::as_str).collect();
-            Err(Failure::failed(format!(
-                "of the work {} no service told anything, so that it has no figures; the report tells what was there in its place",
-                names.join(", ")
-            )))
-        }
+        0 if outcome.unread_work().is_empty() => Ok(ExitCode::SUCCESS),
+        0 => Err(Failure::failed(format!(
+            "of the work {} no service told anything, so that it has no figures; the report tells what was there in its place",
+            outcome.unread_work().join(", ")
+        ))),
         1 => Err(Failure::failed("a service failed, and is in no figure; the report tells why")),
         failed => Err(Failure::failed(format!(
             "{failed} services failed, and are in no figure; the report tells why"

@@ -1,12 +1,14 @@
 //! What a service does for its users while it is under load: where the numbers come from, and their reading.
 
 mod failed;
+mod number;
 mod output;
 mod polled;
 mod preset;
 mod source;
 
 pub(crate) use failed::Failed;
+pub(crate) use number::Number;
 pub(crate) use output::{OutputReader, Tail};
 pub(crate) use polled::Polling;
 pub use preset::{UnknownPreset, WorkPreset};
@@ -16,6 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use heaptrial_model::WorkMeasure;
+use regex::Regex;
 
 use crate::placeholders::Placeholders;
 
@@ -28,17 +31,38 @@ pub struct Work {
     pub source: WorkSource,
     /// Whether it may be missing: a preset looks for what its tool writes with various options.
     pub optional: bool,
+    /// Where the load tells numbers of the same form that are of something else.
+    pub(crate) aside: Option<Aside>,
 }
 
-/// A number that was told: the name of its measure, and the value.
-pub(crate) type Told = (WorkMeasure, f64);
+/// Lines of a load between two headings.
+#[derive(Debug, Clone)]
+pub(crate) struct Aside {
+    /// The heading of what is not read.
+    begins: Regex,
+    /// That of what is read again.
+    ends: Regex,
+}
+
+/// A number that was told of a measure.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) measure: WorkMeasure,
+    pub(crate) number: Number,
+}
+
+impl Told {
+    fn of(measure: &WorkMeasure, number: Number) -> Self {
+        Self { measure: measure.clone(), number }
+    }
+}
 
 impl FromStr for Work {
     type Err = WorkError;
 
     fn from_str(text: &str) -> Result<Self, WorkError> {
         let (measure, source) = text.split_once('=').ok_or_else(|| WorkError::Form(text.to_owned()))?;
-        Ok(Self { measure: measure.parse()?, source: source.parse()?, optional: false })
+        Ok(Self { measure: measure.parse()?, source: source.parse()?, optional: false, aside: None })
     }
 }
 

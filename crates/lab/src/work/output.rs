@@ -8,6 +8,7 @@ use heaptrial_model::WorkMeasure;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
+use super::number::Number;
 use super::{Told, Work, WorkSource};
 
 /// A line longer than this is no line that a tool writes for people.
@@ -60,13 +61,15 @@ pub(crate) struct OutputReader {
     work: Vec<Work>,
     /// Of each table the place of the column, once its headings were read.
     places: Vec<Option<usize>>,
+    /// Of each whether what is being told is of something else.
+    aside: Vec<bool>,
 }
 
 impl OutputReader {
     /// Of those whose source is what the load writes.
     pub(crate) fn of(work: &[Work]) -> Self {
         let work: Vec<Work> = work.iter().filter(|work| work.source.is_of_load()).cloned().collect();
-        Self { places: vec![None; work.len()], work }
+        Self { places: vec![None; work.len()], aside: vec![false; work.len()], work }
     }
 
     /// What is looked for.
@@ -81,22 +84,26 @@ impl OutputReader {
             let headings = line.split("  ").map(str::trim).filter(|heading| !heading.is_empty());
             *place = headings.into_iter().position(|heading| heading == column).or(*place);
         }
+        for (work, aside) in self.work.iter().zip(&mut self.aside) {
+            let Some(known) = &work.aside else { continue };
+            *aside = known.begins.is_match(line) || *aside && !known.ends.is_match(line);
+        }
         let object = line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
         let told = |(index, work): (usize, &Work)| match &work.source {
             WorkSource::Line(pattern) => Some((index, of_line(&work.measure, pattern, line)?)),
             WorkSource::JsonLine(field) => {
-                Some((index, (work.measure.clone(), number_at(object.as_ref()?, field)?)))
+                Some((index, Told::of(&work.measure, number_at(object.as_ref()?, field)?)))
             }
             WorkSource::Table { row, .. } => {
                 let mut cells = line.split_whitespace();
                 let own = cells.next().is_some_and(|first| first == row);
                 // What was not measured stands as dashes.
                 let cell = cells.nth(self.places[index]?.checked_sub(1)?).filter(|_| own)?;
-                Some((index, (work.measure.clone(), number(cell)?)))
+                Some((index, Told::of(&work.measure, Number::with_commas(cell)?)))
             }
             _ => None,
         };
-        self.work.iter().enumerate().filter_map(told).collect()
+        self.work.iter().enumerate().filter(|(index, _)| !self.aside[*index]).filter_map(told).collect()
     }
 }
 
@@ -107,8 +114,8 @@ fn of_line(measure: &WorkMeasure, pattern: &Regex, line: &str) -> Option<Told> {
         // A tool that runs several tests tells a number of each.
         measure.name = format!("{} {}", name.as_str(), measure.name);
     }
-    let value = numbered(pattern, &found)? * factor(unit(pattern, &found).unwrap_or_default())?;
-    value.is_finite().then_some((measure, value))
+    let number = numbered(pattern, &found)? * factor(unit(pattern, &found).unwrap_or_default())?;
+    number.value.is_finite().then_some(Told { measure, number })
 }
 
 /// Groups without a name, in order.
@@ -118,26 +125,8 @@ fn unnamed<'h>(pattern: &Regex, found: &Captures<'h>) -> Vec<&'h str> {
     groups.filter_map(|(_, group)| Some(group?.as_str())).collect()
 }
 
-fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<f64> {
-    number(unnamed(pattern, found).first()?)
-}
-
-/// A number with commas between thousands, or with one for the decimal point; `None` where a comma may be either, or is neither: `1,203` is
-/// 1203 where a tool writes thousands so, and 1.203 where the locale does.
-fn number(text: &str) -> Option<f64> {
-    let text = text.trim_end_matches(',');
-    let (whole, fraction) =
-        text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
-    let groups: Vec<&str> = whole.split(',').collect();
-    let of_thousands =
-        groups[0].len() <= 3 && groups[0] != "0" && groups[1..].iter().all(|group| group.len() == 3);
-    match (groups.as_slice(), fraction) {
-        ([_], _) => text.parse().ok(),
-        ([_, _], None) if of_thousands => None,
-        _ if of_thousands => text.replace(',', "").parse().ok(),
-        ([whole, decimals], None) => format!("{whole}.{decimals}").parse().ok(),
-        _ => None,
-    }
+fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<Number> {
+    Number::with_commas(unnamed(pattern, found).first()?)
 }
 
 fn unit<'h>(pattern: &Regex, found: &Captures<'h>) -> Option<&'h str> {
@@ -153,7 +142,9 @@ fn factor(unit: &str) -> Option<f64> {
         "us" | "µs" | "μs" | "usec" => 1e-3,
         "s" | "sec" | "secs" => 1e3,
         "m" | "min" => 60e3,
-        "h" => 3600e3,
+        "h" | "hr" => 3600e3,
+        "10 sec" => 10e3,
+        "10 min" => 600e3,
         "k" | "K" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
@@ -162,7 +153,7 @@ fn factor(unit: &str) -> Option<f64> {
 }
 
 /// The number at `a.b` of a document; a number as text is one too. An empty field is the document itself.
-pub(super) fn number_at(document: &Value, field: &str) -> Option<f64> {
+pub(super) fn number_at(document: &Value, field: &str) -> Option<Number> {
     let inner = match field {
         "" => document,
         field => field.split('.').try_fold(document, |inner, name| match inner {
@@ -170,8 +161,12 @@ pub(super) fn number_at(document: &Value, field: &str) -> Option<f64> {
             inner => inner.get(name),
         })?,
     };
-    let number = inner.as_f64().or_else(|| inner.as_str()?.trim().parse().ok())?;
-    number.is_finite().then_some(number)
+    let number = match inner {
+        Value::Number(number) => Number::plain(&number.to_string()),
+        Value::String(text) => Number::plain(text.trim()),
+        _ => None,
+    };
+    number.filter(|number| number.value.is_finite())
 }
 
 #[cfg(test)]
@@ -182,7 +177,8 @@ mod tests {
     fn read(work: &[&str], line: &str) -> Vec<(String, f64)> {
         let work: Vec<Work> = work.iter().map(|text| text.parse().unwrap()).collect();
         let mut reader = OutputReader::of(&work);
-        reader.read(line).into_iter().map(|(_, told)| (told.0.to_string(), told.1)).collect()
+        let told = reader.read(line).into_iter().map(|(_, told)| told);
+        told.map(|told| (told.measure.to_string(), told.number.value)).collect()
     }
 
     #[test]
@@ -194,24 +190,6 @@ mod tests {
         let named = [r"requests=^(?P<name>\w+): ([0-9.,]+) requests"];
         assert_eq!(read(&named, "SET: 1,200.5 requests"), [("SET requests".to_owned(), 1200.5)]);
         assert_eq!(read(&named, "SET: none"), []);
-    }
-
-    #[test]
-    fn a_comma_is_of_thousands_or_decimal() {
-        for (text, value) in [
-            ("1,234", None),
-            ("1,234.5", Some(1234.5)),
-            ("1,234,567", Some(1_234_567.0)),
-            ("12,345,678.9", Some(12_345_678.9)),
-            ("1,5", Some(1.5)),
-            ("0,125", Some(0.125)),
-            ("1234,567", Some(1234.567)),
-            ("12.5,", Some(12.5)),
-            ("1.234,5", None),
-            ("1,2,3", None),
-        ] {
-            assert_eq!(number(text), value, "{text}");
-        }
     }
 
     #[test]

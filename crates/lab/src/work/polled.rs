@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heaptrial_model::WorkMeasure;
 use serde_json::Value;
 
+use super::number::Number;
 use super::output::number_at;
 use super::{Told, Work, WorkSource};
 use crate::http;
@@ -50,18 +50,20 @@ impl Series {
 
     /// The sum over the samples of an endpoint's answer (the text form of Prometheus, version 0.0.4, and OpenMetrics, whose
     /// exemplars stand after the value). The error says what is the matter with them.
-    fn sum(&self, answer: &str) -> Result<f64, String> {
+    fn sum(&self, answer: &str) -> Result<Number, String> {
         let value = |line: &str| {
             let (sample, rest) = Self::begins(line).filter(|(sample, _)| self.holds(sample))?;
-            let value = rest.split_whitespace().next()?.parse::<f64>().ok()?;
-            Some((sample, value))
+            Some((sample, Number::plain(rest.split_whitespace().next()?)?))
         };
-        let samples: Vec<(Self, f64)> =
+        let samples: Vec<(Self, Number)> =
             answer.lines().filter(|line| !line.starts_with('#')).filter_map(value).collect();
-        match samples.iter().find(|(_, value)| !value.is_finite()) {
-            Some((sample, value)) => Err(format!("has {value} for {sample}")),
-            None if samples.is_empty() => Err(format!("has no {self}")),
-            None => Ok(samples.iter().map(|(_, value)| value).sum()),
+        match samples.iter().find(|(_, number)| !number.value.is_finite()) {
+            Some((sample, number)) => Err(format!("has {} for {sample}", number.value)),
+            None => samples
+                .iter()
+                .map(|(_, number)| *number)
+                .reduce(|sum, own| sum + own)
+                .ok_or_else(|| format!("has no {self}")),
         }
     }
 }
@@ -182,10 +184,10 @@ impl Shared {
                 }
             }
         }
-        if let Ok(value) = answer {
+        if let Ok(number) = answer {
             let mut told = lock(&self.told);
-            told.retain(|(measure, _): &(WorkMeasure, f64)| *measure != work.measure);
-            told.push((work.measure.clone(), value));
+            told.retain(|told: &Told| told.measure != work.measure);
+            told.push(Told::of(&work.measure, number));
         }
     }
 }
@@ -194,7 +196,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn number(source: &WorkSource) -> Result<f64, String> {
+fn number(source: &WorkSource) -> Result<Number, String> {
     let answer = |url: &str| match http::get(url, ANSWER_PATIENCE)? {
         (200..=299, body) => Ok(body),
         (status, _) => Err(format!("{url} answers with status {status}")),
@@ -214,7 +216,7 @@ fn number(source: &WorkSource) -> Result<f64, String> {
     }
 }
 
-fn field_of(text: &str, field: &str) -> Result<f64, String> {
+fn field_of(text: &str, field: &str) -> Result<Number, String> {
     let document: Value = match field {
         "" => Value::String(text.trim().to_owned()),
         _ => serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?,
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn samples_of_a_metric_are_summed_by_labels() {
-        let told = |series: &str| Series::parse(series).unwrap().sum(METRICS);
+        let told = |series: &str| Series::parse(series).unwrap().sum(METRICS).map(|number| number.value);
         let sum = |series: &str| told(series).ok();
         assert_eq!(sum("requests_total"), Some(11.0));
         assert_eq!(sum("requests_total{code=\"200\"}"), Some(10.0));
@@ -271,7 +273,7 @@ mod tests {
                 break told;
             }
         };
-        assert_eq!((told.0.to_string(), told.1), ("count:lines".to_owned(), 12.0));
+        assert_eq!((told.measure.to_string(), told.number.value), ("count:lines".to_owned(), 12.0));
         assert!(polling.failures().is_empty());
         std::fs::remove_file(&path).unwrap();
         while !polling.failures().first().is_some_and(|told| told.contains("after it first was")) {}
@@ -279,8 +281,9 @@ mod tests {
 
     #[test]
     fn a_field_of_json_is_a_number() {
-        assert_eq!(field_of("{\"a\": {\"b\": 4}}", "a.b"), Ok(4.0));
-        assert_eq!(field_of(" 4.5\n", ""), Ok(4.5));
+        let value = |text, field| field_of(text, field).map(|number| number.value);
+        assert_eq!(value("{\"a\": {\"b\": 4}}", "a.b"), Ok(4.0));
+        assert_eq!(value(" 4.5\n", ""), Ok(4.5));
         assert!(field_of("none", "").unwrap_err().contains("a number is not in `none`"));
     }
 }

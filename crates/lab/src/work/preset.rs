@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Work;
+use regex::Regex;
+
+use super::{Aside, Work};
 
 /// A load generator whose output is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct WorkPreset(&'static Known);
 struct Known {
     name: &'static str,
     work: &'static [&'static str],
+    /// Headings between which numbers are of something else: of some of the requests, or of one run of several.
+    aside: Option<[&'static str; 2]>,
 }
 
 /// What each one writes in its summary. Those without a summary of its latency percentiles (wrk without `--latency`) give
@@ -24,9 +28,10 @@ const KNOWN: &[Known] = &[
             r"tps=^tps = ([0-9.]+) \((?:without initial connection time|excluding connections establishing)\)",
             r"less:latency_ms=^latency average = ([0-9.]+) ms",
         ],
+        aside: None,
     },
-    Known { name: "wrk", work: WRK },
-    Known { name: "wrk2", work: WRK },
+    Known { name: "wrk", work: WRK, aside: None },
+    Known { name: "wrk2", work: WRK, aside: Some(["Uncorrected Latency", r"^\S"]) },
     Known {
         name: "ab",
         work: &[
@@ -34,6 +39,7 @@ const KNOWN: &[Known] = &[
             r"less:latency_ms=^Time per request: +([0-9.]+) \[ms\] \(mean\)$",
             r"less:p99_ms=^ +99% +([0-9]+)$",
         ],
+        aside: None,
     },
     Known {
         name: "hey",
@@ -42,15 +48,17 @@ const KNOWN: &[Known] = &[
             r"less:latency_ms=^ +Average:\s+([0-9.]+) (secs)",
             r"less:p99_ms=^ +99%+ in ([0-9.]+) (secs)",
         ],
+        aside: None,
     },
     // With --no-tui; its units are those that fit.
     Known {
         name: "oha",
         work: &[
             r"requests=^ +Requests/sec:\s+([0-9.]+)",
-            r"less:latency_ms=^ +Average:\s+([0-9.]+) (ns|us|µs|ms|secs?)$",
-            r"less:p99_ms=^ +99(?:\.00)?% in ([0-9.]+) (ns|us|µs|ms|secs?)$",
+            r"less:latency_ms=^ +Average:\s+([0-9.]+) (ns|us|µs|ms|secs?|10 sec|min|10 min|hr)$",
+            r"less:p99_ms=^ +99(?:\.00)?% in ([0-9.]+) (ns|us|µs|ms|secs?|10 sec|min|10 min|hr)$",
         ],
+        aside: Some([r"^Response time \w+ \(", r"^\S"]),
     },
     // Which columns there are depends on its options.
     Known {
@@ -60,6 +68,10 @@ const KNOWN: &[Known] = &[
             "less:latency_ms=table:Totals#Avg. Latency",
             "less:p99_ms=table:Totals#p99 Latency",
         ],
+        aside: Some([
+            r"^(?:BEST RUN|WORST RUN|RUN #[0-9]+) RESULTS",
+            "^(?:ALL STATS|AGGREGATED AVERAGE RESULTS)",
+        ]),
     },
     // With -q or --csv; of each test one measure.
     Known {
@@ -71,6 +83,7 @@ const KNOWN: &[Known] = &[
             r#"less:latency_ms=^"(?P<name>[^"]+)","[0-9.]+","([0-9.]+)","#,
             r#"less:p99_ms=^"(?P<name>[^"]+)",(?:"[0-9.]+",){5}"([0-9.]+)","#,
         ],
+        aside: None,
     },
 ];
 
@@ -108,8 +121,13 @@ impl WorkPreset {
     /// Its measures.
     pub fn work(self) -> Vec<Work> {
         // A test reads each of them.
+        let heading = |text: &str| Regex::new(text).ok();
+        let aside = self
+            .0
+            .aside
+            .and_then(|[begins, ends]| Some(Aside { begins: heading(begins)?, ends: heading(ends)? }));
         let work = self.0.work.iter().filter_map(|text| text.parse::<Work>().ok());
-        work.map(|work| Work { optional: true, ..work }).collect()
+        work.map(|work| Work { optional: true, aside: aside.clone(), ..work }).collect()
     }
 }
 
@@ -123,7 +141,7 @@ mod tests {
         let lines = output.split(['\n', '\r']);
         lines
             .flat_map(|line| reader.read(line))
-            .map(|(_, (measure, value))| (measure.to_string(), value))
+            .map(|(_, told)| (told.measure.to_string(), told.number.value))
             .collect()
     }
 
@@ -137,6 +155,8 @@ mod tests {
         for known in KNOWN {
             let preset: WorkPreset = known.name.parse().unwrap();
             assert_eq!(preset.work().len(), known.work.len(), "{preset}");
+            let aside = preset.work().iter().all(|work| work.aside.is_some());
+            assert_eq!(aside, known.aside.is_some(), "{preset}");
         }
         assert!("siege".parse::<WorkPreset>().unwrap_err().to_string().contains("pgbench, wrk"));
     }
@@ -160,6 +180,16 @@ mod tests {
         assert_tells("wrk", "     99%    1.25s \n", &[("less:p99_ms", 1250.0)]);
     }
 
+    /// By the sources of wrk2: with -U what was measured from late starts follows.
+    #[test]
+    fn wrk2_tells_corrected_latency() {
+        let output = "  Latency Distribution (HdrHistogram - Recorded Latency)\n 99.000%    8.20ms\n#[Mean    =        1.423]\n\
+            ----------------------------------------------------------\n\n\
+            Latency Distribution (HdrHistogram - Uncorrected Latency (measured without taking delayed starts into account))\n \
+            99.000%    1.20ms\n#[Mean    =        0.240]\n  60000 requests in 20.00s, 15.23MB read\nRequests/sec:   3000.00\n";
+        assert_tells("wrk2", output, &[("less:p99_ms", 8.2), ("requests", 3000.0)]);
+    }
+
     #[test]
     fn ab_tells_requests_and_latency() {
         let output = include_str!("outputs/ab.txt");
@@ -180,6 +210,15 @@ mod tests {
         let output = include_str!("outputs/oha.txt");
         let expected = [("less:latency_ms", 1.9464), ("requests", 2050.8789), ("less:p99_ms", 16.7307)];
         assert_tells("oha", output, &expected);
+        // With --stats-success-breakdown, by its sources.
+        let parts = "Response time distribution:\n  99.00% in 40.0000 ms\n\nResponse time histogram (2xx only):\n  1.0 ms [1] |\n\n\
+            Response time distribution (2xx only):\n  99.00% in 42.0000 ms\n\n\
+            Response time distribution (4xx + 5xx only):\n  99.00% in 1.0000 ms\n\n\
+            Details (average, fastest, slowest):\nSummary:\n  Average:\t0.0123 10 sec\n";
+        assert_tells("oha", parts, &[("less:p99_ms", 40.0), ("less:latency_ms", 123.0)]);
+        for (unit, value) in [("sec", 2e3), ("10 sec", 2e4), ("min", 12e4), ("10 min", 12e5), ("hr", 72e5)] {
+            assert_tells("oha", &format!("  Average:\t2.0000 {unit}"), &[("less:latency_ms", value)]);
+        }
     }
 
     /// Of a build of its sources, against Debian 12's Redis.
@@ -188,6 +227,20 @@ mod tests {
         let output = include_str!("outputs/memtier.txt");
         let expected = [("requests", 38471.05), ("less:latency_ms", 0.17335), ("less:p99_ms", 1.791)];
         assert_tells("memtier", output, &expected);
+        // With -x of several runs.
+        let several = [
+            "BEST RUN RESULTS",
+            "WORST RUN RESULTS",
+            "RUN #1 RESULTS",
+            "AGGREGATED AVERAGE RESULTS (2 runs)",
+        ];
+        let totals = output.replace("38471.05", "9.00");
+        let table = |heading: &str| {
+            let table = if heading.starts_with("AGG") { output } else { totals.as_str() };
+            table.replace("ALL STATS", heading)
+        };
+        let output: Vec<String> = several.iter().map(|heading| table(heading)).collect();
+        assert_tells("memtier", &output.concat(), &expected);
         // Columns by options: without hits and misses, with those of a cluster, and with other percentiles.
         for (headings, totals, expected) in [
             (

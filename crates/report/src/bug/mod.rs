@@ -1,6 +1,7 @@
 //! The bug bundle: a folder for the maintainers of an allocator, with evidence from trials and lab runs and without
 //! anything that tells whose machines they are.
 
+mod command;
 mod document;
 mod evidence;
 mod limits;
@@ -62,9 +63,14 @@ impl Secrets {
         self.0.name(name, instead);
     }
 
-    /// A text that others wrote, such as the command of a workload, without any of the names.
+    /// A text that others wrote, such as the message of a commit, without any of the names.
     pub fn clean(&self, text: &str) -> String {
         self.0.foreign(text)
+    }
+
+    /// A word of a command that others wrote: what may be the name of a host goes as well.
+    pub fn clean_command(&self, word: &str) -> String {
+        command::without_hosts(&self.0.foreign(word))
     }
 }
 

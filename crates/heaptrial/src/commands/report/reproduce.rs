@@ -8,6 +8,9 @@ use crate::commands::lab::shell;
 
 /// What an option's value of the stored command becomes.
 const PLAN: &str = "arms.toml";
+/// Options whose values are words of the house, as those of the program are.
+const OF_THE_HOUSE: [&str; 8] =
+    ["--prepare", "--ready", "--load", "--conclude", "--work", "--count", "--slurm", "--userland"];
 
 /// The commands of lab runs, and one for a factorial where there was none.
 pub fn commands(
@@ -37,7 +40,13 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
     let mut words = Vec::new();
     let stored = shell::split(&report.command).unwrap_or_default();
     // A word that is no text is told as far as it is one.
-    let stored: Vec<String> = stored.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let stored = apart(stored.iter().map(|word| word.to_string_lossy().into_owned()));
+    let mut replaced = false;
+    let mut clean = |word: &String| {
+        let clean = secrets.clean_command(word);
+        replaced |= clean != *word;
+        clean
+    };
     let mut rest = stored.iter();
     while let Some(word) = rest.next() {
         let value = match word.as_str() {
@@ -57,18 +66,17 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
             }
             "--" => {
                 words.push(word.clone());
-                let program: Vec<String> = rest.by_ref().cloned().collect();
-                let clean: Vec<String> = program.iter().map(|word| secrets.clean(word)).collect();
-                if clean != program {
-                    notes.push("Names and folders in the program's words were replaced.".to_owned());
-                }
-                words.extend(clean);
+                words.extend(rest.by_ref().map(&mut clean));
                 continue;
             }
+            option if OF_THE_HOUSE.contains(&option) => rest.next().map(&mut clean),
             _ => None,
         };
         words.push(word.clone());
         words.extend(value);
+    }
+    if replaced {
+        notes.push("Names and folders in the command's words were replaced.".to_owned());
     }
     let left_out = |arm: &Arm| {
         let (torrc, environment) = (arm.treatment.torrc.values(), arm.treatment.environment.values());
@@ -82,6 +90,20 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
         );
     }
     Reproduction { command: shell_words::join(words), measured: true, notes, file }
+}
+
+/// An option's value as a word of its own: `--load=CMD` as `--load CMD`. What follows `--` stays.
+fn apart(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut options = true;
+    let mut found = Vec::new();
+    for word in words {
+        options &= word != "--";
+        match word.split_once('=').filter(|(option, _)| options && option.starts_with("--")) {
+            Some((option, value)) => found.extend([option.to_owned(), value.to_owned()]),
+            None => found.push(word),
+        }
+    }
+    found
 }
 
 /// `SPEC=/some/where/lib.so` as `SPEC=lib.so`.

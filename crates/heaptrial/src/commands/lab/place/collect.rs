@@ -1,5 +1,6 @@
 //! Taking what came of blocks into the one database of their run.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -17,11 +18,12 @@ pub(super) struct Collector {
     database: PathBuf,
     trial_id: Option<i64>,
     failed_services: usize,
+    work_read: BTreeMap<String, bool>,
 }
 
 impl Collector {
     pub(super) fn new(folder: RunFolder, token: String, database: PathBuf) -> Self {
-        Self { folder, token, database, trial_id: None, failed_services: 0 }
+        Self { folder, token, database, trial_id: None, failed_services: 0, work_read: BTreeMap::new() }
     }
 
     /// Row id of the run's trial; `None` before the first block.
@@ -32,6 +34,11 @@ impl Collector {
     /// Services of the blocks that are here whose treatment was not proved or that did not live to the end.
     pub(super) fn failed_services(&self) -> usize {
         self.failed_services
+    }
+
+    /// Measures of work, and whether a block that is here read anything of each.
+    pub(super) fn work_read(&self) -> &BTreeMap<String, bool> {
+        &self.work_read
     }
 
     /// Takes a block in that has arrived. What was taken in earlier, by a process that ended meanwhile, is not taken twice.
@@ -53,6 +60,9 @@ impl Collector {
         self.tell_accounting(&mut store, trial_id, &report)?;
         self.trial_id = Some(trial_id);
         self.failed_services += report.failed_services;
+        for (name, read) in &report.work_read {
+            *self.work_read.entry(name.clone()).or_default() |= read;
+        }
         drop(store);
         self.move_logs(block)?;
         for name in ["heaptrial.db", "heaptrial.db-wal", "heaptrial.db-shm"] {

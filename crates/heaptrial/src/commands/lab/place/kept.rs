@@ -10,6 +10,7 @@
 //! blocks/NNNN/            what came of a block; there all at once, or not at all
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,9 @@ pub(super) struct BlockReport {
     /// How often Slurm started it again.
     pub(super) restarts: u32,
     pub(super) failed_services: usize,
+    /// Measures of work that were asked for, and whether some service of it told anything of each.
+    #[serde(default)]
+    pub(super) work_read: BTreeMap<String, bool>,
 }
 
 /// What carrying out a block took, all of its processes together.

@@ -162,6 +162,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         used,
         restarts: std::env::var("SLURM_RESTART_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0),
         failed_services: outcome.failed_services,
+        work_read: outcome.work_read,
     };
     deliver(&lab, &report, folder).map_err(NoResult::CannotWrite)
 }

@@ -129,13 +129,13 @@ impl<'a> Watch<'a> {
         let trial_id = self.collector.trial_id().ok_or_else(|| {
             Failure::failed("it was interrupted before any block had come back; its tasks are cancelled")
         })?;
-        // Each block tells of the others itself.
+        // A block whose services were killed for want of memory gave no results.
         Ok(Ok(RunOutcome {
             trial_id,
             interrupted,
             failed_services: self.collector.failed_services(),
             out_of_memory: 0,
-            unread_work: BTreeSet::new(),
+            work_read: self.collector.work_read().clone(),
         }))
     }
 

@@ -122,7 +122,7 @@ impl Measure<'_> {
 }
 
 fn of(judgement: &Judgement, arm: usize) -> Result<(f64, ArmFigures), String> {
-    let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, early } =
+    let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, work_off, early } =
         judgement.run_figures(arm, 0, SHORT)?;
-    Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, early }))
+    Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, work_off, early }))
 }
