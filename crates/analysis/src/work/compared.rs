@@ -66,7 +66,11 @@ impl Compared<'_> {
             LEAST_SHARE * geometric_mean(&some).unwrap_or(0.0)
         });
         let compared = other.filter(|_| least > 0.0);
-        let amount_of = |work: &ServiceWork, off: f64| (work.amount + off * work.step).max(least);
+        // Little is told as it is; nothing has no logarithm.
+        let amount_of = |work: &ServiceWork, off: f64| match work.amount + off * work.step {
+            amount if amount > 0.0 => amount,
+            _ => least,
+        };
         let ratio = compared.and_then(|control| {
             self.ratio(name, control, arm, &|index, off| Some(amount_of(self.of(index, name)?, off)))
         });

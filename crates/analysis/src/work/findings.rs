@@ -31,7 +31,9 @@ pub(crate) fn findings(
         let names = || members[arm].iter().map(|index| services[*index].name.clone()).collect::<Vec<_>>();
         let name = &fleet.arms[arm].name;
         findings.extend(less_work(name, arm, work, result));
-        findings.extend(unknown_work(name, arm, work));
+        if control != Some(arm) {
+            findings.extend(unknown_work(name, arm, work));
+        }
         findings.extend(coarse_work(name, arm, work));
         let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
         findings.extend(of_control.and_then(|control| lost_flags(name, arm, work, control)));
