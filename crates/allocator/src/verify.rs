@@ -387,10 +387,12 @@ fn host_loader() -> Option<PathBuf> {
     names.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// 209 is 2.0.9, 30302 is 3.3.2: two digits for each part since 2.3.0 and 3.3.0.
+/// 209 is 2.0.9, 3208 is 3.2.8, 30302 is 3.3.2: two digits for the patch in 3.0.10 to 3.0.12 and 3.2.x, and for the minor too
+/// since 1.9.8, 2.3.0 and 3.3.0.
 pub(crate) fn mimalloc_version(number: i32) -> Version {
     let (major, minor, patch) = match number {
         10_000.. => (number / 10_000, number / 100 % 100, number % 100),
+        1_000.. => (number / 1_000, number / 100 % 10, number % 100),
         _ => (number / 100, number / 10 % 10, number % 10),
     };
     Version::new(format!("{major}.{minor}.{patch}"))
@@ -422,9 +424,16 @@ mod tests {
 
     #[test]
     fn mimalloc_version_numbers_are_read_as_the_library_means_them() {
-        for (number, version) in
-            [(171, "1.7.1"), (209, "2.0.9"), (301, "3.0.1"), (20302, "2.3.2"), (30600, "3.6.0")]
-        {
+        for (number, version) in [
+            (171, "1.7.1"),
+            (209, "2.0.9"),
+            (301, "3.0.1"),
+            (3010, "3.0.10"),
+            (3208, "3.2.8"),
+            (10908, "1.9.8"),
+            (20302, "2.3.2"),
+            (30600, "3.6.0"),
+        ] {
             assert_eq!(mimalloc_version(number).as_str(), version);
         }
     }
