@@ -228,6 +228,25 @@ fn an_allocator_of_the_programs_own_beside_malloc_is_not_decided() {
     );
 }
 
+/// As toolchains of before 2006 and some vendors link.
+#[test]
+fn a_library_that_is_hashed_in_the_way_of_system_v_is_found() {
+    let folder = Folder::new();
+    let flags = ["-shared", "-fPIC", "-Wl,--hash-style=sysv", "standin.c"];
+    let library = folder.compile("libstandin.so", &flags);
+    for flags in [&["-pie", "-fPIE"][..], &["-no-pie", "-Wl,--hash-style=sysv"]] {
+        let program = folder.compile("program", &[&["program.c"], flags].concat());
+        let identity = Running::start(Command::new(program).env("LD_PRELOAD", &library)).identity();
+        assert_eq!(
+            (identity.family.as_str(), version(&identity)),
+            ("mimalloc", Some("3.3.2")),
+            "{identity:?}"
+        );
+        let bound = identity.evidence.iter().find(|line| line.contains("bound slots"));
+        assert!(bound.is_some_and(|line| line.ends_with("libstandin.so")), "{identity:?}");
+    }
+}
+
 #[test]
 fn a_process_that_is_gone_is_an_error() {
     let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();
