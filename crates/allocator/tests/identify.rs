@@ -247,6 +247,58 @@ fn a_library_that_is_hashed_in_the_way_of_system_v_is_found() {
     }
 }
 
+/// With RTLD_DEEPBIND a plugin is bound to an allocator of its own.
+#[test]
+fn the_allocator_of_a_plugin_is_not_that_of_the_process() {
+    let folder = Folder::new();
+    let plugin = "#include <stdlib.h>\nvoid *plugin(void) { return malloc(64); }\n";
+    fs::write(folder.0.path().join("plugin.c"), plugin).unwrap();
+    let library = folder.library();
+    let runpath = format!("-Wl,-rpath,{}", folder.0.path().display());
+    folder.compile("libplugin.so", &["-shared", "-fPIC", "plugin.c", &runpath, library.to_str().unwrap()]);
+    let open = "void *h = dlopen(getenv(\"PLUGIN\"), RTLD_NOW | RTLD_DEEPBIND); ((void *(*)(void))dlsym(h, \"plugin\"))();";
+    let main = PROGRAM.replace("int main(void) {", &format!("int main(void) {{ {open}"));
+    let main = format!("#define _GNU_SOURCE\n#include <dlfcn.h>\n{main}");
+    fs::write(folder.0.path().join("program.c"), main).unwrap();
+    for flags in [&["-pie", "-fPIE"][..], &["-no-pie"]] {
+        let program = folder.compile("program", &[&["program.c"], flags].concat());
+        let plugin = folder.0.path().join("libplugin.so");
+        let identity = Running::start(Command::new(program).env("PLUGIN", plugin)).identity();
+        let told = |name: &str| {
+            identity.evidence.iter().any(|line| line.contains("bound slots") && line.ends_with(name))
+        };
+        assert!(told("libstandin.so") && told("libc.so.6"), "{identity:#?}");
+        assert_eq!((identity.family.as_str(), identity.linkage), ("glibc", Linkage::Libc), "{identity:#?}");
+    }
+}
+
+/// Whoever may not follow `/proc/PID/map_files`, as root in a container.
+#[test]
+fn a_preload_whose_file_is_gone_is_not_taken_for_the_c_library() {
+    let folder = Folder::new();
+    let (library, program) = (folder.library(), folder.compile("program", &["program.c"]));
+    let process = Running::start(Command::new(&program).env("LD_PRELOAD", &library));
+    give_up_following_mapped_files();
+    assert_eq!(process.identity().family, "mimalloc");
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "another program").unwrap();
+    assert_eq!(process.identity().family, "mimalloc", "the program's own file can be read");
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, "another library").unwrap();
+    let identity = process.identity();
+    assert_eq!(identity.family, "unknown", "{identity:#?}");
+    let why = identity.evidence.last().unwrap();
+    assert!(why.contains("libstandin.so, which is not known to define it"), "{identity:#?}");
+}
+
+/// Only of this thread, and so of this test.
+fn give_up_following_mapped_files() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::SYS_ADMIN | CapabilitySet::CHECKPOINT_RESTORE);
+    set_capabilities(None, sets).unwrap();
+}
+
 #[test]
 fn a_process_that_is_gone_is_an_error() {
     let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();

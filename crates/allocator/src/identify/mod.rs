@@ -27,6 +27,7 @@ pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
 pub(crate) use program::carried_families;
+use slots::Bound;
 
 /// Why a process cannot be examined.
 #[derive(Debug, thiserror::Error)]
@@ -168,17 +169,22 @@ fn identify_with(
     if program.elf.is_static() {
         program::examine_static(program, &mut findings);
     } else {
-        examine_dynamic(process, &mappings, &parsed, program, &environ, &mut findings);
+        let unreadable = objects.unreadable();
+        let files = (parsed.as_slice(), program, unreadable);
+        examine_dynamic(process, &mappings, files, &environ, &mut findings);
     }
     let libraries = libraries::mapped(process, &parsed, program, files);
     Ok(Identity { libraries, ..findings.into_identity(&environ) })
 }
 
-fn examine_dynamic(
+fn examine_dynamic<'o>(
     process: &Process,
     mappings: &[heaptrial_host::Mapping],
-    objects: &[MappedObject<'_>],
-    program: &MappedObject<'_>,
+    (objects, program, mut unreadable): (
+        &[MappedObject<'_>],
+        &MappedObject<'_>,
+        impl Iterator<Item = &'o String>,
+    ),
     environ: &[(String, String)],
     findings: &mut Findings,
 ) {
@@ -186,13 +192,20 @@ fn examine_dynamic(
         .iter()
         .filter(|object| object.elf.exported("malloc").is_some() && !object.is_loader())
         .collect();
-    let slots = slots::resolved(process, mappings, objects, findings);
-    let by_slots = slots.as_ref().and_then(|name| objects.iter().find(|object| object.name == *name));
-    let by_order = by_search_order(&providers, program);
-    let provider = match (by_slots, by_order) {
-        (Some(object), _) => object,
-        (None, Ok(object)) => object,
-        (None, Err(why)) => {
+    let found = match slots::resolved(process, mappings, objects, program, findings) {
+        Bound::To(name) => {
+            let object = objects.iter().find(|object| object.name == name);
+            object.ok_or_else(|| format!("{name} is no longer mapped"))
+        }
+        Bound::Undecided(why) => Err(why),
+        Bound::Unread => match unreadable.find(|name| may_define_malloc(name, environ)) {
+            Some(name) => Err(format!("{name} could define `malloc` as well")),
+            None => by_search_order(&providers, program),
+        },
+    };
+    let provider = match found {
+        Ok(object) => object,
+        Err(why) => {
             findings.evidence.push(why);
             return;
         }
@@ -210,6 +223,18 @@ fn examine_dynamic(
     if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
         findings.effective = effective::settings(process, objects, provider, family);
     }
+}
+
+/// Whether a file that is mapped and cannot be read is a library, as far as its name tells: what else is mapped with code in it
+/// (`/memfd:...`, `/dev/zero`) the loader knows nothing of.
+fn may_define_malloc(file: &str, environ: &[(String, String)]) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.contains(".so") || preloads(environ).any(|preload| preload.rsplit('/').next() == Some(name))
+}
+
+fn preloads(environ: &[(String, String)]) -> impl Iterator<Item = &str> {
+    let named = environ.iter().filter(|(name, _)| name == "LD_PRELOAD");
+    named.flat_map(|(_, value)| value.split([':', ' '])).filter(|path| !path.is_empty())
 }
 
 /// The provider that the dynamic loader binds to, where that can be told without reading memory.
@@ -275,16 +300,12 @@ fn linkage(
         let name = path.rsplit('/').next().unwrap_or(path);
         !name.is_empty() && (name == provider.file_name() || soname.as_deref() == Some(name))
     };
-    let preloads = environ
-        .iter()
-        .filter(|(name, _)| name == "LD_PRELOAD")
-        .flat_map(|(_, value)| value.split([':', ' ']));
     let arguments = process.cmdline().unwrap_or_default();
     let by_loader = arguments
         .windows(2)
         .take(12)
         .any(|pair| pair[0] == "--preload" && pair[1].to_string_lossy().split([':', ' ']).any(names_it));
-    if by_loader || preloads.into_iter().any(names_it) {
+    if by_loader || preloads(environ).any(names_it) {
         return Linkage::Preloaded;
     }
     let needed =

@@ -37,6 +37,8 @@ impl MappedObjects {
     /// Opens every file that is mapped executable.
     pub(super) fn open(process: &Process, mappings: &[Mapping], files: &Files) -> Result<Self, ElfError> {
         let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
+        let program = process.exe().ok().map(|path| path.display().to_string());
+        let program = program.as_deref().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path));
         for mapping in mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable()) {
             if opened.files.iter().any(|file| file.name == mapping.name)
                 || opened.unreadable.contains(&mapping.name)
@@ -46,9 +48,12 @@ impl MappedObjects {
             let first =
                 mappings.iter().find(|other| other.name == mapping.name && other.inode == mapping.inode);
             let start = first.map_or(mapping.start, |first| first.start);
+            // Without permission for `map_files`, the program itself can still be opened when its file was replaced.
+            let exe = (program == Some(mapping.name.as_str())).then(|| process.exe_file());
             let file = process
                 .mapped_file_candidates(mapping)
                 .into_iter()
+                .chain(exe)
                 .find_map(|path| files.open(&path).ok().map(|file| (path, file)));
             match file {
                 Some((path, file)) => {
@@ -58,7 +63,6 @@ impl MappedObjects {
             }
         }
         if opened.files.is_empty() {
-            // Without permission for `map_files`, the program itself can still be opened.
             let path = process.exe_file();
             if let (Ok(file), Ok(name)) = (files.open(&path), process.exe()) {
                 opened.files.push(Opened { name: name.display().to_string(), start: 0, path, file });
