@@ -300,6 +300,18 @@ fn give_up_following_mapped_files() {
 }
 
 #[test]
+fn of_a_variable_that_is_there_twice_the_first_counts() {
+    let folder = Folder::new();
+    let program = folder.compile("program", &["program.c"]);
+    let twice = "#include <unistd.h>\nint main(int c, char **v) { char *e[] = { \"MALLOC_ARENA_MAX=1\", \"MALLOC_ARENA_MAX=4\", 0 }; return execve(v[1], v + 1, e); }\n";
+    fs::write(folder.0.path().join("twice.c"), twice).unwrap();
+    let starter = folder.compile("twice", &["twice.c"]);
+    let identity = Running::start(Command::new(starter).arg(program)).identity();
+    assert_eq!(identity.effective["arena_max"], "1", "{identity:?}");
+    assert_eq!(identity.settings["MALLOC_ARENA_MAX"], "1", "{identity:?}");
+}
+
+#[test]
 fn a_process_that_is_gone_is_an_error() {
     let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();
     assert!(error.contains("cannot examine process 2147483647"), "{error}");

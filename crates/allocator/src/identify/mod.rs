@@ -333,8 +333,11 @@ impl Findings {
         let read = |variable: &str| {
             family.is_some_and(|family: &std::sync::Arc<Family>| family.reads_variable(variable))
         };
-        let settings: BTreeMap<String, String> =
-            environ.iter().filter(|(name, _)| read(name)).cloned().collect();
+        let mut settings = BTreeMap::new();
+        for (name, value) in environ.iter().filter(|(name, _)| read(name)) {
+            // Of a name that is there twice getenv(3) gives the first.
+            settings.entry(name.clone()).or_insert_with(|| value.clone());
+        }
         Identity {
             family: self.family.unwrap_or_else(|| "unknown".to_owned()),
             version: self.version,
