@@ -52,6 +52,9 @@ pub struct Family {
     pub environment: Environment,
     /// Whether and how it sizes itself by the number of processors; `None` is unknown.
     pub processors: Option<ProcessorSizing>,
+    /// Programs that carry it and do not use it by default.
+    #[serde(default)]
+    pub dormant: Vec<Dormant>,
     /// How it is built from source.
     pub build: Option<Recipe>,
     /// Other builds of the same source.
@@ -95,6 +98,31 @@ pub struct Environment {
     pub prefix: Option<String>,
     /// One variable for several settings.
     pub combined: Option<Combined>,
+}
+
+/// A program that carries a family's code and does not use it by default.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dormant {
+    /// What it is.
+    pub program: String,
+    /// A function that its file exports, be it the program's or a library.
+    pub exports: String,
+    /// Texts that it holds.
+    pub texts: Vec<String>,
+    /// A text that builds hold which use it.
+    pub used_with: String,
+    /// The environment variable that chooses an allocator.
+    pub variable: String,
+    /// How a value begins that chooses this one.
+    pub value: String,
+}
+
+impl Dormant {
+    /// Whether a program with these variables uses it all the same.
+    pub fn is_chosen_by<'a>(&self, mut variables: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+        variables.any(|(name, value)| name == self.variable && value.starts_with(&self.value))
+    }
 }
 
 /// A variable that holds several settings.

@@ -26,7 +26,8 @@ use crate::elf::{Elf, ElfError};
 pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
-pub(crate) use program::carried_families;
+pub use program::CarriedAllocator;
+pub(crate) use program::carried_allocators;
 use slots::Bound;
 
 /// Why a process cannot be examined.
@@ -170,8 +171,9 @@ fn identify_with(
         program::examine_static(program, &mut findings);
     } else {
         let unreadable = objects.unreadable();
+        let known = (!overwritten || known).then_some(environ.as_slice());
         let files = (parsed.as_slice(), program, unreadable);
-        examine_dynamic(process, &mappings, files, &environ, &mut findings);
+        examine_dynamic(process, &mappings, files, (&environ, known), &mut findings);
     }
     let libraries = libraries::mapped(process, &parsed, program, files);
     Ok(Identity { libraries, ..findings.into_identity(&environ) })
@@ -185,7 +187,7 @@ fn examine_dynamic<'o>(
         &MappedObject<'_>,
         impl Iterator<Item = &'o String>,
     ),
-    environ: &[(String, String)],
+    (environ, known): (&[(String, String)], Option<&[(String, String)]>),
     findings: &mut Findings,
 ) {
     let providers: Vec<&MappedObject<'_>> = objects
@@ -210,7 +212,9 @@ fn examine_dynamic<'o>(
             return;
         }
     };
-    if !std::ptr::eq(provider, program) && program::carries_allocator(program, provider, findings) {
+    if !std::ptr::eq(provider, program)
+        && program::carries_allocator(objects, (program, provider), known, findings)
+    {
         return;
     }
     findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
