@@ -96,6 +96,9 @@ pub enum VersionCall {
 pub struct Environment {
     /// Prefix of one variable per setting, followed by the name in capitals.
     pub prefix: Option<String>,
+    /// Whether names of variables are compared without regard to case.
+    #[serde(default)]
+    pub any_case: bool,
     /// One variable for several settings.
     pub combined: Option<Combined>,
 }
@@ -361,7 +364,14 @@ impl Family {
 
     /// Whether an environment variable is one that this family reads.
     pub fn reads_variable(&self, variable: &str) -> bool {
-        self.environment.prefix.as_ref().is_some_and(|prefix| variable.starts_with(prefix.as_str()))
+        let begins_with = |prefix: &String| {
+            let start = variable.as_bytes().get(..prefix.len());
+            start.is_some_and(|start| match self.environment.any_case {
+                true => start.eq_ignore_ascii_case(prefix.as_bytes()),
+                false => start == prefix.as_bytes(),
+            })
+        };
+        self.environment.prefix.as_ref().is_some_and(begins_with)
             || self.environment.combined.as_ref().is_some_and(|combined| combined.variable == variable)
             || self.settings.iter().any(|setting| setting.variable.as_deref() == Some(variable))
     }
@@ -473,6 +483,15 @@ mod tests {
 
     fn is_hex(text: &str, length: usize) -> bool {
         text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit())
+    }
+
+    #[test]
+    fn mimalloc_reads_its_variables_in_any_case() {
+        let reads =
+            |family: &str, name: &str| Catalog::builtin().family(family).unwrap().reads_variable(name);
+        assert!(reads("mimalloc", "MIMALLOC_VERBOSE") && reads("mimalloc", "Mimalloc_decommit_delay"));
+        assert!(!reads("mimalloc", "mimallo") && !reads("mimalloc", "mimalloçX"));
+        assert!(reads("tcmalloc", "TCMALLOC_RELEASE_RATE") && !reads("tcmalloc", "tcmalloc_release_rate"));
     }
 
     #[test]
