@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, SettingEntry};
 use crate::identify::{NOT_SET, OVERWRITTEN};
 use crate::obtained::Obtained;
 
@@ -143,7 +143,10 @@ fn all_took_effect(expected: &Expected, found: &Identity) -> Result<bool, String
     let mut all = true;
     for setting in &expected.spec.settings {
         let shown = found.effective.get(&setting.name);
-        match shown.and_then(|shown| shows(shown, &expected.spec.family, &setting.name, &setting.value)) {
+        let entry = Catalog::builtin().family(&expected.spec.family);
+        let entry = entry.and_then(|family| family.setting(&setting.name));
+        let shows = |shown: &String| shows(shown, entry?, found.version.as_ref(), &setting.value);
+        match shown.and_then(shows) {
             Some(true) => {}
             Some(false) => {
                 return Err(format!(
@@ -160,13 +163,13 @@ fn all_took_effect(expected: &Expected, found: &Identity) -> Result<bool, String
 }
 
 /// Whether a value in the allocator's memory is the one that was asked for; `None` where the two cannot be compared.
-fn shows(shown: &str, family: &str, name: &str, asked: &str) -> Option<bool> {
+fn shows(shown: &str, setting: &SettingEntry, version: Option<&Version>, asked: &str) -> Option<bool> {
     if shown == NOT_SET {
         // To ask for what it does anyway may set nothing.
-        let setting = Catalog::builtin().family(family)?.setting(name)?;
-        let mut defaults = setting.in_versions.iter();
-        let is_default =
-            defaults.any(|range| range.default.as_deref().is_none_or(|default| default == asked));
+        let mut ranges = setting.in_versions.iter();
+        let is_default = ranges.any(|range| {
+            version.is_none_or(|version| range.contains(version)) && range.default.as_deref() == Some(asked)
+        });
         return Some(is_default).filter(|is_default| !is_default);
     }
     let number = |text: &str| match text {
@@ -257,12 +260,22 @@ mod tests {
 
     #[test]
     fn values_are_compared_as_what_they_mean() {
+        let shows = |shown: &str, family: &str, name: &str, asked: &str| {
+            let (family, version) = family.split_once('@').unwrap_or((family, ""));
+            let entry = Catalog::builtin().family(family).unwrap().setting(name).unwrap();
+            shows(shown, entry, Some(&Version::new(version)).filter(|_| !version.is_empty()), asked)
+        };
         assert_eq!(shows("1", "jemalloc", "background_thread", "true"), Some(true));
         assert_eq!(shows("0", "jemalloc", "background_thread", "true"), Some(false));
         assert_eq!(shows("2.5", "tcmalloc", "release_rate", "2.50"), Some(true));
         assert_eq!(shows("8", "jemalloc", "narenas", "default"), None);
         assert_eq!(shows(NOT_SET, "glibc", "arena_max", "2"), Some(false));
         assert_eq!(shows(NOT_SET, "glibc", "arena_max", "0"), None);
+        // A program that gains rights reads no tunables; a default of another version is none of this one.
+        assert_eq!(shows(NOT_SET, "glibc@2.36", "tcache_count", "5"), Some(false));
+        assert_eq!(shows(NOT_SET, "glibc@2.36", "tcache_count", "7"), None);
+        assert_eq!(shows(NOT_SET, "glibc@2.43", "tcache_count", "7"), Some(false));
+        assert_eq!(shows(NOT_SET, "glibc@2.42", "tcache_max", "512"), Some(false));
     }
 
     #[test]

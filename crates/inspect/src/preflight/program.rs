@@ -51,9 +51,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
         (Some(_), Some(process)) => process.program.clone(),
         (Some(_), None) => return,
     };
-    if preload.library.is_some() {
-        secure_execution::check(subject, &program, findings);
-    }
+    secure_execution::check(subject, preload, &program, findings);
     match subject.file(&program).map(|file| subject.examiner.examine(&file)) {
         Some(Ok(facts)) => examine(subject, preload, &program, &facts, findings),
         Some(Err(ElfError::Architecture { found, expected, .. })) => findings.refuse(

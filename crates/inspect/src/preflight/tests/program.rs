@@ -165,6 +165,14 @@ fn setuid_counts_for_another_user_who_may_gain_rights() {
     fixture.mode(PROGRAM, 0o2755);
     fixture.file("/etc/passwd", &format!("same:x:{owner}:4711::/:/bin/sh\n"));
     fixture.refuses(Check::SecureExecution, "is setgid to group ");
+    // The loader ignores tunables as well; nothing else of the C library would be set.
+    fixture.own_c_library();
+    fixture.preload().settings.clear();
+    fixture.is_fine();
+    fixture.preload().settings =
+        vec![("GLIBC_TUNABLES".to_owned(), "glibc.malloc.tcache_count=5".to_owned())];
+    fixture.refuses(Check::SecureExecution, "is setgid to group ");
+    assert!(fixture.findings()[0].why.contains("ignores GLIBC_TUNABLES"));
 }
 
 #[test]
