@@ -261,7 +261,7 @@ pub struct SettingEntry {
     pub variable: Option<String>,
     /// Name within the combined variable, where it is not the setting's own.
     pub key: Option<String>,
-    /// The only values of a text.
+    /// The only values, where it takes no others.
     #[serde(default)]
     pub values: Vec<String>,
     /// What a search over settings tries; a setting without it is never searched.
@@ -301,6 +301,10 @@ pub struct VersionRange {
     pub to: Option<Version>,
     /// Default, where it is one value.
     pub default: Option<String>,
+    /// The least value: below, the library does as if nothing was set.
+    pub least: Option<i64>,
+    /// The same above.
+    pub most: Option<i64>,
 }
 
 /// Why a text is not a catalog.
@@ -400,6 +404,11 @@ impl VersionRange {
         self.from.as_ref().is_none_or(|from| from <= version)
             && self.to.as_ref().is_none_or(|to| version <= to)
     }
+
+    /// Whether a number is one that the library takes.
+    pub fn takes(&self, number: i64) -> bool {
+        self.least.is_none_or(|least| least <= number) && self.most.is_none_or(|most| number <= most)
+    }
 }
 
 impl std::fmt::Display for VersionRange {
@@ -463,7 +472,9 @@ mod tests {
                 assert!(!setting.in_versions.is_empty(), "{at}: in no version");
                 for range in &setting.in_versions {
                     if let Some(default) = &range.default {
-                        crate::resolve::check_value(setting, default).unwrap_or_else(|e| panic!("{at}: {e}"));
+                        let version = range.from.as_ref().or(range.to.as_ref());
+                        crate::resolve::check_value(setting, version, default)
+                            .unwrap_or_else(|e| panic!("{at}: {e}"));
                     }
                 }
                 for release in &family.versions {
