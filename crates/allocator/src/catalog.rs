@@ -356,6 +356,17 @@ impl Family {
         self.variants.iter().find(|variant| variant.name == name)
     }
 
+    /// Whether a version has a setting. One that is not listed has what the listed ones before and after it have.
+    pub fn has_setting(&self, setting: &SettingEntry, version: &Version) -> bool {
+        let listed = |release: Option<&Release>| {
+            release.is_some_and(|release| setting.range(&release.version).is_some())
+        };
+        let is_listed = self.release(version).is_some();
+        let before = self.versions.iter().rev().find(|release| release.version < *version);
+        let after = self.versions.iter().find(|release| release.version > *version);
+        setting.range(version).is_some() || (!is_listed && listed(before) && listed(after))
+    }
+
     /// The setting of a name.
     pub fn setting(&self, name: &str) -> Option<&SettingEntry> {
         self.settings.iter().find(|setting| setting.name == name)
@@ -503,6 +514,18 @@ mod tests {
         assert!(reads("mimalloc", "MIMALLOC_VERBOSE") && reads("mimalloc", "Mimalloc_decommit_delay"));
         assert!(!reads("mimalloc", "mimallo") && !reads("mimalloc", "mimalloçX"));
         assert!(reads("tcmalloc", "TCMALLOC_RELEASE_RATE") && !reads("tcmalloc", "tcmalloc_release_rate"));
+    }
+
+    /// Upstream's sources of 3.0.8, 3.1.4, 3.2.8 and 2.4.0 have `purge_delay`; of 3.0.8 none has `generic_collect`.
+    #[test]
+    fn versions_between_listed_ones_have_what_both_have() {
+        let mimalloc = Catalog::builtin().family("mimalloc").unwrap();
+        let has = |name: &str, version: &str| {
+            mimalloc.has_setting(mimalloc.setting(name).unwrap(), &Version::new(version))
+        };
+        assert!(["3.0.1", "3.0.8", "3.1.4", "3.2.8", "2.4.0"].iter().all(|at| has("purge_delay", at)));
+        assert!(!has("purge_delay", "2.0.9") && !has("purge_delay", "2.0.8") && !has("purge_delay", "9.0"));
+        assert!(!has("generic_collect", "3.0.8") && !has("decommit_delay", "3.0.8"));
     }
 
     #[test]

@@ -253,7 +253,7 @@ impl Resolved {
             let known: Vec<String> = family
                 .settings
                 .iter()
-                .filter(|entry| version.is_none_or(|version| entry.range(version).is_some()))
+                .filter(|entry| version.is_none_or(|version| family.has_setting(entry, version)))
                 .map(|entry| entry.name.clone())
                 .collect();
             return Err(ResolveError::UnknownSetting {
@@ -264,7 +264,7 @@ impl Resolved {
             });
         };
         match version {
-            Some(version) if entry.range(version).is_none() => Err(ResolveError::SettingNotInVersion {
+            Some(version) if !family.has_setting(entry, version) => Err(ResolveError::SettingNotInVersion {
                 family: family.name.clone(),
                 version: version.clone(),
                 name: entry.name.clone(),
@@ -272,7 +272,9 @@ impl Resolved {
                 similar: family
                     .settings
                     .iter()
-                    .filter(|other| other.range(version).is_some() && shares_a_word(&other.name, &entry.name))
+                    .filter(|other| {
+                        family.has_setting(other, version) && shares_a_word(&other.name, &entry.name)
+                    })
                     .map(|other| other.name.clone())
                     .collect(),
             }),

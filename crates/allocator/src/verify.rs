@@ -322,6 +322,11 @@ fn check_settings(
                 let (name, expected) = (name.clone(), value.clone());
                 return Err(VerifyError::SettingNotInForce { name, expected, found: found.clone() });
             }
+            // It tells all but the one by which it is made to.
+            None if expected.family.version_call == VersionCall::MiVersion && name != "verbose" => {
+                let (name, expected) = (name.clone(), value.clone());
+                return Err(VerifyError::SettingNotInForce { name, expected, found: "unknown".to_owned() });
+            }
             None => evidence
                 .push(format!("setting {name} = {value} is in the environment; the library cannot be asked")),
         }
