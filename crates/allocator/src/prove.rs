@@ -172,6 +172,9 @@ fn shows(shown: &str, setting: &SettingEntry, version: Option<&Version>, asked: 
         });
         return Some(is_default).filter(|is_default| !is_default);
     }
+    if setting.values.iter().any(|word| word == shown) {
+        return Some(shown == asked);
+    }
     let number = |text: &str| match text {
         "true" => Some(1.0),
         "false" => Some(0.0),
@@ -269,6 +272,8 @@ mod tests {
         assert_eq!(shows("0", "jemalloc", "background_thread", "true"), Some(false));
         assert_eq!(shows("2.5", "tcmalloc", "release_rate", "2.50"), Some(true));
         assert_eq!(shows("8", "jemalloc", "narenas", "default"), None);
+        assert_eq!(shows("primary", "jemalloc", "dss", "primary"), Some(true));
+        assert_eq!(shows("secondary", "jemalloc", "dss", "primary"), Some(false));
         assert_eq!(shows(NOT_SET, "glibc", "arena_max", "2"), Some(false));
         assert_eq!(shows(NOT_SET, "glibc", "arena_max", "0"), None);
         // A program that gains rights reads no tunables; a default of another version is none of this one.

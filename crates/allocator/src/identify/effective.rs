@@ -18,6 +18,8 @@ pub(crate) const NOT_SET: &str = "not set";
 const MOST_BYTES: u64 = 8 << 20;
 /// Far above the number of mimalloc's options.
 const MOST_OPTIONS: i32 = 256;
+/// Longer than any text of settings.
+const LONGEST_TEXT_BYTES: usize = 4096;
 /// A tunable of glibc, from its name on.
 const TUNABLE_BYTES: usize = 256;
 /// A tunable by whose other name, the environment variable, the table's layout is known.
@@ -134,13 +136,37 @@ fn variables(
         let value = match (setting.kind, length) {
             (SettingKind::Bool, 1) => bytes[0].to_string(),
             (SettingKind::Number, 8) => f64::from_ne_bytes(bytes).to_string(),
-            (SettingKind::Integer | SettingKind::Text, 8) => i64::from_ne_bytes(bytes).to_string(),
-            (SettingKind::Integer | SettingKind::Text, 4) => u64::from_ne_bytes(bytes).to_string(),
+            (SettingKind::Integer, 8) => i64::from_ne_bytes(bytes).to_string(),
+            (SettingKind::Text, 8) => match text(memory, u64::from_ne_bytes(bytes)) {
+                Some(word) => word,
+                None => return,
+            },
+            // One of several words is kept as a number that nothing tells the meaning of.
+            (SettingKind::Integer | SettingKind::Text, 4) if setting.values.is_empty() => {
+                u64::from_ne_bytes(bytes).to_string()
+            }
             _ => return,
         };
         found.insert(setting.name.clone(), value);
     });
     found
+}
+
+/// The text that an address points to, up to its NUL.
+fn text(memory: &ProcessMemory, address: u64) -> Option<String> {
+    let mut found = Vec::new();
+    // No piece lies in two pages, of which the second may not be there.
+    while address != 0 && found.len() < LONGEST_TEXT_BYTES {
+        let at = address.checked_add(found.len() as u64)?;
+        let mut piece = vec![0; 16 - (at % 16) as usize];
+        memory.read_at(at, &mut piece).ok()?;
+        let end = piece.iter().position(|byte| *byte == 0);
+        found.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+        if end.is_some() {
+            return String::from_utf8(found).ok().filter(|text| !text.is_empty());
+        }
+    }
+    None
 }
 
 /// Whether a variable is that of a setting.
