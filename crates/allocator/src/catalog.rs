@@ -1,6 +1,7 @@
 //! The catalog: which allocators there are, where each version comes from, how it is asked for its
 //! version, its settings and its heap-security properties. All of it is data in `catalog.toml`.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use heaptrial_model::Version;
@@ -101,6 +102,19 @@ pub struct Environment {
     pub any_case: bool,
     /// One variable for several settings.
     pub combined: Option<Combined>,
+    /// A symbolic link whose target is read as that variable is, before it.
+    pub link: Option<PathBuf>,
+    /// A variable that a program may define, which is read so before the link.
+    pub program_variable: Option<String>,
+}
+
+impl Environment {
+    /// The link with its target, where there is one. `at` gives the place of a path.
+    pub fn linked(&self, at: impl FnOnce(&Path) -> PathBuf) -> Option<(PathBuf, String)> {
+        let link = self.link.clone()?;
+        let target = std::fs::read_link(at(&link)).ok()?;
+        Some((link, target.to_string_lossy().into_owned()))
+    }
 }
 
 /// A program that carries a family's code and does not use it by default.

@@ -6,7 +6,7 @@ use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Catalog, SettingEntry};
-use crate::identify::{NOT_SET, OVERWRITTEN};
+use crate::identify::{NOT_SET, OVERWRITTEN, settings_elsewhere};
 use crate::obtained::Obtained;
 
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
@@ -117,6 +117,9 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
         found.settings.iter().find(|(name, _)| expected.settings.iter().all(|(own, _)| own != *name));
     if let Some((name, value)) = foreign {
         return Err(mismatch(format!("{name}={value} is in its environment and no part of the treatment")));
+    }
+    if let Some(elsewhere) = settings_elsewhere(found) {
+        return Err(mismatch(elsewhere.to_owned()));
     }
     let effective = all_took_effect(expected, found).map_err(mismatch)?;
     for (name, value) in &expected.settings {
@@ -232,11 +235,14 @@ mod tests {
         assert!(why.contains("MIMALLOC_VERBOSE=1") && why.contains("no part of the treatment"), "{why}");
         let overwritten =
             Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
+        let linked = "settings that no environment carries: /etc/malloc.conf is `narenas:1`".to_owned();
+        let linked = Identity { evidence: vec![linked], ..found() };
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [
             (libc, "was not loaded"),
             (other_version, "version is 3.1.5"),
             (other_file, "not the file that was verified"),
+            (linked, "/etc/malloc.conf is `narenas:1`"),
             (overwritten, "neither found nor ruled out"),
             (no_setting, "MIMALLOC_PURGE_DELAY is not in its environment"),
         ] {

@@ -111,6 +111,14 @@ pub enum VerifyError {
         /// The value in force.
         found: String,
     },
+    /// It reads settings that are no part of the spec.
+    #[error("it reads {link}, which is `{target}` on this host and no part of the spec; take the link out")]
+    Linked {
+        /// The link.
+        link: PathBuf,
+        /// What it says.
+        target: String,
+    },
     /// The library complained about a setting.
     #[error("the library refused a setting: {message}")]
     SettingRefused {

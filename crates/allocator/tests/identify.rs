@@ -299,18 +299,6 @@ fn give_up_following_mapped_files() {
     set_capabilities(None, sets).unwrap();
 }
 
-#[test]
-fn of_a_variable_that_is_there_twice_the_first_counts() {
-    let folder = Folder::new();
-    let program = folder.compile("program", &["program.c"]);
-    let twice = "#include <unistd.h>\nint main(int c, char **v) { char *e[] = { \"MALLOC_ARENA_MAX=1\", \"MALLOC_ARENA_MAX=4\", 0 }; return execve(v[1], v + 1, e); }\n";
-    fs::write(folder.0.path().join("twice.c"), twice).unwrap();
-    let starter = folder.compile("twice", &["twice.c"]);
-    let identity = Running::start(Command::new(starter).arg(program)).identity();
-    assert_eq!(identity.effective["arena_max"], "1", "{identity:?}");
-    assert_eq!(identity.settings["MALLOC_ARENA_MAX"], "1", "{identity:?}");
-}
-
 /// CPython carries mimalloc and serves its objects by it only where it is told to.
 #[test]
 fn an_allocator_that_python_carries_counts_where_it_is_chosen() {
@@ -347,6 +335,40 @@ fn an_allocator_that_python_carries_counts_where_it_is_chosen() {
     let (found, evidence) = family(&program, "mimalloc");
     assert_eq!(found, "unknown", "{evidence}");
     assert!(evidence.contains("libpython.so carries mimalloc of its own"), "{evidence}");
+}
+
+#[test]
+fn settings_of_jemalloc_that_the_program_brings_are_told() {
+    let folder = Folder::new();
+    let stand_in =
+        STAND_IN.replace("mi_malloc(size_t n)", "mallocx(size_t n)").replace("mi_version", "mallctl");
+    fs::write(folder.0.path().join("standin.c"), stand_in).unwrap();
+    let library = folder.library();
+    for (own, told) in [("= \"narenas:1,dirty_decay_ms:0\"", true), ("", false)] {
+        let main = format!("const char *malloc_conf {own};\n{PROGRAM}");
+        fs::write(folder.0.path().join("program.c"), main).unwrap();
+        let program = folder.compile("program", &["-rdynamic", "program.c"]);
+        let identity = Running::start(Command::new(program).env("LD_PRELOAD", &library)).identity();
+        assert_eq!(identity.family, "jemalloc", "{identity:?}");
+        let found = heaptrial_allocator::settings_elsewhere(&identity);
+        assert_eq!(
+            found.is_some_and(|text| text.ends_with("`narenas:1,dirty_decay_ms:0`")),
+            told,
+            "{identity:?}"
+        );
+    }
+}
+
+#[test]
+fn of_a_variable_that_is_there_twice_the_first_counts() {
+    let folder = Folder::new();
+    let program = folder.compile("program", &["program.c"]);
+    let twice = "#include <unistd.h>\nint main(int c, char **v) { char *e[] = { \"MALLOC_ARENA_MAX=1\", \"MALLOC_ARENA_MAX=4\", 0 }; return execve(v[1], v + 1, e); }\n";
+    fs::write(folder.0.path().join("twice.c"), twice).unwrap();
+    let starter = folder.compile("twice", &["twice.c"]);
+    let identity = Running::start(Command::new(starter).arg(program)).identity();
+    assert_eq!(identity.effective["arena_max"], "1", "{identity:?}");
+    assert_eq!(identity.settings["MALLOC_ARENA_MAX"], "1", "{identity:?}");
 }
 
 #[test]

@@ -152,6 +152,34 @@ fn variables(
     found
 }
 
+/// What is read like the environment and is none of it, in words: the target of a link, and a variable of the program's own.
+pub(super) fn elsewhere(
+    process: &Process,
+    program: &MappedObject<'_>,
+    provider: &MappedObject<'_>,
+    family: &Family,
+) -> Vec<String> {
+    // A program has its own allocator with names and settings of its own.
+    if provider.name == program.name {
+        return Vec::new();
+    }
+    let environment = &family.environment;
+    let mut found = Vec::new();
+    if let Some((link, target)) = environment.linked(|link| process.seen_path(link)) {
+        found.push(format!("{} is `{target}`", link.display()));
+    }
+    let variable = environment.program_variable.as_deref();
+    let address = variable.and_then(|name| program.elf.exported(name));
+    if let (Some(name), Some(address), Ok(memory)) = (variable, address, process.memory()) {
+        let mut pointer = [0; 8];
+        let is_read = memory.read_at(program.bias.wrapping_add(address), &mut pointer).is_ok();
+        if let Some(value) = text(&memory, u64::from_ne_bytes(pointer)).filter(|_| is_read) {
+            found.push(format!("the program's own `{name}` is `{value}`"));
+        }
+    }
+    found
+}
+
 /// The text that an address points to, up to its NUL.
 fn text(memory: &ProcessMemory, address: u64) -> Option<String> {
     let mut found = Vec::new();

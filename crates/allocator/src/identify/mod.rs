@@ -91,6 +91,14 @@ struct Findings {
 /// What the evidence begins with where a program overwrote the memory of its environment.
 pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritten";
 
+/// What the evidence begins with of settings that are in force and come from elsewhere than the environment.
+const ELSEWHERE: &str = "settings that no environment carries: ";
+
+/// Settings in force that come from elsewhere than the environment, which a treatment can neither set nor remove.
+pub fn settings_elsewhere(identity: &Identity) -> Option<&str> {
+    identity.evidence.iter().map(String::as_str).find(|line| line.starts_with(ELSEWHERE))
+}
+
 /// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
     Identifier::default().identify(process)
@@ -225,6 +233,8 @@ fn examine_dynamic<'o>(
         describe(provider, findings);
     }
     if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
+        let elsewhere = effective::elsewhere(process, program, provider, family);
+        findings.evidence.extend(elsewhere.into_iter().map(|told| format!("{ELSEWHERE}{told}")));
         findings.effective = effective::settings(process, objects, provider, family);
     }
 }

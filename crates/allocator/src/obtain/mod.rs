@@ -100,6 +100,10 @@ impl Obtainer {
 
     /// Gets an allocator: the same one each time, from the cache where it is there.
     pub fn obtain(&self, resolved: &Resolved) -> Result<Obtained, ObtainError> {
+        if let Some((link, target)) = resolved.family.environment.linked(Path::to_owned) {
+            let source = VerifyError::Linked { link, target };
+            return Err(ObtainError::Settings { spec: resolved.spec.to_string(), source });
+        }
         let mut attempts = Vec::new();
         if let Some(path) = &self.options.from {
             return self.obtain_local(resolved, path, attempts);
