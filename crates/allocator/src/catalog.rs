@@ -559,6 +559,8 @@ mod tests {
         assert_eq!(default("arena_purge_mult", "2.1.7").as_deref(), Some("10"));
         assert_eq!(default("purge_delay", "3.0.1").as_deref(), Some("2500"));
         assert_eq!(default("purge_delay", "3.1.5").as_deref(), Some("1000"));
+        assert_eq!(default("arena_purge_mult", "3.4.3").as_deref(), Some("1"));
+        assert_eq!(default("allow_thp", "3.4.3").as_deref(), Some("1"));
         assert_eq!(
             mimalloc.setting("purge_delay").unwrap().variable(&mimalloc.environment),
             "MIMALLOC_PURGE_DELAY"
