@@ -372,6 +372,23 @@ fn of_a_variable_that_is_there_twice_the_first_counts() {
 }
 
 #[test]
+fn a_process_whose_main_thread_has_ended_is_read_by_another() {
+    let folder = Folder::new();
+    let main = PROGRAM.replace("int main(void)", "void *run(void *unused)");
+    let main = format!(
+        "#include <pthread.h>\n{main}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, run, 0); pthread_exit(0); }}"
+    );
+    fs::write(folder.0.path().join("program.c"), main).unwrap();
+    let program = folder.compile("program", &["-pthread", "program.c"]);
+    let process = Running::start(&mut Command::new(program));
+    let maps = format!("/proc/{}/maps", process.0.id());
+    while !fs::read(&maps).unwrap().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(process.identity().family, "glibc");
+}
+
+#[test]
 fn a_process_that_is_gone_is_an_error() {
     let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();
     assert!(error.contains("cannot examine process 2147483647"), "{error}");

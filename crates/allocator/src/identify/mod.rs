@@ -152,7 +152,13 @@ fn identify_with(
 ) -> Result<Identity, IdentifyError> {
     let pid = process.pid();
     let host = |source| IdentifyError::Host { pid, source };
-    let mappings = process.mappings().map_err(host)?;
+    let mut mappings = process.mappings().map_err(host)?;
+    // A main thread that has ended tells nothing of what its process runs.
+    let living = if mappings.is_empty() { Some(process.by_its_living_thread()) } else { None };
+    let process = living.as_ref().unwrap_or(process);
+    if living.is_some() {
+        mappings = process.mappings().map_err(host)?;
+    }
     // The environment tells how the allocator came in and its settings, not which it is.
     let overwritten = process.environ_is_overwritten().unwrap_or(false);
     let passed = if overwritten { passed() } else { None };
@@ -162,7 +168,10 @@ fn identify_with(
         .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
     let Some(program) = objects::program(&parsed) else {
-        return Err(IdentifyError::NoProgram { pid });
+        return Err(match objects::unread_program(process).filter(|_| !mappings.is_empty()) {
+            Some(source) => IdentifyError::Program { pid, source },
+            None => IdentifyError::NoProgram { pid },
+        });
     };
     let mut findings = Findings::new();
     if overwritten {

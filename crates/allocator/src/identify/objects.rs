@@ -6,7 +6,7 @@ use std::rc::Rc;
 use heaptrial_host::{Mapping, Process};
 
 use super::files::{Files, SharedFile};
-use crate::elf::{Elf, ElfError};
+use crate::elf::{Elf, ElfError, ElfFile};
 
 /// Files opened; parsed objects borrow from them.
 pub(super) struct MappedObjects {
@@ -119,6 +119,19 @@ impl MappedObject<'_> {
     pub(super) fn sha256(&self) -> Option<String> {
         self.file.sha256(self.path)
     }
+}
+
+/// Why the program that a process runs cannot be read as one of this machine.
+pub(super) fn unread_program(process: &Process) -> Option<ElfError> {
+    let path = process.exe().ok()?;
+    ElfFile::open(&process.exe_file()).and_then(|file| Elf::parse(&file).map(|_| ())).err().map(|error| {
+        match error {
+            ElfError::Architecture { found, expected, .. } => {
+                ElfError::Architecture { path, found, expected }
+            }
+            other => other,
+        }
+    })
 }
 
 /// The program: a file that names a dynamic loader or is linked statically, and that no other file
