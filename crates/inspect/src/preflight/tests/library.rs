@@ -140,6 +140,14 @@ fn system_calls_that_allocators_need() {
     fixture.unit().sandbox.system_calls =
         list(&usual.replace("madvise ", "").replace("sched_getaffinity ", ""));
     fixture.refuses(Check::SystemCalls, "does not allow madvise, sched_getaffinity, which jemalloc calls");
+    fixture.unit().sandbox.system_calls = list(&usual.replace("open ", "").replace("prctl ", ""));
+    fixture.refuses(Check::SystemCalls, "does not allow open, which jemalloc calls");
+    fixture.preload().spec = "jemalloc@5.3.0?background_thread=true".parse().unwrap();
+    fixture.refuses(Check::SystemCalls, "does not allow prctl, open, which jemalloc calls");
+    fixture.preload().spec = "jemalloc@5.2.1".parse().unwrap();
+    fixture.preload().version = Some(heaptrial_model::Version::new("5.2.1"));
+    fixture.unit().sandbox.system_calls = list(&usual.replace("sched_getaffinity ", ""));
+    fixture.is_fine();
     fixture.preload().spec = "mimalloc@3.0.1".parse().unwrap();
     fixture.refuses(Check::SystemCalls, "does not allow madvise, which mimalloc calls");
     fixture.drop_in("a.conf", "SystemCallErrorNumber=EPERM");
