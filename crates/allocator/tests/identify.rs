@@ -170,6 +170,34 @@ fn a_linked_library_is_found_even_when_its_file_was_replaced() {
 }
 
 #[test]
+fn a_library_that_was_replaced_since_has_not_the_version_of_todays_package() {
+    let folder = Folder::new();
+    let library = folder.library();
+    let program = folder.compile("program", &["program.c"]);
+    let running = Running::start(Command::new(&program).env("LD_PRELOAD", &library));
+    // A host with these packages and this process.
+    let host = tempfile::tempdir().unwrap();
+    let lists = host.path().join("var/lib/dpkg/info");
+    fs::create_dir_all(&lists).unwrap();
+    let real = library.canonicalize().unwrap();
+    fs::write(lists.join("libstandin.list"), format!("{}\n", real.display())).unwrap();
+    let status = "Package: libstandin\nStatus: install ok installed\nVersion: 2.0.9-1\n";
+    fs::write(host.path().join("var/lib/dpkg/status"), status).unwrap();
+    fs::create_dir(host.path().join("proc")).unwrap();
+    let id = running.0.id();
+    std::os::unix::fs::symlink(format!("/proc/{id}"), host.path().join(format!("proc/{id}"))).unwrap();
+    let builds = || {
+        let found = identify(&Process::new(&HostRoot::at(host.path()), id as i32)).unwrap();
+        let own = found.libraries.into_iter().find(|library| library.name == "libstandin.so").unwrap();
+        (own.build(), own.build_id.is_some())
+    };
+    assert_eq!(builds(), ("2.0.9-1".to_owned(), true));
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, "another").unwrap();
+    assert!(builds().0.starts_with("build id "), "{:?}", builds());
+}
+
+#[test]
 fn an_allocator_inside_the_program_is_found() {
     let folder = Folder::new();
     for flags in [&["-no-pie"][..], &["-pie", "-fPIE"], &["-rdynamic"], &["-static"]] {

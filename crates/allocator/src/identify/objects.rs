@@ -18,6 +18,7 @@ struct Opened {
     name: String,
     /// Lowest address it is mapped at.
     start: u64,
+    deleted: bool,
     path: PathBuf,
     file: Rc<SharedFile>,
 }
@@ -28,6 +29,8 @@ pub(super) struct MappedObject<'d> {
     pub(super) name: String,
     /// What to add to the file's addresses.
     pub(super) bias: u64,
+    /// Whether the file was removed or replaced since it was mapped.
+    pub(super) deleted: bool,
     pub(super) elf: Elf<'d>,
     path: &'d Path,
     file: &'d SharedFile,
@@ -57,7 +60,8 @@ impl MappedObjects {
                 .find_map(|path| files.open(&path).ok().map(|file| (path, file)));
             match file {
                 Some((path, file)) => {
-                    opened.files.push(Opened { name: mapping.name.clone(), start, path, file });
+                    let (name, deleted) = (mapping.name.clone(), mapping.deleted);
+                    opened.files.push(Opened { name, start, deleted, path, file });
                 }
                 None => opened.unreadable.push(mapping.name.clone()),
             }
@@ -65,7 +69,8 @@ impl MappedObjects {
         if opened.files.is_empty() {
             let path = process.exe_file();
             if let (Ok(file), Ok(name)) = (files.open(&path), process.exe()) {
-                opened.files.push(Opened { name: name.display().to_string(), start: 0, path, file });
+                let name = name.display().to_string();
+                opened.files.push(Opened { name, start: 0, deleted: false, path, file });
             }
         }
         Ok(opened)
@@ -89,6 +94,7 @@ impl MappedObjects {
                 Some(MappedObject {
                     name: opened.name.clone(),
                     bias,
+                    deleted: opened.deleted,
                     elf,
                     path: &opened.path,
                     file: &opened.file,
