@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use heaptrial_host::{HostError, Process};
+use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
@@ -163,7 +163,9 @@ fn identify_with(
     let overwritten = process.environ_is_overwritten().unwrap_or(false);
     let passed = if overwritten { passed() } else { None };
     let known = passed.is_some();
-    let environ = passed.unwrap_or_else(|| process.environ().unwrap_or_default());
+    let own = passed.or_else(|| process.environ().ok());
+    let environ =
+        Environ { is_known: own.is_some() && (known || !overwritten), variables: own.unwrap_or_default() };
     let objects = MappedObjects::open(process, &mappings, files)
         .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
@@ -187,64 +189,86 @@ fn identify_with(
     if program.elf.is_static() {
         program::examine_static(program, &mut findings);
     } else {
-        let unreadable = objects.unreadable();
-        let known = (!overwritten || known).then_some(environ.as_slice());
-        let files = (parsed.as_slice(), program, unreadable);
-        examine_dynamic(process, &mappings, files, (&environ, known), &mut findings);
+        let unreadable = objects.unreadable().collect();
+        let subject = Subject {
+            process,
+            mappings: &mappings,
+            objects: &parsed,
+            program,
+            unreadable,
+            environ: &environ,
+        };
+        subject.examine(&mut findings);
     }
     let libraries = libraries::mapped(process, &parsed, program, files);
-    Ok(Identity { libraries, ..findings.into_identity(&environ) })
+    Ok(Identity { libraries, ..findings.into_identity(&environ.variables) })
 }
 
-fn examine_dynamic<'o>(
-    process: &Process,
-    mappings: &[heaptrial_host::Mapping],
-    (objects, program, mut unreadable): (
-        &[MappedObject<'_>],
-        &MappedObject<'_>,
-        impl Iterator<Item = &'o String>,
-    ),
-    (environ, known): (&[(String, String)], Option<&[(String, String)]>),
-    findings: &mut Findings,
-) {
-    let providers: Vec<&MappedObject<'_>> = objects
-        .iter()
-        .filter(|object| object.elf.exported("malloc").is_some() && !object.is_loader())
-        .collect();
-    let found = match slots::resolved(process, mappings, objects, program, findings) {
-        Bound::To(name) => {
-            let object = objects.iter().find(|object| object.name == name);
-            object.ok_or_else(|| format!("{name} is no longer mapped"))
-        }
-        Bound::Undecided(why) => Err(why),
-        Bound::Unread => match unreadable.find(|name| may_define_malloc(name, environ)) {
-            Some(name) => Err(format!("{name} could define `malloc` as well")),
-            None => by_search_order(&providers, program),
-        },
-    };
-    let provider = match found {
-        Ok(object) => object,
-        Err(why) => {
-            findings.evidence.push(why);
+/// What a process was started with.
+struct Environ {
+    variables: Vec<(String, String)>,
+    /// Whether these are all of them, as they were.
+    is_known: bool,
+}
+
+/// A process whose program is linked dynamically.
+struct Subject<'a, 'd> {
+    process: &'a Process,
+    mappings: &'a [Mapping],
+    objects: &'a [MappedObject<'d>],
+    program: &'a MappedObject<'d>,
+    /// Files that are mapped and cannot be read.
+    unreadable: Vec<&'a String>,
+    environ: &'a Environ,
+}
+
+impl<'d> Subject<'_, 'd> {
+    fn examine(&self, findings: &mut Findings) {
+        let Self { process, program, objects, .. } = self;
+        let provider = match self.provider(findings) {
+            Ok(object) => object,
+            Err(why) => {
+                findings.evidence.push(why);
+                return;
+            }
+        };
+        let is_program = provider.name == program.name;
+        if !is_program && program::carries_allocator(self, provider, findings) {
             return;
         }
-    };
-    if !std::ptr::eq(provider, program)
-        && program::carries_allocator(objects, (program, provider), known, findings)
-    {
-        return;
+        findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
+        findings.linkage = linkage(process, provider, program, objects, &self.environ.variables);
+        match is_program {
+            true => program::describe(program, findings),
+            false => describe(provider, findings),
+        }
+        if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
+            let elsewhere = effective::elsewhere(process, program, provider, family);
+            findings.evidence.extend(elsewhere.into_iter().map(|told| format!("{ELSEWHERE}{told}")));
+            findings.effective = effective::settings(process, objects, provider, family);
+        }
     }
-    findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
-    findings.linkage = linkage(process, provider, program, objects, environ);
-    if std::ptr::eq(provider, program) {
-        program::describe(program, findings);
-    } else {
-        describe(provider, findings);
-    }
-    if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
-        let elsewhere = effective::elsewhere(process, program, provider, family);
-        findings.evidence.extend(elsewhere.into_iter().map(|told| format!("{ELSEWHERE}{told}")));
-        findings.effective = effective::settings(process, objects, provider, family);
+
+    /// The file whose `malloc` is in use.
+    fn provider(&self, findings: &mut Findings) -> Result<&MappedObject<'d>, String> {
+        match slots::resolved(self, findings) {
+            Bound::To(name) => {
+                let object = self.objects.iter().find(|object| object.name == name);
+                object.ok_or_else(|| format!("{name} is no longer mapped"))
+            }
+            Bound::Undecided(why) => Err(why),
+            Bound::Unread => {
+                let mut unreadable = self.unreadable.iter();
+                if let Some(name) = unreadable.find(|name| may_define_malloc(name, &self.environ.variables)) {
+                    return Err(format!("{name} could define `malloc` as well"));
+                }
+                let defines = |object: &&MappedObject<'_>| {
+                    object.elf.exported("malloc").is_some() && !object.is_loader()
+                };
+                let providers: Vec<&MappedObject<'_>> = self.objects.iter().filter(defines).collect();
+                by_search_order(&providers, self.program)
+            }
+        }
     }
 }
 

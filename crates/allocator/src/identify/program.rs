@@ -8,7 +8,7 @@ use heaptrial_model::{Linkage, Version};
 
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
-use super::{Findings, version};
+use super::{Environ, Findings, Subject, version};
 use crate::catalog::{Catalog, Dormant, Family};
 use crate::elf::Elf;
 
@@ -109,11 +109,11 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
 /// Whether a dynamically linked program, or a library that all of it may be in, has an allocator of its own beside the `malloc`
 /// it is bound to. Which of the two holds its memory cannot be told from outside.
 pub(super) fn carries_allocator(
-    objects: &[MappedObject<'_>],
-    (program, provider): (&MappedObject<'_>, &MappedObject<'_>),
-    environ: Option<&[(String, String)]>,
+    subject: &Subject<'_, '_>,
+    provider: &MappedObject<'_>,
     findings: &mut Findings,
 ) -> bool {
+    let program = subject.program;
     let libraries: Vec<&str> = Catalog::builtin()
         .families()
         .flat_map(|family| family.dormant.iter().map(|dormant| dormant.exports.as_str()))
@@ -121,10 +121,10 @@ pub(super) fn carries_allocator(
     let is_of_it = |object: &&MappedObject<'_>| {
         object.name != provider.name && libraries.iter().any(|name| object.elf.exported(name).is_some())
     };
-    let others = objects.iter().filter(|object| object.name != program.name).filter(is_of_it);
-    let mut carries = file_carries("the program", program, provider, environ, findings);
+    let others = subject.objects.iter().filter(|object| object.name != program.name).filter(is_of_it);
+    let mut carries = file_carries("the program", program, provider, subject.environ, findings);
     for object in others {
-        carries |= file_carries(&object.name, object, provider, environ, findings);
+        carries |= file_carries(&object.name, object, provider, subject.environ, findings);
     }
     carries
 }
@@ -133,7 +133,7 @@ fn file_carries(
     what: &str,
     object: &MappedObject<'_>,
     provider: &MappedObject<'_>,
-    environ: Option<&[(String, String)]>,
+    environ: &Environ,
     findings: &mut Findings,
 ) -> bool {
     let constants = Constants::of(&object.elf);
@@ -142,10 +142,10 @@ fn file_carries(
         .filter(|carried| carried.family.name != "glibc")
         .collect();
     own.retain(|carried| {
-        let (Some(dormant), Some(environ)) = (dormant(&carried.family, &constants), environ) else {
+        let Some(dormant) = dormant(&carried.family, &constants).filter(|_| environ.is_known) else {
             return true;
         };
-        let mut variables = environ.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut variables = environ.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let used = dormant.is_chosen_by(&mut variables);
         if !used {
             findings.evidence.push(format!(

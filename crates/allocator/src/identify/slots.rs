@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_host::{Mapping, Process};
-
-use super::Findings;
 use super::objects::MappedObject;
+use super::{Findings, Subject};
 
 /// Enough to see what the process' objects agree on.
 const SLOTS_READ: usize = 24;
@@ -22,14 +20,9 @@ pub(super) enum Bound {
 
 /// The file that `malloc` of the process' objects is bound to. Where they disagree, as where a plugin brought an allocator of
 /// its own (RTLD_DEEPBIND in dlopen(3)), those of the program and of what it needs count.
-pub(super) fn resolved(
-    process: &Process,
-    mappings: &[Mapping],
-    objects: &[MappedObject<'_>],
-    program: &MappedObject<'_>,
-    findings: &mut Findings,
-) -> Bound {
-    let memory = match process.memory() {
+pub(super) fn resolved(subject: &Subject<'_, '_>, findings: &mut Findings) -> Bound {
+    let Subject { objects, program, mappings, .. } = *subject;
+    let memory = match subject.process.memory() {
         Ok(memory) => memory,
         Err(error) => {
             findings.evidence.push(format!("bindings were not read: {error}"));
