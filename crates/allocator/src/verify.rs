@@ -172,10 +172,20 @@ pub(crate) fn examine(
         options.extend(tunables(application, expected.family));
     }
     check_settings(&stderr, &options, expected, &mut evidence)?;
-    Ok(Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() })
+    let verification = Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() };
+    Ok(verification.of_any_machine(expected.family, &expected.settings))
 }
 
 impl Verification {
+    /// Without what the library sizes by the processors of where it was asked, unless that is given: it runs elsewhere too.
+    pub(crate) fn of_any_machine(mut self, family: &Family, settings: &[(String, String)]) -> Self {
+        let sized = family.processors.as_ref().and_then(|sizing| sizing.setting.as_ref());
+        if let Some(name) = sized.filter(|name| settings.iter().all(|(given, _)| given != *name)) {
+            self.options.remove(name);
+        }
+        self
+    }
+
     /// Tells what of `expected` no probe can show, and what it rests on: where the library came from.
     pub(crate) fn resting_on(mut self, expected: &Expected<'_>, provenance: &Provenance) -> Self {
         let mut told = Vec::new();
@@ -449,6 +459,26 @@ mod tests {
         ] {
             assert_eq!(mimalloc_version(number).as_str(), version);
         }
+    }
+
+    #[test]
+    fn what_goes_by_processors_is_of_one_machine() {
+        let told = |settings: &[(&str, &str)]| {
+            let pairs = |of: &[(&str, &str)]| -> Vec<(String, String)> {
+                of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+            };
+            let verification = Verification {
+                version: None,
+                malloc_from: PathBuf::new(),
+                evidence: Vec::new(),
+                options: pairs(&[("narenas", "8"), ("tcache", "true")]).into_iter().collect(),
+                unproved: Vec::new(),
+            };
+            let family = crate::Catalog::builtin().family("jemalloc").unwrap();
+            verification.of_any_machine(family, &pairs(settings)).options
+        };
+        assert_eq!(told(&[]).into_keys().collect::<Vec<_>>(), ["tcache"]);
+        assert_eq!(told(&[("narenas", "8")]).len(), 2);
     }
 
     #[test]

@@ -435,7 +435,9 @@ impl Obtainer {
             build_id: manifest.build_id.clone(),
             provenance: manifest.provenance.clone(),
             licences: manifest.licences.clone(),
-            verification: Verification { malloc_from: main, ..manifest.verification.clone() },
+            // A cache that an earlier version filled may have more.
+            verification: Verification { malloc_from: main, ..manifest.verification.clone() }
+                .of_any_machine(&resolved.family, &[]),
             settings: Vec::new(),
         };
         self.check_settings(resolved, obtained)
