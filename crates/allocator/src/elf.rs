@@ -184,16 +184,18 @@ impl<'d> Elf<'d> {
     /// Addresses of the slots that hold the resolved address of an imported function.
     pub(crate) fn import_slots(&self, name: &str) -> Vec<u64> {
         let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
-        let relocations: Vec<_> = tables
-            .iter()
-            .filter_map(|(address, size)| self.table::<elf::Rela64<Endianness>>(*address, self.tag(*size)?))
-            .flatten()
-            .map(|relocation| (relocation.r_sym(self.endian, false), relocation.r_offset(self.endian)))
-            .collect();
+        let relocations = || {
+            let table = |(address, size): &(u32, u32)| {
+                self.table::<elf::Rela64<Endianness>>(*address, self.tag(*size)?)
+            };
+            tables.iter().filter_map(table).flatten()
+        };
+        let symbol = |relocation: &elf::Rela64<Endianness>| relocation.r_sym(self.endian, false);
         // No table tells the number of symbols in each file.
-        let last = relocations.iter().map(|(symbol, _)| *symbol).max();
+        let last = relocations().map(symbol).max();
         let Some(index) = last.and_then(|last| self.import_index(name, last)) else { return Vec::new() };
-        relocations.iter().filter(|(symbol, _)| *symbol == index).map(|(_, address)| *address).collect()
+        let of_it = relocations().filter(|relocation| symbol(relocation) == index);
+        of_it.map(|relocation| relocation.r_offset(self.endian)).collect()
     }
 
     /// The newest `GLIBC_` version of the symbols it needs.
