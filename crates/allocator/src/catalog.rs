@@ -315,7 +315,7 @@ pub struct VersionRange {
     pub to: Option<Version>,
     /// Default, where it is one value.
     pub default: Option<String>,
-    /// The least value: below, the library does as if nothing was set.
+    /// The least value: below, the library goes by another, such as its default.
     pub least: Option<i64>,
     /// The same above.
     pub most: Option<i64>,
@@ -559,6 +559,10 @@ mod tests {
         assert_eq!(default("arena_purge_mult", "2.1.7").as_deref(), Some("10"));
         assert_eq!(default("purge_delay", "3.0.1").as_deref(), Some("2500"));
         assert_eq!(default("purge_delay", "3.1.5").as_deref(), Some("1000"));
+        // Listed by 3.0.1 and 3.1.5, and read nowhere in them.
+        for name in ["eager_commit", "abandoned_page_purge", "purge_extend_delay", "max_segment_reclaim"] {
+            assert_eq!((default(name, "3.0.1"), default(name, "3.1.5")), (None, None), "{name}");
+        }
         assert_eq!(default("arena_purge_mult", "3.4.3").as_deref(), Some("1"));
         assert_eq!(default("allow_thp", "3.4.3").as_deref(), Some("1"));
         assert_eq!(

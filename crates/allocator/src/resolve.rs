@@ -310,7 +310,7 @@ pub(crate) fn check_value(
             }
             (Ok(number), _) => match entry.beyond(version, number) {
                 Some(bounds) => {
-                    Err(bad(format!("{bounds}{unit}: beyond, the library does as if it was not set")))
+                    Err(bad(format!("{bounds}{unit}: beyond, the library goes by another value")))
                 }
                 None => Ok(number.to_string()),
             },
@@ -433,6 +433,7 @@ mod tests {
             ("glibc@2.43?tcache_max=4194304", "0 to 4194280 (bytes)"),
             ("glibc?tcache_count=100000", "0 to 65535"),
             ("glibc?arena_max=-1", "0 or more"),
+            ("mimalloc@2.0.9?max_segment_reclaim=4", "8 to 1024"),
             ("glibc?hugetlb=5", "one of 0, 1, 2"),
         ] {
             let message = resolve(text).unwrap_err().to_string();
