@@ -128,8 +128,9 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
             Some(set) => {
                 return Err(mismatch(format!("{name} is `{set}` in its environment and not `{value}`")));
             }
+            // What is in its place may be no environment and look like one.
+            None if effective => {}
             None => match found.evidence.iter().find(|line| line.starts_with(OVERWRITTEN)) {
-                Some(_) if effective => {}
                 Some(why) => {
                     return Err(mismatch(format!("{name} can be neither found nor ruled out: {why}")));
                 }
@@ -265,6 +266,8 @@ mod tests {
             Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
         assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], overwritten.clone())), Ok(()));
         assert!(prove(&expected(), &with(&[("verbose", "0")], overwritten)).is_err());
+        let title = Identity { settings: BTreeMap::new(), ..found() };
+        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], title)), Ok(()));
     }
 
     #[test]
