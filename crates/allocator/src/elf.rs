@@ -201,7 +201,12 @@ impl<'d> Elf<'d> {
     /// The newest `GLIBC_` version of the symbols it needs.
     pub(crate) fn needed_glibc(&self) -> Option<Version> {
         let versions = self.needed_versions()?;
-        let numbers = versions.iter().filter_map(|(_, version)| version.strip_prefix("GLIBC_"));
+        let number = |version: &str| match version {
+            // Packed relocations, which older loaders cannot read.
+            "GLIBC_ABI_DT_RELR" => Some("2.36".to_owned()),
+            version => version.strip_prefix("GLIBC_").map(str::to_owned),
+        };
+        let numbers = versions.iter().filter_map(|(_, version)| number(version));
         numbers.filter(|text| text.starts_with(|c: char| c.is_ascii_digit())).map(Version::new).max()
     }
 

@@ -275,6 +275,14 @@ fn a_library_that_is_hashed_in_the_way_of_system_v_is_found() {
     }
 }
 
+#[test]
+fn packed_relocations_need_the_glibc_that_reads_them() {
+    let folder = Folder::new();
+    let flags = ["-shared", "-fPIC", "-Wl,-z,pack-relative-relocs", "standin.c"];
+    let facts = heaptrial_allocator::check_library(&folder.compile("libpacked.so", &flags)).unwrap();
+    assert_eq!(facts.needed_glibc.unwrap().as_str(), "2.36");
+}
+
 /// With RTLD_DEEPBIND a plugin is bound to an allocator of its own.
 #[test]
 fn the_allocator_of_a_plugin_is_not_that_of_the_process() {
