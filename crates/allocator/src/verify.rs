@@ -12,7 +12,7 @@ use crate::application::Application;
 use crate::catalog::{Family, Variant, VersionCall};
 use crate::elf::{Elf, ElfFile};
 use crate::probe::ProbeAnswer;
-use crate::probe_process::ask;
+use crate::probe_process::{ask, without_foreign_settings};
 use crate::provenance::Provenance;
 
 /// What was proved of an allocator by running a process under it.
@@ -386,12 +386,10 @@ fn tunables(application: &Application, family: &Family) -> BTreeMap<String, Stri
             None => return BTreeMap::new(),
         },
     };
-    let output = Command::new(loader)
-        .arg("--list-tunables")
-        .envs(application.env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .output();
-    let Ok(output) = output else { return BTreeMap::new() };
+    let mut command = Command::new(loader);
+    command.arg("--list-tunables").envs(application.env.iter().map(|(name, value)| (name, value)));
+    without_foreign_settings(&mut command, application, family);
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return BTreeMap::new() };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     family
         .settings
