@@ -16,7 +16,7 @@ mod version;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
@@ -343,9 +343,15 @@ fn linkage(
     }
     let soname = provider.elf.soname();
     // A preload is often given by a link, whose name is the library's own name.
+    let needed =
+        |object: &MappedObject<'_>| object.elf.needed().iter().any(|name| soname.as_ref() == Some(name));
+    let is_needed = objects.iter().any(needed);
+    // What is needed anyway is there too where the loader refused a preload of that name.
     let names_it = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path);
-        !name.is_empty() && (name == provider.file_name() || soname.as_deref() == Some(name))
+        let is_named = !name.is_empty() && (name == provider.file_name() || soname.as_deref() == Some(name));
+        let is_path = path.contains('/');
+        is_named && (!is_needed || !is_path || provider.is_file_of(&process.seen_path(Path::new(path))))
     };
     let arguments = process.cmdline().unwrap_or_default();
     let by_loader = arguments
@@ -355,9 +361,7 @@ fn linkage(
     if by_loader || preloads(environ).any(names_it) {
         return Linkage::Preloaded;
     }
-    let needed =
-        |object: &MappedObject<'_>| object.elf.needed().iter().any(|name| soname.as_ref() == Some(name));
-    if objects.iter().any(needed) { Linkage::Linked } else { Linkage::Unknown }
+    if is_needed { Linkage::Linked } else { Linkage::Unknown }
 }
 
 impl Findings {

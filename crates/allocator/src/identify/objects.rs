@@ -1,5 +1,6 @@
 //! The files that a process has mapped with code in them.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -120,6 +121,12 @@ impl MappedObject<'_> {
         soname.starts_with("libc.so")
             || soname.starts_with("libc.musl")
             || self.file_name().starts_with("ld-musl")
+    }
+
+    /// Whether a path leads to the file that is mapped.
+    pub(super) fn is_file_of(&self, path: &Path) -> bool {
+        let inode = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.ino());
+        inode(self.path).is_some_and(|own| inode(path) == Some(own))
     }
 
     pub(super) fn sha256(&self) -> Option<String> {
