@@ -201,6 +201,11 @@ fn limits_of_address_space() {
     fixture.is_fine();
     limit(&fixture, GIB / 4);
     fixture.warns(Check::AddressSpace, "LimitAS is 256 MiB");
+    fixture.process_file("limits", "Max data size             100000000  unlimited  bytes\n");
+    fixture.preload().spec = "jemalloc".parse().unwrap();
+    fixture.is_fine();
+    fixture.preload().spec = "snmalloc".parse().unwrap();
+    fixture.refuses(Check::AddressSpace, "snmalloc reserves 256 GiB of data");
     limit(&fixture, 8 * GIB);
     fixture.preload().spec = "scudo".parse().unwrap();
     fixture.refuses(Check::AddressSpace, "scudo reserves 180 GiB of addresses");
