@@ -1,6 +1,7 @@
 //! The catalog: which allocators there are, where each version comes from, how it is asked for its
 //! version, its settings and its heap-security properties. All of it is data in `catalog.toml`.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use heaptrial_model::Version;
@@ -52,6 +53,9 @@ pub struct Family {
     pub environment: Environment,
     /// Whether and how it sizes itself by the number of processors; `None` is unknown.
     pub processors: Option<ProcessorSizing>,
+    /// Programs that carry it and do not use it by default.
+    #[serde(default)]
+    pub dormant: Vec<Dormant>,
     /// How it is built from source.
     pub build: Option<Recipe>,
     /// Other builds of the same source.
@@ -93,8 +97,49 @@ pub enum VersionCall {
 pub struct Environment {
     /// Prefix of one variable per setting, followed by the name in capitals.
     pub prefix: Option<String>,
+    /// Whether names of variables are compared without regard to case.
+    #[serde(default)]
+    pub any_case: bool,
     /// One variable for several settings.
     pub combined: Option<Combined>,
+    /// A symbolic link whose target is read as that variable is, before it.
+    pub link: Option<PathBuf>,
+    /// A variable that a program may define, which is read so before the link.
+    pub program_variable: Option<String>,
+}
+
+impl Environment {
+    /// The link with its target, where there is one. `at` gives the place of a path.
+    pub fn linked(&self, at: impl FnOnce(&Path) -> PathBuf) -> Option<(PathBuf, String)> {
+        let link = self.link.clone()?;
+        let target = std::fs::read_link(at(&link)).ok()?;
+        Some((link, target.to_string_lossy().into_owned()))
+    }
+}
+
+/// A program that carries a family's code and does not use it by default.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dormant {
+    /// What it is.
+    pub program: String,
+    /// A function that its file exports, be it the program's or a library.
+    pub exports: String,
+    /// Texts that it holds.
+    pub texts: Vec<String>,
+    /// A text that builds hold which use it.
+    pub used_with: String,
+    /// The environment variable that chooses an allocator.
+    pub variable: String,
+    /// How a value begins that chooses this one.
+    pub value: String,
+}
+
+impl Dormant {
+    /// Whether a program with these variables uses it all the same.
+    pub fn is_chosen_by<'a>(&self, mut variables: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+        variables.any(|(name, value)| name == self.variable && value.starts_with(&self.value))
+    }
 }
 
 /// A variable that holds several settings.
@@ -230,7 +275,7 @@ pub struct SettingEntry {
     pub variable: Option<String>,
     /// Name within the combined variable, where it is not the setting's own.
     pub key: Option<String>,
-    /// The only values of a text.
+    /// The only values, where it takes no others.
     #[serde(default)]
     pub values: Vec<String>,
     /// What a search over settings tries; a setting without it is never searched.
@@ -270,6 +315,10 @@ pub struct VersionRange {
     pub to: Option<Version>,
     /// Default, where it is one value.
     pub default: Option<String>,
+    /// The least value: below, the library goes by another, such as its default.
+    pub least: Option<i64>,
+    /// The same above.
+    pub most: Option<i64>,
 }
 
 /// Why a text is not a catalog.
@@ -321,6 +370,17 @@ impl Family {
         self.variants.iter().find(|variant| variant.name == name)
     }
 
+    /// Whether a version has a setting. One that is not listed has what the listed ones before and after it have.
+    pub fn has_setting(&self, setting: &SettingEntry, version: &Version) -> bool {
+        let listed = |release: Option<&Release>| {
+            release.is_some_and(|release| setting.range(&release.version).is_some())
+        };
+        let is_listed = self.release(version).is_some();
+        let before = self.versions.iter().rev().find(|release| release.version < *version);
+        let after = self.versions.iter().find(|release| release.version > *version);
+        setting.range(version).is_some() || (!is_listed && listed(before) && listed(after))
+    }
+
     /// The setting of a name.
     pub fn setting(&self, name: &str) -> Option<&SettingEntry> {
         self.settings.iter().find(|setting| setting.name == name)
@@ -333,7 +393,14 @@ impl Family {
 
     /// Whether an environment variable is one that this family reads.
     pub fn reads_variable(&self, variable: &str) -> bool {
-        self.environment.prefix.as_ref().is_some_and(|prefix| variable.starts_with(prefix.as_str()))
+        let begins_with = |prefix: &String| {
+            let start = variable.as_bytes().get(..prefix.len());
+            start.is_some_and(|start| match self.environment.any_case {
+                true => start.eq_ignore_ascii_case(prefix.as_bytes()),
+                false => start == prefix.as_bytes(),
+            })
+        };
+        self.environment.prefix.as_ref().is_some_and(begins_with)
             || self.environment.combined.as_ref().is_some_and(|combined| combined.variable == variable)
             || self.settings.iter().any(|setting| setting.variable.as_deref() == Some(variable))
     }
@@ -361,6 +428,11 @@ impl VersionRange {
     pub fn contains(&self, version: &Version) -> bool {
         self.from.as_ref().is_none_or(|from| from <= version)
             && self.to.as_ref().is_none_or(|to| version <= to)
+    }
+
+    /// Whether a number is one that the library takes.
+    pub fn takes(&self, number: i64) -> bool {
+        self.least.is_none_or(|least| least <= number) && self.most.is_none_or(|most| number <= most)
     }
 }
 
@@ -425,7 +497,9 @@ mod tests {
                 assert!(!setting.in_versions.is_empty(), "{at}: in no version");
                 for range in &setting.in_versions {
                     if let Some(default) = &range.default {
-                        crate::resolve::check_value(setting, default).unwrap_or_else(|e| panic!("{at}: {e}"));
+                        let version = range.from.as_ref().or(range.to.as_ref());
+                        crate::resolve::check_value(setting, version, default)
+                            .unwrap_or_else(|e| panic!("{at}: {e}"));
                     }
                 }
                 for release in &family.versions {
@@ -448,6 +522,27 @@ mod tests {
     }
 
     #[test]
+    fn mimalloc_reads_its_variables_in_any_case() {
+        let reads =
+            |family: &str, name: &str| Catalog::builtin().family(family).unwrap().reads_variable(name);
+        assert!(reads("mimalloc", "MIMALLOC_VERBOSE") && reads("mimalloc", "Mimalloc_decommit_delay"));
+        assert!(!reads("mimalloc", "mimallo") && !reads("mimalloc", "mimalloçX"));
+        assert!(reads("tcmalloc", "TCMALLOC_RELEASE_RATE") && !reads("tcmalloc", "tcmalloc_release_rate"));
+    }
+
+    /// Upstream's sources of 3.0.8, 3.1.4, 3.2.8 and 2.4.0 have `purge_delay`; of 3.0.8 none has `generic_collect`.
+    #[test]
+    fn versions_between_listed_ones_have_what_both_have() {
+        let mimalloc = Catalog::builtin().family("mimalloc").unwrap();
+        let has = |name: &str, version: &str| {
+            mimalloc.has_setting(mimalloc.setting(name).unwrap(), &Version::new(version))
+        };
+        assert!(["3.0.1", "3.0.8", "3.1.4", "3.2.8", "2.4.0"].iter().all(|at| has("purge_delay", at)));
+        assert!(!has("purge_delay", "2.0.9") && !has("purge_delay", "2.0.8") && !has("purge_delay", "9.0"));
+        assert!(!has("generic_collect", "3.0.8") && !has("decommit_delay", "3.0.8"));
+    }
+
+    #[test]
     fn settings_differ_by_version_as_the_sources_do() {
         let mimalloc = Catalog::builtin().family("mimalloc").unwrap();
         let default = |name: &str, version: &str| {
@@ -464,6 +559,12 @@ mod tests {
         assert_eq!(default("arena_purge_mult", "2.1.7").as_deref(), Some("10"));
         assert_eq!(default("purge_delay", "3.0.1").as_deref(), Some("2500"));
         assert_eq!(default("purge_delay", "3.1.5").as_deref(), Some("1000"));
+        // Listed by 3.0.1 and 3.1.5, and read nowhere in them.
+        for name in ["eager_commit", "abandoned_page_purge", "purge_extend_delay", "max_segment_reclaim"] {
+            assert_eq!((default(name, "3.0.1"), default(name, "3.1.5")), (None, None), "{name}");
+        }
+        assert_eq!(default("arena_purge_mult", "3.4.3").as_deref(), Some("1"));
+        assert_eq!(default("allow_thp", "3.4.3").as_deref(), Some("1"));
         assert_eq!(
             mimalloc.setting("purge_delay").unwrap().variable(&mimalloc.environment),
             "MIMALLOC_PURGE_DELAY"

@@ -2,6 +2,7 @@
 //! section, so that files without section headers are read as well. 64-bit files only.
 
 mod facts;
+mod hash;
 mod needed;
 
 use std::fs::File;
@@ -175,28 +176,37 @@ impl<'d> Elf<'d> {
 
     /// Address of an exported function, through the hash table of the dynamic symbols.
     pub(crate) fn exported(&self, name: &str) -> Option<u64> {
-        let index = self.gnu_hash_find(name)?;
+        let index = self.hashed_index(name)?;
         let symbol = self.dynamic_symbol(index)?;
         (symbol.st_shndx(self.endian) != elf::SHN_UNDEF).then(|| symbol.st_value(self.endian))
     }
 
     /// Addresses of the slots that hold the resolved address of an imported function.
     pub(crate) fn import_slots(&self, name: &str) -> Vec<u64> {
-        let Some(index) = self.import_index(name) else { return Vec::new() };
         let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
-        tables
-            .iter()
-            .filter_map(|(address, size)| self.table::<elf::Rela64<Endianness>>(*address, self.tag(*size)?))
-            .flatten()
-            .filter(|relocation| relocation.r_sym(self.endian, false) == index)
-            .map(|relocation| relocation.r_offset(self.endian))
-            .collect()
+        let relocations = || {
+            let table = |(address, size): &(u32, u32)| {
+                self.table::<elf::Rela64<Endianness>>(*address, self.tag(*size)?)
+            };
+            tables.iter().filter_map(table).flatten()
+        };
+        let symbol = |relocation: &elf::Rela64<Endianness>| relocation.r_sym(self.endian, false);
+        // No table tells the number of symbols in each file.
+        let last = relocations().map(symbol).max();
+        let Some(index) = last.and_then(|last| self.import_index(name, last)) else { return Vec::new() };
+        let of_it = relocations().filter(|relocation| symbol(relocation) == index);
+        of_it.map(|relocation| relocation.r_offset(self.endian)).collect()
     }
 
     /// The newest `GLIBC_` version of the symbols it needs.
     pub(crate) fn needed_glibc(&self) -> Option<Version> {
         let versions = self.needed_versions()?;
-        let numbers = versions.iter().filter_map(|(_, version)| version.strip_prefix("GLIBC_"));
+        let number = |version: &str| match version {
+            // Packed relocations, which older loaders cannot read.
+            "GLIBC_ABI_DT_RELR" => Some("2.36".to_owned()),
+            version => version.strip_prefix("GLIBC_").map(str::to_owned),
+        };
+        let numbers = versions.iter().filter_map(|(_, version)| number(version));
         numbers.filter(|text| text.starts_with(|c: char| c.is_ascii_digit())).map(Version::new).max()
     }
 
@@ -329,66 +339,24 @@ impl<'d> Elf<'d> {
         object::pod::slice_from_bytes(bytes, count).ok().map(|(slice, _)| slice)
     }
 
+    /// Index of an imported symbol, of those up to `last`.
+    fn import_index(&self, name: &str, last: u32) -> Option<u32> {
+        let size = (u64::from(last) + 1) * std::mem::size_of::<Symbol>() as u64;
+        let symbols = self.table::<Symbol>(elf::DT_SYMTAB, size)?;
+        let strings = self.at_address(self.tag(elf::DT_STRTAB)?, self.tag(elf::DT_STRSZ)?)?;
+        let wanted = [name.as_bytes(), b"\0"].concat();
+        let is_wanted = |symbol: &Symbol| {
+            let text = strings.get(symbol.st_name(self.endian) as usize..);
+            symbol.st_shndx(self.endian) == elf::SHN_UNDEF
+                && text.is_some_and(|text| text.starts_with(&wanted))
+        };
+        symbols.iter().position(is_wanted).and_then(|index| u32::try_from(index).ok())
+    }
+
     fn dynamic_symbol(&self, index: u32) -> Option<Symbol> {
         let size = std::mem::size_of::<Symbol>() as u64;
         let bytes = self.at_address(self.tag(elf::DT_SYMTAB)?.checked_add(u64::from(index) * size)?, size)?;
         object::pod::from_bytes::<Symbol>(bytes).ok().map(|(symbol, _)| *symbol)
-    }
-
-    /// Index of an imported symbol. Imports stand before what the hash table covers.
-    fn import_index(&self, name: &str) -> Option<u32> {
-        let end = self.gnu_hash_header()?.1;
-        let symbols =
-            self.table::<Symbol>(elf::DT_SYMTAB, u64::from(end) * std::mem::size_of::<Symbol>() as u64)?;
-        let strings = self.at_address(self.tag(elf::DT_STRTAB)?, self.tag(elf::DT_STRSZ)?)?;
-        let wanted = [name.as_bytes(), b"\0"].concat();
-        symbols
-            .iter()
-            .position(|symbol| {
-                strings
-                    .get(symbol.st_name(self.endian) as usize..)
-                    .is_some_and(|text| text.starts_with(&wanted))
-            })
-            .and_then(|index| u32::try_from(index).ok())
-    }
-
-    /// Buckets, first covered symbol, words of the filter, shift.
-    fn gnu_hash_header(&self) -> Option<(u32, u32, u32, u32)> {
-        let bytes = self.at_address(self.tag(elf::DT_GNU_HASH)?, 16)?;
-        let word = |index: usize| u32_at(bytes, index * 4, self.endian);
-        Some((word(0)?, word(1)?, word(2)?, word(3)?))
-    }
-
-    fn gnu_hash_find(&self, name: &str) -> Option<u32> {
-        let (buckets, first, filter_words, shift) = self.gnu_hash_header()?;
-        if buckets == 0 || filter_words == 0 {
-            return None;
-        }
-        let hash = elf::gnu_hash(name.as_bytes());
-        let table = self.tag(elf::DT_GNU_HASH)?;
-        let filter_at = table + 16 + u64::from((hash / 64) % filter_words) * 8;
-        let filter = self.at_address(filter_at, 8).and_then(|bytes| u64_at(bytes, self.endian))?;
-        if filter >> (hash % 64) & filter >> ((hash >> (shift & 31)) % 64) & 1 == 0 {
-            return None;
-        }
-        let buckets_at = table + 16 + u64::from(filter_words) * 8;
-        let chains_at = buckets_at + u64::from(buckets) * 4;
-        let word = |address| self.at_address(address, 4).and_then(|bytes| u32_at(bytes, 0, self.endian));
-        let mut index = word(buckets_at + u64::from(hash % buckets) * 4)?;
-        while index >= first {
-            let chained = word(chains_at + u64::from(index - first) * 4)?;
-            if chained | 1 == hash | 1 {
-                let symbol = self.dynamic_symbol(index)?;
-                if self.string(u64::from(symbol.st_name(self.endian))).as_deref() == Some(name) {
-                    return Some(index);
-                }
-            }
-            if chained & 1 == 1 {
-                return None;
-            }
-            index += 1;
-        }
-        None
     }
 }
 

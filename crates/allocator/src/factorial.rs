@@ -137,7 +137,9 @@ impl Catalog {
         for (setting, value) in crossed.iter().filter_map(|one| Some((&one.name, one.value.as_ref()?))) {
             let mut level = of_bad.clone();
             let entry = family.setting(setting).ok_or_else(|| self.unknown(&family, good, setting))?;
-            check_value(entry, value)?;
+            for version in [versions.0, versions.1] {
+                check_value(entry, Some(version), value)?;
+            }
             for own in level.settings.iter_mut().filter(|own| own.name == *setting) {
                 own.value = value.clone();
             }
@@ -223,8 +225,10 @@ impl Catalog {
     pub fn without_defaults(&self, spec: &AllocatorSpec) -> AllocatorSpec {
         let is_default = |setting: &Setting| {
             let entry = self.family(&spec.family)?.setting(&setting.name)?;
-            let default = entry.range(spec.version.as_ref()?)?.default.as_ref()?;
-            Some(check_value(entry, default).ok()? == check_value(entry, &setting.value).ok()?)
+            let version = spec.version.as_ref();
+            let default = entry.range(version?)?.default.as_ref()?;
+            let value = |text: &str| check_value(entry, version, text).ok();
+            Some(value(default)? == value(&setting.value)?)
         };
         let settings = spec.settings.iter().filter(|setting| is_default(setting) != Some(true));
         AllocatorSpec { settings: settings.cloned().collect(), ..spec.clone() }

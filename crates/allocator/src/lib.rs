@@ -36,8 +36,8 @@ pub use application::Application;
 pub use c_library::{DEBIAN_ARCHITECTURE, host_glibc};
 pub use cache::{Cache, CacheError};
 pub use catalog::{
-    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
-    Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
+    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Dormant, Environment, Family,
+    Recipe, Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
@@ -45,7 +45,10 @@ pub use elf::{
 pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
 pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
-pub use identify::{Identifier, IdentifyError, PassedVariables, identify, identify_started_with};
+pub use identify::{
+    CarriedAllocator, Identifier, IdentifyError, PassedVariables, identify, identify_started_with,
+    settings_elsewhere,
+};
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};

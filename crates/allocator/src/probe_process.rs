@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::application::Application;
@@ -20,14 +20,7 @@ pub(crate) fn ask(
 ) -> Result<(ProbeAnswer, String), VerifyError> {
     let mut command = application.command(probe_exe);
     command.arg(PROBE_COMMAND).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Of the caller's own settings none may reach the probe, but those of the application have to.
-    for (name, _) in std::env::vars_os() {
-        let Some(text) = name.to_str() else { continue };
-        let foreign = text == "LD_PRELOAD" || family.reads_variable(text);
-        if foreign && !application.env.iter().any(|(set, _)| set == text) {
-            command.env_remove(text);
-        }
-    }
+    without_foreign_settings(&mut command, application, family);
     if family.version_call == VersionCall::MiVersion {
         command.env("MIMALLOC_VERBOSE", "1");
     }
@@ -46,6 +39,17 @@ pub(crate) fn ask(
     let answer =
         serde_json::from_str(line).map_err(|error| failed(format!("gave no readable answer ({error})")))?;
     Ok((answer, stderr))
+}
+
+/// Of the caller's own settings none may reach a process that is asked, but those of the application have to.
+pub(crate) fn without_foreign_settings(command: &mut Command, application: &Application, family: &Family) {
+    for (name, _) in std::env::vars_os() {
+        let Some(text) = name.to_str() else { continue };
+        let foreign = text == "LD_PRELOAD" || family.reads_variable(text);
+        if foreign && !application.env.iter().any(|(set, _)| set == text) {
+            command.env_remove(text);
+        }
+    }
 }
 
 fn collect(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Catalog;
-use crate::identify::{NOT_SET, OVERWRITTEN};
+use crate::catalog::{Catalog, SettingEntry};
+use crate::identify::{NOT_SET, OVERWRITTEN, settings_elsewhere};
 use crate::obtained::Obtained;
 
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
@@ -118,6 +118,9 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     if let Some((name, value)) = foreign {
         return Err(mismatch(format!("{name}={value} is in its environment and no part of the treatment")));
     }
+    if let Some(elsewhere) = settings_elsewhere(found) {
+        return Err(mismatch(elsewhere.to_owned()));
+    }
     let effective = all_took_effect(expected, found).map_err(mismatch)?;
     for (name, value) in &expected.settings {
         match found.settings.get(name) {
@@ -125,8 +128,9 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
             Some(set) => {
                 return Err(mismatch(format!("{name} is `{set}` in its environment and not `{value}`")));
             }
+            // What is in its place may be no environment and look like one.
+            None if effective => {}
             None => match found.evidence.iter().find(|line| line.starts_with(OVERWRITTEN)) {
-                Some(_) if effective => {}
                 Some(why) => {
                     return Err(mismatch(format!("{name} can be neither found nor ruled out: {why}")));
                 }
@@ -143,7 +147,10 @@ fn all_took_effect(expected: &Expected, found: &Identity) -> Result<bool, String
     let mut all = true;
     for setting in &expected.spec.settings {
         let shown = found.effective.get(&setting.name);
-        match shown.and_then(|shown| shows(shown, &expected.spec.family, &setting.name, &setting.value)) {
+        let entry = Catalog::builtin().family(&expected.spec.family);
+        let entry = entry.and_then(|family| family.setting(&setting.name));
+        let shows = |shown: &String| shows(shown, entry?, found.version.as_ref(), &setting.value);
+        match shown.and_then(shows) {
             Some(true) => {}
             Some(false) => {
                 return Err(format!(
@@ -160,14 +167,17 @@ fn all_took_effect(expected: &Expected, found: &Identity) -> Result<bool, String
 }
 
 /// Whether a value in the allocator's memory is the one that was asked for; `None` where the two cannot be compared.
-fn shows(shown: &str, family: &str, name: &str, asked: &str) -> Option<bool> {
+fn shows(shown: &str, setting: &SettingEntry, version: Option<&Version>, asked: &str) -> Option<bool> {
     if shown == NOT_SET {
         // To ask for what it does anyway may set nothing.
-        let setting = Catalog::builtin().family(family)?.setting(name)?;
-        let mut defaults = setting.in_versions.iter();
-        let is_default =
-            defaults.any(|range| range.default.as_deref().is_none_or(|default| default == asked));
+        let mut ranges = setting.in_versions.iter();
+        let is_default = ranges.any(|range| {
+            version.is_none_or(|version| range.contains(version)) && range.default.as_deref() == Some(asked)
+        });
         return Some(is_default).filter(|is_default| !is_default);
+    }
+    if setting.values.iter().any(|word| word == shown) {
+        return Some(shown == asked);
     }
     let number = |text: &str| match text {
         "true" => Some(1.0),
@@ -226,11 +236,14 @@ mod tests {
         assert!(why.contains("MIMALLOC_VERBOSE=1") && why.contains("no part of the treatment"), "{why}");
         let overwritten =
             Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
+        let linked = "settings that no environment carries: /etc/malloc.conf is `narenas:1`".to_owned();
+        let linked = Identity { evidence: vec![linked], ..found() };
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [
             (libc, "was not loaded"),
             (other_version, "version is 3.1.5"),
             (other_file, "not the file that was verified"),
+            (linked, "/etc/malloc.conf is `narenas:1`"),
             (overwritten, "neither found nor ruled out"),
             (no_setting, "MIMALLOC_PURGE_DELAY is not in its environment"),
         ] {
@@ -253,16 +266,30 @@ mod tests {
             Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
         assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], overwritten.clone())), Ok(()));
         assert!(prove(&expected(), &with(&[("verbose", "0")], overwritten)).is_err());
+        let title = Identity { settings: BTreeMap::new(), ..found() };
+        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], title)), Ok(()));
     }
 
     #[test]
     fn values_are_compared_as_what_they_mean() {
+        let shows = |shown: &str, family: &str, name: &str, asked: &str| {
+            let (family, version) = family.split_once('@').unwrap_or((family, ""));
+            let entry = Catalog::builtin().family(family).unwrap().setting(name).unwrap();
+            shows(shown, entry, Some(&Version::new(version)).filter(|_| !version.is_empty()), asked)
+        };
         assert_eq!(shows("1", "jemalloc", "background_thread", "true"), Some(true));
         assert_eq!(shows("0", "jemalloc", "background_thread", "true"), Some(false));
         assert_eq!(shows("2.5", "tcmalloc", "release_rate", "2.50"), Some(true));
         assert_eq!(shows("8", "jemalloc", "narenas", "default"), None);
+        assert_eq!(shows("primary", "jemalloc", "dss", "primary"), Some(true));
+        assert_eq!(shows("secondary", "jemalloc", "dss", "primary"), Some(false));
         assert_eq!(shows(NOT_SET, "glibc", "arena_max", "2"), Some(false));
         assert_eq!(shows(NOT_SET, "glibc", "arena_max", "0"), None);
+        // A program that gains rights reads no tunables; a default of another version is none of this one.
+        assert_eq!(shows(NOT_SET, "glibc@2.36", "tcache_count", "5"), Some(false));
+        assert_eq!(shows(NOT_SET, "glibc@2.36", "tcache_count", "7"), None);
+        assert_eq!(shows(NOT_SET, "glibc@2.43", "tcache_count", "7"), Some(false));
+        assert_eq!(shows(NOT_SET, "glibc@2.42", "tcache_max", "512"), Some(false));
     }
 
     #[test]

@@ -3,16 +3,23 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use heaptrial_host::{HostRoot, Package, packages_of};
 use serde::{Deserialize, Serialize};
 
 /// Where an allocator came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Provenance {
-    /// Installed on this host.
+    /// Installed on a host.
     Host {
         /// The library, or the C library.
         path: PathBuf,
+        /// The package that it is of, with its version, where there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        package: Option<String>,
+        /// Whether that host is another one, where it was packaged.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        elsewhere: bool,
     },
     /// A package of a Debian or Ubuntu suite.
     DebianPackage {
@@ -68,6 +75,24 @@ pub struct Build {
 }
 
 impl Provenance {
+    /// A library, or the C library, that is installed on this host.
+    pub(crate) fn of_host(path: PathBuf) -> Self {
+        let package = packages_of(&HostRoot::default(), &[&path]).into_values().next();
+        let told = |package: Package| match package.version {
+            Some(version) => format!("{} {version}", package.name),
+            None => package.name,
+        };
+        Self::Host { path, package: package.map(told), elsewhere: false }
+    }
+
+    /// The same as another host tells it that has the build by a package.
+    pub(crate) fn packaged(&self) -> Self {
+        match self.clone() {
+            Self::Host { path, package, .. } => Self::Host { path, package, elsewhere: true },
+            other => other,
+        }
+    }
+
     /// How it was built, where that is known.
     pub fn build(&self) -> Option<&Build> {
         match self {
@@ -81,7 +106,11 @@ impl Provenance {
 impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host { path } => write!(f, "installed on this host ({})", path.display()),
+            Self::Host { path, package, elsewhere } => {
+                let host = if *elsewhere { "the host where it was packaged" } else { "this host" };
+                let package = package.as_ref().map_or(String::new(), |package| format!(", {package}"));
+                write!(f, "installed on {host} ({}{package})", path.display())
+            }
             Self::DebianPackage { suite, package, version, .. } => {
                 write!(f, "package {package} {version} of {suite}")
             }
@@ -96,5 +125,21 @@ impl fmt::Display for Provenance {
                 write!(f, "given source {}, built with {}", path.display(), build.compiler)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_packaged_elsewhere_is_not_told_as_installed_here() {
+        // As buildinfo.json of earlier packages has it.
+        let earlier: Provenance = serde_json::from_str(r#"{"kind": "host", "path": "/l/x.so"}"#).unwrap();
+        assert_eq!(earlier.to_string(), "installed on this host (/l/x.so)");
+        assert_eq!(earlier.packaged().to_string(), "installed on the host where it was packaged (/l/x.so)");
+        let package = Some("libx 1-2".to_owned());
+        let told = Provenance::Host { path: "/l/x.so".into(), package, elsewhere: false };
+        assert_eq!(told.to_string(), "installed on this host (/l/x.so, libx 1-2)");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use heaptrial_model::{AllocatorSpec, Classified, ErrorClass, Setting, Version};
 
-use crate::catalog::{Catalog, Family, Release, SettingEntry, SettingKind, Variant};
+use crate::catalog::{Catalog, Family, Release, SettingEntry, SettingKind, Variant, VersionRange};
 
 /// A spec whose every part the catalog knows.
 #[derive(Debug, Clone)]
@@ -197,7 +197,7 @@ impl Resolved {
         let mut variables: Vec<(String, String)> = Vec::new();
         for setting in &self.spec.settings {
             let entry = self.entry(setting, version)?;
-            let value = check_value(entry, &setting.value)?;
+            let value = check_value(entry, version, &setting.value)?;
             let variable = entry.variable(&self.family.environment);
             match &self.family.environment.combined {
                 Some(combined) if combined.variable == variable => {
@@ -253,7 +253,7 @@ impl Resolved {
             let known: Vec<String> = family
                 .settings
                 .iter()
-                .filter(|entry| version.is_none_or(|version| entry.range(version).is_some()))
+                .filter(|entry| version.is_none_or(|version| family.has_setting(entry, version)))
                 .map(|entry| entry.name.clone())
                 .collect();
             return Err(ResolveError::UnknownSetting {
@@ -264,7 +264,7 @@ impl Resolved {
             });
         };
         match version {
-            Some(version) if entry.range(version).is_none() => Err(ResolveError::SettingNotInVersion {
+            Some(version) if !family.has_setting(entry, version) => Err(ResolveError::SettingNotInVersion {
                 family: family.name.clone(),
                 version: version.clone(),
                 name: entry.name.clone(),
@@ -272,7 +272,9 @@ impl Resolved {
                 similar: family
                     .settings
                     .iter()
-                    .filter(|other| other.range(version).is_some() && shares_a_word(&other.name, &entry.name))
+                    .filter(|other| {
+                        family.has_setting(other, version) && shares_a_word(&other.name, &entry.name)
+                    })
                     .map(|other| other.name.clone())
                     .collect(),
             }),
@@ -281,35 +283,64 @@ impl Resolved {
     }
 }
 
-/// Checks a value and gives it in the form that every library takes (`true` and `false`).
-pub(crate) fn check_value(entry: &SettingEntry, value: &str) -> Result<String, ResolveError> {
+/// Checks a value and gives it in the form that every library takes (`true` and `false`). Without a version it is one that
+/// some version takes.
+pub(crate) fn check_value(
+    entry: &SettingEntry,
+    version: Option<&Version>,
+    value: &str,
+) -> Result<String, ResolveError> {
     let bad = |expected: String| ResolveError::BadValue {
         name: entry.name.clone(),
         value: value.to_owned(),
         expected,
     };
     let unit = entry.unit.as_ref().map_or(String::new(), |unit| format!(" ({unit})"));
+    let listed = entry.values.is_empty() || entry.values.iter().any(|known| known == value);
     match entry.kind {
         SettingKind::Bool => match value {
             "true" | "1" => Ok("true".to_owned()),
             "false" | "0" => Ok("false".to_owned()),
             _ => Err(bad("`true` or `false`".to_owned())),
         },
+        _ if !listed => Err(bad(format!("one of {}", entry.values.join(", ")))),
         SettingKind::Integer => match (value.parse::<i64>(), entry.granule) {
             (Ok(number), Some(granule)) if number < 0 || number % granule != 0 => {
                 Err(bad(format!("a multiple of {granule}{unit}: the library keeps nothing finer")))
             }
-            (Ok(number), _) => Ok(number.to_string()),
+            (Ok(number), _) => match entry.beyond(version, number) {
+                Some(bounds) => {
+                    Err(bad(format!("{bounds}{unit}: beyond, the library goes by another value")))
+                }
+                None => Ok(number.to_string()),
+            },
             (Err(_), _) => Err(bad(format!("a whole number{unit}"))),
         },
         SettingKind::Number => match value.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(value.to_owned()),
             _ => Err(bad(format!("a number{unit}"))),
         },
-        SettingKind::Text if entry.values.is_empty() || entry.values.iter().any(|known| known == value) => {
-            Ok(value.to_owned())
+        SettingKind::Text => Ok(value.to_owned()),
+    }
+}
+
+impl SettingEntry {
+    /// The numbers that a version takes, where a number is none of them.
+    fn beyond(&self, version: Option<&Version>, number: i64) -> Option<String> {
+        let in_question = |range: &&VersionRange| version.is_none_or(|version| range.contains(version));
+        let ranges: Vec<&VersionRange> = self.in_versions.iter().filter(in_question).collect();
+        if ranges.is_empty() || ranges.iter().any(|range| range.takes(number)) {
+            return None;
         }
-        SettingKind::Text => Err(bad(format!("one of {}", entry.values.join(", ")))),
+        let told: Vec<String> = ranges
+            .iter()
+            .map(|range| match (range.least, range.most) {
+                (Some(least), Some(most)) => format!("{least} to {most}"),
+                (Some(least), None) => format!("{least} or more"),
+                (None, most) => format!("{} at most", most.unwrap_or(i64::MAX)),
+            })
+            .collect();
+        Some(told.join(", or in other versions "))
     }
 }
 
@@ -395,6 +426,21 @@ mod tests {
         for value in ["1000", "-1024", "1GiB"] {
             let message = resolve(&format!("mimalloc@2.1.7?arena_reserve={value}")).unwrap_err().to_string();
             assert!(message.contains("(bytes)"), "{message}");
+        }
+        for (text, expected) in [
+            ("glibc@2.36?mxfast=200", "0 to 160 (bytes)"),
+            ("glibc@2.41?tcache_max=2048", "0 to 1032 (bytes)"),
+            ("glibc@2.43?tcache_max=4194304", "0 to 4194280 (bytes)"),
+            ("glibc?tcache_count=100000", "0 to 65535"),
+            ("glibc?arena_max=-1", "0 or more"),
+            ("mimalloc@2.0.9?max_segment_reclaim=4", "8 to 1024"),
+            ("glibc?hugetlb=5", "one of 0, 1, 2"),
+        ] {
+            let message = resolve(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        for text in ["glibc?tcache_max=2048", "glibc@2.43?tcache_max=2048", "glibc?trim_threshold=-1"] {
+            assert!(resolve(text).is_ok(), "{text}");
         }
         let message = resolve("jemalloc@5.3.0?narenas=4,tcache:false").unwrap_err().to_string();
         assert!(message.contains("without `:` and `,`"), "{message}");

@@ -12,7 +12,7 @@ use crate::application::Application;
 use crate::catalog::{Family, Variant, VersionCall};
 use crate::elf::{Elf, ElfFile};
 use crate::probe::ProbeAnswer;
-use crate::probe_process::ask;
+use crate::probe_process::{ask, without_foreign_settings};
 use crate::provenance::Provenance;
 
 /// What was proved of an allocator by running a process under it.
@@ -111,6 +111,14 @@ pub enum VerifyError {
         /// The value in force.
         found: String,
     },
+    /// It reads settings that are no part of the spec.
+    #[error("it reads {link}, which is `{target}` on this host and no part of the spec; take the link out")]
+    Linked {
+        /// The link.
+        link: PathBuf,
+        /// What it says.
+        target: String,
+    },
     /// The library complained about a setting.
     #[error("the library refused a setting: {message}")]
     SettingRefused {
@@ -164,10 +172,20 @@ pub(crate) fn examine(
         options.extend(tunables(application, expected.family));
     }
     check_settings(&stderr, &options, expected, &mut evidence)?;
-    Ok(Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() })
+    let verification = Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() };
+    Ok(verification.of_any_machine(expected.family, &expected.settings))
 }
 
 impl Verification {
+    /// Without what the library sizes by the processors of where it was asked, unless that is given: it runs elsewhere too.
+    pub(crate) fn of_any_machine(mut self, family: &Family, settings: &[(String, String)]) -> Self {
+        let sized = family.processors.as_ref().and_then(|sizing| sizing.setting.as_ref());
+        if let Some(name) = sized.filter(|name| settings.iter().all(|(given, _)| given != *name)) {
+            self.options.remove(name);
+        }
+        self
+    }
+
     /// Tells what of `expected` no probe can show, and what it rests on: where the library came from.
     pub(crate) fn resting_on(mut self, expected: &Expected<'_>, provenance: &Provenance) -> Self {
         let mut told = Vec::new();
@@ -322,6 +340,11 @@ fn check_settings(
                 let (name, expected) = (name.clone(), value.clone());
                 return Err(VerifyError::SettingNotInForce { name, expected, found: found.clone() });
             }
+            // It tells all but the one by which it is made to.
+            None if expected.family.version_call == VersionCall::MiVersion && name != "verbose" => {
+                let (name, expected) = (name.clone(), value.clone());
+                return Err(VerifyError::SettingNotInForce { name, expected, found: "unknown".to_owned() });
+            }
             None => evidence
                 .push(format!("setting {name} = {value} is in the environment; the library cannot be asked")),
         }
@@ -363,12 +386,10 @@ fn tunables(application: &Application, family: &Family) -> BTreeMap<String, Stri
             None => return BTreeMap::new(),
         },
     };
-    let output = Command::new(loader)
-        .arg("--list-tunables")
-        .envs(application.env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .output();
-    let Ok(output) = output else { return BTreeMap::new() };
+    let mut command = Command::new(loader);
+    command.arg("--list-tunables").envs(application.env.iter().map(|(name, value)| (name, value)));
+    without_foreign_settings(&mut command, application, family);
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return BTreeMap::new() };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     family
         .settings
@@ -387,10 +408,12 @@ fn host_loader() -> Option<PathBuf> {
     names.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// 209 is 2.0.9, 30302 is 3.3.2: two digits for each part since 2.3.0 and 3.3.0.
+/// 209 is 2.0.9, 3208 is 3.2.8, 30302 is 3.3.2: two digits for the patch in 3.0.10 to 3.0.12 and 3.2.x, and for the minor too
+/// since 1.9.8, 2.3.0 and 3.3.0.
 pub(crate) fn mimalloc_version(number: i32) -> Version {
     let (major, minor, patch) = match number {
         10_000.. => (number / 10_000, number / 100 % 100, number % 100),
+        1_000.. => (number / 1_000, number / 100 % 10, number % 100),
         _ => (number / 100, number / 10 % 10, number % 10),
     };
     Version::new(format!("{major}.{minor}.{patch}"))
@@ -422,11 +445,38 @@ mod tests {
 
     #[test]
     fn mimalloc_version_numbers_are_read_as_the_library_means_them() {
-        for (number, version) in
-            [(171, "1.7.1"), (209, "2.0.9"), (301, "3.0.1"), (20302, "2.3.2"), (30600, "3.6.0")]
-        {
+        for (number, version) in [
+            (171, "1.7.1"),
+            (209, "2.0.9"),
+            (301, "3.0.1"),
+            (3010, "3.0.10"),
+            (3208, "3.2.8"),
+            (10908, "1.9.8"),
+            (20302, "2.3.2"),
+            (30600, "3.6.0"),
+        ] {
             assert_eq!(mimalloc_version(number).as_str(), version);
         }
+    }
+
+    #[test]
+    fn what_goes_by_processors_is_of_one_machine() {
+        let told = |settings: &[(&str, &str)]| {
+            let pairs = |of: &[(&str, &str)]| -> Vec<(String, String)> {
+                of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+            };
+            let verification = Verification {
+                version: None,
+                malloc_from: PathBuf::new(),
+                evidence: Vec::new(),
+                options: pairs(&[("narenas", "8"), ("tcache", "true")]).into_iter().collect(),
+                unproved: Vec::new(),
+            };
+            let family = crate::Catalog::builtin().family("jemalloc").unwrap();
+            verification.of_any_machine(family, &pairs(settings)).options
+        };
+        assert_eq!(told(&[]).into_keys().collect::<Vec<_>>(), ["tcache"]);
+        assert_eq!(told(&[("narenas", "8")]).len(), 2);
     }
 
     #[test]

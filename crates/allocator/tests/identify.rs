@@ -170,6 +170,48 @@ fn a_linked_library_is_found_even_when_its_file_was_replaced() {
 }
 
 #[test]
+fn a_linked_library_is_not_preloaded_by_a_file_that_is_not_there() {
+    let folder = Folder::new();
+    let library = folder.library();
+    let program = folder.compile("program", &["-Wl,--no-as-needed", "program.c", library.to_str().unwrap()]);
+    let linkage = |preload: &Path| {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", folder.0.path()).env("LD_PRELOAD", preload);
+        Running::start(&mut command).identity().linkage
+    };
+    assert_eq!(linkage(Path::new("/nowhere/libstandin.so")), Linkage::Linked);
+    assert_eq!(linkage(&library), Linkage::Preloaded);
+}
+
+#[test]
+fn a_library_that_was_replaced_since_has_not_the_version_of_todays_package() {
+    let folder = Folder::new();
+    let library = folder.library();
+    let program = folder.compile("program", &["program.c"]);
+    let running = Running::start(Command::new(&program).env("LD_PRELOAD", &library));
+    // A host with these packages and this process.
+    let host = tempfile::tempdir().unwrap();
+    let lists = host.path().join("var/lib/dpkg/info");
+    fs::create_dir_all(&lists).unwrap();
+    let real = library.canonicalize().unwrap();
+    fs::write(lists.join("libstandin.list"), format!("{}\n", real.display())).unwrap();
+    let status = "Package: libstandin\nStatus: install ok installed\nVersion: 2.0.9-1\n";
+    fs::write(host.path().join("var/lib/dpkg/status"), status).unwrap();
+    fs::create_dir(host.path().join("proc")).unwrap();
+    let id = running.0.id();
+    std::os::unix::fs::symlink(format!("/proc/{id}"), host.path().join(format!("proc/{id}"))).unwrap();
+    let builds = || {
+        let found = identify(&Process::new(&HostRoot::at(host.path()), id as i32)).unwrap();
+        let own = found.libraries.into_iter().find(|library| library.name == "libstandin.so").unwrap();
+        (own.build(), own.build_id.is_some())
+    };
+    assert_eq!(builds(), ("2.0.9-1".to_owned(), true));
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, "another").unwrap();
+    assert!(builds().0.starts_with("build id "), "{:?}", builds());
+}
+
+#[test]
 fn an_allocator_inside_the_program_is_found() {
     let folder = Folder::new();
     for flags in [&["-no-pie"][..], &["-pie", "-fPIE"], &["-rdynamic"], &["-static"]] {
@@ -226,6 +268,174 @@ fn an_allocator_of_the_programs_own_beside_malloc_is_not_decided() {
         identity.evidence.iter().any(|line| line.contains("carries mimalloc of its own")),
         "{identity:?}"
     );
+}
+
+/// As toolchains of before 2006 and some vendors link.
+#[test]
+fn a_library_that_is_hashed_in_the_way_of_system_v_is_found() {
+    let folder = Folder::new();
+    let flags = ["-shared", "-fPIC", "-Wl,--hash-style=sysv", "standin.c"];
+    let library = folder.compile("libstandin.so", &flags);
+    for flags in [&["-pie", "-fPIE"][..], &["-no-pie", "-Wl,--hash-style=sysv"]] {
+        let program = folder.compile("program", &[&["program.c"], flags].concat());
+        let identity = Running::start(Command::new(program).env("LD_PRELOAD", &library)).identity();
+        assert_eq!(
+            (identity.family.as_str(), version(&identity)),
+            ("mimalloc", Some("3.3.2")),
+            "{identity:?}"
+        );
+        let bound = identity.evidence.iter().find(|line| line.contains("bound slots"));
+        assert!(bound.is_some_and(|line| line.ends_with("libstandin.so")), "{identity:?}");
+    }
+}
+
+#[test]
+fn packed_relocations_need_the_glibc_that_reads_them() {
+    let folder = Folder::new();
+    let flags = ["-shared", "-fPIC", "-Wl,-z,pack-relative-relocs", "standin.c"];
+    let facts = heaptrial_allocator::check_library(&folder.compile("libpacked.so", &flags)).unwrap();
+    assert_eq!(facts.needed_glibc.unwrap().as_str(), "2.36");
+}
+
+/// With RTLD_DEEPBIND a plugin is bound to an allocator of its own.
+#[test]
+fn the_allocator_of_a_plugin_is_not_that_of_the_process() {
+    let folder = Folder::new();
+    let plugin = "#include <stdlib.h>\nvoid *plugin(void) { return malloc(64); }\n";
+    fs::write(folder.0.path().join("plugin.c"), plugin).unwrap();
+    let library = folder.library();
+    let runpath = format!("-Wl,-rpath,{}", folder.0.path().display());
+    folder.compile("libplugin.so", &["-shared", "-fPIC", "plugin.c", &runpath, library.to_str().unwrap()]);
+    let open = "void *h = dlopen(getenv(\"PLUGIN\"), RTLD_NOW | RTLD_DEEPBIND); ((void *(*)(void))dlsym(h, \"plugin\"))();";
+    let main = PROGRAM.replace("int main(void) {", &format!("int main(void) {{ {open}"));
+    let main = format!("#define _GNU_SOURCE\n#include <dlfcn.h>\n{main}");
+    fs::write(folder.0.path().join("program.c"), main).unwrap();
+    for flags in [&["-pie", "-fPIE"][..], &["-no-pie"]] {
+        let program = folder.compile("program", &[&["program.c"], flags].concat());
+        let plugin = folder.0.path().join("libplugin.so");
+        let identity = Running::start(Command::new(program).env("PLUGIN", plugin)).identity();
+        let told = |name: &str| {
+            identity.evidence.iter().any(|line| line.contains("bound slots") && line.ends_with(name))
+        };
+        assert!(told("libstandin.so") && told("libc.so.6"), "{identity:#?}");
+        assert_eq!((identity.family.as_str(), identity.linkage), ("glibc", Linkage::Libc), "{identity:#?}");
+    }
+}
+
+/// Whoever may not follow `/proc/PID/map_files`, as root in a container.
+#[test]
+fn a_preload_whose_file_is_gone_is_not_taken_for_the_c_library() {
+    let folder = Folder::new();
+    let (library, program) = (folder.library(), folder.compile("program", &["program.c"]));
+    let process = Running::start(Command::new(&program).env("LD_PRELOAD", &library));
+    give_up_following_mapped_files();
+    assert_eq!(process.identity().family, "mimalloc");
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "another program").unwrap();
+    assert_eq!(process.identity().family, "mimalloc", "the program's own file can be read");
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, "another library").unwrap();
+    let identity = process.identity();
+    assert_eq!(identity.family, "unknown", "{identity:#?}");
+    let why = identity.evidence.last().unwrap();
+    assert!(why.contains("libstandin.so, which is not known to define it"), "{identity:#?}");
+}
+
+/// Only of this thread, and so of this test.
+fn give_up_following_mapped_files() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::SYS_ADMIN | CapabilitySet::CHECKPOINT_RESTORE);
+    set_capabilities(None, sets).unwrap();
+}
+
+/// CPython carries mimalloc and serves its objects by it only where it is told to.
+#[test]
+fn an_allocator_that_python_carries_counts_where_it_is_chosen() {
+    let folder = Folder::new();
+    let names = ["eager_commit_delay", "reserve_huge_os_pages", "use_numa_nodes", "arena_purge_mult"];
+    let marks = |more: &str| {
+        let texts: Vec<String> = names.iter().chain([&more]).map(|name| format!("{name:?}")).collect();
+        let main = format!("const char *const marks[] = {{ \"\", {} }};\n{PROGRAM}", texts.join(", "));
+        fs::write(folder.0.path().join("program.c"), main).unwrap();
+        folder.compile("program", &["-rdynamic", "program.c"])
+    };
+    let family = |program: &Path, value: &str| {
+        let mut command = Command::new(program);
+        let identity = Running::start(command.env("PYTHONMALLOC", value)).identity();
+        (identity.family.clone(), identity.evidence.join("; "))
+    };
+    let program = marks("PYTHONMALLOC");
+    let (found, evidence) = family(&program, "malloc");
+    assert_eq!(found, "glibc", "{evidence}");
+    assert!(evidence.contains("which CPython 3.13 and later does not use"), "{evidence}");
+    assert_eq!(family(&program, "mimalloc_debug").0, "unknown");
+    let program = marks("PYTHONMALLOC %.80s free-threading build (%.80s) %.80s");
+    assert_eq!(family(&program, "malloc").0, "unknown");
+    assert_eq!(family(&marks("PYTHON"), "malloc").0, "unknown");
+    // All of it may be in a library, as distributions and pyenv have it.
+    fs::write(folder.0.path().join("main.c"), PROGRAM).unwrap();
+    let source = fs::read_to_string(folder.0.path().join("program.c")).unwrap();
+    let source = source.replace("int main(void)", "void PyObject_Malloc(void)").replace("return 0;", "");
+    fs::write(folder.0.path().join("python.c"), source.replace("\"PYTHON\"", "\"PYTHONMALLOC\"")).unwrap();
+    let library = folder.compile("libpython.so", &["-shared", "-fPIC", "python.c"]);
+    let flags = ["-Wl,--no-as-needed", "main.c", library.to_str().unwrap()];
+    let program = folder.compile("program", &flags);
+    assert_eq!(family(&program, "malloc").0, "glibc");
+    let (found, evidence) = family(&program, "mimalloc");
+    assert_eq!(found, "unknown", "{evidence}");
+    assert!(evidence.contains("libpython.so carries mimalloc of its own"), "{evidence}");
+}
+
+#[test]
+fn settings_of_jemalloc_that_the_program_brings_are_told() {
+    let folder = Folder::new();
+    let stand_in =
+        STAND_IN.replace("mi_malloc(size_t n)", "mallocx(size_t n)").replace("mi_version", "mallctl");
+    fs::write(folder.0.path().join("standin.c"), stand_in).unwrap();
+    let library = folder.library();
+    for (own, told) in [("= \"narenas:1,dirty_decay_ms:0\"", true), ("", false)] {
+        let main = format!("const char *malloc_conf {own};\n{PROGRAM}");
+        fs::write(folder.0.path().join("program.c"), main).unwrap();
+        let program = folder.compile("program", &["-rdynamic", "program.c"]);
+        let identity = Running::start(Command::new(program).env("LD_PRELOAD", &library)).identity();
+        assert_eq!(identity.family, "jemalloc", "{identity:?}");
+        let found = heaptrial_allocator::settings_elsewhere(&identity);
+        assert_eq!(
+            found.is_some_and(|text| text.ends_with("`narenas:1,dirty_decay_ms:0`")),
+            told,
+            "{identity:?}"
+        );
+    }
+}
+
+#[test]
+fn of_a_variable_that_is_there_twice_the_first_counts() {
+    let folder = Folder::new();
+    let program = folder.compile("program", &["program.c"]);
+    let twice = "#include <unistd.h>\nint main(int c, char **v) { char *e[] = { \"MALLOC_ARENA_MAX=1\", \"MALLOC_ARENA_MAX=4\", 0 }; return execve(v[1], v + 1, e); }\n";
+    fs::write(folder.0.path().join("twice.c"), twice).unwrap();
+    let starter = folder.compile("twice", &["twice.c"]);
+    let identity = Running::start(Command::new(starter).arg(program)).identity();
+    assert_eq!(identity.effective["arena_max"], "1", "{identity:?}");
+    assert_eq!(identity.settings["MALLOC_ARENA_MAX"], "1", "{identity:?}");
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_read_by_another() {
+    let folder = Folder::new();
+    let main = PROGRAM.replace("int main(void)", "void *run(void *unused)");
+    let main = format!(
+        "#include <pthread.h>\n{main}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, run, 0); pthread_exit(0); }}"
+    );
+    fs::write(folder.0.path().join("program.c"), main).unwrap();
+    let program = folder.compile("program", &["-pthread", "program.c"]);
+    let process = Running::start(&mut Command::new(program));
+    let maps = format!("/proc/{}/maps", process.0.id());
+    while !fs::read(&maps).unwrap().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(process.identity().family, "glibc");
 }
 
 #[test]

@@ -481,6 +481,15 @@ fn linked_static_and_replaced_allocators_are_identified() {
 }
 
 #[test]
+fn the_callers_own_tunables_are_none_of_what_is_verified() {
+    let arguments = ["allocators", "verify", "--offline", "glibc?arena_max=1"];
+    let mut command = heaptrial(&kept_cache(), &arguments);
+    let output = command.env("GLIBC_TUNABLES", "glibc.malloc.arena_max=7").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("arena_max = 0x1 is in force"));
+}
+
+#[test]
 #[ignore = "needs the sources of allocators"]
 fn a_process_that_is_gone_is_an_error_beside_the_others() {
     let cache = kept_cache();

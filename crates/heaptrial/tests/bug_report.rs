@@ -377,6 +377,36 @@ fn nasty_names_leave_no_trace_and_damage_nothing() {
 }
 
 #[test]
+fn an_arm_of_which_no_service_counts_is_no_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stored = fixture::command(2);
+    for service in stored.services.iter_mut().filter(|service| service.arm == 1) {
+        service.contamination = Some("the library was not loaded");
+    }
+    drop(stored.write(&folder.path().join("heaptrial.db")));
+    let output = run(folder.path(), "report . --bug jemalloc@5.3.0 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(REFUSED), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no service of jemalloc@5.3.0 counts"), "{}", stderr(&output));
+    assert!(!folder.path().join("bundle").exists());
+}
+
+#[test]
+fn settings_that_a_process_had_are_told_before_those_of_the_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stored = fixture::command(2);
+    let effective = &mut stored.arms[1].1.as_mut().unwrap().effective;
+    effective.insert("narenas".to_owned(), "1".to_owned());
+    drop(stored.write(&folder.path().join("heaptrial.db")));
+    let output = run(folder.path(), "report . --bug jemalloc@5.3.0 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let files = files(&folder.path().join("bundle"));
+    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    let arms = bug["evidence"][0]["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|arm| arm["name"] == "jemalloc@5.3.0").unwrap();
+    assert_eq!(arm["identity"]["settings"], serde_json::json!([["narenas", "1"]]), "{arm}");
+}
+
+#[test]
 fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
     let folder = tempfile::tempdir().unwrap();
     let mut stored = fixture::command(2);

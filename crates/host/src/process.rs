@@ -65,6 +65,11 @@ impl Process {
         Self { pid, dir: living_dir(root, pid), root: root.clone() }
     }
 
+    /// The same process, read by a thread that lives.
+    pub fn by_its_living_thread(&self) -> Self {
+        Self::by_living_thread(&self.root, self.pid)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid

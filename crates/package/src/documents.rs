@@ -121,7 +121,10 @@ pub(crate) fn public(provenance: &Provenance, family: &Family) -> Provenance {
 /// Where it came from, with its digest.
 pub(crate) fn source_line(provenance: &Provenance) -> String {
     match provenance {
-        Provenance::Host { path } => format!("the installed {}", path.display()),
+        Provenance::Host { path, package, .. } => {
+            let package = package.as_ref().map_or(String::new(), |package| format!(" of {package}"));
+            format!("the installed {}{package}", path.display())
+        }
         Provenance::DebianPackage { suite, package, version, sha256 } => {
             format!("the Debian package {package} {version} of {suite}, SHA-256 {sha256}")
         }

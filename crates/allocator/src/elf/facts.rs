@@ -11,7 +11,7 @@ use object::read::elf::ProgramHeader as _;
 
 use super::{Elf, ElfError, ElfFile, MOST_NEEDED_FILES, u16_at, u32_at};
 use crate::file_key::FileKey;
-use crate::identify::carried_families;
+use crate::identify::{CarriedAllocator, carried_allocators};
 
 /// What a program or library is, as far as it bears on preloading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct ObjectFacts {
     pub defined_glibc: Option<Version>,
     /// Whether it defines `malloc` for others.
     pub exports_malloc: bool,
-    /// Families of allocators whose code or marks are in the file itself, each with the evidence.
-    pub carried: Vec<(String, String)>,
+    /// Allocators whose code or marks are in the file itself.
+    pub carried: Vec<CarriedAllocator>,
     /// Whether the loader has to write to its code (`DT_TEXTREL`).
     pub text_relocations: bool,
     /// Whether it wants a stack that code can run on (`PT_GNU_STACK`, or none).
@@ -48,7 +48,7 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
         needed_glibc: elf.needed_glibc(),
         defined_glibc: elf.defined_glibc(),
         exports_malloc: elf.exported("malloc").is_some(),
-        carried: if is_program { carried_families(&elf) } else { Vec::new() },
+        carried: if is_program { carried_allocators(&elf) } else { Vec::new() },
         text_relocations: elf.has_text_relocations(),
         executable_stack: elf.wants_executable_stack(),
     })

@@ -18,6 +18,8 @@ pub(crate) const NOT_SET: &str = "not set";
 const MOST_BYTES: u64 = 8 << 20;
 /// Far above the number of mimalloc's options.
 const MOST_OPTIONS: i32 = 256;
+/// Longer than any text of settings.
+const LONGEST_TEXT_BYTES: usize = 4096;
 /// A tunable of glibc, from its name on.
 const TUNABLE_BYTES: usize = 256;
 /// A tunable by whose other name, the environment variable, the table's layout is known.
@@ -134,13 +136,65 @@ fn variables(
         let value = match (setting.kind, length) {
             (SettingKind::Bool, 1) => bytes[0].to_string(),
             (SettingKind::Number, 8) => f64::from_ne_bytes(bytes).to_string(),
-            (SettingKind::Integer | SettingKind::Text, 8) => i64::from_ne_bytes(bytes).to_string(),
-            (SettingKind::Integer | SettingKind::Text, 4) => u64::from_ne_bytes(bytes).to_string(),
+            (SettingKind::Integer, 8) => i64::from_ne_bytes(bytes).to_string(),
+            (SettingKind::Text, 8) => match text(memory, u64::from_ne_bytes(bytes)) {
+                Some(word) => word,
+                None => return,
+            },
+            // One of several words is kept as a number that nothing tells the meaning of.
+            (SettingKind::Integer | SettingKind::Text, 4) if setting.values.is_empty() => {
+                u64::from_ne_bytes(bytes).to_string()
+            }
             _ => return,
         };
         found.insert(setting.name.clone(), value);
     });
     found
+}
+
+/// What is read like the environment and is none of it, in words: the target of a link, and a variable of the program's own.
+pub(super) fn elsewhere(
+    process: &Process,
+    program: &MappedObject<'_>,
+    provider: &MappedObject<'_>,
+    family: &Family,
+) -> Vec<String> {
+    // A program has its own allocator with names and settings of its own.
+    if provider.name == program.name {
+        return Vec::new();
+    }
+    let environment = &family.environment;
+    let mut found = Vec::new();
+    if let Some((link, target)) = environment.linked(|link| process.seen_path(link)) {
+        found.push(format!("{} is `{target}`", link.display()));
+    }
+    let variable = environment.program_variable.as_deref();
+    let address = variable.and_then(|name| program.elf.exported(name));
+    if let (Some(name), Some(address), Ok(memory)) = (variable, address, process.memory()) {
+        let mut pointer = [0; 8];
+        let is_read = memory.read_at(program.bias.wrapping_add(address), &mut pointer).is_ok();
+        if let Some(value) = text(&memory, u64::from_ne_bytes(pointer)).filter(|_| is_read) {
+            found.push(format!("the program's own `{name}` is `{value}`"));
+        }
+    }
+    found
+}
+
+/// The text that an address points to, up to its NUL.
+fn text(memory: &ProcessMemory, address: u64) -> Option<String> {
+    let mut found = Vec::new();
+    // No piece lies in two pages, of which the second may not be there.
+    while address != 0 && found.len() < LONGEST_TEXT_BYTES {
+        let at = address.checked_add(found.len() as u64)?;
+        let mut piece = vec![0; 16 - (at % 16) as usize];
+        memory.read_at(at, &mut piece).ok()?;
+        let end = piece.iter().position(|byte| *byte == 0);
+        found.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+        if end.is_some() {
+            return String::from_utf8(found).ok().filter(|text| !text.is_empty());
+        }
+    }
+    None
 }
 
 /// Whether a variable is that of a setting.

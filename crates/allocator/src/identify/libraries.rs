@@ -61,6 +61,8 @@ pub(super) fn mapped(
         objects.iter().filter(|object| object.name != program.name).collect();
     let paths: Vec<&Path> = objects.iter().map(|object| Path::new(&object.name)).collect();
     let packages = files.packages.of(process, &paths);
+    // Packages are those of today: of a file that was replaced since, they tell the one in its place.
+    let packages = objects.iter().zip(packages).map(|(object, package)| package.filter(|_| !object.deleted));
     let library = |(object, package): (&&MappedObject<'_>, Option<Package>)| MappedLibrary {
         name: object.elf.soname().unwrap_or_else(|| object.file_name().to_owned()),
         path: PathBuf::from(&object.name),

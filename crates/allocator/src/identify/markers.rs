@@ -81,7 +81,8 @@ impl<'d> Constants<'d> {
 
     /// Texts of glibc's malloc that are there, and the oldest version that has the newest of them.
     pub(super) fn glibc_malloc(&self) -> Option<&'static str> {
-        let messages = ["malloc_consolidate(): ", "malloc(): corrupted top size", "free(): invalid pointer"];
+        // Of all versions: 2.43 has no fastbins, and no message of malloc_consolidate.
+        let messages = ["malloc(): corrupted top size", "free(): invalid pointer"];
         if !messages.iter().all(|text| self.find(text).is_some()) {
             return None;
         }
@@ -117,4 +118,22 @@ pub(super) fn families_of_library(elf: &Elf<'_>) -> Vec<Arc<Family>> {
         !family.strings.is_empty() && family.strings.iter().all(|text| constants.find(text).is_some())
     };
     catalog.families().filter(by_text).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glibc_without_fastbins_is_known_by_its_messages() {
+        let told = |texts: &[&str]| {
+            let part = texts.join("\0");
+            Constants { parts: vec![part.as_bytes()], complete: true }.glibc_malloc()
+        };
+        let of_all = ["malloc(): corrupted top size", "free(): invalid pointer"];
+        assert_eq!(told(&of_all), Some("older than 2.32"));
+        let tcache = "malloc(): unaligned tcache chunk detected";
+        assert_eq!(told(&[&of_all[..], &[tcache]].concat()), Some("2.32 or later"));
+        assert_eq!(told(&[tcache]), None);
+    }
 }

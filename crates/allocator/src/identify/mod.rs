@@ -16,9 +16,9 @@ mod version;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use heaptrial_host::{HostError, Process};
+use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
@@ -26,7 +26,9 @@ use crate::elf::{Elf, ElfError};
 pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
-pub(crate) use program::carried_families;
+pub use program::CarriedAllocator;
+pub(crate) use program::carried_allocators;
+use slots::Bound;
 
 /// Why a process cannot be examined.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +91,14 @@ struct Findings {
 /// What the evidence begins with where a program overwrote the memory of its environment.
 pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritten";
 
+/// What the evidence begins with of settings that are in force and come from elsewhere than the environment.
+const ELSEWHERE: &str = "settings that no environment carries: ";
+
+/// Settings in force that come from elsewhere than the environment, which a treatment can neither set nor remove.
+pub fn settings_elsewhere(identity: &Identity) -> Option<&str> {
+    identity.evidence.iter().map(String::as_str).find(|line| line.starts_with(ELSEWHERE))
+}
+
 /// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
     Identifier::default().identify(process)
@@ -142,17 +152,28 @@ fn identify_with(
 ) -> Result<Identity, IdentifyError> {
     let pid = process.pid();
     let host = |source| IdentifyError::Host { pid, source };
-    let mappings = process.mappings().map_err(host)?;
+    let mut mappings = process.mappings().map_err(host)?;
+    // A main thread that has ended tells nothing of what its process runs.
+    let living = if mappings.is_empty() { Some(process.by_its_living_thread()) } else { None };
+    let process = living.as_ref().unwrap_or(process);
+    if living.is_some() {
+        mappings = process.mappings().map_err(host)?;
+    }
     // The environment tells how the allocator came in and its settings, not which it is.
     let overwritten = process.environ_is_overwritten().unwrap_or(false);
     let passed = if overwritten { passed() } else { None };
     let known = passed.is_some();
-    let environ = passed.unwrap_or_else(|| process.environ().unwrap_or_default());
+    let own = passed.or_else(|| process.environ().ok());
+    let environ =
+        Environ { is_known: own.is_some() && (known || !overwritten), variables: own.unwrap_or_default() };
     let objects = MappedObjects::open(process, &mappings, files)
         .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
     let Some(program) = objects::program(&parsed) else {
-        return Err(IdentifyError::NoProgram { pid });
+        return Err(match objects::unread_program(process).filter(|_| !mappings.is_empty()) {
+            Some(source) => IdentifyError::Program { pid, source },
+            None => IdentifyError::NoProgram { pid },
+        });
     };
     let mut findings = Findings::new();
     if overwritten {
@@ -168,48 +189,99 @@ fn identify_with(
     if program.elf.is_static() {
         program::examine_static(program, &mut findings);
     } else {
-        examine_dynamic(process, &mappings, &parsed, program, &environ, &mut findings);
+        let unreadable = objects.unreadable().collect();
+        let subject = Subject {
+            process,
+            mappings: &mappings,
+            objects: &parsed,
+            program,
+            unreadable,
+            environ: &environ,
+        };
+        subject.examine(&mut findings);
     }
     let libraries = libraries::mapped(process, &parsed, program, files);
-    Ok(Identity { libraries, ..findings.into_identity(&environ) })
+    Ok(Identity { libraries, ..findings.into_identity(&environ.variables) })
 }
 
-fn examine_dynamic(
-    process: &Process,
-    mappings: &[heaptrial_host::Mapping],
-    objects: &[MappedObject<'_>],
-    program: &MappedObject<'_>,
-    environ: &[(String, String)],
-    findings: &mut Findings,
-) {
-    let providers: Vec<&MappedObject<'_>> = objects
-        .iter()
-        .filter(|object| object.elf.exported("malloc").is_some() && !object.is_loader())
-        .collect();
-    let slots = slots::resolved(process, mappings, objects, findings);
-    let by_slots = slots.as_ref().and_then(|name| objects.iter().find(|object| object.name == *name));
-    let by_order = by_search_order(&providers, program);
-    let provider = match (by_slots, by_order) {
-        (Some(object), _) => object,
-        (None, Ok(object)) => object,
-        (None, Err(why)) => {
-            findings.evidence.push(why);
+/// What a process was started with.
+struct Environ {
+    variables: Vec<(String, String)>,
+    /// Whether these are all of them, as they were.
+    is_known: bool,
+}
+
+/// A process whose program is linked dynamically.
+struct Subject<'a, 'd> {
+    process: &'a Process,
+    mappings: &'a [Mapping],
+    objects: &'a [MappedObject<'d>],
+    program: &'a MappedObject<'d>,
+    /// Files that are mapped and cannot be read.
+    unreadable: Vec<&'a String>,
+    environ: &'a Environ,
+}
+
+impl<'d> Subject<'_, 'd> {
+    fn examine(&self, findings: &mut Findings) {
+        let Self { process, program, objects, .. } = self;
+        let provider = match self.provider(findings) {
+            Ok(object) => object,
+            Err(why) => {
+                findings.evidence.push(why);
+                return;
+            }
+        };
+        let is_program = provider.name == program.name;
+        if !is_program && program::carries_allocator(self, provider, findings) {
             return;
         }
-    };
-    if !std::ptr::eq(provider, program) && program::carries_allocator(program, provider, findings) {
-        return;
+        findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
+        findings.linkage = linkage(process, provider, program, objects, &self.environ.variables);
+        match is_program {
+            true => program::describe(program, findings),
+            false => describe(provider, findings),
+        }
+        if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
+            let elsewhere = effective::elsewhere(process, program, provider, family);
+            findings.evidence.extend(elsewhere.into_iter().map(|told| format!("{ELSEWHERE}{told}")));
+            findings.effective = effective::settings(process, objects, provider, family);
+        }
     }
-    findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
-    findings.linkage = linkage(process, provider, program, objects, environ);
-    if std::ptr::eq(provider, program) {
-        program::describe(program, findings);
-    } else {
-        describe(provider, findings);
+
+    /// The file whose `malloc` is in use.
+    fn provider(&self, findings: &mut Findings) -> Result<&MappedObject<'d>, String> {
+        match slots::resolved(self, findings) {
+            Bound::To(name) => {
+                let object = self.objects.iter().find(|object| object.name == name);
+                object.ok_or_else(|| format!("{name} is no longer mapped"))
+            }
+            Bound::Undecided(why) => Err(why),
+            Bound::Unread => {
+                let mut unreadable = self.unreadable.iter();
+                if let Some(name) = unreadable.find(|name| may_define_malloc(name, &self.environ.variables)) {
+                    return Err(format!("{name} could define `malloc` as well"));
+                }
+                let defines = |object: &&MappedObject<'_>| {
+                    object.elf.exported("malloc").is_some() && !object.is_loader()
+                };
+                let providers: Vec<&MappedObject<'_>> = self.objects.iter().filter(defines).collect();
+                by_search_order(&providers, self.program)
+            }
+        }
     }
-    if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
-        findings.effective = effective::settings(process, objects, provider, family);
-    }
+}
+
+/// Whether a file that is mapped and cannot be read is a library, as far as its name tells: what else is mapped with code in it
+/// (`/memfd:...`, `/dev/zero`) the loader knows nothing of.
+fn may_define_malloc(file: &str, environ: &[(String, String)]) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.contains(".so") || preloads(environ).any(|preload| preload.rsplit('/').next() == Some(name))
+}
+
+fn preloads(environ: &[(String, String)]) -> impl Iterator<Item = &str> {
+    let named = environ.iter().filter(|(name, _)| name == "LD_PRELOAD");
+    named.flat_map(|(_, value)| value.split([':', ' '])).filter(|path| !path.is_empty())
 }
 
 /// The provider that the dynamic loader binds to, where that can be told without reading memory.
@@ -271,25 +343,25 @@ fn linkage(
     }
     let soname = provider.elf.soname();
     // A preload is often given by a link, whose name is the library's own name.
+    let needed =
+        |object: &MappedObject<'_>| object.elf.needed().iter().any(|name| soname.as_ref() == Some(name));
+    let is_needed = objects.iter().any(needed);
+    // What is needed anyway is there too where the loader refused a preload of that name.
     let names_it = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path);
-        !name.is_empty() && (name == provider.file_name() || soname.as_deref() == Some(name))
+        let is_named = !name.is_empty() && (name == provider.file_name() || soname.as_deref() == Some(name));
+        let is_path = path.contains('/');
+        is_named && (!is_needed || !is_path || provider.is_file_of(&process.seen_path(Path::new(path))))
     };
-    let preloads = environ
-        .iter()
-        .filter(|(name, _)| name == "LD_PRELOAD")
-        .flat_map(|(_, value)| value.split([':', ' ']));
     let arguments = process.cmdline().unwrap_or_default();
     let by_loader = arguments
         .windows(2)
         .take(12)
         .any(|pair| pair[0] == "--preload" && pair[1].to_string_lossy().split([':', ' ']).any(names_it));
-    if by_loader || preloads.into_iter().any(names_it) {
+    if by_loader || preloads(environ).any(names_it) {
         return Linkage::Preloaded;
     }
-    let needed =
-        |object: &MappedObject<'_>| object.elf.needed().iter().any(|name| soname.as_ref() == Some(name));
-    if objects.iter().any(needed) { Linkage::Linked } else { Linkage::Unknown }
+    if is_needed { Linkage::Linked } else { Linkage::Unknown }
 }
 
 impl Findings {
@@ -312,8 +384,11 @@ impl Findings {
         let read = |variable: &str| {
             family.is_some_and(|family: &std::sync::Arc<Family>| family.reads_variable(variable))
         };
-        let settings: BTreeMap<String, String> =
-            environ.iter().filter(|(name, _)| read(name)).cloned().collect();
+        let mut settings = BTreeMap::new();
+        for (name, value) in environ.iter().filter(|(name, _)| read(name)) {
+            // Of a name that is there twice getenv(3) gives the first.
+            settings.entry(name.clone()).or_insert_with(|| value.clone());
+        }
         Identity {
             family: self.family.unwrap_or_else(|| "unknown".to_owned()),
             version: self.version,

@@ -1,12 +1,13 @@
 //! The files that a process has mapped with code in them.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use heaptrial_host::{Mapping, Process};
 
 use super::files::{Files, SharedFile};
-use crate::elf::{Elf, ElfError};
+use crate::elf::{Elf, ElfError, ElfFile};
 
 /// Files opened; parsed objects borrow from them.
 pub(super) struct MappedObjects {
@@ -18,6 +19,7 @@ struct Opened {
     name: String,
     /// Lowest address it is mapped at.
     start: u64,
+    deleted: bool,
     path: PathBuf,
     file: Rc<SharedFile>,
 }
@@ -28,6 +30,8 @@ pub(super) struct MappedObject<'d> {
     pub(super) name: String,
     /// What to add to the file's addresses.
     pub(super) bias: u64,
+    /// Whether the file was removed or replaced since it was mapped.
+    pub(super) deleted: bool,
     pub(super) elf: Elf<'d>,
     path: &'d Path,
     file: &'d SharedFile,
@@ -37,6 +41,8 @@ impl MappedObjects {
     /// Opens every file that is mapped executable.
     pub(super) fn open(process: &Process, mappings: &[Mapping], files: &Files) -> Result<Self, ElfError> {
         let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
+        let program = process.exe().ok().map(|path| path.display().to_string());
+        let program = program.as_deref().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path));
         for mapping in mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable()) {
             if opened.files.iter().any(|file| file.name == mapping.name)
                 || opened.unreadable.contains(&mapping.name)
@@ -46,22 +52,26 @@ impl MappedObjects {
             let first =
                 mappings.iter().find(|other| other.name == mapping.name && other.inode == mapping.inode);
             let start = first.map_or(mapping.start, |first| first.start);
+            // Without permission for `map_files`, the program itself can still be opened when its file was replaced.
+            let exe = (program == Some(mapping.name.as_str())).then(|| process.exe_file());
             let file = process
                 .mapped_file_candidates(mapping)
                 .into_iter()
+                .chain(exe)
                 .find_map(|path| files.open(&path).ok().map(|file| (path, file)));
             match file {
                 Some((path, file)) => {
-                    opened.files.push(Opened { name: mapping.name.clone(), start, path, file });
+                    let (name, deleted) = (mapping.name.clone(), mapping.deleted);
+                    opened.files.push(Opened { name, start, deleted, path, file });
                 }
                 None => opened.unreadable.push(mapping.name.clone()),
             }
         }
         if opened.files.is_empty() {
-            // Without permission for `map_files`, the program itself can still be opened.
             let path = process.exe_file();
             if let (Ok(file), Ok(name)) = (files.open(&path), process.exe()) {
-                opened.files.push(Opened { name: name.display().to_string(), start: 0, path, file });
+                let name = name.display().to_string();
+                opened.files.push(Opened { name, start: 0, deleted: false, path, file });
             }
         }
         Ok(opened)
@@ -85,6 +95,7 @@ impl MappedObjects {
                 Some(MappedObject {
                     name: opened.name.clone(),
                     bias,
+                    deleted: opened.deleted,
                     elf,
                     path: &opened.path,
                     file: &opened.file,
@@ -112,9 +123,28 @@ impl MappedObject<'_> {
             || self.file_name().starts_with("ld-musl")
     }
 
+    /// Whether a path leads to the file that is mapped.
+    pub(super) fn is_file_of(&self, path: &Path) -> bool {
+        let inode = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.ino());
+        inode(self.path).is_some_and(|own| inode(path) == Some(own))
+    }
+
     pub(super) fn sha256(&self) -> Option<String> {
         self.file.sha256(self.path)
     }
+}
+
+/// Why the program that a process runs cannot be read as one of this machine.
+pub(super) fn unread_program(process: &Process) -> Option<ElfError> {
+    let path = process.exe().ok()?;
+    ElfFile::open(&process.exe_file()).and_then(|file| Elf::parse(&file).map(|_| ())).err().map(|error| {
+        match error {
+            ElfError::Architecture { found, expected, .. } => {
+                ElfError::Architecture { path, found, expected }
+            }
+            other => other,
+        }
+    })
 }
 
 /// The program: a file that names a dynamic loader or is linked statically, and that no other file

@@ -8,8 +8,8 @@ use heaptrial_model::{Linkage, Version};
 
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
-use super::{Findings, version};
-use crate::catalog::{Catalog, Family};
+use super::{Environ, Findings, Subject, version};
+use crate::catalog::{Catalog, Dormant, Family};
 use crate::elf::Elf;
 
 /// Functions by which an allocator inside a program is known, in an unstripped file.
@@ -35,10 +35,35 @@ struct Carried {
     mi_version: Option<u64>,
 }
 
-/// Families whose code or marks are in a program's file, each with the evidence.
-pub(crate) fn carried_families(elf: &Elf<'_>) -> Vec<(String, String)> {
-    let found = carried(elf, &Constants::of(elf));
-    found.into_iter().map(|carried| (carried.family.name.clone(), carried.evidence)).collect()
+/// An allocator whose code or marks are in a program's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CarriedAllocator {
+    /// Its family.
+    pub family: String,
+    /// What tells so.
+    pub evidence: String,
+    /// What the program is, where it does not use it by default.
+    pub dormant: Option<Dormant>,
+}
+
+/// Families whose code or marks are in a program's file.
+pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
+    let constants = Constants::of(elf);
+    let told = |carried: Carried| CarriedAllocator {
+        dormant: dormant(&carried.family, &constants).cloned(),
+        family: carried.family.name.clone(),
+        evidence: carried.evidence,
+    };
+    carried("the program", elf, &constants).into_iter().map(told).collect()
+}
+
+/// What a program is that does not use a family's code that it carries, unless its environment tells it to.
+fn dormant<'f>(family: &'f Family, constants: &Constants<'_>) -> Option<&'f Dormant> {
+    family.dormant.iter().find(|dormant| {
+        dormant.texts.iter().all(|text| constants.find(text).is_some())
+            && constants.complete
+            && constants.find(&dormant.used_with).is_none()
+    })
 }
 
 /// A statically linked program.
@@ -53,7 +78,7 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
     findings.path = Some(PathBuf::from(&program.name));
     findings.build_id = program.elf.build_id();
     let constants = Constants::of(&program.elf);
-    let found = carried(&program.elf, &constants);
+    let found = carried("the program", &program.elf, &constants);
     match found.as_slice() {
         [only] => {
             findings.evidence.push(only.evidence.clone());
@@ -81,31 +106,68 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether a dynamically linked program has an allocator of its own beside the `malloc` it is bound
-/// to. Which of the two holds its memory cannot be told from outside.
+/// Whether a dynamically linked program, or a library that all of it may be in, has an allocator of its own beside the `malloc`
+/// it is bound to. Which of the two holds its memory cannot be told from outside.
 pub(super) fn carries_allocator(
-    program: &MappedObject<'_>,
+    subject: &Subject<'_, '_>,
     provider: &MappedObject<'_>,
     findings: &mut Findings,
 ) -> bool {
-    let constants = Constants::of(&program.elf);
-    let own: Vec<Carried> = carried(&program.elf, &constants)
+    let program = subject.program;
+    let libraries: Vec<&str> = Catalog::builtin()
+        .families()
+        .flat_map(|family| family.dormant.iter().map(|dormant| dormant.exports.as_str()))
+        .collect();
+    let is_of_it = |object: &&MappedObject<'_>| {
+        object.name != provider.name && libraries.iter().any(|name| object.elf.exported(name).is_some())
+    };
+    let others = subject.objects.iter().filter(|object| object.name != program.name).filter(is_of_it);
+    let mut carries = file_carries("the program", program, provider, subject.environ, findings);
+    for object in others {
+        carries |= file_carries(&object.name, object, provider, subject.environ, findings);
+    }
+    carries
+}
+
+fn file_carries(
+    what: &str,
+    object: &MappedObject<'_>,
+    provider: &MappedObject<'_>,
+    environ: &Environ,
+    findings: &mut Findings,
+) -> bool {
+    let constants = Constants::of(&object.elf);
+    let mut own: Vec<Carried> = carried(what, &object.elf, &constants)
         .into_iter()
         .filter(|carried| carried.family.name != "glibc")
         .collect();
+    own.retain(|carried| {
+        let Some(dormant) = dormant(&carried.family, &constants).filter(|_| environ.is_known) else {
+            return true;
+        };
+        let mut variables = environ.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let used = dormant.is_chosen_by(&mut variables);
+        if !used {
+            findings.evidence.push(format!(
+                "{what} carries {}, which {} does not use without {}={}",
+                carried.family.name, dormant.program, dormant.variable, dormant.value
+            ));
+        }
+        used
+    });
     for carried in &own {
         findings.evidence.push(carried.evidence.clone());
     }
     if let Some(carried) = own.first() {
         findings.evidence.push(format!(
-            "the program carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
+            "{what} carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
             carried.family.name, provider.name
         ));
     }
     !own.is_empty()
 }
 
-fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
+fn carried(what: &str, elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
     let catalog = Catalog::builtin();
     let mut found: Vec<Carried> = Vec::new();
     let mut mi_version = None;
@@ -121,26 +183,26 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
             mi_version = Some(address);
         }
         if let Some((function, family)) = FUNCTIONS.iter().find(|(function, _)| function.as_bytes() == name) {
-            add(family, format!("the program has the function {function}"));
+            add(family, format!("{what} has the function {function}"));
         }
     });
     for (function, family) in FUNCTIONS {
         if elf.exported(function).is_some() {
-            add(family, format!("the program exports the function {function}"));
+            add(family, format!("{what} exports the function {function}"));
         }
     }
     mi_version = mi_version.or_else(|| elf.exported("mi_version"));
     if let Some(version) = constants.jemalloc_version() {
-        add("jemalloc", format!("the program holds the version text of jemalloc {version}"));
+        add("jemalloc", format!("{what} holds the version text of jemalloc {version}"));
     }
     if let Some(range) = constants.mimalloc_range() {
-        add("mimalloc", format!("the program holds the option names of mimalloc {range}"));
+        add("mimalloc", format!("{what} holds the option names of mimalloc {range}"));
     }
     if go_version(constants).is_some() {
-        add("go", "the program holds the build information of Go".to_owned());
+        add("go", format!("{what} holds the build information of Go"));
     }
     if elf.is_static() && constants.glibc_malloc().is_some() {
-        add("glibc", "the program holds the messages of glibc's malloc".to_owned());
+        add("glibc", format!("{what} holds the messages of glibc's malloc"));
     }
     for carried in &mut found {
         carried.mi_version = mi_version;

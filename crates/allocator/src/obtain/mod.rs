@@ -100,6 +100,10 @@ impl Obtainer {
 
     /// Gets an allocator: the same one each time, from the cache where it is there.
     pub fn obtain(&self, resolved: &Resolved) -> Result<Obtained, ObtainError> {
+        if let Some((link, target)) = resolved.family.environment.linked(Path::to_owned) {
+            let source = VerifyError::Linked { link, target };
+            return Err(ObtainError::Settings { spec: resolved.spec.to_string(), source });
+        }
         let mut attempts = Vec::new();
         if let Some(path) = &self.options.from {
             return self.obtain_local(resolved, path, attempts);
@@ -253,7 +257,7 @@ impl Obtainer {
             loader: None,
             sha256: digest::of_file(&path).unwrap_or_default(),
             build_id: facts.and_then(|facts| facts.build_id),
-            provenance: Provenance::Host { path },
+            provenance: Provenance::of_host(path),
             licences: Vec::new(),
             verification,
             settings: Vec::new(),
@@ -275,7 +279,7 @@ impl Obtainer {
             loader,
             sha256: digest::of_file(path).map_err(crate::cache::failure("reading", path))?,
             build_id: facts.build_id,
-            provenance: Provenance::Host { path: path.to_owned() },
+            provenance: Provenance::of_host(path.to_owned()),
             licences: host::licences(path),
             verification,
             settings: Vec::new(),
@@ -431,7 +435,9 @@ impl Obtainer {
             build_id: manifest.build_id.clone(),
             provenance: manifest.provenance.clone(),
             licences: manifest.licences.clone(),
-            verification: Verification { malloc_from: main, ..manifest.verification.clone() },
+            // A cache that an earlier version filled may have more.
+            verification: Verification { malloc_from: main, ..manifest.verification.clone() }
+                .of_any_machine(&resolved.family, &[]),
             settings: Vec::new(),
         };
         self.check_settings(resolved, obtained)

@@ -65,8 +65,9 @@ impl Obtainer {
         let obtained = self.host_library(resolved, path)?;
         let version = obtained.version.or_else(|| build.version.clone());
         let expected = expected(resolved, version.as_ref(), Some(path));
-        let verification = obtained.verification.resting_on(&expected, &build.source);
-        Ok(Obtained { version, verification, provenance: build.source.clone(), ..obtained })
+        let provenance = build.source.packaged();
+        let verification = obtained.verification.resting_on(&expected, &provenance);
+        Ok(Obtained { version, verification, provenance, ..obtained })
     }
 }
 

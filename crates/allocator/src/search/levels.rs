@@ -98,8 +98,12 @@ impl SettingEntry {
     }
 
     /// As it comes and these values, near each other in the order of their size where all are numbers.
-    fn given_levels(&self, values: &[String]) -> Result<Vec<SearchLevel>, ResolveError> {
-        values.iter().try_for_each(|value| check_value(self, value).map(|_| ()))?;
+    fn given_levels(
+        &self,
+        version: Option<&Version>,
+        values: &[String],
+    ) -> Result<Vec<SearchLevel>, ResolveError> {
+        values.iter().try_for_each(|value| check_value(self, version, value).map(|_| ()))?;
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
         let position = |value: &str| {
             let (numbers, own) = (numbers.as_ref()?, value.parse::<f64>().ok()?);
@@ -119,7 +123,7 @@ impl SettingEntry {
     ) -> Result<Vec<SearchLevel>, ResolveError> {
         Ok(match narrowed {
             None => self.search_levels(version, most),
-            Some(narrowed) if !narrowed.values.is_empty() => self.given_levels(&narrowed.values)?,
+            Some(narrowed) if !narrowed.values.is_empty() => self.given_levels(version, &narrowed.values)?,
             Some(narrowed) => self.levels_over(version, narrowed.levels.unwrap_or(most), narrowed.range),
         })
     }

@@ -203,7 +203,7 @@ mod tests {
                 let Some(search) = &entry.search else { continue };
                 assert_eq!(search.from.is_some(), search.to.is_some(), "{at}");
                 for level in entry.search_levels(None, 9).iter().filter_map(|level| level.value.as_ref()) {
-                    check_value(entry, level).unwrap_or_else(|error| panic!("{at}: {error}"));
+                    check_value(entry, None, level).unwrap_or_else(|error| panic!("{at}: {error}"));
                 }
                 let names = search.needs.iter().map(|needs| &needs.name).chain(&search.excludes);
                 for other in names {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use heaptrial_allocator::Catalog;
+use heaptrial_allocator::{Catalog, Dormant};
 
 use crate::environment_file;
 use crate::preflight::finding::{Check, Findings};
@@ -43,8 +43,14 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
     present_preload(preload, &present, findings);
     unset_preload(subject, preload, &present, findings);
     host_preload(subject, preload, findings);
-    foreign_settings(preload, &present, findings);
+    foreign_settings(subject, preload, &present, findings);
     other_parts(preload, &present, findings);
+}
+
+/// Whether the service's environment chooses an allocator that its program carries.
+pub(crate) fn chooses(subject: &Subject<'_>, dormant: &Dormant) -> bool {
+    let present = present(subject);
+    dormant.is_chosen_by(present.iter().map(|found| (found.name.as_str(), found.value.as_str())))
 }
 
 fn present(subject: &Subject<'_>) -> Vec<Present> {
@@ -213,8 +219,22 @@ fn host_preload(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut 
 }
 
 /// The proof after the restart refuses a process with settings of its allocator that are no part of the treatment.
-fn foreign_settings(preload: &PlannedPreload, present: &[Present], findings: &mut Findings) {
+fn foreign_settings(
+    subject: &Subject<'_>,
+    preload: &PlannedPreload,
+    present: &[Present],
+    findings: &mut Findings,
+) {
     let Some(family) = Catalog::builtin().family(&preload.spec.family) else { return };
+    let link = family.environment.linked(|link| subject.root.path(subject.in_root_directory(link)));
+    if let Some((link, target)) = link {
+        findings.refuse(
+            Check::ForeignSetting,
+            format!("{} is a link to `{target}`", link.display()),
+            format!("{} reads it as settings, and it is no part of the treatment, so the service would run something else than the arm says", family.name),
+            "take the link out",
+        );
+    }
     for found in present.iter().filter(|found| family.reads_variable(&found.name)) {
         let planned = preload.settings.iter().any(|(name, _)| *name == found.name);
         if planned || (preload.unsets(&found.name) && found.source != Source::Process) {

@@ -25,6 +25,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
     if preload.library.is_some() {
         map_count(subject, preload, findings);
         address_space(subject, preload, findings);
+        data(subject, preload, findings);
         overcommit(subject, preload, findings);
     }
 }
@@ -85,7 +86,7 @@ fn does_without(preload: &PlannedPreload) -> bool {
 }
 
 fn address_space(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
-    let Some(limit) = address_space_limit(subject) else { return };
+    let Some(limit) = limit(subject, "Max address space", "LimitAS") else { return };
     let reserved = reserved_bytes(preload);
     let fix = "take LimitAS= out of the unit; MemoryMax= limits memory and not addresses";
     if reserved > limit && !does_without(preload) {
@@ -119,13 +120,32 @@ fn address_space(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut
     }
 }
 
-/// The process' limit of address space (`/proc/PID/limits`), or the unit's.
-fn address_space_limit(subject: &Subject<'_>) -> Option<u64> {
+/// Private writable mappings count as data (RLIMIT_DATA in getrlimit(2)); of all families snmalloc reserves addresses so.
+fn data(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
+    let limit = limit(subject, "Max data size", "LimitDATA").filter(|_| preload.spec.family == "snmalloc");
+    let reserved = reserved_bytes(preload);
+    if let Some(limit) = limit.filter(|limit| reserved > *limit) {
+        findings.refuse(
+            Check::AddressSpace,
+            format!(
+                "{} reserves {} of data at its start, and LimitDATA is {}",
+                preload.spec.family,
+                memory(reserved as f64),
+                memory(limit as f64)
+            ),
+            "it ends the program when it cannot: the service would not start",
+            "take LimitDATA= out of the unit; MemoryMax= limits memory and not addresses",
+        );
+    }
+}
+
+/// A limit of the process (`/proc/PID/limits`), or of the unit.
+fn limit(subject: &Subject<'_>, of_process: &str, of_unit: &str) -> Option<u64> {
     let Some(bytes) = subject.process_file("limits") else {
-        return subject.text.last("Service", "LimitAS").and_then(|found| size(&found.value));
+        return subject.text.last("Service", of_unit).and_then(|found| size(&found.value));
     };
     let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(of_process))?;
     line.split_whitespace().next()?.parse().ok()
 }
 

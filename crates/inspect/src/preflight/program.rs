@@ -7,6 +7,7 @@ use std::path::Path;
 use heaptrial_allocator::{ElfError, ObjectFacts};
 use heaptrial_model::Linkage;
 
+use crate::preflight::environment;
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
 use crate::preflight::secure_execution;
@@ -50,9 +51,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
         (Some(_), Some(process)) => process.program.clone(),
         (Some(_), None) => return,
     };
-    if preload.library.is_some() {
-        secure_execution::check(subject, &program, findings);
-    }
+    secure_execution::check(subject, preload, &program, findings);
     match subject.file(&program).map(|file| subject.examiner.examine(&file)) {
         Some(Ok(facts)) => examine(subject, preload, &program, &facts, findings),
         Some(Err(ElfError::Architecture { found, expected, .. })) => findings.refuse(
@@ -173,7 +172,7 @@ fn examine(
         return;
     }
     if preload.library.is_some() {
-        if facts.carried.iter().any(|(family, _)| family == "go") {
+        if facts.carried.iter().any(|carried| carried.family == "go") {
             findings.refuse(
                 Check::Program,
                 format!("{path} is a Go program"),
@@ -222,7 +221,8 @@ fn own_allocator(
     let identity = subject.service.process.as_ref().and_then(|process| process.identity.as_ref());
     let runs_own = identity.is_some_and(|identity| identity.linkage == Linkage::Static);
     if facts.exports_malloc || runs_own {
-        let evidence = facts.carried.first().map_or(String::new(), |(family, _)| format!(" ({family})"));
+        let evidence =
+            facts.carried.first().map_or(String::new(), |carried| format!(" ({})", carried.family));
         findings.refuse(
             Check::OwnAllocator,
             format!("{path} has an allocator of its own{evidence}"),
@@ -231,12 +231,19 @@ fn own_allocator(
         );
         return;
     }
-    for (family, evidence) in &facts.carried {
-        findings.warn(
+    for carried in facts.carried.iter().filter(|carried| carried.family != "glibc") {
+        let fix = match &carried.dormant {
+            Some(dormant) if !environment::chooses(subject, dormant) => continue,
+            Some(dormant) => {
+                format!("leave the service out, or take {}={} out", dormant.variable, dormant.value)
+            }
+            None => "leave the service out, or build the program without it".to_owned(),
+        };
+        findings.refuse(
             Check::OwnAllocator,
-            format!("{path} carries {family}: {evidence}"),
-            "a preload replaces the C library's `malloc` and not what the program calls by other names; the identity proof after the restart decides",
-            "see with `heaptrial allocators identify PID` what it uses today",
+            format!("{path} carries {}: {}", carried.family, carried.evidence),
+            "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory cannot be told from outside, so the proof after the restart refuses every life",
+            fix,
         );
     }
     let linked = identity.filter(|identity| identity.linkage == Linkage::Linked);

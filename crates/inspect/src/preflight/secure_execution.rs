@@ -1,22 +1,36 @@
-//! Programs for which the loader ignores `LD_PRELOAD`: those that gain rights when they are started (AT_SECURE,
-//! ld.so(8)). The rules are those of the kernel's `cap_bprm_creds_from_file`.
+//! Programs for which the loader ignores `LD_PRELOAD` and the C library's tunables: those that gain rights when they are
+//! started (AT_SECURE, ld.so(8)). The rules are those of the kernel's `cap_bprm_creds_from_file`.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::mounts::mount_of;
+use crate::preflight::planned::PlannedPreload;
 use crate::preflight::subject::Subject;
 
 const AT_SECURE: u64 = 23;
-const WHY: &str = "the loader ignores LD_PRELOAD for a program that gains rights when it is started (AT_SECURE): the unit would be active on its old allocator";
 
-pub(crate) fn check(subject: &Subject<'_>, program: &Path, findings: &mut Findings) {
+pub(crate) fn check(
+    subject: &Subject<'_>,
+    preload: &PlannedPreload,
+    program: &Path,
+    findings: &mut Findings,
+) {
+    let settings: Vec<&str> = preload.settings.iter().map(|(name, _)| name.as_str()).collect();
+    let ignored = match (&preload.library, settings.as_slice()) {
+        (Some(_), _) => "LD_PRELOAD".to_owned(),
+        (None, []) => return,
+        (None, settings) => settings.join(" and "),
+    };
+    let why = format!(
+        "the loader ignores {ignored} for a program that gains rights when it is started (AT_SECURE): the unit would be active on its old allocator, as it was"
+    );
     if let Some(how) = gains_rights(subject, program) {
         findings.refuse(
             Check::SecureExecution,
             format!("{} {how}", program.display()),
-            WHY,
+            why,
             "take that from the file and give the service what it needs with AmbientCapabilities= in the unit, which does not have this effect",
         );
     } else if subject
@@ -27,7 +41,7 @@ pub(crate) fn check(subject: &Subject<'_>, program: &Path, findings: &mut Findin
         findings.refuse(
             Check::SecureExecution,
             "its main process runs in secure-execution mode (AT_SECURE is 1 in /proc/PID/auxv)",
-            WHY,
+            why,
             "find out what raises its rights: file capabilities, setuid, or a security module",
         );
     }

@@ -54,11 +54,15 @@ impl<'a> Subject<'a> {
 
     /// Where a file of the service is on the host, symbolic links followed.
     pub(crate) fn file(&self, path: &Path) -> Option<PathBuf> {
-        let path = match self.root_directory() {
+        resolve(self.root, &self.in_root_directory(path)).map(|path| self.root.path(path))
+    }
+
+    /// The same path in the folder that the service has as its root.
+    pub(crate) fn in_root_directory(&self, path: &Path) -> PathBuf {
+        match self.root_directory() {
             Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
             None => path.to_owned(),
-        };
-        resolve(self.root, &path).map(|path| self.root.path(path))
+        }
     }
 
     /// What ExecStart names.

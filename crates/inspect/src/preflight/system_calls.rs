@@ -1,7 +1,7 @@
 //! SystemCallFilter against the calls that allocators make. Which calls each family makes that glibc's malloc does
 //! not was traced with strace(1) on x86-64 over versions of the catalog.
 
-use heaptrial_model::Version;
+use heaptrial_model::{AllocatorSpec, Setting, Version};
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
@@ -26,7 +26,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
         .text
         .last("Service", "SystemCallErrorNumber")
         .is_some_and(|found| !found.value.eq_ignore_ascii_case("kill"));
-    let denied: Vec<&str> = calls(&preload.spec.family, preload.version.as_ref())
+    let denied: Vec<&str> = calls(&preload.spec, preload.version.as_ref())
         .into_iter()
         .filter(|call| listed(call).is_some() == sandbox.system_calls_deny)
         .collect();
@@ -59,11 +59,20 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
 }
 
 /// The calls that a family makes.
-fn calls(family: &str, version: Option<&Version>) -> Vec<&'static str> {
+fn calls(spec: &AllocatorSpec, version: Option<&Version>) -> Vec<&'static str> {
+    let family = spec.family.as_str();
     let since = |from: &str| version.is_none_or(|version| *version >= Version::new(from));
+    let is_on = |setting: &Setting| setting.name == "background_thread" && setting.value != "false";
     let mut calls = ALL.to_vec();
     match family {
-        "jemalloc" => calls.extend(["sched_getaffinity"]),
+        "jemalloc" => {
+            if since("5.3.0") {
+                calls.push("sched_getaffinity");
+            }
+            if spec.settings.iter().any(is_on) {
+                calls.push("prctl");
+            }
+        }
         "mimalloc" => calls.extend(["getrandom"]),
         "snmalloc" => calls.extend(["getrandom"]),
         "scudo" => calls.extend(["futex", "getrandom", "gettid"]),
@@ -73,7 +82,7 @@ fn calls(family: &str, version: Option<&Version>) -> Vec<&'static str> {
     // Machines of later design have no such calls, and libraries use others there.
     if cfg!(target_arch = "x86_64") {
         match family {
-            "jemalloc" => calls.extend(["readlink"]),
+            "jemalloc" => calls.extend(["open", "readlink"]),
             "mimalloc" => {
                 calls.push("access");
                 if since("2.1") {
@@ -84,7 +93,11 @@ fn calls(family: &str, version: Option<&Version>) -> Vec<&'static str> {
         }
     }
     if family == "mimalloc" && since("2.2.4") {
-        calls.extend(["prctl", "sysinfo"]);
+        calls.push("sysinfo");
+        // 3.0.x has no name for its memory.
+        if !version.is_some_and(|version| version.as_str().starts_with("3.0.")) {
+            calls.push("prctl");
+        }
     }
     calls
 }

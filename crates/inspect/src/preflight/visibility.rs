@@ -23,7 +23,7 @@ fn other_root(subject: &Subject<'_>, library: &Path, findings: &mut Findings) ->
         (None, Some(image)) => ("RootImage", image.as_path()),
         (None, None) => return false,
     };
-    if bound(subject, library) {
+    if bound(subject, library, Path::new("/")) {
         return false;
     }
     findings.refuse(
@@ -59,8 +59,8 @@ fn hiding(subject: &Subject<'_>) -> Vec<(String, PathBuf)> {
 }
 
 fn hidden(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> bool {
-    let covering = hiding(subject).into_iter().find(|(_, path)| library.starts_with(path));
-    let Some((setting, path)) = covering.filter(|_| !bound(subject, library)) else { return false };
+    let hides = |(_, path): &(String, PathBuf)| library.starts_with(path) && !bound(subject, library, path);
+    let Some((setting, path)) = hiding(subject).into_iter().find(hides) else { return false };
     findings.refuse(
         Check::HiddenPath,
         format!("{setting} hides {}, and with it {}", path.display(), library.display()),
@@ -70,8 +70,8 @@ fn hidden(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> boo
     true
 }
 
-/// Whether BindPaths or BindReadOnlyPaths puts the library's folder back.
-fn bound(subject: &Subject<'_>, library: &Path) -> bool {
+/// Whether BindPaths or BindReadOnlyPaths puts the library's folder back over what hides it: systemd mounts what is deeper last.
+fn bound(subject: &Subject<'_>, library: &Path, hiding: &Path) -> bool {
     ["BindPaths", "BindReadOnlyPaths"].iter().any(|key| {
         subject.text.collected("Service", key).iter().any(|found| {
             found.value.split_whitespace().any(|word| {
@@ -79,7 +79,7 @@ fn bound(subject: &Subject<'_>, library: &Path) -> bool {
                 let mut parts = word.split(':');
                 let source = parts.next().unwrap_or_default();
                 let target = parts.next().filter(|target| !target.is_empty()).unwrap_or(source);
-                source == target && library.starts_with(target)
+                source == target && library.starts_with(target) && Path::new(target).starts_with(hiding)
             })
         })
     })

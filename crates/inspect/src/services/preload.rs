@@ -43,22 +43,28 @@ impl Preload {
     }
 }
 
+/// Whether code of a library is mapped: of one that the loader refused, as on a file system without the right to run code, its
+/// first part stays.
 fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
-    let files: Vec<&Mapping> = mappings.iter().filter(|mapping| mapping.is_file()).collect();
+    let is_code = |mapping: &&Mapping| mapping.is_file() && mapping.is_executable();
+    let files: Vec<&Mapping> = mappings.iter().filter(is_code).collect();
     let name = file_name(library);
-    if files.iter().any(|file| file.name == library || file_name(&file.name) == name) {
+    if files.iter().any(|file| file.name == library) {
         return true;
     }
+    let inode = |path: &Path| Some(fs::metadata(process.seen_path(path)).ok()?.ino());
+    let has_name = |file: &&Mapping| file_name(&file.name) == name;
     // A library is often asked for by a link to it.
-    let candidates: Vec<PathBuf> = if library.contains('/') {
-        vec![PathBuf::from(library)]
-    } else {
-        files.iter().filter_map(|file| Some(Path::new(&file.name).parent()?.join(name))).collect()
-    };
-    candidates.iter().any(|path| {
-        fs::metadata(process.seen_path(path))
-            .is_ok_and(|metadata| files.iter().any(|file| file.inode == metadata.ino()))
-    })
+    if !library.contains('/') {
+        let beside =
+            |file: &&Mapping| Path::new(&file.name).parent().and_then(|folder| inode(&folder.join(name)));
+        return files.iter().any(|file| has_name(file) || beside(file) == Some(file.inode));
+    }
+    match inode(Path::new(library)) {
+        // Of a file that was replaced since, its name has to do.
+        Some(inode) => files.iter().any(|file| file.inode == inode || (file.deleted && has_name(file))),
+        None => files.iter().any(has_name),
+    }
 }
 
 fn file_name(path: &str) -> &str {
@@ -95,6 +101,32 @@ pub fn files_with_preload(root: &HostRoot, unit: &Unit) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_is_loaded_where_code_of_it_is_mapped() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(dir.path());
+        let seen = dir.path().join("proc/9/root");
+        for path in ["opt/a.so", "usr/lib/a.so"] {
+            fs::create_dir_all(seen.join(path).parent().unwrap()).unwrap();
+            fs::write(seen.join(path), path).unwrap();
+        }
+        let inode = |path: &str| fs::metadata(seen.join(path)).unwrap().ino();
+        let loaded = |permissions: &str, name: &str, inode: u64, asked: &str| {
+            let line = format!("7f0000000000-7f0000001000 {permissions} 00000000 08:01 {inode} {name}\n");
+            fs::write(dir.path().join("proc/9/maps"), line).unwrap();
+            let process = Process::new(&root, 9);
+            is_mapped(&process, &process.mappings().unwrap(), asked)
+        };
+        let of_opt = inode("opt/a.so");
+        assert!(loaded("r-xp", "/opt/a.so", of_opt, "/opt/a.so"));
+        assert!(loaded("r-xp", "/mnt/other-name.so", of_opt, "/opt/a.so"));
+        assert!(loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "a.so"));
+        assert!(loaded("r-xp", "/usr/lib/a.so (deleted)", 4711, "/opt/a.so"), "replaced since");
+        assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/gone/a.so"));
+        assert!(!loaded("r--p", "/opt/a.so", of_opt, "/opt/a.so"), "refused by the loader");
+        assert!(!loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "/opt/a.so"), "another of that name");
+    }
 
     #[test]
     fn files_that_set_the_variable_are_told_from_those_that_speak_of_it() {

@@ -1,5 +1,7 @@
 //! From a report to the evidence of a bug: which arms, and what is told of them.
 
+use std::collections::BTreeMap;
+
 use heaptrial_analysis::Severity;
 use heaptrial_judgement::{ArmFacts, Judgement};
 use heaptrial_model::{AllocatorSpec, Identity};
@@ -13,6 +15,9 @@ use crate::{ReportError, escape, summary};
 
 /// The chart that a bundle has of each run.
 const GROWTH_CHART: &str = "memory-over-time";
+
+/// What an identity has of a setting that nobody set.
+const NOT_SET: &str = "not set";
 
 /// A spec without the settings that state a default: how `heaptrial_allocator::Catalog::without_defaults` has it.
 pub type WithoutDefaults<'a> = &'a dyn Fn(&AllocatorSpec) -> AllocatorSpec;
@@ -60,6 +65,12 @@ impl BugRun {
         };
         let good = other.filter(|good| *good != bad);
         Ok(good.map(|good| Self { judgement, report, bad, good }))
+    }
+
+    /// Of the two arms the first of which no service counts.
+    pub fn unmeasured(&self) -> Option<&str> {
+        let arms = [self.bad, self.good].into_iter().map(|index| &self.report.arms[index]);
+        arms.into_iter().find(|arm| arm.typical_bytes().is_none()).map(|arm| arm.name.as_str())
     }
 
     /// The allocator that the bad one is compared to.
@@ -208,6 +219,10 @@ fn ran(identity: &Identity, obtained: Option<&Value>) -> Ran {
     let options = told("/verification/options").and_then(Value::as_object);
     let pair =
         |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
+    // What a process had itself stands before what the build had when it was verified, maybe elsewhere.
+    let mut settings: BTreeMap<String, String> = options.into_iter().flatten().map(pair).collect();
+    let effective = identity.effective.iter().filter(|(_, value)| *value != NOT_SET);
+    settings.extend(effective.map(|(name, value)| (name.clone(), value.clone())));
     Ran {
         label: identity.label(),
         file: identity.path.as_ref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
@@ -216,7 +231,7 @@ fn ran(identity: &Identity, obtained: Option<&Value>) -> Ran {
         linkage: identity.linkage.as_str().to_owned(),
         environment: identity.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         source: source(&text),
-        settings: options.into_iter().flatten().map(pair).collect(),
+        settings: settings.into_iter().collect(),
     }
 }
 

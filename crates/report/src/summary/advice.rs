@@ -243,6 +243,8 @@ pub(crate) fn soon_at_control(report: &Report, arm: &Arm, control: &Arm) -> Opti
 /// How fast an arm grows.
 struct Pace {
     bytes_per_day: f64,
+    /// As a share of its memory.
+    share_per_day: f64,
     /// By its interval, or because nothing tells how sure it is.
     is_shown: bool,
 }
@@ -257,21 +259,27 @@ fn pace(arm: &Arm) -> Option<Pace> {
         });
     }
     let [.., before, last] = arm.by_day.as_slice() else { return None };
-    let bytes_per_day = (last.median_bytes - before.median_bytes) / f64::from(last.day - before.day);
-    Some(Pace { bytes_per_day, is_shown: true })
+    let days = f64::from(last.day - before.day);
+    let bytes_per_day = (last.median_bytes - before.median_bytes) / days;
+    Some(Pace { bytes_per_day, share_per_day: bytes_per_day / before.median_bytes.max(1.0), is_shown: true })
 }
 
 /// Days from the matched age to that at which an arm needs as much as the control, if both go on as they did. `None` where it does not come
-/// nearer, or is shown to level off before. A control goes on growing only where that is its verdict over a day or more: caches fill on the first days.
+/// nearer, or is shown to level off before. A control goes on growing only where that is its verdict over a day or more. Otherwise what it grows
+/// by is caches that fill on the first days, and the arm's fill by the same share.
 fn catches_up(arm: &Arm, control: &Arm) -> Option<f64> {
-    let left = level(control)? as f64 - level(arm)? as f64;
+    let own = level(arm)? as f64;
+    let left = level(control)? as f64 - own;
     if arm.growth.as_ref().and_then(|growth| growth.rise_to_come_bytes).is_some_and(|rise| rise < left) {
         return None;
     }
     let for_days = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0);
     let goes_on = for_days && matches!(control.verdict.as_deref(), Some("growing" | "bloating"));
-    let of_control = pace(control).filter(|_| goes_on).map_or(0.0, |pace| pace.bytes_per_day.max(0.0));
-    let nearer = pace(arm)?.bytes_per_day - of_control;
+    let shared = pace(control).map_or(0.0, |pace| match goes_on {
+        true => pace.bytes_per_day.max(0.0),
+        false => own * pace.share_per_day.max(0.0),
+    });
+    let nearer = pace(arm)?.bytes_per_day - shared;
     (nearer > 0.0).then(|| (left / nearer).max(0.0))
 }
 

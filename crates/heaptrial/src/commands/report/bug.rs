@@ -124,6 +124,10 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
         let Some(run) = run.map_err(Failure::failed)? else {
             return Err(nothing_to_compare(shown, bad, compared, &arms));
         };
+        if let Some(arm) = run.unmeasured() {
+            others.push(format!("in {shown} no service of {arm} counts"));
+            continue;
+        }
         good = good.or_else(|| run.good_spec());
         if named.is_some() && name == named {
             found.factorial = Some(found.runs.len());
@@ -134,7 +138,7 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
         return Err(no_arm(bad, &others));
     }
     for other in others {
-        eprintln!("left out, without an arm of {bad}: {other}");
+        eprintln!("left out, without figures of {bad}: {other}");
     }
     Ok(found)
 }

@@ -123,6 +123,16 @@ fn settings_of_the_allocator_must_be_part_of_the_treatment() {
 }
 
 #[test]
+fn a_link_that_the_allocator_reads_as_settings_is_none_of_the_treatment() {
+    let mut fixture = Fixture::new();
+    let link = |path: &str| std::os::unix::fs::symlink("narenas:1", fixture.root.path(path)).unwrap();
+    link("/etc/malloc.conf");
+    fixture.refuses(Check::ForeignSetting, "/etc/malloc.conf is a link to `narenas:1`");
+    fixture.own_c_library();
+    fixture.is_fine();
+}
+
+#[test]
 fn settings_in_an_environment_file_win_over_those_of_the_treatment() {
     let mut fixture = Fixture::new();
     fixture.preload().settings = vec![("MALLOC_CONF".to_owned(), "narenas:2".to_owned())];

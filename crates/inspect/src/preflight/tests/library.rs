@@ -86,6 +86,16 @@ fn settings_that_hide_the_library() {
 }
 
 #[test]
+fn what_is_hidden_deeper_than_it_is_bound_stays_hidden() {
+    let mut fixture = Fixture::new();
+    fixture.unit().sandbox.temporary_file_systems = vec!["/usr/lib/heaptrial".into()];
+    fixture.drop_in("a.conf", "BindReadOnlyPaths=/usr");
+    fixture.refuses(Check::HiddenPath, "TemporaryFileSystem hides /usr/lib/heaptrial");
+    fixture.drop_in("b.conf", "BindReadOnlyPaths=/usr/lib/heaptrial/allocators");
+    fixture.is_fine();
+}
+
+#[test]
 fn settings_that_hide_something_else() {
     let mut fixture = Fixture::new();
     fixture.unit().sandbox.temporary_file_systems = vec!["/var".into(), "/usr/lib64".into()];
@@ -140,7 +150,19 @@ fn system_calls_that_allocators_need() {
     fixture.unit().sandbox.system_calls =
         list(&usual.replace("madvise ", "").replace("sched_getaffinity ", ""));
     fixture.refuses(Check::SystemCalls, "does not allow madvise, sched_getaffinity, which jemalloc calls");
+    fixture.unit().sandbox.system_calls = list(&usual.replace("open ", "").replace("prctl ", ""));
+    fixture.refuses(Check::SystemCalls, "does not allow open, which jemalloc calls");
+    fixture.preload().spec = "jemalloc@5.3.0?background_thread=true".parse().unwrap();
+    fixture.refuses(Check::SystemCalls, "does not allow prctl, open, which jemalloc calls");
+    fixture.preload().spec = "jemalloc@5.2.1".parse().unwrap();
+    fixture.preload().version = Some(heaptrial_model::Version::new("5.2.1"));
+    fixture.unit().sandbox.system_calls = list(&usual.replace("sched_getaffinity ", ""));
+    fixture.is_fine();
     fixture.preload().spec = "mimalloc@3.0.1".parse().unwrap();
+    fixture.preload().version = Some(heaptrial_model::Version::new("3.0.1"));
+    fixture.unit().sandbox.system_calls = list(&usual.replace("prctl ", ""));
+    fixture.is_fine();
+    fixture.unit().sandbox.system_calls = list(&usual.replace("madvise ", ""));
     fixture.refuses(Check::SystemCalls, "does not allow madvise, which mimalloc calls");
     fixture.drop_in("a.conf", "SystemCallErrorNumber=EPERM");
     fixture.warns(Check::SystemCalls, "makes madvise fail");
@@ -179,6 +201,11 @@ fn limits_of_address_space() {
     fixture.is_fine();
     limit(&fixture, GIB / 4);
     fixture.warns(Check::AddressSpace, "LimitAS is 256 MiB");
+    fixture.process_file("limits", "Max data size             100000000  unlimited  bytes\n");
+    fixture.preload().spec = "jemalloc".parse().unwrap();
+    fixture.is_fine();
+    fixture.preload().spec = "snmalloc".parse().unwrap();
+    fixture.refuses(Check::AddressSpace, "snmalloc reserves 256 GiB of data");
     limit(&fixture, 8 * GIB);
     fixture.preload().spec = "scudo".parse().unwrap();
     fixture.refuses(Check::AddressSpace, "scudo reserves 180 GiB of addresses");

@@ -71,13 +71,34 @@ fn a_program_with_its_own_malloc_is_refused_and_one_that_is_linked_to_another_is
 }
 
 #[test]
-fn marks_of_another_allocator_are_a_warning() {
-    let fixture = Fixture::new();
+fn a_program_that_carries_another_allocator_is_refused() {
+    let mut fixture = Fixture::new();
     // Put together at run time: this test's own program must not carry it.
     let version =
         format!("\0\0{}-0-g{}\0", [5, 3, 0].map(|part| part.to_string()).join("."), "5e".repeat(20));
     fixture.bytes(PROGRAM, &program(LOADER, version.as_bytes()));
-    fixture.warns(Check::OwnAllocator, "carries jemalloc");
+    fixture.refuses(Check::OwnAllocator, "carries jemalloc");
+    fixture.own_c_library();
+    fixture.refuses(Check::OwnAllocator, "carries jemalloc");
+}
+
+#[test]
+fn python_uses_the_mimalloc_that_it_carries_where_it_is_told_to() {
+    let mut fixture = Fixture::new();
+    let names = ["eager_commit_delay", "reserve_huge_os_pages", "use_numa_nodes", "arena_purge_mult"];
+    let marks = |more: &str| format!("\0{}\0{more}\0", names.join("\0"));
+    fixture.bytes(PROGRAM, &program(LOADER, marks("").as_bytes()));
+    fixture.refuses(Check::OwnAllocator, "carries mimalloc");
+    let more = ["PYTHON", "MALLOC"].concat();
+    fixture.bytes(PROGRAM, &program(LOADER, marks(&more).as_bytes()));
+    fixture.is_fine();
+    fixture.drop_in("a.conf", &format!("Environment={more}=mimalloc_debug"));
+    fixture.refuses(Check::OwnAllocator, "carries mimalloc");
+    fixture.drop_in("a.conf", &format!("Environment={more}=malloc"));
+    fixture.is_fine();
+    let free_threaded = format!("{more}\0%.80s free-{} build (%.80s) %.80s", "threading");
+    fixture.bytes(PROGRAM, &program(LOADER, marks(&free_threaded).as_bytes()));
+    fixture.refuses(Check::OwnAllocator, "carries mimalloc");
 }
 
 #[test]
@@ -144,6 +165,14 @@ fn setuid_counts_for_another_user_who_may_gain_rights() {
     fixture.mode(PROGRAM, 0o2755);
     fixture.file("/etc/passwd", &format!("same:x:{owner}:4711::/:/bin/sh\n"));
     fixture.refuses(Check::SecureExecution, "is setgid to group ");
+    // The loader ignores tunables as well; nothing else of the C library would be set.
+    fixture.own_c_library();
+    fixture.preload().settings.clear();
+    fixture.is_fine();
+    fixture.preload().settings =
+        vec![("GLIBC_TUNABLES".to_owned(), "glibc.malloc.tcache_count=5".to_owned())];
+    fixture.refuses(Check::SecureExecution, "is setgid to group ");
+    assert!(fixture.findings()[0].why.contains("ignores GLIBC_TUNABLES"));
 }
 
 #[test]
