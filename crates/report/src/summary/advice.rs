@@ -253,10 +253,8 @@ struct Pace {
 fn pace(arm: &Arm) -> Option<Pace> {
     if let Some(growth) = &arm.growth {
         let bytes_per_day = growth.bytes_per_day.value;
-        return Some(Pace {
-            bytes_per_day,
-            is_shown: growth.bytes_per_day.low.unwrap_or(bytes_per_day) > 0.0,
-        });
+        let is_shown = growth.bytes_per_day.low.unwrap_or(bytes_per_day) > 0.0;
+        return Some(Pace { bytes_per_day, share_per_day: growth.share_per_day.value, is_shown });
     }
     let [.., before, last] = arm.by_day.as_slice() else { return None };
     let days = f64::from(last.day - before.day);
