@@ -17,7 +17,7 @@ pub(crate) const SLOPE_READINGS: usize = 5;
 const STEPS_SHARE: f64 = 0.1;
 /// are apart by this factor.
 const STEP: f64 = 1.5;
-/// Readings whose distance over time is this many times that over readings are uneven.
+/// Distances of this many times the median over readings are others than the usual ones.
 const UNEVEN: f64 = 2.0;
 /// So many distances make a usual one.
 const FEWEST_USUAL: usize = 5;
@@ -273,15 +273,24 @@ pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
     let own: Vec<f64> = distances(&life.readings).collect();
     let usual = median(&own)?;
+    if !are_uneven(&own, usual) {
+        return Some(usual);
+    }
     let over_time = median_over_time(&own);
-    let often = || own.iter().filter(|distance| **distance >= over_time / UNEVEN).count() >= FEWEST_USUAL;
-    Some(if over_time > UNEVEN * usual && often() { over_time } else { usual })
+    let often = own.iter().filter(|distance| **distance >= over_time / UNEVEN).count() >= FEWEST_USUAL;
+    Some(if often { over_time } else { usual })
 }
 
 /// Whether a life was read more often for a while, so that a median over readings is of that while.
 fn is_unevenly_read(readings: &[Reading]) -> bool {
     let own: Vec<f64> = distances(readings).collect();
-    median(&own).is_some_and(|usual| median_over_time(&own) > UNEVEN * usual)
+    median(&own).is_some_and(|usual| are_uneven(&own, usual))
+}
+
+/// Whether most of the time lies between readings further apart than that many times the median over readings.
+fn are_uneven(distances: &[f64], usual: f64) -> bool {
+    let near: f64 = distances.iter().filter(|distance| **distance <= UNEVEN * usual).sum();
+    2.0 * near < distances.iter().sum::<f64>()
 }
 
 /// The distance such that half of the time lies between readings that are nearer to each other, in the unit of the distances.

@@ -109,8 +109,7 @@ fn as_found(report: &Report) -> Vec<String> {
     if !kinds.is_empty() {
         sentences.push(format!("What runs in them, as proved: {}.", names(&kinds, kinds.len())));
     }
-    sentences
-        .push("Nothing was assigned, so nothing is compared: heaptrial trial new plans a trial.".to_owned());
+    sentences.push("There is one arm, so nothing is compared: heaptrial trial new plans a trial.".to_owned());
     sentences
 }
 
