@@ -1,9 +1,11 @@
 """Times the gathering of a trial over several hosts against rsync of the same databases, and the report of what was gathered.
 
-Usage: gather.py HEAPTRIAL HOSTS_EXAMPLE FOLDER [HOSTS SERVICES DAYS]
+Usage: gather.py HEAPTRIAL HOSTS_EXAMPLE FOLDER [HOSTS SERVICES DAYS [LINK]]
 
 HOSTS_EXAMPLE is the built example `hosts` of crates/store. Prints Markdown. Everything is on one machine: what travels is counted
-in bytes, and no network slows either of the two. Memory is the peak RSS of the process (wait4). What is in FOLDER is used anew,
+in bytes, and no network slows either of the two, unless LINK is the rate of one (`1gbit`, as of tc(8)): then the hosts' files lie behind it in a
+network namespace of their own (which takes root), and rsync's daemon there serves both, the databases and what gather brings. Processor time is
+without that daemon. Memory is the peak RSS of the process (wait4). What is in FOLDER is used anew,
 but for a host0.db of the days before the last, which takes minutes to write.
 """
 
@@ -18,6 +20,48 @@ import time
 
 heaptrial, example, folder = sys.argv[1:4]
 hosts, services, days = (int(word) for word in (sys.argv[4:7] or [10, 200, 30]))
+link = sys.argv[7] if len(sys.argv) > 7 else None
+NAMESPACE, HERE, THERE, PORT = "heaptrial-gather", "10.213.77.1", "10.213.77.2", 8730
+
+
+def lay(rate):
+    """Lays a link of that rate into a namespace, and serves the folder from there."""
+    there = ["ip", "netns", "exec", NAMESPACE]
+    tbf = ["root", "tbf", "rate", rate, "burst", "1mb", "latency", "50ms"]
+    for words in (
+        ["ip", "netns", "add", NAMESPACE],
+        ["ip", "link", "add", "gather0", "type", "veth", "peer", "name", "gather1", "netns", NAMESPACE],
+        ["ip", "addr", "add", f"{HERE}/30", "dev", "gather0"],
+        ["ip", "link", "set", "gather0", "up"],
+        there + ["ip", "addr", "add", f"{THERE}/30", "dev", "gather1"],
+        there + ["ip", "link", "set", "gather1", "up"],
+        ["tc", "qdisc", "add", "dev", "gather0", *tbf],
+        there + ["tc", "qdisc", "add", "dev", "gather1", *tbf],
+    ):
+        subprocess.run(words, check=True)
+    with open(f"{folder}/rsyncd.conf", "w") as config:
+        config.write(f"use chroot = no\nuid = root\ngid = root\n[hosts]\npath = {os.path.abspath(folder)}\n")
+    daemon = ["rsync", "--daemon", "--no-detach", f"--config={folder}/rsyncd.conf", f"--port={PORT}"]
+    process = subprocess.Popen(there + daemon)
+    time.sleep(1)
+    return process
+
+
+def take_away(daemon):
+    """Ends the daemon and the link."""
+    if daemon:
+        daemon.terminate()
+        daemon.wait()
+        subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
+
+
+def fetched(part):
+    """The part on this side of the link."""
+    if not link:
+        return part
+    run(["rsync", "-a", f"rsync://{THERE}:{PORT}/hosts/{os.path.basename(part)}", f"{part}.here"])
+    os.remove(part)
+    return f"{part}.here"
 
 
 def run(arguments):
@@ -33,7 +77,8 @@ def run(arguments):
 
 def rsync():
     """Seconds and processor seconds of rsync of all databases, and the bytes that it sent and received."""
-    names = [f"{folder}/host{number}.db" for number in range(hosts)]
+    place = f"rsync://{THERE}:{PORT}/hosts" if link else folder
+    names = [f"{place}/host{number}.db" for number in range(hosts)]
     # Without --no-whole-file rsync would copy whole files on one machine, and not what differs, as it does over a network.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     elapsed, _, output = run(["rsync", "-a", "--no-whole-file", "--stats", *names, f"{folder}/copies/"])
@@ -62,7 +107,7 @@ def gather(since):
         peak = max(peak, finish(exporting))
         if number + 1 < hosts:
             exporting = export(number + 1, since)
-        part = f"{folder}/part{number}"
+        part = fetched(f"{folder}/part{number}")
         words = [heaptrial, "--db", f"{folder}/gathered.db", "--json", "import", "heaptrial", part]
         importing = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         told = importing.stdout.read()
@@ -102,12 +147,16 @@ print(f"{hosts} hosts x {services} services, a tick a minute\n")
 print("| | rsync | gather | gather over rsync | processor of rsync | of gather | bytes of rsync | bytes of gather | peak of gather |")
 print("|---|---|---|---|---|---|---|---|---|")
 since = {}
-for what, until in ((f"{days - 1} days, all new", days - 1), ("one more day", days)):
-    run([example, folder, str(hosts), str(services), str(until)])
-    of_rsync, processor_of_rsync, bytes_of_rsync = rsync()
-    of_gather, processor_of_gather, bytes_of_gather, peak, since = gather(since)
-    print(f"| {what} | {of_rsync:.1f} s | {of_gather:.1f} s | {of_gather / of_rsync:.2f} | {processor_of_rsync:.1f} s "
-          f"| {processor_of_gather:.1f} s | {bytes_of_rsync / 1e6:.0f} MB | {bytes_of_gather / 1e6:.0f} MB | {peak:.0f} MB |", flush=True)
+daemon = lay(link) if link else None
+try:
+    for what, until in ((f"{days - 1} days, all new", days - 1), ("one more day", days)):
+        run([example, folder, str(hosts), str(services), str(until)])
+        of_rsync, processor_of_rsync, bytes_of_rsync = rsync()
+        of_gather, processor_of_gather, bytes_of_gather, peak, since = gather(since)
+        print(f"| {what} | {of_rsync:.1f} s | {of_gather:.1f} s | {of_gather / of_rsync:.2f} | {processor_of_rsync:.1f} s "
+              f"| {processor_of_gather:.1f} s | {bytes_of_rsync / 1e6:.0f} MB | {bytes_of_gather / 1e6:.0f} MB | {peak:.0f} MB |", flush=True)
+finally:
+    take_away(daemon)
 elapsed, peak, _ = run([heaptrial, "--db", f"{folder}/gathered.db", "--out", f"{folder}/report", "report", "fleet"])
 size = os.path.getsize(f"{folder}/gathered.db")
 print(f"\nThe pooled report of {size / 1e9:.1f} GB, every form and chart: {elapsed:.1f} s, {peak:.0f} MB at the peak.")

@@ -120,7 +120,7 @@ def what_is_missing(module, name, trial):
         return ["trial", "start", module.params["plan"], "--yes"] + heaptrial.sources(module)
     is_there = found == "none" or found == "reverted" or (wanted == "stopped" and found == "stopped")
     # The database could not be written when it ended.
-    if is_there and not (trial and trial["goes_on_in_database"]):
+    if is_there and not (trial and trial.get("goes_on_in_database")):
         return None
     if wanted == "stopped":
         return ["trial", "stop", name, "--yes"]

@@ -85,6 +85,9 @@ pub(crate) struct Elf<'d> {
     dynamic: Vec<(u64, u64)>,
 }
 
+/// Relocations that bind a function: R_X86_64_GLOB_DAT and _JUMP_SLOT, R_AARCH64_GLOB_DAT and _JUMP_SLOT.
+const BINDINGS: [u32; 4] =
+    [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT, elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT];
 /// Far above what any file has; a damaged one could name any number.
 const MOST_NEEDED_FILES: u64 = 1024;
 const MOST_NEEDED_VERSIONS: u16 = 1024;
@@ -194,7 +197,10 @@ impl<'d> Elf<'d> {
         // No table tells the number of symbols in each file.
         let last = relocations().map(symbol).max();
         let Some(index) = last.and_then(|last| self.import_index(name, last)) else { return Vec::new() };
-        let of_it = relocations().filter(|relocation| symbol(relocation) == index);
+        // A pointer to the function in data is no binding: the program may put another one there (`uv_replace_allocator`).
+        let binds =
+            |relocation: &elf::Rela64<Endianness>| BINDINGS.contains(&relocation.r_type(self.endian, false));
+        let of_it = relocations().filter(|relocation| symbol(relocation) == index && binds(relocation));
         of_it.map(|relocation| relocation.r_offset(self.endian)).collect()
     }
 

@@ -6,7 +6,7 @@ use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Catalog, SettingEntry};
-use crate::identify::{NOT_SET, OVERWRITTEN, settings_elsewhere};
+use crate::identify::{NOT_SET, OVERWRITTEN, UNKNOWN, settings_elsewhere};
 use crate::obtained::Obtained;
 
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
@@ -24,12 +24,23 @@ pub struct Expected {
     pub build_id: Option<String>,
     /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,
+    /// Settings that no environment carries, as a process tells them that is left with what it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<String>,
 }
 
 impl Expected {
     /// The service's own C library with these settings.
     pub fn own_c_library(spec: AllocatorSpec, settings: Vec<(String, String)>) -> Self {
-        Self { spec, version: None, object: None, sha256: String::new(), build_id: None, settings }
+        Self {
+            spec,
+            version: None,
+            object: None,
+            sha256: String::new(),
+            build_id: None,
+            settings,
+            elsewhere: None,
+        }
     }
 }
 
@@ -43,6 +54,7 @@ impl Obtained {
             sha256: self.sha256.clone(),
             build_id: self.build_id.clone(),
             settings: self.settings.clone(),
+            elsewhere: None,
         }
     }
 }
@@ -86,7 +98,8 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
         why,
         loader_message: None,
     };
-    if found.family != expected.spec.family {
+    // What was not known when it was left as it is, and is known now, is no other one for that.
+    if found.family != expected.spec.family && expected.spec.family != UNKNOWN {
         let why = match found.linkage {
             Linkage::Static => "the program is linked statically, so a preload cannot reach it".to_owned(),
             Linkage::Libc if expected.object.as_ref().is_some_and(|object| !object.exists()) => {
@@ -118,7 +131,9 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     if let Some((name, value)) = foreign {
         return Err(mismatch(format!("{name}={value} is in its environment and no part of the treatment")));
     }
-    if let Some(elsewhere) = settings_elsewhere(found) {
+    if let Some(elsewhere) =
+        settings_elsewhere(found).filter(|told| expected.elsewhere.as_deref() != Some(told))
+    {
         return Err(mismatch(elsewhere.to_owned()));
     }
     let effective = all_took_effect(expected, found).map_err(mismatch)?;
@@ -201,6 +216,7 @@ mod tests {
             sha256: "aa".to_owned(),
             build_id: Some("bb".to_owned()),
             settings: vec![("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())],
+            elsewhere: None,
         }
     }
 
@@ -250,6 +266,18 @@ mod tests {
             let message = prove(&expected(), &identity).unwrap_err().to_string();
             assert!(message.contains(why), "{message}");
         }
+    }
+
+    /// What is left as it is may have settings of its own, and may be known better by now.
+    #[test]
+    fn what_goes_on_as_it_was_is_proved() {
+        let told = "settings that no environment carries: /etc/malloc.conf is `narenas:1`".to_owned();
+        let linked = Identity { evidence: vec![told.clone()], ..found() };
+        let goes_on = Expected { elsewhere: Some(told), ..expected() };
+        assert_eq!(prove(&goes_on, &linked), Ok(()));
+        let unknown = Expected::own_c_library("unknown".parse().unwrap(), Vec::new());
+        let known = Identity { settings: BTreeMap::new(), ..found() };
+        assert_eq!(prove(&unknown, &known), Ok(()));
     }
 
     #[test]

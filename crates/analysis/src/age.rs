@@ -55,7 +55,12 @@ impl Ages {
         };
         let sorted: Vec<Vec<f64>> = arms.iter().map(|arm| ages.sorted(fleet, *arm)).collect();
         ages.matched = match fleet.clock {
-            Clock::ByLoad => sorted.iter().filter_map(|ages| ages.first().copied()).min_by(f64::total_cmp),
+            // The one whose load was done soonest, but not for the start-up of all.
+            Clock::ByLoad => {
+                let soonest = sorted.iter().filter_map(|ages| ages.first().copied()).min_by(f64::total_cmp);
+                let kept = most_kept(&sorted);
+                soonest.filter(|age| kept.is_none_or(|kept| 2.0 * age >= kept)).or(kept)
+            }
             Clock::Calendar | Clock::InTurn | Clock::Hastened => most_kept(&sorted),
         };
         let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;

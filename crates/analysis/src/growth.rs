@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use crate::age::{Ages, in_sawtooth};
 use crate::checks::presence::gone;
 use crate::common_load;
-use crate::fleet::{Clock, Fleet, FleetLife, bytes};
+use crate::fleet::{Clock, Fleet, FleetLife, FleetService, bytes};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
     Shape, Verdict,
@@ -258,9 +258,10 @@ fn growing(
     let Some((days, limit)) = until_full(fleet, members, members, growth, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
-    // What levels off reaches a limit only where more is to come than is left, and never doubles for that.
-    if saturates && (growth.rise_to_come_bytes.is_none() || limit == LimitKind::Doubling) {
-        return Verdict::Growing { days_until_full: None, limit: None };
+    // What levels off reaches a limit only where more may come than is left, which is the upper end of an interval: that is told, and is no bloat.
+    if saturates {
+        let told = growth.rise_to_come_bytes.is_some() && limit != LimitKind::Doubling;
+        return Verdict::Growing { days_until_full: told.then_some(days), limit: told.then_some(limit) };
     }
     // Of growth that may slow down only what runs out at the slower pace too is sure to.
     let slower = if growth.rise_to_come_bytes.is_some() { 1.0 } else { later_half(growth) };
@@ -401,8 +402,14 @@ pub(crate) fn until_full(
 ) -> Option<(Estimate, LimitKind)> {
     // Where only the host's whole memory is known, what the services do not have of it.
     let not_used = || {
-        let used: f64 =
-            fleet.services.iter().filter_map(|service| service.current()?.readings.last()).map(bytes).sum();
+        let last = |service: &FleetService| {
+            let life = service.current()?;
+            Some((life.started_at + life.last_age()?, bytes(life.readings.last()?)))
+        };
+        let end = fleet.services.iter().filter_map(last).map(|last| last.0).fold(f64::MIN, f64::max);
+        // What was read no more for a day uses none any more.
+        let still = fleet.services.iter().filter_map(last).filter(|last| end - last.0 <= DAY);
+        let used: f64 = still.map(|last| last.1).sum();
         Some(((fleet.limit.host_bytes? - used).max(0.0), LimitKind::WholeHost))
     };
     let available = fleet.limit.host_available_bytes.map(|bytes| (bytes, LimitKind::Host)).or_else(not_used);

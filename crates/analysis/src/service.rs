@@ -277,7 +277,9 @@ pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
         return Some(usual);
     }
     let over_time = median_over_time(&own);
-    let often = own.iter().filter(|distance| **distance >= over_time / UNEVEN).count() >= FEWEST_USUAL;
+    // Gaps stand alone between short distances; a usual one follows another.
+    let long = |distance: f64| distance >= over_time / UNEVEN;
+    let often = own.windows(2).filter(|pair| long(pair[0]) && long(pair[1])).count() >= FEWEST_USUAL;
     Some(if often { over_time } else { usual })
 }
 

@@ -303,20 +303,31 @@ fn differs_from_plan(file: &Store, trial: &TrialRecord, host: &str) -> Result<Op
 /// What of a plan may differ in a host's copy: nobody's arm or block depends on it, nor what is tested when.
 const MAY_BE_EDITED: [&str; 4] = ["tool_version", "pace", "about", "services"];
 
-/// Whether a host's copy of a plan says the same as the one that is here but for what may be edited in it; of the lines its own count, of which some
-/// may have been removed.
-fn is_drawn_alike(here: &Value, copy: &Value, host: &str) -> bool {
+/// The plan that is here with the lines that a host's copy has beside them, where the copy says the same but for what may be edited in it: lines may
+/// have been removed from either. `None` where it does not say the same.
+fn united(here: &Value, copy: &Value, host: &str) -> Option<Value> {
     let members = |plan: &Value| -> Option<Map<String, Value>> {
         let mut members = plan.as_object()?.clone();
         MAY_BE_EDITED.iter().for_each(|name| drop(members.remove(*name)));
         Some(members)
     };
-    let lines = |plan: &Value| -> BTreeSet<[String; 3]> {
-        let services = plan["services"].as_array().map_or(&[][..], Vec::as_slice);
-        let own = services.iter().filter(|line| line["host"] == host);
-        own.map(|line| ["service", "arm", "block"].map(|key| line[key].to_string())).collect()
-    };
-    members(here) == members(copy) && lines(copy).is_subset(&lines(here))
+    if members(here) != members(copy) {
+        return None;
+    }
+    let lines = |plan: &Value| plan["services"].as_array().cloned().unwrap_or_default();
+    let is_of = |line: &Value, other: &Value| ["host", "service"].iter().all(|key| line[*key] == other[*key]);
+    let is_alike = |line: &Value, other: &Value| ["arm", "block"].iter().all(|key| line[*key] == other[*key]);
+    let mut services = lines(here);
+    for line in lines(copy) {
+        match services.iter().find(|known| is_of(known, &line)) {
+            Some(known) if line["host"] == host && !is_alike(known, &line) => return None,
+            Some(_) => {}
+            None => services.push(line),
+        }
+    }
+    let mut plan = here.clone();
+    plan["services"] = Value::from(services);
+    Some(plan)
 }
 
 /// Takes what is new in a host's file, or a copy of its database, into `store`. `now_us` is in microseconds since 1970.
@@ -346,9 +357,11 @@ pub fn gather(
         let (path, trial) = (store.path().to_owned(), known.plan.name.clone());
         return Err(GatherError::IsHost { path, trial });
     }
-    let same_plan =
-        known.is_none_or(|known| is_drawn_alike(&known.plan.parameters["plan"], &parameters["plan"], &host));
-    if let Some(why) = (!same_plan).then(|| "the plan that is here".to_owned()).or(differs) {
+    let plan = match known {
+        Some(known) => united(&known.plan.parameters["plan"], &parameters["plan"], &host),
+        None => Some(parameters["plan"].clone()),
+    };
+    if let Some(why) = plan.is_none().then(|| "the plan that is here".to_owned()).or(differs) {
         let (path, trial) = (from, trial.plan.name);
         return Err(GatherError::OtherPlan { path, host, trial, why });
     }
@@ -366,8 +379,8 @@ pub fn gather(
         let ledger = !is_ledger(parameters) && last != read;
         return Err(GatherError::Misses { path: from, host, first: first - 1, here, ledger });
     }
-    let whole = known.map_or(parameters, |known| &known.plan.parameters);
-    let hosts = planned_hosts(whole);
+    let whole = json!({ "plan": plan, GATHERED: true });
+    let hosts = planned_hosts(&whole);
     let services = whole["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
     let positions: HashMap<String, u32> = (0..)
         .zip(services)
@@ -378,7 +391,7 @@ pub fn gather(
         host: &host,
         trial_id: trial.id,
         positions: &positions,
-        parameters: &json!({ "plan": parameters["plan"], GATHERED: true }),
+        parameters: &whole,
         hosts: hosts.len(),
         now_us,
         verified: unpacked.is_some(),

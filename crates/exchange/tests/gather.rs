@@ -223,6 +223,27 @@ fn hosts_that_share_a_boot_stay_two() {
     let ticks = store.ticks_until(trial, i64::MAX).unwrap();
     let of = |host: usize| ticks.iter().filter(|tick| boots[host].contains(&tick.host_id)).count();
     assert_eq!([of(0), of(1)], [16, 7]);
+
+    // The version before had both under one id: what it gathered goes on so.
+    drop(store);
+    let before = folder.path().join("before.db");
+    let mut store = Store::create(&before).unwrap();
+    for host in &hosts {
+        host.gather_into(&mut store, None);
+    }
+    drop(store);
+    let connection = rusqlite::Connection::open(&before).unwrap();
+    let plain = "UPDATE life SET boot_id = 'machine-0';
+                 UPDATE tick SET host_id = (SELECT id FROM host WHERE boot_id = 'machine-0')";
+    connection.execute_batch(plain).unwrap();
+    drop(connection);
+    let mut store = Store::create(&before).unwrap();
+    let lives = store.lives(1).unwrap().len();
+    for host in &mut hosts {
+        host.tick(2);
+        host.gather_into(&mut store, None);
+    }
+    assert_eq!(store.lives(1).unwrap().len(), lives);
 }
 
 fn rusqlite_count(file: &Path) -> i64 {
@@ -470,6 +491,14 @@ fn a_plan_may_be_edited_on_its_host_where_nothing_depends_on_it() {
     let at =
         |name: &str| store.services(trial).unwrap().iter().find(|own| own.name == name).unwrap().position;
     assert_eq!([at("b/tor@0.service"), at("b/tor@1.service")], [4, 5]);
+    // So they are whichever host is gathered first: the plan here is that of all copies.
+    let mut first = Store::create(&folder.path().join("first.db")).unwrap();
+    other.gather_into(&mut first, None);
+    host.gather_into(&mut first, None);
+    for store in [&store, &first] {
+        let plan = store.trials().unwrap()[0].plan.parameters["plan"].clone();
+        assert_eq!(plan["services"].as_array().unwrap().len(), 8);
+    }
     // What is tested when, and with what, is the same on all hosts.
     for key in ["looks", "duration", "seed", "arms"] {
         let mut edited = plan.clone();

@@ -135,7 +135,7 @@ impl Judgement {
 }
 
 /// The worst of what is missing of the work of a control, and by how much that may be off; `None` where it did nothing, or where
-/// nothing of one of its measures was done. A measure whose steps hide whether it is more than `most` decides nothing, as in an analysis.
+/// nothing of one of its measures was done. A measure whose steps hide whether it is more than `most` decides nothing where another one does, as in an analysis.
 fn lost(control: &[ServiceWork], own: &[ServiceWork], most: f64) -> Option<(f64, f64)> {
     let off = |work: &ServiceWork| -(1.0 - work.step / (2.0 * work.amount)).max(LEAST_SHARE).ln();
     let measures = control.iter().filter(|work| work.amount > 0.0).map(|work| {
@@ -144,8 +144,11 @@ fn lost(control: &[ServiceWork], own: &[ServiceWork], most: f64) -> Option<(f64,
         let lost = Some(if work.less_is_better { -log } else { log }).filter(|log| log.is_finite())?;
         Some((lost, off(work) + off(own)))
     });
-    let mut measures = measures.collect::<Option<Vec<(f64, f64)>>>()?;
-    measures.retain(|(lost, off)| *off <= most || (lost - most).abs() > *off);
+    let all = measures.collect::<Option<Vec<(f64, f64)>>>()?;
+    let fine = |(lost, off): &(f64, f64)| *off <= most || (lost - most).abs() > *off;
+    let decide: Vec<(f64, f64)> = all.iter().copied().filter(fine).collect();
+    // Work of which everything is told too coarsely was done all the same, and by how much it may be off is told with it.
+    let measures = if decide.is_empty() { all } else { decide };
     let worst = |of: fn(&(f64, f64)) -> f64| measures.iter().map(of).max_by(f64::total_cmp);
     let lost = worst(|measure| measure.0)?;
     let (least, most) = (worst(|(lost, off)| lost - off)?, worst(|(lost, off)| lost + off)?);

@@ -54,10 +54,8 @@ pub(crate) fn finding(store: &Store, rows: &Rows) -> Result<Option<Finding>, Jud
         .filter_map(|(index, arm)| Some((index, arm.as_ref()?)))
         .filter(|(_, arm)| much(arm.swap, arm))
         .collect();
-    let differs = |arm: &Swapped| {
-        let usual = control.map_or(0.0, |control| control.swap);
-        much((arm.swap - usual).abs(), arm)
-    };
+    let share = |arm: &Swapped| arm.swap / arm.memory.max(1.0);
+    let differs = |arm: &Swapped| (share(arm) - control.map_or(0.0, share)).abs() > TOLD_SHARE;
     // Where the control alone swaps, every arm looks larger than it is beside it.
     let decides = arms.iter().flatten().any(differs);
     Ok((!told.is_empty()).then(|| {

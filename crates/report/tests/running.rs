@@ -331,6 +331,24 @@ fn an_arm_that_soon_needs_as_much_as_the_control_is_not_recommended() {
     assert!(advised.starts_with("mimalloc-3.0.1: it needs"), "{advised}");
 }
 
+/// What grows between two restarts is lost at the next.
+#[test]
+fn an_arm_that_is_restarted_is_not_held_to_the_growth_of_one_life() {
+    let mut trial = four_arms(200);
+    trial.arms.truncate(2);
+    trial.arms[1] = FieldArm {
+        name: "restarted",
+        allocator: None,
+        restart_hours: Some(48),
+        level_gib: 2.0,
+        growth_gib_per_day: 0.4,
+        contaminated: 0,
+        ..trial.arms[1].clone()
+    };
+    let told = advice(&write(&trial).report().0);
+    assert!(!told.contains("as much as the control"), "{told}");
+}
+
 #[test]
 fn memory_in_swap_is_told_and_nothing_is_recommended_for_it() {
     let mut trial = four_arms(72);
@@ -340,6 +358,10 @@ fn memory_in_swap_is_told_and_nothing_is_recommended_for_it() {
     let found = find(&report, FindingKind::Swapped);
     assert_eq!((found[0].severity, found[0].services.len()), (Severity::Grave, 8));
     assert!(advice(&report).starts_with("None"), "{}", advice(&report));
+    // As much of both changes nothing.
+    (trial.arms[0].swapped, trial.arms[1].swapped) = (0.1, 0.1);
+    assert_eq!(find(&write(&trial).report().0, FindingKind::Swapped)[0].severity, Severity::Caution);
+    trial.arms[0].swapped = 0.0;
     // A little of it changes nothing.
     trial.arms[1].swapped = 0.02;
     assert!(find(&write(&trial).report().0, FindingKind::Swapped).is_empty());

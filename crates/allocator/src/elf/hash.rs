@@ -6,6 +6,9 @@ use object::read::elf::Sym as _;
 
 use super::{Elf, u32_at, u64_at};
 
+/// More symbols than these are in no chain.
+const LONGEST_CHAIN: u32 = 1 << 16;
+
 impl Elf<'_> {
     /// Index of a symbol that the hash table covers: all that are defined.
     pub(super) fn hashed_index(&self, name: &str) -> Option<u32> {
@@ -29,8 +32,8 @@ impl Elf<'_> {
             u32_at(bytes, 0, self.endian)
         };
         let mut index = word(u64::from(elf::hash(name.as_bytes()).checked_rem(buckets)?))?;
-        // A damaged chain may be a ring.
-        for _ in 0..symbols {
+        // A damaged chain may be a ring; a whole one is a few symbols long.
+        for _ in 0..symbols.min(LONGEST_CHAIN) {
             if index == 0 || index >= symbols {
                 return None;
             }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use heaptrial_host::{Process, ProcessMemory};
 
+use super::ELSEWHERE;
 use super::objects::MappedObject;
 use crate::catalog::{Family, SettingEntry, SettingKind};
 
@@ -152,7 +153,7 @@ fn variables(
     found
 }
 
-/// What is read like the environment and is none of it, in words: the target of a link, and a variable of the program's own.
+/// What is read like the environment and is none of it, as lines of evidence: the target of a link, and a variable of the program's own.
 pub(super) fn elsewhere(
     process: &Process,
     program: &MappedObject<'_>,
@@ -166,7 +167,7 @@ pub(super) fn elsewhere(
     let environment = &family.environment;
     let mut found = Vec::new();
     if let Some((link, target)) = environment.linked(|link| process.seen_path(link)) {
-        found.push(format!("{} is `{target}`", link.display()));
+        found.push(format!("{ELSEWHERE}{} is `{target}`", link.display()));
     }
     let variable = environment.program_variable.as_deref();
     let address = variable.and_then(|name| program.elf.exported(name));
@@ -174,7 +175,8 @@ pub(super) fn elsewhere(
         let mut pointer = [0; 8];
         let is_read = memory.read_at(program.bias.wrapping_add(address), &mut pointer).is_ok();
         if let Some(value) = text(&memory, u64::from_ne_bytes(pointer)).filter(|_| is_read) {
-            found.push(format!("the program's own `{name}` is `{value}`"));
+            // It is the same in every arm and on every host of the program, and the environment wins over it.
+            found.push(format!("the program brings settings of its own: `{name}` is `{value}`"));
         }
     }
     found

@@ -22,7 +22,7 @@ use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
-use crate::elf::{Elf, ElfError};
+use crate::elf::{Elf, ElfError, ElfFile};
 pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
@@ -91,8 +91,11 @@ struct Findings {
 /// What the evidence begins with where a program overwrote the memory of its environment.
 pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritten";
 
+/// The family of an identity that the evidence does not decide.
+pub(crate) const UNKNOWN: &str = "unknown";
+
 /// What the evidence begins with of settings that are in force and come from elsewhere than the environment.
-const ELSEWHERE: &str = "settings that no environment carries: ";
+pub(crate) const ELSEWHERE: &str = "settings that no environment carries: ";
 
 /// Settings in force that come from elsewhere than the environment, which a treatment can neither set nor remove.
 pub fn settings_elsewhere(identity: &Identity) -> Option<&str> {
@@ -244,9 +247,29 @@ impl<'d> Subject<'_, 'd> {
         }
         if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
             let elsewhere = effective::elsewhere(process, program, provider, family);
-            findings.evidence.extend(elsewhere.into_iter().map(|told| format!("{ELSEWHERE}{told}")));
+            findings.evidence.extend(elsewhere);
             findings.effective = effective::settings(process, objects, provider, family);
         }
+    }
+
+    /// Whether a file that is mapped and cannot be read, as one that was replaced since, may be the one whose `malloc` is in use. It is a library, as far
+    /// as its name tells: what else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of. What is no preload comes after
+    /// those, and is as the file that stands in its place.
+    fn may_define_malloc(&self, file: &str, is_preloaded: bool) -> bool {
+        if self.is_preload(file) {
+            return true;
+        }
+        if is_preloaded || !file.rsplit('/').next().is_some_and(|name| name.contains(".so")) {
+            return false;
+        }
+        let now = ElfFile::open(&self.process.seen_path(Path::new(file)));
+        let elf = now.as_ref().ok().and_then(|now| Elf::parse(now).ok());
+        elf.is_none_or(|elf| elf.exported("malloc").is_some())
+    }
+
+    fn is_preload(&self, file: &str) -> bool {
+        let name = file.rsplit('/').next();
+        preloads(&self.environ.variables).any(|preload| preload.rsplit('/').next() == name)
     }
 
     /// The file whose `malloc` is in use.
@@ -258,25 +281,19 @@ impl<'d> Subject<'_, 'd> {
             }
             Bound::Undecided(why) => Err(why),
             Bound::Unread => {
-                let mut unreadable = self.unreadable.iter();
-                if let Some(name) = unreadable.find(|name| may_define_malloc(name, &self.environ.variables)) {
-                    return Err(format!("{name} could define `malloc` as well"));
-                }
                 let defines = |object: &&MappedObject<'_>| {
                     object.elf.exported("malloc").is_some() && !object.is_loader()
                 };
                 let providers: Vec<&MappedObject<'_>> = self.objects.iter().filter(defines).collect();
+                let is_preloaded = providers.iter().any(|object| self.is_preload(&object.name));
+                let mut unreadable = self.unreadable.iter();
+                if let Some(name) = unreadable.find(|name| self.may_define_malloc(name, is_preloaded)) {
+                    return Err(format!("{name} could define `malloc` as well"));
+                }
                 by_search_order(&providers, self.program)
             }
         }
     }
-}
-
-/// Whether a file that is mapped and cannot be read is a library, as far as its name tells: what else is mapped with code in it
-/// (`/memfd:...`, `/dev/zero`) the loader knows nothing of.
-fn may_define_malloc(file: &str, environ: &[(String, String)]) -> bool {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    name.contains(".so") || preloads(environ).any(|preload| preload.rsplit('/').next() == Some(name))
 }
 
 fn preloads(environ: &[(String, String)]) -> impl Iterator<Item = &str> {
@@ -390,7 +407,7 @@ impl Findings {
             settings.entry(name.clone()).or_insert_with(|| value.clone());
         }
         Identity {
-            family: self.family.unwrap_or_else(|| "unknown".to_owned()),
+            family: self.family.unwrap_or_else(|| UNKNOWN.to_owned()),
             version: self.version,
             version_range: self.version_range,
             path: self.path,

@@ -11,11 +11,13 @@ mod servers;
 mod succession;
 mod treatment;
 
+use std::collections::BTreeSet;
+
 use heaptrial_model::units;
 use heaptrial_stats::median;
 
 use crate::age::Ages;
-use crate::fleet::{Fleet, FleetLife, FleetService};
+use crate::fleet::{Clock, Fleet, FleetLife, FleetService};
 use crate::outcome::{Finding, FindingKind, ServiceResult, Settings, Severity};
 use crate::service::is_up_and_down;
 
@@ -36,6 +38,9 @@ pub(crate) fn run(
     }
     if !fleet.clock.has_calendar() {
         findings.extend(up_and_down(fleet, members, ages, settings));
+        if fleet.clock == Clock::ByLoad {
+            findings.extend(without_level(fleet, services, members, ages));
+        }
         findings.extend(ledger::unpaired(fleet, services, members));
         return findings;
     }
@@ -100,7 +105,8 @@ fn without_level(
     ages: &Ages,
 ) -> Option<Finding> {
     ages.matched?;
-    let gone = presence::gone(fleet);
+    // Repeats of a lab run end one after the other.
+    let gone = if fleet.clock.has_calendar() { presence::gone(fleet) } else { BTreeSet::new() };
     let has_level = |index: &usize| services[*index].level_bytes.is_some();
     let is_known = |index: &usize| fleet.services[*index].current().is_some_and(FleetLife::age_known);
     let found = |arm: usize| -> Vec<usize> {

@@ -126,11 +126,16 @@ impl Host {
         self.begun += 1;
         for service in store.services(trial).unwrap() {
             let key = LifeKey { boot_id: self.boot_id(), pid: service.id as i32, start_ticks: self.begun };
-            let boottime_us = self.of_boot * MINUTE_US;
+            let boottime_us = self.boottime_us();
             let life =
                 store.add_life(service.id, &key, (self.now_us(), boottime_us), Some(&identity()), None);
             self.lives.push(life.unwrap());
         }
+    }
+
+    /// Agents of two hosts do not read in the same microsecond.
+    fn boottime_us(&self) -> i64 {
+        self.of_boot * MINUTE_US + i64::from(self.name.as_bytes()[0])
     }
 
     pub fn now_us(&self) -> i64 {
@@ -161,7 +166,7 @@ impl Host {
             let tick = TickInput {
                 sequence: self.ticks - 1,
                 wall_us: self.now_us(),
-                boottime_us: self.of_boot * MINUTE_US,
+                boottime_us: self.boottime_us(),
                 samples,
                 host_id: Some(host),
                 ..TickInput::default()

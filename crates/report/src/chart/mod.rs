@@ -238,7 +238,6 @@ impl Canvas<'_> {
         }
     }
 
-    /// The interval of the arm's median as an area.
     /// The upper end of the interval of an arm's median at each age.
     fn interval_ends(self, arm: usize) -> Vec<Point> {
         let level = self.report.analysis.confidence_level;
@@ -246,6 +245,7 @@ impl Canvas<'_> {
         runs.into_iter().filter(|run| run.len() > 1).flatten().map(|(age, _, high)| (age, high)).collect()
     }
 
+    /// The interval of the arm's median as an area.
     fn interval_area(self, arm: usize, (x, y): (&Scale, &Scale)) -> Element {
         let level = self.report.analysis.confidence_level;
         let runs = self.trajectories.median_band(&self.counted(arm), level);

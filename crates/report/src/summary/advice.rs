@@ -13,6 +13,10 @@ use crate::verdict::plural_days;
 const YOUNGEST_SECONDS: f64 = 3600.0;
 /// p-values above this, adjusted for the number of arms, show nothing.
 const LEVEL: f64 = 0.05;
+/// From one day's median to the next one's so much more is growth, where nothing else tells.
+const LEAST_STEP: f64 = 0.05;
+/// Growth of which more than this share is shared is told with what is its own.
+const LEAST_SHARED: f64 = 0.05;
 /// Days ahead where a report tells none.
 const HORIZON_DAYS: f64 = 30.0;
 /// Arms of which is told what speaks against them.
@@ -225,14 +229,26 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
 /// `it grows by 1.20 GiB a day: at that pace it needs as much as the control, glibc, in 4 days`: of an arm that is shown to grow, however short the
 /// time, and comes up to the control within the time for which verdicts look ahead. And of one of which nothing tells how it grows.
 pub(crate) fn soon_at_control(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
+    // What grows between two restarts is lost at the next.
+    if arm.sawtooth.is_some() {
+        return None;
+    }
     let Some(pace) = pace(arm) else {
         return Some("how it grows is not known yet: observe it for days".to_owned());
     };
+    let shared = shared(arm, control);
     let days = catches_up(arm, control)?;
-    let soon = pace.is_shown && days <= report.analysis.horizon_days.unwrap_or(HORIZON_DAYS);
+    let soon = pace.least > shared && days <= report.analysis.horizon_days.unwrap_or(HORIZON_DAYS);
+    let beyond = match shared > LEAST_SHARED * pace.bytes_per_day {
+        true => format!(
+            ", {} of it more than what the control tells of all",
+            units::memory(pace.bytes_per_day - shared)
+        ),
+        false => String::new(),
+    };
     soon.then(|| {
         format!(
-            "it grows by {} a day: at that pace it needs as much as the control, {}, in {}",
+            "it grows by {} a day{beyond}: at that pace it needs as much as the control, {}, in {}",
             units::memory(pace.bytes_per_day),
             control.name,
             plural_days(days.ceil().max(1.0))
@@ -245,40 +261,49 @@ struct Pace {
     bytes_per_day: f64,
     /// As a share of its memory.
     share_per_day: f64,
-    /// By its interval, or because nothing tells how sure it is.
-    is_shown: bool,
+    /// What it is at least by its interval; itself where nothing tells how sure it is.
+    least: f64,
 }
 
-/// By the slopes of its services, or from the last day but one to the last where readings are too few for slopes.
+/// By the slopes of its services, or from the last day but one to the last where readings are too few for slopes: of days that half of its services
+/// or more were read on. Medians of two days are apart by chance as well.
 fn pace(arm: &Arm) -> Option<Pace> {
     if let Some(growth) = &arm.growth {
         let bytes_per_day = growth.bytes_per_day.value;
-        let is_shown = growth.bytes_per_day.low.unwrap_or(bytes_per_day) > 0.0;
-        return Some(Pace { bytes_per_day, share_per_day: growth.share_per_day.value, is_shown });
+        let least = growth.bytes_per_day.low.unwrap_or(bytes_per_day);
+        return Some(Pace { bytes_per_day, share_per_day: growth.share_per_day.value, least });
     }
-    let [.., before, last] = arm.by_day.as_slice() else { return None };
+    let most = arm.by_day.iter().map(|day| day.services).max()?;
+    let days: Vec<_> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
+    let [.., before, last] = days[..] else { return None };
     let days = f64::from(last.day - before.day);
     let bytes_per_day = (last.median_bytes - before.median_bytes) / days;
-    Some(Pace { bytes_per_day, share_per_day: bytes_per_day / before.median_bytes.max(1.0), is_shown: true })
+    let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
+    let least = if share_per_day >= LEAST_STEP { bytes_per_day } else { 0.0 };
+    Some(Pace { bytes_per_day, share_per_day, least })
 }
 
 /// Days from the matched age to that at which an arm needs as much as the control, if both go on as they did. `None` where it does not come
-/// nearer, or is shown to level off before. A control goes on growing only where that is its verdict over a day or more. Otherwise what it grows
-/// by is caches that fill on the first days, and the arm's fill by the same share.
+/// nearer, or is shown to level off before.
 fn catches_up(arm: &Arm, control: &Arm) -> Option<f64> {
     let own = level(arm)? as f64;
     let left = level(control)? as f64 - own;
     if arm.growth.as_ref().and_then(|growth| growth.rise_to_come_bytes).is_some_and(|rise| rise < left) {
         return None;
     }
+    let nearer = pace(arm)?.bytes_per_day - shared(arm, control);
+    (nearer > 0.0).then(|| (left / nearer).max(0.0))
+}
+
+/// What of an arm's growth, in bytes a day, is none of its own: a control goes on growing only where that is its verdict over a day or more. Otherwise
+/// what it grows by is caches that fill on the first days, or load, and the arm's go by the same share.
+fn shared(arm: &Arm, control: &Arm) -> f64 {
     let for_days = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0);
     let goes_on = for_days && matches!(control.verdict.as_deref(), Some("growing" | "bloating"));
-    let shared = pace(control).map_or(0.0, |pace| match goes_on {
+    pace(control).map_or(0.0, |pace| match goes_on {
         true => pace.bytes_per_day.max(0.0),
-        false => own * pace.share_per_day.max(0.0),
-    });
-    let nearer = pace(arm)?.bytes_per_day - shared;
-    (nearer > 0.0).then(|| (left / nearer).max(0.0))
+        false => level(arm).unwrap_or(0) as f64 * pace.share_per_day.max(0.0),
+    })
 }
 
 /// Whether more than half of an arm's services are shown to grow, each by itself.

@@ -283,12 +283,18 @@ fn count(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<i64> {
 
 /// Boots of the host. Containers of one machine tell the same id: of all hosts but the first it has the host's name with it.
 fn hosts(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<()> {
-    let of_others = "EXISTS (SELECT 1 FROM main.life l JOIN main.service s ON s.id = l.service_id
-                             WHERE l.boot_id = t.boot_id AND substr(s.name, 1, length(?1) + 1) <> ?1 || '/')";
+    let lived_in = |whose: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM main.life l JOIN main.service s ON s.id = l.service_id
+                     WHERE l.boot_id = t.boot_id AND substr(s.name, 1, length(?1) + 1) {whose} ?1 || '/')"
+        )
+    };
+    // One that is here without it, as earlier versions had all of them, stays so.
+    let (of_others, of_this) = (lived_in("<>"), lived_in("="));
     transaction.execute(
         &format!(
             "INSERT INTO temp.boot_there
-             SELECT t.boot_id, CASE WHEN {of_others} THEN t.boot_id || ' on ' || ?1 ELSE t.boot_id END FROM there.host t"
+             SELECT t.boot_id, CASE WHEN {of_others} AND NOT {of_this} THEN t.boot_id || ' on ' || ?1 ELSE t.boot_id END FROM there.host t"
         ),
         params![part.host],
     )?;
@@ -312,6 +318,11 @@ fn trial(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<i
         )
         .optional()?;
     if let Some(known) = known {
+        let mut here = parameters(transaction, known)?;
+        if here["plan"] != part.parameters["plan"] {
+            here["plan"] = part.parameters["plan"].clone();
+            set_parameters(transaction, known, &here)?;
+        }
         return Ok(known);
     }
     transaction.execute(

@@ -115,6 +115,10 @@ fn await_work(
         if found.is_some_and(|found| found.is_ok_and(|found| found.main_pid.is_none()))
             && !on_host::is_at_work(paths, name)
         {
+            // It saw a pause that was asked for since, and stands.
+            if times_begun(paths, name) > before && paused(paths, name) {
+                return Ok(());
+            }
             let journal = Command::new("journalctl")
                 .args(["--no-pager", "--output=cat", "--lines", LAST_WORDS, "--unit", unit])
                 .output()

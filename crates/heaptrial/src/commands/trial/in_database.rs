@@ -65,6 +65,11 @@ fn end_found(
             );
             true
         }
+        // No repetition ends it there.
+        Err(error) if !error.is_passing() => {
+            eprintln!("warning: {error}; with it are the readings of `{name}`");
+            true
+        }
         Err(error) => {
             eprintln!(
                 "warning: {error}; `{name}` goes on in the database until the same command is repeated"
