@@ -50,16 +50,26 @@ fn services_that_are_too_young_have_no_level_and_say_why() {
 
 #[test]
 fn whose_load_was_done_soonest_is_compared_as_the_others_are() {
-    let mut fleet = Fleet { seed: 1, clock: Clock::ByLoad, ..Fleet::default() };
-    for _ in 0..2 {
-        add_arm(&mut fleet, 4, |seed| {
-            vec![life(seed, 0.0, if seed == 5 { 2.0 } else { 8.0 }, |age| own(seed) * rising(age))]
-        });
-    }
-    let analysis = run(&fleet);
-    assert_eq!(analysis.matched_age_seconds, Some(2.0 * DAY));
-    let compared = analysis.arms.iter().map(|arm| arm.as_assigned.services_compared);
-    assert_eq!(compared.collect::<Vec<_>>(), [4, 4]);
+    let until = |end: f64| {
+        let mut fleet = Fleet { seed: 1, clock: Clock::ByLoad, ..Fleet::default() };
+        for _ in 0..2 {
+            add_arm(&mut fleet, 4, |seed| {
+                vec![life(seed, 0.0, if seed == 5 { end } else { 8.0 }, |age| own(seed) * rising(age))]
+            });
+        }
+        run(&fleet)
+    };
+    let compared = |analysis: &Analysis| {
+        let compared = analysis.arms.iter().map(|arm| arm.as_assigned.services_compared);
+        (analysis.matched_age_seconds, compared.collect::<Vec<_>>())
+    };
+    let analysis = until(5.0);
+    assert_eq!(compared(&analysis), (Some(5.0 * DAY), vec![4, 4]));
+    assert!(find(&analysis, FindingKind::WithoutLevel).is_none());
+    // One that was done at once would have all of them compared by how they begin: it is left out, and told.
+    let analysis = until(2.0);
+    assert_eq!(compared(&analysis), (Some(8.0 * DAY), vec![4, 3]));
+    assert_eq!(names(find(&analysis, FindingKind::WithoutLevel).unwrap()), ["s5"]);
 }
 
 fn with_unknown_starts(unknown: usize) -> Fleet {

@@ -229,8 +229,8 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
 /// `it grows by 1.20 GiB a day: at that pace it needs as much as the control, glibc, in 4 days`: of an arm that is shown to grow, however short the
 /// time, and comes up to the control within the time for which verdicts look ahead. And of one of which nothing tells how it grows.
 pub(crate) fn soon_at_control(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
-    // What grows between two restarts is lost at the next.
-    if arm.sawtooth.is_some() {
+    // What grows between two restarts is lost at the next, and what is stable does not grow by more than its margin.
+    if arm.sawtooth.is_some() || arm.verdict.as_deref() == Some("stable") {
         return None;
     }
     let Some(pace) = pace(arm) else {
@@ -238,7 +238,12 @@ pub(crate) fn soon_at_control(report: &Report, arm: &Arm, control: &Arm) -> Opti
     };
     let shared = shared(arm, control);
     let days = catches_up(arm, control)?;
-    let soon = pace.least > shared && days <= report.analysis.horizon_days.unwrap_or(HORIZON_DAYS);
+    let is_shown = match goes_on(control) {
+        true => pace.least > shared,
+        // Services are of unlike sizes: what they share is a share.
+        false => pace.least_share > self::pace(control).map_or(0.0, |pace| pace.share_per_day.max(0.0)),
+    };
+    let soon = is_shown && days <= report.analysis.horizon_days.unwrap_or(HORIZON_DAYS);
     let beyond = match shared > LEAST_SHARED * pace.bytes_per_day {
         true => format!(
             ", {} of it more than what the control tells of all",
@@ -261,8 +266,9 @@ struct Pace {
     bytes_per_day: f64,
     /// As a share of its memory.
     share_per_day: f64,
-    /// What it is at least by its interval; itself where nothing tells how sure it is.
+    /// What both are at least by their intervals; themselves where nothing tells how sure they are.
     least: f64,
+    least_share: f64,
 }
 
 /// By the slopes of its services, or from the last day but one to the last where readings are too few for slopes: of days that half of its services
@@ -271,7 +277,9 @@ fn pace(arm: &Arm) -> Option<Pace> {
     if let Some(growth) = &arm.growth {
         let bytes_per_day = growth.bytes_per_day.value;
         let least = growth.bytes_per_day.low.unwrap_or(bytes_per_day);
-        return Some(Pace { bytes_per_day, share_per_day: growth.share_per_day.value, least });
+        let share_per_day = growth.share_per_day.value;
+        let least_share = growth.share_per_day.low.unwrap_or(share_per_day);
+        return Some(Pace { bytes_per_day, share_per_day, least, least_share });
     }
     let most = arm.by_day.iter().map(|day| day.services).max()?;
     let days: Vec<_> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
@@ -279,8 +287,9 @@ fn pace(arm: &Arm) -> Option<Pace> {
     let days = f64::from(last.day - before.day);
     let bytes_per_day = (last.median_bytes - before.median_bytes) / days;
     let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
-    let least = if share_per_day >= LEAST_STEP { bytes_per_day } else { 0.0 };
-    Some(Pace { bytes_per_day, share_per_day, least })
+    let (least, least_share) =
+        if share_per_day >= LEAST_STEP { (bytes_per_day, share_per_day) } else { (0.0, 0.0) };
+    Some(Pace { bytes_per_day, share_per_day, least, least_share })
 }
 
 /// Days from the matched age to that at which an arm needs as much as the control, if both go on as they did. `None` where it does not come
@@ -295,12 +304,16 @@ fn catches_up(arm: &Arm, control: &Arm) -> Option<f64> {
     (nearer > 0.0).then(|| (left / nearer).max(0.0))
 }
 
+/// Whether a control's growth is its verdict over a day or more.
+fn goes_on(control: &Arm) -> bool {
+    let for_days = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0);
+    for_days && matches!(control.verdict.as_deref(), Some("growing" | "bloating"))
+}
+
 /// What of an arm's growth, in bytes a day, is none of its own: a control goes on growing only where that is its verdict over a day or more. Otherwise
 /// what it grows by is caches that fill on the first days, or load, and the arm's go by the same share.
 fn shared(arm: &Arm, control: &Arm) -> f64 {
-    let for_days = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0);
-    let goes_on = for_days && matches!(control.verdict.as_deref(), Some("growing" | "bloating"));
-    pace(control).map_or(0.0, |pace| match goes_on {
+    pace(control).map_or(0.0, |pace| match goes_on(control) {
         true => pace.bytes_per_day.max(0.0),
         false => level(arm).unwrap_or(0) as f64 * pace.share_per_day.max(0.0),
     })

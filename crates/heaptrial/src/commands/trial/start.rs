@@ -71,14 +71,20 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let systemd = global.systemd()?;
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let services = discover(&systemd, &plan, &host)?;
-    on_host::refuse_claimed(&paths, &plan.name, &plan.name, services.iter().map(Service::name))?;
-    refuse_strays(&paths, services.iter().map(Service::name))?;
+    // Another process may begin the very same just now: what it writes is nothing to put back.
+    let meanwhile = |refused: Failure| match read_state(&paths, &plan.name) {
+        Ok(state) => Failure::refused(already(&plan.name, state.stage)),
+        Err(_) => refused,
+    };
+    on_host::refuse_claimed(&paths, &plan.name, &plan.name, services.iter().map(Service::name))
+        .map_err(meanwhile)?;
+    refuse_strays(&paths, services.iter().map(Service::name)).map_err(|refused| meanwhile(refused.into()))?;
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
     // A dry run shows them all.
     let warned = if options.dry_run { Warned::default() } else { warned };
-    preflight(&paths, &prepared, &services, &obtained, &warned)?;
+    preflight(&paths, &prepared, &services, &obtained, &warned).map_err(meanwhile)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
