@@ -6,7 +6,7 @@ use build::*;
 use heaptrial_analysis::{
     Analysis, Finding, FindingKind, Fleet, FleetArm, FleetEvent, LimitKind, MemoryLimit, Severity, Verdict,
 };
-use heaptrial_model::{KnownEvent, Reading};
+use heaptrial_model::KnownEvent;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -243,77 +243,6 @@ fn a_long_gap_is_told_and_a_level_inside_it_is_not_made_up() {
     let analysis = run(&fleet);
     assert_eq!(find(&analysis, FindingKind::Gaps).unwrap().arms, [1]);
     assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
-}
-
-/// Readings of three hours are no level of a day, however many they are: load has a rhythm.
-#[test]
-fn a_window_of_which_most_was_not_read_has_no_level() {
-    let daily = |age: f64| 2.0 * (1.0 + 0.4 * (age * std::f64::consts::TAU).sin());
-    let often = |seed: usize, gap: (f64, f64)| {
-        let mut life = life(seed, 0.0, 0.0, daily);
-        let minutes = (0..5 * 720).map(|place| f64::from(place) / 720.0);
-        let kept = minutes.filter(|age| !(gap.0..gap.1).contains(age));
-        life.readings = kept
-            .map(|age| Reading {
-                age_seconds: (age * DAY) as f32,
-                kib: (own(seed) * daily(age) * GIB / 1024.0) as u32,
-            })
-            .collect();
-        vec![life]
-    };
-    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
-    add_arm(&mut fleet, 6, |seed| often(seed, (9.0, 9.0)));
-    add_arm(&mut fleet, 6, |seed| often(seed, (4.0, 4.875)));
-    let analysis = run(&fleet);
-    assert_eq!(analysis.arms[0].as_assigned.services_compared, 6);
-    assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
-    // A third of it is enough missing to be told, and not to be left out.
-    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
-    add_arm(&mut fleet, 6, |seed| often(seed, (4.0, 4.3)));
-    assert_eq!(run(&fleet).arms[0].as_assigned.services_compared, 6);
-}
-
-/// Somebody looked closely for some hours: their part of the day weighs no more than that.
-#[test]
-fn hours_that_were_read_more_often_decide_neither_level_nor_growth() {
-    let daily = |age: f64| 2.0 * (1.0 + 0.06 * (age * std::f64::consts::TAU).sin());
-    let read = |seed: usize, often: bool| {
-        let mut life = life(seed, 0.0, 0.0, daily);
-        let hours = (0..9 * 24).map(|hour| f64::from(hour) / 24.0);
-        let then = if often { 2880 } else { 24 };
-        let rest = (0..).map(|place| 9.0 + f64::from(place) / f64::from(then)).take_while(|age| *age <= 9.4);
-        life.readings = hours
-            .chain(rest)
-            .map(|age| Reading {
-                age_seconds: (age * DAY) as f32,
-                kib: (own(seed) * daily(age) * GIB / 1024.0) as u32,
-            })
-            .collect();
-        vec![life]
-    };
-    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
-    add_arm(&mut fleet, 8, |seed| read(seed, false));
-    add_arm(&mut fleet, 8, |seed| read(seed, true));
-    let analysis = run(&fleet);
-    let ratio = analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate;
-    assert!((ratio.value - 1.0).abs() < 0.01, "{ratio:?}");
-    let growth = |arm: usize| analysis.arms[arm].growth.as_ref().unwrap().share_per_day.value;
-    assert!((growth(1) - growth(0)).abs() < 0.01, "{} {}", growth(1), growth(0));
-}
-
-/// Large services that were killed a day before the end are young: what is left of their arm is small, and that is told.
-#[test]
-fn services_in_no_level_are_told() {
-    let mut fleet = fleet(&[(10, &|_| 2.0)]);
-    add_arm(&mut fleet, 10, |seed| match seed % 5 {
-        0 | 1 => [(0.0, 6.7), (6.8, 8.0)].map(|(from, to)| life(seed, from, to, |_| 6.0)).into(),
-        _ => vec![life(seed, 0.0, 8.0, |_| 1.6)],
-    });
-    let analysis = run(&fleet);
-    let found = find(&analysis, FindingKind::WithoutLevel).unwrap();
-    assert_eq!((found.arms.as_slice(), found.services.len()), (&[1][..], 4));
-    assert!(found.evidence.contains("4 of 10 services of arm 1 (last readings: 6.0"), "{}", found.evidence);
-    assert!(find(&run(&build::fleet(&[(6, &|_| 2.0), (6, &|_| 1.0)])), FindingKind::WithoutLevel).is_none());
 }
 
 /// What is read no more takes no more memory of the host.
