@@ -77,6 +77,54 @@ fn a_trial_beside_itself_differs_in_nothing() {
     assert!(compare(&[]).terminal(false).unwrap().contains("No trial has a figure"));
 }
 
+/// Two runs of `fixture::command`, the second with other ratios of its arms and its control first or not.
+fn against(ratios: impl Fn(&mut heaptrial_report::Ratio), control_first: bool) -> String {
+    let report = lab(&fixture::command(4));
+    let mut comparison = compare(&[report.clone(), report]);
+    let control = |known: &heaptrial_report::ComparedTreatment| {
+        known.results.iter().flatten().any(|result| result.control)
+    };
+    for known in &mut comparison.treatments {
+        let first = control(known) == control_first;
+        let second = known.results[1].as_mut().unwrap();
+        second.ratio_to_control.iter_mut().for_each(&ratios);
+        second.place = Some(if first { 1 } else { 2 });
+    }
+    comparison.terminal(false).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn trials_disagree_where_each_shows_its_own_least() {
+    let turned = against(
+        |ratio| {
+            (ratio.estimate, ratio.low, ratio.high) = (1.5, Some(1.3), Some(1.7));
+        },
+        true,
+    );
+    assert!(turned.contains("The trials do not agree on who needs the least: jemalloc@5.3.0"), "{turned}");
+    let not_told_apart = against(
+        |ratio| {
+            (ratio.estimate, ratio.low, ratio.high) = (1.08, Some(0.91), Some(1.29));
+        },
+        true,
+    );
+    assert!(!not_told_apart.contains("do not agree"), "{not_told_apart}");
+    assert!(not_told_apart.contains("no two show a contradiction"), "{not_told_apart}");
+}
+
+#[test]
+fn an_arm_that_bloats_is_not_the_least_without_a_word() {
+    let report = lab(&fixture::command(4));
+    let mut comparison = compare(&[report.clone(), report]);
+    let best = comparison.treatments.iter_mut().find(|known| known.treatment == "jemalloc@5.3.0").unwrap();
+    best.results[0].as_mut().unwrap().verdict = Some("bloating".to_owned());
+    let text = comparison.terminal(false).unwrap();
+    assert!(
+        text.contains("jemalloc@5.3.0 is bloating in redis fill and delete: what it needs now"),
+        "{text}"
+    );
+}
+
 #[test]
 fn hostile_names_stay_text() {
     let comparison = compare(&[lab(&fixture::hostile()), field(&fleet::hostile())]);
