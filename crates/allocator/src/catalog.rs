@@ -243,6 +243,8 @@ pub struct CrateSource {
     pub path: String,
     /// A generated `configure` script that stands elsewhere in the crate.
     pub configure: Option<String>,
+    /// The version that its library tells, where the crate has commits beyond the release.
+    pub tells: Option<Version>,
 }
 
 /// A commit of the family's repository.
@@ -363,6 +365,12 @@ impl Family {
     /// The release of a version.
     pub fn release(&self, version: &Version) -> Option<&Release> {
         self.versions.iter().find(|release| release.version == *version)
+    }
+
+    /// Whether a library of a release may tell this version.
+    pub(crate) fn tells(&self, release: &Version, version: &Version) -> bool {
+        let of_crate = || self.release(release)?.crate_source.as_ref()?.tells.as_ref();
+        release == version || of_crate() == Some(version)
     }
 
     /// The variant of a name.

@@ -233,7 +233,7 @@ fn check_version(
         VersionCall::Mallctl => {
             let text = answer.mallctl_version.as_ref().ok_or_else(|| no_answer("mallctl(\"version\")"))?;
             evidence.push(format!("mallctl(\"version\") = {text}"));
-            Some(Version::new(text.split('-').next().unwrap_or(text)))
+            Some(jemalloc_version(text))
         }
         VersionCall::TcVersion => {
             let text = answer.tc_version.as_ref().ok_or_else(|| no_answer("tc_version()"))?;
@@ -251,7 +251,7 @@ fn check_version(
         }
     };
     match (&version, expected.version) {
-        (Some(found), Some(expected)) if found != expected => Err(VerifyError::OtherVersion {
+        (Some(found), Some(expected)) if !family.tells(expected, found) => Err(VerifyError::OtherVersion {
             family: family.name.clone(),
             expected: expected.clone(),
             found: found.clone(),
@@ -419,6 +419,12 @@ pub(crate) fn mimalloc_version(number: i32) -> Version {
     Version::new(format!("{major}.{minor}.{patch}"))
 }
 
+/// jemalloc tells `5.3.0-171-g` and the commit: its release, and how many commits it is beyond that, which are none of the release's.
+pub(crate) fn jemalloc_version(told: &str) -> Version {
+    let told = told.rsplit_once("-g").map_or(told, |(version, _commit)| version);
+    Version::new(told.strip_suffix("-0").unwrap_or(told))
+}
+
 /// The last part of a path: the whole one differs between the making of a cache entry and its use.
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
@@ -442,6 +448,18 @@ impl fmt::Display for Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_jemalloc_between_two_releases_is_neither() {
+        for (told, version) in [
+            ("5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c", "5.3.0"),
+            ("5.3.0-171-ge4817c8d89a2a413e835c4adeab5c5c4412f9235", "5.3.0-171"),
+            ("5.2.1-2-g172143a2979d", "5.2.1-2"),
+            ("5.3.0", "5.3.0"),
+        ] {
+            assert_eq!(jemalloc_version(told).as_str(), version);
+        }
+    }
 
     #[test]
     fn mimalloc_version_numbers_are_read_as_the_library_means_them() {

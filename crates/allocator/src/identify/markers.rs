@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use heaptrial_model::Version;
 use memchr::memmem;
 
 use super::exports_any;
 use crate::catalog::{Catalog, Family};
 use crate::elf::Elf;
+use crate::verify::jemalloc_version;
 
 /// Options that mimalloc's code holds as texts, with the versions that have them; see the settings
 /// in the catalog.
@@ -46,8 +48,8 @@ impl<'d> Constants<'d> {
         self.parts.iter().any(|part| finder.find(part).is_some())
     }
 
-    /// jemalloc's version as its build writes it: `5.3.0-0-g` and the commit.
-    pub(super) fn jemalloc_version(&self) -> Option<String> {
+    /// jemalloc's version, of which its build writes `5.3.0-0-g` and the commit; the number is of commits since the release.
+    pub(super) fn jemalloc_version(&self) -> Option<Version> {
         let finder = memmem::Finder::new(b"-g");
         self.parts.iter().find_map(|part| {
             finder.find_iter(part).find_map(|at| {
@@ -63,7 +65,7 @@ impl<'d> Constants<'d> {
                 let is_number =
                     |text: &str| text.parse::<u32>().is_ok_and(|number| number.to_string() == text);
                 let numbers = version.split('.').all(is_number);
-                (numbers && version.contains('.') && is_number(since)).then(|| version.to_owned())
+                (numbers && version.contains('.') && is_number(since)).then(|| jemalloc_version(text))
             })
         })
     }

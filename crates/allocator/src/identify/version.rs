@@ -30,7 +30,7 @@ pub(super) fn find_at(family: &Family, elf: &Elf<'_>, mi_version: Option<u64>, f
         VersionCall::Mallctl => match Constants::of(elf).jemalloc_version() {
             Some(version) => {
                 findings.evidence.push(format!("version text of jemalloc {version}"));
-                findings.version = Some(Version::new(version));
+                findings.version = Some(version);
             }
             None => findings.evidence.push("no version text of jemalloc".to_owned()),
         },
