@@ -295,6 +295,11 @@ impl Main {
         if !self.sampler.follow_unit()? {
             self.sampler.follow(tree.get()?);
         }
+        // It was met before systemd had moved it there.
+        if let Some(own) = self.sampler.cgroup().filter(|own| Some(*own) != self.cgroup.as_ref()) {
+            self.oom_kills = own.oom_kills().unwrap_or(0);
+            self.cgroup = Some(own.clone());
+        }
         let mut sample = self.sampler.read()?;
         sample.cpu_us = self.cpu.of(sample.cpu_us, self.sampler.cpu_us_of_cgroup());
         Ok(sample)

@@ -12,6 +12,9 @@ use crate::{
     ProcessTree, ServiceProcesses,
 };
 
+/// systemd moves a process that it has forked into the unit's control group within moments.
+const MOVED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
 pub struct ServiceSampler {
@@ -25,6 +28,8 @@ pub struct ServiceSampler {
     unopened: Vec<i32>,
     /// The folder that lists its processes, of a unit that has one.
     listed_in: Option<PathBuf>,
+    /// The control group of a unit whose main process is not in it, and since when.
+    awaited: Option<(String, Stopwatch)>,
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
@@ -87,11 +92,31 @@ impl ServiceSampler {
     }
 
     /// A sampler of the unit whose main process is `main_pid` and whose control group systemd tells to be at `control_group`. Its
-    /// processes are those of that group and below it, and it is sampled only where it is the unit's own.
+    /// processes are those of that group and below it, and it is sampled only where it is the unit's own. A main process that has just
+    /// been forked may not be in it yet: [`Self::follow_unit`] looks again for a while.
     pub fn of_unit(root: &HostRoot, main_pid: i32, control_group: &str) -> Result<Self, HostError> {
         let group = UnitCgroup::of(root, control_group, main_pid)?;
+        let awaited = group.processes.is_none() && !control_group.is_empty();
         let sampler = Self::of(root, ServiceProcesses::below(main_pid), group.memory)?;
-        Ok(Self { listed_in: group.processes, ..sampler })
+        Ok(Self {
+            listed_in: group.processes,
+            awaited: awaited.then(|| (control_group.to_owned(), Stopwatch::now())),
+            ..sampler
+        })
+    }
+
+    /// Takes the unit's control group as it is by now, where its main process was not in it when it was met.
+    fn look_for_group(&mut self) -> Result<(), HostError> {
+        let Some((path, since)) = self.awaited.take() else { return Ok(()) };
+        let group = UnitCgroup::of(&self.root, &path, self.main_pid)?;
+        if group.processes.is_none() {
+            self.awaited = (since.elapsed() < MOVED_WITHIN).then_some((path, since));
+            return Ok(());
+        }
+        let own = Self::of(&self.root, ServiceProcesses::below(self.main_pid), group.memory)?;
+        (self.listed_in, self.group, self.cgroup) = (group.processes, own.group, own.cgroup);
+        self.outside = None;
+        Ok(())
     }
 
     /// As [`Self::open`], of a service by its processes, with the group that was made for them, wherever they went since.
@@ -118,6 +143,7 @@ impl ServiceSampler {
             readers: vec![main],
             unopened: Vec::new(),
             listed_in: None,
+            awaited: None,
             main_counts: true,
             counted: None,
             ever_counted: true,
@@ -149,6 +175,7 @@ impl ServiceSampler {
     /// Follows processes that came and went, by the list of the unit's control group. Whether there is one and the main process is
     /// in it; where not, [`Self::follow`] is the way.
     pub fn follow_unit(&mut self) -> Result<bool, HostError> {
+        self.look_for_group()?;
         let Some(dir) = &self.listed_in else { return Ok(false) };
         let mut family = match processes_below(dir) {
             Ok(family) => family,
@@ -512,6 +539,14 @@ mod tests {
             assert_eq!((sample.processes, sample.rss_bytes), (3, 76 << 10), "{path}");
             assert_eq!((sample.cgroup_current_bytes, sampler.cpu_us_of_cgroup()), (None, None), "{path}");
         }
+        // One that systemd has forked and not moved yet.
+        let of_main = folder.path().join("proc/10/cgroup");
+        std::fs::write(&of_main, "0::/init.scope\n").unwrap();
+        let mut early = ServiceSampler::of_unit(&root, 10, "/system.slice/a.service").unwrap();
+        assert!(!early.follow_unit().unwrap() && early.cgroup().is_none());
+        std::fs::write(&of_main, "0::/system.slice/a.service/main\n").unwrap();
+        assert!(early.follow_unit().unwrap() && early.cgroup().is_some());
+        assert_eq!(early.read().unwrap().cgroup_current_bytes, Some(700_000));
         // One that systemd removed.
         std::fs::remove_dir_all(&group).unwrap();
         assert!(!sampler.follow_unit().unwrap());
