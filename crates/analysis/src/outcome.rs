@@ -349,6 +349,10 @@ pub struct DayLevel {
     pub services: u32,
     /// Median over services of their median reading of that day, in bytes.
     pub median_bytes: f64,
+    /// Median over services of the mean age of these readings, in days: where a day has few readings, two days are
+    /// not a day apart. `None` in reports of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_days: Option<f64>,
 }
 
 /// An arm's memory in a week of age.

@@ -147,8 +147,13 @@ fn arm_result(
 
 /// Memory by day of age.
 fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
-    let day = |(day, services, median_bytes)| DayLevel { day, services, median_bytes };
-    by_age(fleet, ages, members, DAY, false).into_iter().map(day).collect()
+    let day = |span: OfSpan| DayLevel {
+        day: span.number,
+        services: span.services,
+        median_bytes: span.median_bytes,
+        age_days: Some(span.age_seconds / DAY),
+    };
+    by_age(fleet, ages, members, DAY, false).map(day).collect()
 }
 
 /// Memory by whole week of age, of trials of which days would be too many.
@@ -158,14 +163,35 @@ fn by_week(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<WeekLevel> {
     if oldest <= BY_WEEK_AFTER {
         return Vec::new();
     }
-    let week = |(week, services, median_bytes)| WeekLevel { week, services, median_bytes };
-    by_age(fleet, ages, members, WEEK, true).into_iter().map(week).collect()
+    let week = |span: OfSpan| WeekLevel {
+        week: span.number,
+        services: span.services,
+        median_bytes: span.median_bytes,
+    };
+    by_age(fleet, ages, members, WEEK, true).map(week).collect()
 }
 
-/// Of each span of age so long, from 1: how many services have readings there (`whole`: and lived through it), and the
-/// median over them of their medians.
-fn by_age(fleet: &Fleet, ages: &Ages, members: &[usize], seconds: f64, whole: bool) -> Vec<(u32, u32, f64)> {
-    let of_services: Vec<Vec<(u32, f64)>> = members
+/// An arm's memory in a span of age.
+struct OfSpan {
+    /// From 1.
+    number: u32,
+    /// Services with readings there.
+    services: u32,
+    /// Median over these of their medians.
+    median_bytes: f64,
+    /// Median over these of the mean age of their readings.
+    age_seconds: f64,
+}
+
+/// Of each span of age so long: its memory, by services that have readings there (`whole`: and lived through it).
+fn by_age(
+    fleet: &Fleet,
+    ages: &Ages,
+    members: &[usize],
+    seconds: f64,
+    whole: bool,
+) -> impl Iterator<Item = OfSpan> {
+    let of_services: Vec<Vec<(u32, f64, f64)>> = members
         .par_iter()
         .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
         .filter(|(service, life)| ages.usable(service, life))
@@ -179,17 +205,27 @@ fn by_age(fleet: &Fleet, ages: &Ages, members: &[usize], seconds: f64, whole: bo
                 .filter(|chunk| !whole || f64::from(span(chunk[0].age_seconds)) * seconds <= lived)
                 .filter_map(|chunk| {
                     let values: Vec<f64> = chunk.iter().map(bytes).collect();
-                    Some((span(chunk[0].age_seconds), median(&values)?))
+                    let ages = chunk.iter().map(|reading| f64::from(reading.age_seconds));
+                    let age = ages.sum::<f64>() / chunk.len() as f64;
+                    Some((span(chunk[0].age_seconds), median(&values)?, age))
                 })
                 .collect()
         })
         .collect();
-    let mut spans: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for (span, level) in of_services.iter().flatten() {
-        spans.entry(*span).or_default().push(*level);
+    let mut spans: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (span, level, age) in of_services.iter().flatten() {
+        let (levels, ages) = spans.entry(*span).or_default();
+        levels.push(*level);
+        ages.push(*age);
     }
-    let level = |(span, levels): (&u32, &Vec<f64>)| Some((*span, levels.len() as u32, median(levels)?));
-    spans.iter().filter_map(level).collect()
+    spans.into_iter().filter_map(|(number, (levels, ages))| {
+        Some(OfSpan {
+            number,
+            services: levels.len() as u32,
+            median_bytes: median(&levels)?,
+            age_seconds: median(&ages)?,
+        })
+    })
 }
 
 fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {

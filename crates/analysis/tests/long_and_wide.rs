@@ -36,6 +36,18 @@ fn short_trials_have_days_alone() {
 }
 
 #[test]
+fn the_last_day_is_as_old_as_its_readings() {
+    let mut fleet = fleet(&[(6, &|_| 1.0)]);
+    for (seed, service) in fleet.services.iter_mut().enumerate() {
+        service.lives = vec![life(seed, 0.0, 2.0, |age| 1.0 + age)];
+        service.lives[0].readings.retain(|reading| reading.age_seconds % 43_200.0 == 0.0);
+    }
+    let days = run(&fleet).arms[0].by_day.clone();
+    let ages: Vec<f64> = days.iter().filter_map(|day| day.age_days).collect();
+    assert_eq!(ages, [0.25, 1.25, 2.0], "{days:?}");
+}
+
+#[test]
 fn a_service_far_from_its_arm_is_named() {
     let mut fleet = fleet(&[(9, &|_| 1.0), (9, &|_| 4.0), (4, &|_| 2.0)]);
     // What ran is proved: nobody is off treatment for its memory.

@@ -345,8 +345,12 @@ fn an_arm_that_is_restarted_is_not_held_to_the_growth_of_one_life() {
         contaminated: 0,
         ..trial.arms[1].clone()
     };
-    let told = advice(&write(&trial).report().0);
+    let (report, trajectories) = write(&trial).report();
+    let told = advice(&report);
     assert!(!told.contains("as much as the control"), "{told}");
+    let markdown = report.markdown(&trajectories).unwrap();
+    let words = "Of restarted, restarted at intervals, it is the average over time of all lives.";
+    assert!(markdown.contains(words), "{markdown}");
 }
 
 #[test]

@@ -284,7 +284,10 @@ fn pace(arm: &Arm) -> Option<Pace> {
     let most = arm.by_day.iter().map(|day| day.services).max()?;
     let days: Vec<_> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
     let [.., before, last] = days[..] else { return None };
-    let days = f64::from(last.day - before.day);
+    let days = match (before.age_days, last.age_days) {
+        (Some(before), Some(last)) => last - before,
+        _ => f64::from(last.day - before.day),
+    };
     let bytes_per_day = (last.median_bytes - before.median_bytes) / days;
     let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
     let (least, least_share) =

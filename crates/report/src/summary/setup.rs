@@ -28,7 +28,8 @@ pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
         ),
         (Some(age), Some(window)) => format!(
             "Memory is {metric}. Level: median of the last {window} up to an age of {age}, at which services are \
-             compared.{two_figures}"
+             compared.{}{two_figures}",
+            averages(report)
         ),
         (Some(age), None) => format!(
             "Memory is {metric}. Level: median from an age of {} to {age}{}, at which services are compared.{two_figures}",
@@ -45,6 +46,19 @@ pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
             };
             format!("Memory is {metric}. {why}.{two_figures}")
         }
+    }
+}
+
+/// Which arms have averages over time in place of levels.
+fn averages(report: &Report) -> String {
+    let restarted = report.arms.iter().filter(|arm| arm.sawtooth.is_some());
+    let restarted: Vec<&str> = restarted.map(|arm| arm.name.as_str()).collect();
+    match restarted.len() {
+        0 => String::new(),
+        several => format!(
+            " Of {}, restarted at intervals, it is the average over time of all lives.",
+            names(&restarted, several)
+        ),
     }
 }
 
