@@ -381,9 +381,14 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
         services: Vec::new(),
         evidence: format!(
             "the services of all arms together grow by {} a day, and {} were available on the host at the last reading: \
-             {days:.0} days if it goes on so",
+             {} if it goes on so",
             units::memory(together),
-            units::memory(available)
+            units::memory(available),
+            match days {
+                // A day more or less is what matters then.
+                ..3.0 => units::duration(days * DAY),
+                days => format!("{days:.0} days"),
+            }
         ),
         effect: "Days until memory runs out that are told of an arm are those if only its services grew: this is sooner."
             .to_owned(),

@@ -69,3 +69,27 @@ fn services_in_no_level_are_told() {
     assert!(found.evidence.contains("4 of 10 services of arm 1 (last readings: 6.0"), "{}", found.evidence);
     assert!(find(&run(&build::fleet(&[(6, &|_| 2.0), (6, &|_| 1.0)])), FindingKind::WithoutLevel).is_none());
 }
+
+#[test]
+fn arms_that_are_read_at_other_hours_are_told() {
+    // Read each 6 hours by `life`, from which one or two of a day are kept.
+    let at = |hours: [&'static [f64]; 2]| {
+        let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|_| 2.0)]);
+        for service in &mut fleet.services {
+            let kept = hours[service.arms[0]];
+            service.lives[0].started_at = 20_000.0 * DAY;
+            service.lives[0]
+                .readings
+                .retain(|reading| kept.contains(&(f64::from(reading.age_seconds) % DAY / 3600.0).round()));
+        }
+        run(&fleet)
+    };
+    let apart = at([&[6.0], &[18.0]]);
+    let told = find(&apart, FindingKind::OtherHours).unwrap();
+    assert_eq!(told.arms, [1]);
+    assert!(told.evidence.contains("around 06:00 (UTC), those of arm 1 around 18:00"), "{}", told.evidence);
+    for same in [[&[6.0] as &[f64], &[6.0]], [&[0.0, 12.0], &[6.0, 18.0]], [&[0.0, 6.0, 12.0, 18.0], &[6.0]]]
+    {
+        assert!(find(&at(same), FindingKind::OtherHours).is_none(), "{same:?}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod age;
 mod gaps;
+mod hours;
 mod labels;
 mod ledger;
 mod limit;
@@ -60,6 +61,7 @@ pub(crate) fn run(
     findings.extend(restarts::more_often(fleet, services, members));
     findings.extend(without_level(fleet, services, members, ages));
     findings.extend(gaps::of_arms(fleet, members));
+    findings.extend(hours::of_arms(fleet, members));
     findings.extend(labels::told(fleet));
     findings.extend(few(fleet, services, members));
     findings.extend(ledger::not_proved(fleet, members));

@@ -86,6 +86,8 @@ pub enum FindingKind {
     WithoutLevel,
     /// Nothing was read for long.
     Gaps,
+    /// An arm is read at other hours of the day than the control.
+    OtherHours,
     /// Services of a lab run whose memory goes up and down, so that their level is a mean.
     UpAndDown,
     /// Services of an arm ran several builds, or with several settings.
@@ -167,6 +169,7 @@ impl FindingKind {
             Self::ComparedYoung => "Compared at a young age",
             Self::WithoutLevel => "In no level",
             Self::Gaps => "Gaps",
+            Self::OtherHours => "Read at other hours",
             Self::SeveralBuilds => "Several builds or settings",
             Self::Swapped => "Memory in swap",
             Self::UpAndDown => "Goes up and down",

@@ -60,10 +60,19 @@ fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
             |file: &&Mapping| Path::new(&file.name).parent().and_then(|folder| inode(&folder.join(name)));
         return files.iter().any(|file| has_name(file) || beside(file) == Some(file.inode));
     }
+    // Of a file that was replaced or removed since, its name has to do.
+    let replaced = |file: &&Mapping| file.deleted && has_name(file);
+    // On overlayfs of older kernels maps tells other numbers than stat.
+    let is_it = |file: &&Mapping, asked: u64| {
+        file.inode == asked || (has_name(file) && inode(Path::new(&file.name)) == Some(asked))
+    };
     match inode(Path::new(library)) {
-        // Of a file that was replaced since, its name has to do.
-        Some(inode) => files.iter().any(|file| file.inode == inode || (file.deleted && has_name(file))),
-        None => files.iter().any(has_name),
+        Some(asked) => files.iter().any(|file| is_it(file, asked) || replaced(file)),
+        // The loader itself says where `$ORIGIN` leads to; and what the process sees may be hidden from others.
+        None if library.contains('$') || inode(Path::new("/")).is_none() => {
+            files.iter().any(|file| has_name(file))
+        }
+        None => files.iter().any(|file| replaced(file)),
     }
 }
 
@@ -123,7 +132,12 @@ mod tests {
         assert!(loaded("r-xp", "/mnt/other-name.so", of_opt, "/opt/a.so"));
         assert!(loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "a.so"));
         assert!(loaded("r-xp", "/usr/lib/a.so (deleted)", 4711, "/opt/a.so"), "replaced since");
-        assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/gone/a.so"));
+        assert!(loaded("r-xp", "/gone/a.so (deleted)", 4711, "/gone/a.so"), "removed since");
+        assert!(!loaded("r-xp", "/usr/lib/a.so", 4711, "/gone/a.so"), "the program's own of that name");
+        assert!(loaded("r-xp", "/srv/lib/a.so", 4711, "$ORIGIN/a.so"));
+        assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/usr/lib/a.so"), "another number on overlayfs");
+        std::os::unix::fs::symlink("usr/lib", seen.join("lib")).unwrap();
+        assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/lib/a.so"), "the same by a link");
         assert!(!loaded("r--p", "/opt/a.so", of_opt, "/opt/a.so"), "refused by the loader");
         assert!(!loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "/opt/a.so"), "another of that name");
     }

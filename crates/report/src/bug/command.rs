@@ -11,12 +11,12 @@ static NAME: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Endings of files, some of which are those of countries too.
-const FILES: [&str; 60] = [
-    "bin", "bz", "cc", "cfg", "class", "conf", "cpp", "crt", "css", "csv", "db", "deb", "dump", "exe", "go",
-    "gz", "hpp", "html", "img", "ini", "iso", "jar", "java", "js", "json", "jsonl", "key", "lock", "log",
-    "lua", "md", "mjs", "pem", "php", "pid", "pl", "pm", "py", "rb", "rpm", "rs", "service", "sh", "so",
-    "sock", "socket", "sql", "sqlite", "tar", "tgz", "toml", "ts", "tsv", "txt", "war", "xml", "xz", "yaml",
-    "yml", "zst",
+const FILES: [&str; 67] = [
+    "bin", "bz", "cc", "cfg", "class", "cnf", "conf", "cpp", "crt", "css", "csv", "db", "deb", "dump", "exe",
+    "go", "gz", "hpp", "html", "img", "ini", "iso", "jar", "java", "jpeg", "jpg", "js", "json", "jsonl",
+    "key", "lock", "log", "lua", "md", "mjs", "out", "pem", "php", "pid", "pl", "pm", "png", "py", "rb",
+    "rdb", "rpm", "rs", "service", "sh", "so", "sock", "socket", "sql", "sqlite", "svg", "tar", "tgz",
+    "toml", "ts", "tsv", "txt", "war", "xml", "xz", "yaml", "yml", "zst",
 ];
 /// Of those, the ones that files with a further full stop in their names seldom have.
 const COUNTRIES: [&str; 8] = ["cc", "md", "pl", "pm", "py", "rs", "sh", "so"];
@@ -66,6 +66,7 @@ mod tests {
     #[test]
     fn what_else_a_command_says_stays() {
         for word in [
+            "mysqld --defaults-file=my.cnf a.out dump.rdb photo.png",
             "nginx -c {dir}/nginx.conf docs/examples/web.js server.py libjemalloc.so.2",
             "import time, sys; time.sleep(float(sys.argv[1])); x.y = 1",
             "less:p99=json:load.late",

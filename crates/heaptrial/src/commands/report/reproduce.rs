@@ -33,6 +33,11 @@ pub fn commands(
     commands
 }
 
+/// Whether a module of Python comes next.
+fn is_module(program: &str, option: &str) -> bool {
+    option == "-m" && program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))
+}
+
 /// The stored command with files beside `bug.md` in place of paths.
 fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
     let mut notes = Vec::new();
@@ -66,7 +71,14 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
             }
             "--" => {
                 words.push(word.clone());
-                words.extend(rest.by_ref().map(&mut clean));
+                let own: Vec<&String> = rest.by_ref().collect();
+                let modules = (0..own.len()).map(|at| at >= 2 && is_module(own[at - 2], own[at - 1]));
+                // `http.server` is a module there, and no host.
+                let told = own.iter().zip(modules).map(|(word, is_module)| match is_module {
+                    true => secrets.clean(word),
+                    false => clean(word),
+                });
+                words.extend(told);
                 continue;
             }
             option if OF_THE_HOUSE.contains(&option) => rest.next().map(&mut clean),
@@ -184,4 +196,15 @@ fn proposal(good: &AllocatorSpec, bad: &AllocatorSpec, tor: bool) -> Option<Repr
         notes,
         file: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_m_is_a_module_for_python_alone() {
+        assert!(is_module("/usr/bin/python3.11", "-m"));
+        assert!(!is_module("/usr/bin/python3", "-h") && !is_module("mysql", "-m"));
+    }
 }
