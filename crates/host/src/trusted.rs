@@ -88,9 +88,14 @@ pub fn path_is_trustworthy(root: &HostRoot, path: &Path, scope: Scope) -> Result
 
 /// The path with all symbolic links followed, within the root; `None` where it does not exist or cannot be followed.
 pub fn resolve(root: &HostRoot, path: &Path) -> Option<PathBuf> {
-    let found = walk(root, path, |_, _| Ok(())).ok()?;
+    let found = followed(root, path)?;
     examine(root, &found).ok()??;
     Some(found)
+}
+
+/// As [`resolve`], of a path that need not be there: what does not exist is taken as it is.
+pub fn followed(root: &HostRoot, path: &Path) -> Option<PathBuf> {
+    walk(root, path, |_, _| Ok(())).ok()
 }
 
 /// The first folder or file on the way that a user who is not its owner, nor in its group, could not go through or read.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use heaptrial_host::trusted::followed;
+
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::mounts::mount_of;
 use crate::preflight::subject::Subject;
@@ -10,9 +12,16 @@ const NOT_SEEN: &str = "the loader does not find the library and goes on without
 const NOT_RUN: &str = "the loader may not map code from there and goes on without the library; what it tried to map stays in /proc/PID/maps, so that its name there proves nothing";
 
 pub(crate) fn check(subject: &Subject<'_>, library: &Path, findings: &mut Findings) {
-    // What hides a path is often a file system without the right to run code.
-    if !other_root(subject, library, findings) && !hidden(subject, library, findings) {
-        no_exec(subject, library, findings);
+    if other_root(subject, library, findings) {
+        return;
+    }
+    // A folder above it may be a link to a place that is hidden.
+    let linked = followed(subject.root, library).filter(|path| path != library);
+    for path in [library].into_iter().chain(linked.as_deref()) {
+        // What hides a path is often a file system without the right to run code.
+        if hidden(subject, path, findings) || no_exec(subject, path, findings) {
+            return;
+        }
     }
 }
 
@@ -79,13 +88,17 @@ fn bound(subject: &Subject<'_>, library: &Path, hiding: &Path) -> bool {
                 let mut parts = word.split(':');
                 let source = parts.next().unwrap_or_default();
                 let target = parts.next().filter(|target| !target.is_empty()).unwrap_or(source);
-                source == target && library.starts_with(target) && Path::new(target).starts_with(hiding)
+                // systemd follows links on the way to both.
+                let covers = |target: &Path| library.starts_with(target) && target.starts_with(hiding);
+                source == target
+                    && (covers(Path::new(target))
+                        || followed(subject.root, Path::new(target)).is_some_and(|target| covers(&target)))
             })
         })
     })
 }
 
-fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) {
+fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> bool {
     let sandbox = &subject.unit().sandbox;
     let deepest = |paths: &[PathBuf]| {
         let covering = paths.iter().map(|path| bare(path)).filter(|path| library.starts_with(path));
@@ -100,7 +113,7 @@ fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) {
             NOT_RUN,
             format!("add ExecPaths=-{} to the unit", folder_of(library).display()),
         );
-        return;
+        return true;
     }
     if let Some(mount) = mount_of(subject, library).filter(|mount| mount.has("noexec") && allowed.is_none()) {
         findings.refuse(
@@ -113,7 +126,9 @@ fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) {
             NOT_RUN,
             "install libraries on a file system without noexec",
         );
+        return true;
     }
+    false
 }
 
 /// A path without the marks that systemd allows before it.

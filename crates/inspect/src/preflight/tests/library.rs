@@ -124,6 +124,27 @@ fn code_must_be_allowed_to_run_from_its_folder() {
 }
 
 #[test]
+fn a_folder_that_is_a_link_leads_to_where_it_leads() {
+    let mut fixture = Fixture::new();
+    let link = |from: &str, to: &str| {
+        std::fs::remove_dir_all(fixture.root.path(from)).unwrap();
+        std::os::unix::fs::symlink(to, fixture.root.path(from)).unwrap();
+    };
+    fixture.file("/home/ht/0a/libjemalloc.so.2", "");
+    link("/usr/lib/heaptrial/allocators", "/home/ht");
+    fixture.unit().sandbox.protect_home = "no".to_owned();
+    fixture.is_fine();
+    fixture
+        .process_file("mountinfo", "20 1 8:1 / / rw - ext4 a rw\n21 20 8:2 / /home rw,noexec - ext4 b rw\n");
+    fixture.refuses(Check::NoExec, "mounted noexec (/home)");
+    fixture.process_file("mountinfo", "20 1 8:1 / / rw - ext4 a rw\n");
+    fixture.unit().sandbox.protect_home = "yes".to_owned();
+    fixture.refuses(Check::HiddenPath, "ProtectHome hides /home, and with it /home/ht/0a/libjemalloc.so.2");
+    fixture.drop_in("a.conf", "BindReadOnlyPaths=-/usr/lib/heaptrial/allocators");
+    fixture.is_fine();
+}
+
+#[test]
 fn memory_deny_write_execute_matters_to_libraries_with_text_relocations_or_executable_stacks() {
     let mut fixture = Fixture::new();
     fixture.unit().sandbox.memory_deny_write_execute = true;
