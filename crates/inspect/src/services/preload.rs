@@ -69,10 +69,8 @@ fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
     match inode(Path::new(library)) {
         Some(asked) => files.iter().any(|file| is_it(file, asked) || replaced(file)),
         // The loader itself says where `$ORIGIN` leads to; and what the process sees may be hidden from others.
-        None if library.contains('$') || inode(Path::new("/")).is_none() => {
-            files.iter().any(|file| has_name(file))
-        }
-        None => files.iter().any(|file| replaced(file)),
+        None if library.contains('$') || inode(Path::new("/")).is_none() => files.iter().any(has_name),
+        None => files.iter().any(replaced),
     }
 }
 
