@@ -349,18 +349,13 @@ fn cpu_time_of_children_counts_whoever_waited_for_them() {
 #[ignore = "needs root: it hides the cgroups"]
 fn cpu_time_of_processes_that_counted_and_ended_stays() {
     for way in WAYS {
-        let options = "-a glibc --duration 10s --count ^burner";
-        let folder = shapes();
-        let output = lab_behind(way, folder.path(), options, &["burners", "8"]);
+        let options = "-a glibc --duration 1s --ready log:holds --count ^burner";
+        let output = lab_behind(way, shapes().path(), options, &["burners", "8"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let report = json(&output);
         let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
-        // Half a second each, and what the next one has taken.
-        let log = std::fs::read_to_string(folder.path().join("run/logs/arm1-repeat1.stdout")).unwrap();
-        let burnt = 0.5 * log.lines().filter(|line| *line == "burnt").count() as f64;
-        assert!(burnt >= 1.0, "none of them has ended: {log}");
-        let next = if burnt < 2.0 { 0.5 } else { 0.0 };
-        assert!((0.95 * burnt..burnt + next + 0.4).contains(&seconds), "{way:?}: {seconds} s, not {burnt} s");
+        // Half a second each of four, of which three have ended.
+        assert!((1.9..2.4).contains(&seconds), "{way:?}: {seconds} s, not 2 s");
     }
 }
 
