@@ -100,9 +100,18 @@ const CASES: &[Case] = &[
         None,
     ),
     case("inaccessible", &["InaccessiblePaths=/usr/lib/heaptrial"], Some(Check::HiddenPath)),
+    case(
+        "inaccessible-bound",
+        &["InaccessiblePaths=/usr/lib/heaptrial", "BindReadOnlyPaths=-/usr/lib/heaptrial/allocators"],
+        Some(Check::HiddenPath),
+    ),
     case("privatetmp", &["PrivateTmp=yes"], Some(Check::HiddenPath))
         .library("/var/tmp/case/libjemalloc.so.2"),
     case("protecthome", &["ProtectHome=yes"], Some(Check::HiddenPath)).library("/root/case/libjemalloc.so.2"),
+    case("protecthome-bound", &["ProtectHome=yes", "BindReadOnlyPaths=/root/case"], Some(Check::HiddenPath))
+        .library("/root/case/libjemalloc.so.2"),
+    case("protecthome-tmpfs-bound", &["ProtectHome=tmpfs", "BindReadOnlyPaths=/root/case"], None)
+        .library("/root/case/libjemalloc.so.2"),
     case("protecthome-ro", &["ProtectHome=read-only"], None).library("/root/case/libjemalloc.so.2"),
     case(
         "rootdir",

@@ -15,13 +15,12 @@ pub(crate) fn check(subject: &Subject<'_>, library: &Path, findings: &mut Findin
     if other_root(subject, library, findings) {
         return;
     }
-    // A folder above it may be a link to a place that is hidden.
-    let linked = followed(subject.root, library).filter(|path| path != library);
-    for path in [library].into_iter().chain(linked.as_deref()) {
-        // What hides a path is often a file system without the right to run code.
-        if hidden(subject, path, findings) || no_exec(subject, path, findings) {
-            return;
-        }
+    // A folder above it may be a link, and what is behind it hidden; where code may run goes by what it leads to.
+    let linked = followed(subject.root, library).unwrap_or_else(|| library.to_owned());
+    let is_link = linked != library;
+    // What hides a path is often a file system without the right to run code.
+    if !hidden(subject, library, findings) && !(is_link && hidden(subject, &linked, findings)) {
+        no_exec(subject, &linked, findings);
     }
 }
 
@@ -44,11 +43,28 @@ fn other_root(subject: &Subject<'_>, library: &Path, findings: &mut Findings) ->
     true
 }
 
-/// Paths that the unit hides from the service, with the settings that do it.
-fn hiding(subject: &Subject<'_>) -> Vec<(String, PathBuf)> {
+/// A path that a unit hides from its service.
+struct Hiding {
+    /// The setting that does it.
+    setting: &'static str,
+    path: PathBuf,
+    /// What is put over it so that something below can be put back. Below what is inaccessible systemd mounts nothing.
+    instead: Option<&'static str>,
+}
+
+fn hiding(subject: &Subject<'_>) -> Vec<Hiding> {
     let sandbox = &subject.unit().sandbox;
-    let mut hiding: Vec<(String, PathBuf)> = Vec::new();
-    let mut add = |setting: &str, path: &Path| hiding.push((setting.to_owned(), bare(path)));
+    let mut hiding: Vec<Hiding> = Vec::new();
+    let mut add = |setting, path: &Path| {
+        let instead = match setting {
+            "InaccessiblePaths" => {
+                Some("hide the path by TemporaryFileSystem= and not by InaccessiblePaths=")
+            }
+            "ProtectHome" if sandbox.protect_home == "yes" => Some("set ProtectHome=tmpfs"),
+            _ => None,
+        };
+        hiding.push(Hiding { setting, path: meant(subject, path), instead });
+    };
     for path in &sandbox.inaccessible_paths {
         add("InaccessiblePaths", path);
     }
@@ -68,13 +84,19 @@ fn hiding(subject: &Subject<'_>) -> Vec<(String, PathBuf)> {
 }
 
 fn hidden(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> bool {
-    let hides = |(_, path): &(String, PathBuf)| library.starts_with(path) && !bound(subject, library, path);
-    let Some((setting, path)) = hiding(subject).into_iter().find(hides) else { return false };
+    let hides = |hiding: &Hiding| {
+        library.starts_with(&hiding.path)
+            && (hiding.instead.is_some() || !bound(subject, library, &hiding.path))
+    };
+    let Some(Hiding { setting, path, instead }) = hiding(subject).into_iter().find(hides) else {
+        return false;
+    };
+    let bind = format!("add BindReadOnlyPaths=-{} to the unit", folder_of(library).display());
     findings.refuse(
         Check::HiddenPath,
         format!("{setting} hides {}, and with it {}", path.display(), library.display()),
         NOT_SEEN,
-        format!("add BindReadOnlyPaths=-{} to the unit", folder_of(library).display()),
+        instead.map_or_else(|| bind.clone(), |instead| format!("{instead}, and {bind}")),
     );
     true
 }
@@ -98,10 +120,10 @@ fn bound(subject: &Subject<'_>, library: &Path, hiding: &Path) -> bool {
     })
 }
 
-fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> bool {
+fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) {
     let sandbox = &subject.unit().sandbox;
     let deepest = |paths: &[PathBuf]| {
-        let covering = paths.iter().map(|path| bare(path)).filter(|path| library.starts_with(path));
+        let covering = paths.iter().map(|path| meant(subject, path)).filter(|path| library.starts_with(path));
         covering.max_by_key(|path| path.components().count())
     };
     let (denied, allowed) = (deepest(&sandbox.no_exec_paths), deepest(&sandbox.exec_paths));
@@ -113,7 +135,7 @@ fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> bo
             NOT_RUN,
             format!("add ExecPaths=-{} to the unit", folder_of(library).display()),
         );
-        return true;
+        return;
     }
     if let Some(mount) = mount_of(subject, library).filter(|mount| mount.has("noexec") && allowed.is_none()) {
         findings.refuse(
@@ -126,9 +148,13 @@ fn no_exec(subject: &Subject<'_>, library: &Path, findings: &mut Findings) -> bo
             NOT_RUN,
             "install libraries on a file system without noexec",
         );
-        return true;
     }
-    false
+}
+
+/// What a path of a setting leads to: systemd follows links.
+fn meant(subject: &Subject<'_>, path: &Path) -> PathBuf {
+    let path = bare(path);
+    followed(subject.root, &path).unwrap_or(path)
 }
 
 /// A path without the marks that systemd allows before it.

@@ -37,7 +37,7 @@ impl Preload {
             .into_iter()
             .map(|library| Self {
                 library: library.to_owned(),
-                loaded: mappings.as_deref().map(|mappings| is_mapped(process, mappings, library)),
+                loaded: mappings.as_deref().map(|mappings| is_mapped(root, process, mappings, library)),
             })
             .collect()
     }
@@ -45,7 +45,7 @@ impl Preload {
 
 /// Whether code of a library is mapped: of one that the loader refused, as on a file system without the right to run code, its
 /// first part stays.
-fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
+fn is_mapped(root: &HostRoot, process: &Process, mappings: &[Mapping], library: &str) -> bool {
     let is_code = |mapping: &&Mapping| mapping.is_file() && mapping.is_executable();
     let files: Vec<&Mapping> = mappings.iter().filter(is_code).collect();
     let name = file_name(library);
@@ -66,10 +66,15 @@ fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
     let is_it = |file: &&Mapping, asked: u64| {
         file.inode == asked || (has_name(file) && inode(Path::new(&file.name)) == Some(asked))
     };
+    let host = fs::metadata(root.path(library)).ok().map(|metadata| metadata.ino());
     match inode(Path::new(library)) {
         Some(asked) => files.iter().any(|file| is_it(file, asked) || replaced(file)),
-        // The loader itself says where `$ORIGIN` leads to; and what the process sees may be hidden from others.
-        None if library.contains('$') || inode(Path::new("/")).is_none() => files.iter().any(has_name),
+        // The loader says where `$ORIGIN` leads to, what the process sees may be hidden from others, and one that went into another
+        // root has left the path behind.
+        None if !library.starts_with('/') || library.contains('$') || inode(Path::new("/")).is_none() => {
+            files.iter().any(has_name)
+        }
+        None if host.is_some() => files.iter().any(|file| host == Some(file.inode) || replaced(file)),
         None => files.iter().any(replaced),
     }
 }
@@ -123,7 +128,7 @@ mod tests {
             let line = format!("7f0000000000-7f0000001000 {permissions} 00000000 08:01 {inode} {name}\n");
             fs::write(dir.path().join("proc/9/maps"), line).unwrap();
             let process = Process::new(&root, 9);
-            is_mapped(&process, &process.mappings().unwrap(), asked)
+            is_mapped(&root, &process, &process.mappings().unwrap(), asked)
         };
         let of_opt = inode("opt/a.so");
         assert!(loaded("r-xp", "/opt/a.so", of_opt, "/opt/a.so"));
@@ -134,6 +139,12 @@ mod tests {
         assert!(!loaded("r-xp", "/usr/lib/a.so", 4711, "/gone/a.so"), "the program's own of that name");
         assert!(loaded("r-xp", "/srv/lib/a.so", 4711, "$ORIGIN/a.so"));
         assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/usr/lib/a.so"), "another number on overlayfs");
+        fs::create_dir_all(dir.path().join("lib")).unwrap();
+        fs::write(dir.path().join("lib/b.so"), "").unwrap();
+        let of_host = fs::metadata(dir.path().join("lib/b.so")).unwrap().ino();
+        assert!(loaded("r-xp", "/usr/lib/b.so", of_host, "/lib/b.so"), "before it went into another root");
+        assert!(!loaded("r-xp", "/usr/lib/b.so", 4711, "/lib/b.so"));
+        assert!(loaded("r-xp", "/srv/b.so", 4711, "./b.so"));
         std::os::unix::fs::symlink("usr/lib", seen.join("lib")).unwrap();
         assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/lib/a.so"), "the same by a link");
         assert!(!loaded("r--p", "/opt/a.so", of_opt, "/opt/a.so"), "refused by the loader");

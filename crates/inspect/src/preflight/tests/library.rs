@@ -81,7 +81,17 @@ fn settings_that_hide_the_library() {
         fixture.refuses(Check::HiddenPath, setting);
         let folder = library.rsplit_once('/').unwrap().0;
         fixture.drop_in("a.conf", &format!("BindReadOnlyPaths=-{folder}"));
-        fixture.is_fine();
+        match setting {
+            // systemd mounts nothing below what is inaccessible.
+            "InaccessiblePaths" | "ProtectHome" => {
+                fixture.refuses(Check::HiddenPath, setting);
+                if setting == "ProtectHome" {
+                    fixture.unit().sandbox.protect_home = "tmpfs".to_owned();
+                    fixture.is_fine();
+                }
+            }
+            _ => fixture.is_fine(),
+        }
     }
 }
 
@@ -138,7 +148,10 @@ fn a_folder_that_is_a_link_leads_to_where_it_leads() {
         .process_file("mountinfo", "20 1 8:1 / / rw - ext4 a rw\n21 20 8:2 / /home rw,noexec - ext4 b rw\n");
     fixture.refuses(Check::NoExec, "mounted noexec (/home)");
     fixture.process_file("mountinfo", "20 1 8:1 / / rw - ext4 a rw\n");
-    fixture.unit().sandbox.protect_home = "yes".to_owned();
+    fixture.unit().sandbox.no_exec_paths = vec!["/usr/lib/heaptrial/allocators".into()];
+    fixture.refuses(Check::NoExec, "NoExecPaths=/home/ht covers");
+    fixture.unit().sandbox.no_exec_paths.clear();
+    fixture.unit().sandbox.protect_home = "tmpfs".to_owned();
     fixture.refuses(Check::HiddenPath, "ProtectHome hides /home, and with it /home/ht/0a/libjemalloc.so.2");
     fixture.drop_in("a.conf", "BindReadOnlyPaths=-/usr/lib/heaptrial/allocators");
     fixture.is_fine();
