@@ -359,11 +359,12 @@ fn is_put_back(store: &Store, service_id: i64) -> bool {
 
 /// Whether two identities are of the same allocator with the same settings, however they were found out.
 fn same_allocator(a: &Identity, b: &Identity) -> bool {
+    // The same bytes may have been told as another version by an earlier agent.
     let same_build = match (&a.sha256, &b.sha256) {
         (Some(a), Some(b)) => a == b,
-        _ => a.build_id == b.build_id,
+        _ => a.build_id == b.build_id && a.version == b.version,
     };
-    a.family == b.family && a.version == b.version && a.settings == b.settings && same_build
+    a.family == b.family && a.settings == b.settings && same_build
 }
 
 fn describe(identity: &Identity) -> String {
