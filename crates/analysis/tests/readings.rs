@@ -88,8 +88,28 @@ fn arms_that_are_read_at_other_hours_are_told() {
     let told = find(&apart, FindingKind::OtherHours).unwrap();
     assert_eq!(told.arms, [1]);
     assert!(told.evidence.contains("around 06:00 (UTC), those of arm 1 around 18:00"), "{}", told.evidence);
-    for same in [[&[6.0] as &[f64], &[6.0]], [&[0.0, 12.0], &[6.0, 18.0]], [&[0.0, 6.0, 12.0, 18.0], &[6.0]]]
-    {
+    let all_day = at([&[0.0, 6.0, 12.0, 18.0], &[6.0]]);
+    let told = find(&all_day, FindingKind::OtherHours).unwrap();
+    assert!(told.evidence.contains("of all hours (UTC), those of arm 1 around 06:00"), "{}", told.evidence);
+    for same in [[&[6.0] as &[f64], &[6.0]], [&[0.0, 12.0], &[6.0, 18.0]]] {
         assert!(find(&at(same), FindingKind::OtherHours).is_none(), "{same:?}");
     }
+}
+
+/// A level of half a day is of the hours of its window, also where both arms are read all the time.
+#[test]
+fn arms_that_were_restarted_at_other_hours_are_told() {
+    let hourly = |seed: usize| read_at(seed, (0..=24).map(|hour| f64::from(hour) / 24.0), |_| 4.0);
+    let restarted = |hours: f64| {
+        let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|_| 4.0)]);
+        for (seed, service) in fleet.services.iter_mut().enumerate() {
+            let apart = if service.arms == [1] { hours } else { 0.0 };
+            let started_at = 20_000.0 * DAY + apart * 3600.0;
+            service.lives = vec![FleetLife { started_at, ..hourly(seed) }];
+        }
+        run(&fleet)
+    };
+    let told = find(&restarted(12.0), FindingKind::OtherHours).cloned();
+    assert!(told.is_some_and(|found| found.arms == [1]));
+    assert!(find(&restarted(1.0), FindingKind::OtherHours).is_none());
 }

@@ -2,69 +2,74 @@
 
 use std::f64::consts::TAU;
 
-use crate::fleet::Fleet;
-use crate::outcome::{DAY, Finding, FindingKind, Severity};
+use crate::age::Ages;
+use crate::fleet::{Fleet, FleetLife};
+use crate::outcome::{DAY, Finding, FindingKind, Settings, Severity};
 
-/// Arms whose readings lie this far apart in the day are compared at another load.
-const LEAST_APART: f64 = 2.0 * 3600.0;
-/// Readings are of some hours where their mean on the circle of the day is at least so long: of those of all hours it is 0, of those of
-/// twelve hours on end 0.64.
-const LEAST_LENGTH: f64 = 0.6;
-/// Minutes of a day.
-const STEPS: usize = 1440;
+/// Means of readings on the circle of the day, of which the radius is 1, lie this far apart where a load that goes up and down by 20% over the
+/// day could move the ratio by 10%: as of readings at hours two apart, or of readings at one hour and at all.
+const LEAST_APART: f64 = 0.5;
+/// Readings are of some hours where their mean lies this far from the middle.
+const LEAST_LENGTH: f64 = 0.3;
 
-/// Arms whose services are read at other hours than those of the control: load has a rhythm.
-pub(super) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Option<Finding> {
+/// Arms whose levels are of other hours than the control's: load has a rhythm.
+pub(super) fn of_arms(
+    fleet: &Fleet,
+    members: &[Vec<usize>],
+    ages: &Ages,
+    settings: &Settings,
+) -> Option<Finding> {
+    let matched = ages.matched?;
+    let window = settings.level_from(matched)..=matched;
     let compared = || (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
     let control = compared().find(|arm| fleet.arms[*arm].control)?;
-    let of_control = usual_hour(fleet, &members[control])?;
-    let apart = |arm: usize| {
-        let hour = usual_hour(fleet, &members[arm])?;
-        let distance = (hour - of_control).rem_euclid(DAY);
-        (distance.min(DAY - distance) >= LEAST_APART).then_some((arm, hour))
+    let of = |arm: usize| {
+        let lives = members[arm].iter().filter_map(|index| fleet.services[*index].current());
+        let means: Vec<(f64, f64)> = lives.filter_map(|life| mean(life, &window)).collect();
+        let count = means.len() as f64;
+        let sum = means.iter().fold((0.0, 0.0), |sum, mean| (sum.0 + mean.0, sum.1 + mean.1));
+        (count > 0.0).then(|| (sum.0 / count, sum.1 / count))
     };
-    let found: Vec<(usize, f64)> = compared().filter(|arm| *arm != control).filter_map(apart).collect();
-    let told = |(arm, hour): &(usize, f64)| format!("{} around {}", fleet.arms[*arm].name, clock(*hour));
+    let of_control = of(control)?;
+    let apart = |arm: usize| {
+        let (x, y) = of(arm)?;
+        ((x - of_control.0).hypot(y - of_control.1) >= LEAST_APART).then_some((arm, (x, y)))
+    };
+    let found: Vec<_> = compared().filter(|arm| *arm != control).filter_map(apart).collect();
+    let told = |arm: usize, mean| format!("{} {}", fleet.arms[arm].name, hours(mean));
     (!found.is_empty()).then(|| Finding {
         kind: FindingKind::OtherHours,
         severity: Severity::Caution,
         arms: found.iter().map(|(arm, _)| *arm).collect(),
         services: Vec::new(),
         evidence: format!(
-            "services of {} are read around {} (UTC), those of {}",
+            "levels of {} are of readings {} (UTC), those of {}",
             fleet.arms[control].name,
-            clock(of_control),
-            found.iter().map(told).collect::<Vec<_>>().join(", those of ")
+            hours(of_control),
+            found.iter().map(|(arm, mean)| told(*arm, *mean)).collect::<Vec<_>>().join(", those of ")
         ),
         effect: "Where load has a rhythm of a day, a difference may be that of the hours.".to_owned(),
     })
 }
 
-/// Seconds into the day (UTC) around which services are read; `None` where they are read all day, or for less than a day.
-fn usual_hour(fleet: &Fleet, members: &[usize]) -> Option<f64> {
-    let mut readings = [0_u64; STEPS];
-    let mut longest: f64 = 0.0;
-    for life in members.iter().flat_map(|index| &fleet.services[*index].lives) {
-        let first = life.readings.first().map_or(0.0, |reading| f64::from(reading.age_seconds));
-        longest = longest.max(life.last_age().unwrap_or(0.0) - first);
-        for reading in &life.readings {
-            let of_day = (life.started_at + f64::from(reading.age_seconds)).rem_euclid(DAY);
-            readings[((of_day / DAY * STEPS as f64) as usize).min(STEPS - 1)] += 1;
-        }
-    }
-    let all = readings.iter().sum::<u64>() as f64;
-    let (mut x, mut y) = (0.0, 0.0);
-    for (step, count) in readings.iter().enumerate() {
-        let angle = (step as f64 + 0.5) / STEPS as f64 * TAU;
-        x += *count as f64 * angle.cos();
-        y += *count as f64 * angle.sin();
-    }
-    let of_some_hours = longest >= DAY && x.hypot(y) >= LEAST_LENGTH * all;
-    of_some_hours.then(|| y.atan2(x).rem_euclid(TAU) / TAU * DAY)
+/// The mean of a service's readings at these ages, on the circle of the day.
+fn mean(life: &FleetLife, ages: &std::ops::RangeInclusive<f64>) -> Option<(f64, f64)> {
+    let ages =
+        life.readings.iter().map(|reading| f64::from(reading.age_seconds)).filter(|age| ages.contains(age));
+    let mut count = 0.0;
+    let (x, y) = ages.fold((0.0, 0.0), |(x, y), age| {
+        count += 1.0;
+        let angle = (life.started_at + age).rem_euclid(DAY) / DAY * TAU;
+        (x + angle.cos(), y + angle.sin())
+    });
+    (count > 0.0).then(|| (x / count, y / count))
 }
 
-/// `06:30`
-fn clock(seconds: f64) -> String {
-    let minutes = (seconds / 60.0) as u64;
-    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+/// `around 06:30`
+fn hours((x, y): (f64, f64)) -> String {
+    if x.hypot(y) < LEAST_LENGTH {
+        return "of all hours".to_owned();
+    }
+    let minutes = (y.atan2(x).rem_euclid(TAU) / TAU * DAY / 60.0).round() as u64 % 1440;
+    format!("around {:02}:{:02}", minutes / 60, minutes % 60)
 }

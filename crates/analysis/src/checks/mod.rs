@@ -61,7 +61,7 @@ pub(crate) fn run(
     findings.extend(restarts::more_often(fleet, services, members));
     findings.extend(without_level(fleet, services, members, ages));
     findings.extend(gaps::of_arms(fleet, members));
-    findings.extend(hours::of_arms(fleet, members));
+    findings.extend(hours::of_arms(fleet, members, ages, settings));
     findings.extend(labels::told(fleet));
     findings.extend(few(fleet, services, members));
     findings.extend(ledger::not_proved(fleet, members));

@@ -86,7 +86,7 @@ pub enum FindingKind {
     WithoutLevel,
     /// Nothing was read for long.
     Gaps,
-    /// An arm is read at other hours of the day than the control.
+    /// An arm's level is of other hours of the day than the control's.
     OtherHours,
     /// Services of a lab run whose memory goes up and down, so that their level is a mean.
     UpAndDown,
