@@ -164,6 +164,7 @@ impl ServiceSampler {
         self.counted = Some(pattern);
         self.readers.retain(|reader| reader.pid() == self.main_pid);
         self.cgroup = None;
+        self.awaited = None;
     }
 
     /// Whether processes may have come or gone since this was asked last: where there is a group of its own, whether its list of

@@ -349,7 +349,7 @@ fn an_arm_that_is_restarted_is_not_held_to_the_growth_of_one_life() {
     let told = advice(&report);
     assert!(!told.contains("as much as the control"), "{told}");
     let markdown = report.markdown(&trajectories).unwrap();
-    let words = "Of restarted, restarted at intervals, it is the average over time of all lives.";
+    let words = "Of restarted, restarted at intervals, it is the average over time, of all lives that began in the trial.";
     assert!(markdown.contains(words), "{markdown}");
 }
 

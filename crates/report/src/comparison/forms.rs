@@ -85,8 +85,8 @@ impl Comparison {
         match contradict {
             true => format!("The trials do not agree on who needs the least: {each}."),
             false => format!(
-                "Trials differ in which treatment has the least, and no two show a contradiction: {each}. Intervals \
-                 overlap there, or a trial has no arm of the other's."
+                "Trials differ in which treatment has the least, and no two show a contradiction: {each}. In one of \
+                 them at least these are not told apart by intervals, or it has no arm of the other's."
             ),
         }
     }
@@ -187,7 +187,9 @@ impl Comparison {
         let independent = !self.trials.iter().any(|trial| trial.shares_measurements);
         let agreed = independent && shared.len() > 1 && bests.windows(2).all(|pair| pair[0] == pair[1]);
         let name = &shared[*bests.first()?].treatment;
-        let shown = (0..self.trials.len()).all(|trial| self.is_shown(name, trial));
+        let others = || shared.iter().filter(|other| other.treatment != *name);
+        let shown = (0..self.trials.len())
+            .all(|trial| others().all(|other| self.shows_less(name, &other.treatment, trial)));
         (agreed && shown).then(|| {
             format!("Of the {} treatments in every trial, {name} needs the least in each.", shared.len())
         })

@@ -4,7 +4,7 @@ use heaptrial_analysis::{FindingKind, Severity};
 
 use super::words::{Words, words};
 use super::{ended, names};
-use crate::document::{Arm, Finding, Ratio, Report};
+use crate::document::{Arm, DayLevel, Finding, Ratio, Report};
 use crate::table::level;
 use crate::units;
 use crate::verdict::plural_days;
@@ -13,7 +13,9 @@ use crate::verdict::plural_days;
 const YOUNGEST_SECONDS: f64 = 3600.0;
 /// p-values above this, adjusted for the number of arms, show nothing.
 const LEVEL: f64 = 0.05;
-/// From one day's median to the next one's so much more is growth, where nothing else tells.
+/// From one day's median to that of a day so much later, in days, which has few readings at its end,
+const LEAST_DAYS: f64 = 0.9;
+/// so much more a day is growth, where nothing else tells.
 const LEAST_STEP: f64 = 0.05;
 /// Growth of which more than this share is shared is told with what is its own.
 const LEAST_SHARED: f64 = 0.05;
@@ -271,7 +273,7 @@ struct Pace {
     least_share: f64,
 }
 
-/// By the slopes of its services, or from the last day but one to the last where readings are too few for slopes: of days that half of its services
+/// By the slopes of its services, or from an earlier day to the last where readings are too few for slopes: of days that half of its services
 /// or more were read on. Medians of two days are apart by chance as well.
 fn pace(arm: &Arm) -> Option<Pace> {
     if let Some(growth) = &arm.growth {
@@ -283,11 +285,11 @@ fn pace(arm: &Arm) -> Option<Pace> {
     }
     let most = arm.by_day.iter().map(|day| day.services).max()?;
     let days: Vec<_> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
-    let [.., before, last] = days[..] else { return None };
-    let days = match (before.age_days, last.age_days) {
-        (Some(before), Some(last)) => last - before,
-        _ => f64::from(last.day - before.day),
-    };
+    let last = days.last()?;
+    let age = |day: &DayLevel| day.age_days.unwrap_or(f64::from(day.day));
+    // Less than a day is the course of a day.
+    let before = days.iter().rev().find(|before| age(last) - age(before) >= LEAST_DAYS)?;
+    let days = age(last) - age(before);
     let bytes_per_day = (last.median_bytes - before.median_bytes) / days;
     let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
     let (least, least_share) =

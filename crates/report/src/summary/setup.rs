@@ -56,7 +56,7 @@ fn averages(report: &Report) -> String {
     match restarted.len() {
         0 => String::new(),
         several => format!(
-            " Of {}, restarted at intervals, it is the average over time of all lives.",
+            " Of {}, restarted at intervals, it is the average over time, of all lives that began in the trial.",
             names(&restarted, several)
         ),
     }

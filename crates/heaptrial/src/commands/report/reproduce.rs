@@ -33,9 +33,15 @@ pub fn commands(
     commands
 }
 
-/// Whether a module of Python comes next.
-fn is_module(program: &str, option: &str) -> bool {
-    option == "-m" && program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))
+/// Whether a module of Python comes next: what follows its first `-m`, before which are options alone.
+fn is_module(before: &[&String]) -> bool {
+    let [rest @ .., option] = before else { return false };
+    let program = rest.iter().rev().find(|word| !word.starts_with('-'));
+    let version = |name: &str| name.strip_prefix("python").map(str::to_owned);
+    option.as_str() == "-m"
+        && program
+            .and_then(|program| version(program.rsplit('/').next()?))
+            .is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// The stored command with files beside `bug.md` in place of paths.
@@ -72,7 +78,7 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
             "--" => {
                 words.push(word.clone());
                 let own: Vec<&String> = rest.by_ref().collect();
-                let modules = (0..own.len()).map(|at| at >= 2 && is_module(own[at - 2], own[at - 1]));
+                let modules = (0..own.len()).map(|at| is_module(&own[..at]));
                 // `http.server` is a module there, and no host.
                 let told = own.iter().zip(modules).map(|(word, is_module)| match is_module {
                     true => secrets.clean(word),
@@ -204,7 +210,12 @@ mod tests {
 
     #[test]
     fn what_follows_m_is_a_module_for_python_alone() {
-        assert!(is_module("/usr/bin/python3.11", "-m"));
-        assert!(!is_module("/usr/bin/python3", "-h") && !is_module("mysql", "-m"));
+        let module = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            is_module(&words.iter().collect::<Vec<_>>())
+        };
+        assert!(module("/usr/bin/python3.11 -m") && module("env python3 -u -m"));
+        assert!(!module("python3 -h") && !module("mysql -m") && !module("python-client -m"));
+        assert!(!module("python3 tool.py -m"));
     }
 }
