@@ -211,10 +211,17 @@ impl ServiceSampler {
         self.main_counts = counted.contains(&main_pid);
         self.ever_counted |= !counted.is_empty();
         let mut ended = Vec::new();
-        self.readers.retain(|reader| {
+        self.readers.retain_mut(|reader| {
             let pid = reader.pid();
-            // What took something until it ended, and of which nobody has it yet, stays.
-            let stays = pid == main_pid || counted.contains(&pid) || uncollected.contains(&pid);
+            // What took something until it ended, and of which nobody has it yet, stays. One that ended since it was seen to run has
+            // no title any more.
+            let has_just_ended = |reader: &mut ProcessReader| {
+                reader.read().map_or_else(|error| error.is_gone(), |last| last.zombie)
+            };
+            let stays = pid == main_pid
+                || counted.contains(&pid)
+                || uncollected.contains(&pid)
+                || family.contains(&pid) && has_just_ended(reader);
             ended.extend((!stays && !family.contains(&pid)).then(|| *reader.last()));
             stays
         });
@@ -551,6 +558,36 @@ mod tests {
         // One that systemd removed.
         std::fs::remove_dir_all(&group).unwrap();
         assert!(!sampler.follow_unit().unwrap());
+    }
+
+    /// A process that ends has no title from then on, and was seen to run a moment before.
+    #[test]
+    fn what_ends_between_two_looks_at_it_keeps_what_it_took() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        for (pid, parent) in [(10, 1), (11, 10), (12, 10)] {
+            process(folder.path(), pid, parent, 4);
+            std::fs::write(folder.path().join(format!("proc/{pid}/cmdline")), "burner\0").unwrap();
+        }
+        std::fs::write(folder.path().join("proc/10/cmdline"), "main\0").unwrap();
+        let mut sampler = ServiceSampler::of(&root, ServiceProcesses::below(10), None).unwrap();
+        sampler.count_only("^burner".parse().unwrap());
+        let tree = ProcessTree::scan(&root).unwrap();
+        sampler.follow(&tree);
+        let both = sampler.read().unwrap().cpu_us;
+        assert!(both > 0);
+        let ended = folder.path().join("proc/11");
+        let stat = std::fs::read_to_string(ended.join("stat")).unwrap().replace(" S ", " Z ");
+        std::fs::write(ended.join("stat"), stat).unwrap();
+        std::fs::write(ended.join("cmdline"), "").unwrap();
+        // By the tree of before.
+        sampler.follow(&tree);
+        assert_eq!(sampler.read().unwrap().cpu_us, both);
+        std::fs::remove_dir_all(&ended).unwrap();
+        for _ in 0..2 {
+            sampler.follow(&ProcessTree::scan(&root).unwrap());
+            assert_eq!(sampler.read().unwrap().cpu_us, both);
+        }
     }
 
     #[test]
