@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -349,8 +350,13 @@ fn cpu_time_of_children_counts_whoever_waited_for_them() {
 #[ignore = "needs root: it hides the cgroups"]
 fn cpu_time_of_processes_that_counted_and_ended_stays() {
     for way in WAYS {
-        let options = "-a glibc --duration 1s --ready log:holds --count ^burner";
-        let output = lab_behind(way, shapes().path(), options, &["burners", "8"]);
+        // The round ends with its load, which waits for the last of them and some readings more.
+        let folder = shapes();
+        let load = folder.path().join("await");
+        std::fs::write(&load, "#!/bin/sh\nuntil [ -e burnt ]; do sleep 0.1; done\nsleep 1\n").unwrap();
+        std::fs::set_permissions(&load, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let options = "-a glibc --load ./await --count ^burner";
+        let output = lab_behind(way, folder.path(), options, &["burners", "8"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let report = json(&output);
         let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();

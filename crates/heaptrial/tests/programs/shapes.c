@@ -16,13 +16,12 @@
  *   time. late-crash HOW: a child that aborts after half a second: in a program that another than its main thread executed
  *   (`exec`), or in another than its main thread, which has ended (`thread`).
  * burners SIZE: three helpers called `burner`, one after the other, take half a second of CPU time each, stay for half a second
- *   more and end, with SIZE; a fourth takes the same and stays.
+ *   more and end, with SIZE; a fourth takes the same, makes the file `burnt` and stays.
  * between SIZE: a helper with an empty environment holds SIZE for 2 s of the service's life.
  * spike SIZE: has SIZE once, before it is ready. crash-at-end SIZE: aborts when it gets SIGTERM. stubborn SIZE: ignores SIGTERM.
  * huge SIZE: holds SIZE in huge pages of hugetlb. memfd SIZE: holds SIZE of shared memory, and 8.
  *
- * prefork, title, hold, fail, orphan, spend, leaderless, spike, crash-at-end, stubborn, huge and the fourth burner write `holds` when
- * they hold all.
+ * prefork, title, hold, fail, orphan, spend, leaderless, spike, crash-at-end, stubborn and huge write `holds` when they hold all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -232,7 +231,11 @@ int main(int argc, char **argv) {
     } else if (!strcmp(shape, "burn") || !strcmp(shape, "burn-and-stay")) {
         touch(size);
         spend(0.5);
-        if (!strcmp(shape, "burn-and-stay")) holds();
+        if (!strcmp(shape, "burn-and-stay")) {
+            FILE *done = fopen("burnt", "w");
+            if (!done || fclose(done)) return 1;
+            stay();
+        }
         usleep(500000);
         return 0;
     } else if (!strcmp(shape, "between")) {
