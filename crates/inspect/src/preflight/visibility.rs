@@ -18,8 +18,9 @@ pub(crate) fn check(subject: &Subject<'_>, library: &Path, findings: &mut Findin
     // A folder above it may be a link, and what is behind it hidden; where code may run goes by what it leads to.
     let linked = followed(subject.root, library).unwrap_or_else(|| library.to_owned());
     let is_link = linked != library;
+    let is_hidden = hidden(subject, library, findings) || is_link && hidden(subject, &linked, findings);
     // What hides a path is often a file system without the right to run code.
-    if !hidden(subject, library, findings) && !(is_link && hidden(subject, &linked, findings)) {
+    if !is_hidden {
         no_exec(subject, &linked, findings);
     }
 }
