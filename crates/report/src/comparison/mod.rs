@@ -2,6 +2,7 @@
 
 mod caveats;
 mod forms;
+mod result;
 
 use std::collections::BTreeMap;
 

@@ -37,10 +37,9 @@ pub fn commands(
 fn is_module(before: &[&String]) -> bool {
     let [rest @ .., option] = before else { return false };
     let program = rest.iter().rev().find(|word| !word.starts_with('-'));
-    let version = |name: &str| name.strip_prefix("python").map(str::to_owned);
     option.as_str() == "-m"
         && program
-            .and_then(|program| version(program.rsplit('/').next()?))
+            .and_then(|program| program.rsplit('/').next()?.strip_prefix("python"))
             .is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
