@@ -20,7 +20,6 @@ use crate::found::digest;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(tag = "why", content = "what", rename_all = "snake_case")]
 pub enum LeftOut {
-    /// Nothing runs.
     #[error("it does not run ({0})")]
     NotRunning(String),
     /// Its allocator cannot be told.
@@ -42,12 +41,7 @@ pub enum LeftOut {
     #[error(
         "its next start preloads {library} and its process, which runs {runs}, was started without it: restart it first"
     )]
-    NotRestarted {
-        /// What will be preloaded.
-        library: String,
-        /// What the process runs.
-        runs: String,
-    },
+    NotRestarted { library: String, runs: String },
     /// Its process was started with a preload that its next start will not have.
     #[error(
         "its process was started with {library} preloaded, and neither its unit nor a file of variables nor /etc/ld.so.preload sets that any more: restart it first"
@@ -61,7 +55,6 @@ pub enum LeftOut {
         "{variable} is {found} in its process, and will be {next} after its next start: restart it first"
     )]
     OtherSetting {
-        /// Which variable.
         variable: String,
         /// Its value in the process, or that it is not set.
         found: String,
@@ -76,7 +69,6 @@ pub enum LeftOut {
         "{path} was changed after its process was started, whose environment cannot tell what that means ({why}): restart it first"
     )]
     ChangedSince {
-        /// The file.
         path: PathBuf,
         /// Why it cannot be seen.
         why: String,
@@ -85,20 +77,12 @@ pub enum LeftOut {
     #[error(
         "{library} is preloaded and not loaded: it runs {runs}. `heaptrial preflight` tells what keeps it out"
     )]
-    NotLoaded {
-        /// What was asked for.
-        library: String,
-        /// What the process runs.
-        runs: String,
-    },
+    NotLoaded { library: String, runs: String },
     /// The next start would run another file.
     #[error(
         "{path} is gone or another file since its process was started, and the next start would run that: restart it first"
     )]
-    Replaced {
-        /// The library.
-        path: PathBuf,
-    },
+    Replaced { path: PathBuf },
     /// systemd has not read its files.
     #[error(
         "its unit's files were changed and systemd has not read them ({file}): `systemctl daemon-reload` first"

@@ -27,16 +27,13 @@ pub struct Adoption {
 pub struct AdoptedArm {
     /// Its name and the allocator.
     pub arm: Arm,
-    /// What its processes run.
     pub expected: Expected,
-    /// The services.
     pub services: Vec<AdoptedService>,
 }
 
 /// A service as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdoptedService {
-    /// Its unit.
     pub service: ServiceName,
     /// The unit's file and its drop-ins, and the files of variables.
     pub files: Vec<BaselineFile>,
@@ -50,7 +47,6 @@ pub struct AdoptedService {
 /// A file as it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BaselineFile {
-    /// Where.
     pub path: PathBuf,
     /// SHA-256 in hexadecimal; `None` where it cannot be read.
     pub sha256: Option<String>,

@@ -13,33 +13,18 @@ use crate::Adoption;
 /// Why an adoption cannot be stored or found.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptionError {
-    /// The name is another's.
     #[error("the database has `{name}` already ({kind}); --name gives another name")]
     NameTaken {
-        /// The name.
         name: String,
         /// What has it, in words.
         kind: &'static str,
     },
     /// There is none of this name.
     #[error("no adoption `{name}` goes on; {}", listed(.known))]
-    Unknown {
-        /// The name.
-        name: String,
-        /// Those that go on.
-        known: Vec<String>,
-    },
+    Unknown { name: String, known: Vec<String> },
     /// It has no such arm.
     #[error("`{name}` has no arm `{wanted}`; it has {}", .known.join(", "))]
-    NoArm {
-        /// The adoption.
-        name: String,
-        /// What was asked for.
-        wanted: String,
-        /// Its arms.
-        known: Vec<String>,
-    },
-    /// The database.
+    NoArm { name: String, wanted: String, known: Vec<String> },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -147,7 +132,6 @@ pub fn end(store: &mut Store, name: &str) -> Result<(), AdoptionError> {
 /// An arm of a stored adoption.
 #[derive(Debug, Clone)]
 pub struct Adopted {
-    /// Its row.
     pub trial: TrialRecord,
     /// What was found in processes.
     pub arm: Arm,
@@ -194,7 +178,6 @@ impl Adopted {
 /// A stored adoption in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
     pub name: String,
     /// Whether its services are sampled no more.
     pub ended: bool,

@@ -8,7 +8,6 @@ use std::time::Duration;
 /// A smaller change is the clock being disciplined, not set.
 const JUMP_US: i64 = 1_000_000;
 
-/// The host's clocks.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     /// By how much a test has set the wall clock.
@@ -17,7 +16,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Now.
     pub(crate) fn now(&self) -> Instant {
         let now = Instant::now();
         #[cfg(test)]
@@ -37,20 +35,17 @@ pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// For texts.
 pub(crate) fn human(us: i64) -> HumanDuration {
     let rounded = if us >= 10_000_000 { (us + 500_000) / 1_000_000 * 1_000_000 } else { us / 1_000 * 1_000 };
     HumanDuration(Duration::from_micros(rounded.max(0) as u64))
 }
 
-/// When a life began.
 pub(crate) fn start_of(key: &LifeKey, now: Instant) -> Instant {
     let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     let boottime_us = (u128::from(key.start_ticks) * 1_000_000 / u128::from(ticks_per_second)) as i64;
     Instant { wall_us: now.wall_us - (now.boottime_us - boottime_us), boottime_us }
 }
 
-/// When a trial began.
 #[derive(Debug, Clone)]
 pub(crate) struct TrialStart {
     boot_id: String,

@@ -36,7 +36,6 @@ pub(crate) fn is_after(status: &UnitStatus, pid: i32) -> bool {
     status.main_pid != Some(pid)
 }
 
-/// What the end means.
 pub(crate) fn judge(status: &UnitStatus, known: Circumstances) -> Verdict {
     // A unit that runs again has forgotten how its last process ended.
     let told = match status.exec_main_code {

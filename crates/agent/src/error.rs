@@ -11,16 +11,13 @@ pub enum AgentError {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// systemd cannot be asked.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
-    /// `/proc` cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
     /// Another agent is at work.
     #[error("another agent samples into {database} already (it holds {lock}); stop it first")]
     Running {
-        /// The database.
         database: PathBuf,
         /// The file that it has locked.
         lock: PathBuf,
@@ -30,7 +27,6 @@ pub enum AgentError {
         "{path} was deleted or replaced while the agent had it open; the database as it was is in {kept}: {source}"
     )]
     DatabaseReplaced {
-        /// Which file.
         path: PathBuf,
         /// The copy of the database.
         kept: PathBuf,
@@ -42,7 +38,6 @@ pub enum AgentError {
         "{path} was deleted or replaced while the agent had it open, and its readings are lost: {source}"
     )]
     DatabaseLost {
-        /// Which file.
         path: PathBuf,
         /// Why they could not be kept.
         source: Box<StoreError>,
@@ -53,7 +48,6 @@ pub enum AgentError {
          and the next agent will take what it does not know of for its own absence"
     )]
     Unwritten {
-        /// Which one.
         database: PathBuf,
         /// Small writes, which the log has.
         writes: u64,
@@ -62,30 +56,12 @@ pub enum AgentError {
     },
     /// A file cannot be made or locked.
     #[error("cannot {doing} {path}: {source}")]
-    File {
-        /// What was tried.
-        doing: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: std::io::Error,
-    },
-    /// Metrics cannot be served.
+    File { doing: &'static str, path: PathBuf, source: std::io::Error },
     #[error("cannot serve metrics at {address}: {source}")]
-    Metrics {
-        /// Where.
-        address: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Metrics { address: String, source: std::io::Error },
     /// The system refuses what the agent needs.
     #[error("cannot {doing}: {source}")]
-    System {
-        /// What was tried.
-        doing: &'static str,
-        /// Why it failed.
-        source: std::io::Error,
-    },
+    System { doing: &'static str, source: std::io::Error },
 }
 
 impl Classified for AgentError {

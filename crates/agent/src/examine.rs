@@ -14,7 +14,6 @@ use crate::session::Wake;
 /// allocator.
 pub(crate) type Signature = BTreeSet<(String, String, u64)>;
 
-/// What to look at.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) name: ServiceName,
@@ -33,11 +32,9 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Large {
     pub(crate) members: Vec<Member>,
-    /// Of all its processes.
     pub(crate) rss_bytes: u64,
 }
 
-/// What was found.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) name: ServiceName,
@@ -49,7 +46,6 @@ pub(crate) struct Answer {
     pub(crate) foreign: Option<String>,
 }
 
-/// What a process runs.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// The same files as before.
@@ -60,11 +56,9 @@ pub(crate) enum Found {
     Unknown(String),
     /// It is still the service manager's own code, which will become the program in a moment.
     Starting,
-    /// It ended meanwhile.
     Gone,
 }
 
-/// The thread.
 #[derive(Debug)]
 pub(crate) struct Examiner {
     requests: Sender<Request>,

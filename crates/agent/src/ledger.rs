@@ -11,12 +11,25 @@ const PENDING_MOST: usize = 10_000;
 /// A small write that can wait.
 #[derive(Debug)]
 pub(crate) enum Write {
-    /// An event.
-    Event { trial_id: i64, service_id: Option<i64>, wall_us: i64, kind: KnownEvent, text: String },
+    Event {
+        trial_id: i64,
+        service_id: Option<i64>,
+        wall_us: i64,
+        kind: KnownEvent,
+        text: String,
+    },
     /// The end of a life.
-    EndLife { life_id: i64, at: (i64, i64), ending: Ending },
+    EndLife {
+        life_id: i64,
+        at: (i64, i64),
+        ending: Ending,
+    },
     /// What was found of a life.
-    Identity { life_id: i64, identity: Option<Box<Identity>>, contamination: Option<String> },
+    Identity {
+        life_id: i64,
+        identity: Option<Box<Identity>>,
+        contamination: Option<String>,
+    },
 }
 
 /// The database, with what could not be written yet, in order.
@@ -43,7 +56,6 @@ impl Ledger {
         self.flush();
     }
 
-    /// Writes what waits.
     pub(crate) fn flush(&mut self) {
         if self.is_clear() {
             return;
@@ -69,7 +81,6 @@ impl Ledger {
         self.told = false;
     }
 
-    /// Whether all is written.
     pub(crate) fn is_clear(&self) -> bool {
         self.pending.is_empty() && self.dropped == 0
     }

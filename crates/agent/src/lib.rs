@@ -41,10 +41,8 @@ pub use unit_file::{UNIT_FILE, UNIT_NAME, UnitOptions, unit_file};
 use heaptrial_model::ServicePattern;
 use session::Session;
 
-/// What the agent does.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Whose services it samples.
     pub scope: Scope,
     /// The host's database, created where it is missing.
     pub database: PathBuf,

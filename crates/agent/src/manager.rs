@@ -17,7 +17,6 @@ const AGAIN_US: i64 = 10_000_000;
 
 type Attempt = Receiver<Result<Systemd, SystemdError>>;
 
-/// Asks systemd.
 #[derive(Debug)]
 pub(crate) struct Manager {
     scope: Scope,

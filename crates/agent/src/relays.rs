@@ -22,7 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a relay said, or why it did not.
 type Told = Result<RelayReadings, TorError>;
 
-/// The thread.
 #[derive(Debug)]
 pub(crate) struct Relays {
     rounds: Sender<Vec<(ServiceName, LifeKey)>>,

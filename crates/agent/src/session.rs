@@ -37,7 +37,6 @@ const FIRST_CONNECTION: Duration = Duration::from_secs(2);
 /// Open files: two of each process, and of each service one for its end and six of its control group.
 const OPEN_FILES: u64 = 65_536;
 
-/// The agent at work.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) config: Config,

@@ -14,7 +14,6 @@ use crate::trials::Lost;
 use crate::unread;
 use crate::watched::Tree;
 
-/// The state of ticks.
 #[derive(Debug)]
 pub(crate) struct Ticking {
     own: OwnCost,
@@ -27,7 +26,6 @@ pub(crate) struct Ticking {
     lost: u64,
 }
 
-/// What a tick read.
 #[derive(Debug, Default)]
 struct Readings {
     samples: HashMap<ServiceName, Sample>,

@@ -12,7 +12,6 @@ use crate::ledger::Write;
 use crate::session::Session;
 use crate::watched::{Seat, Watched};
 
-/// A trial that runs.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) id: i64,

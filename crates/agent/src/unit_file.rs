@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_host::Paths;
 
-/// Its name.
 pub const UNIT_NAME: &str = "heaptrial-agent.service";
 
 /// Its text, for a program at `/usr/bin/heaptrial`.

@@ -80,7 +80,6 @@ mod tests {
     use super::KnownEvent;
     use crate::testing::{Fixture, HOUR_US, hours_ago};
 
-    /// Events of one kind.
     fn told(fixture: &Fixture, trial: i64, kind: KnownEvent) -> Vec<String> {
         let events = fixture.events(trial).into_iter();
         events.filter(|event| event.kind.known() == Some(kind)).map(|event| event.text).collect()

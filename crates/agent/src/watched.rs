@@ -72,7 +72,6 @@ pub(crate) struct Seat {
     pub(crate) settled: bool,
 }
 
-/// A main process.
 #[derive(Debug)]
 pub(crate) struct Main {
     pub(crate) key: LifeKey,
@@ -101,12 +100,14 @@ pub(crate) struct Main {
 #[derive(Debug)]
 pub(crate) enum Proof {
     /// To be examined from then on; when it was first tried.
-    Due { at_us: i64, since_us: i64 },
-    /// Being examined.
-    Asked { since_us: i64 },
-    /// Done: what it runs.
+    Due {
+        at_us: i64,
+        since_us: i64,
+    },
+    Asked {
+        since_us: i64,
+    },
     Done(Box<Identity>),
-    /// Given up.
     Unknown(String),
 }
 

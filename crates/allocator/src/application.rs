@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 pub struct Application {
     /// Environment variables to set, name and value.
     pub env: Vec<(String, String)>,
-    /// Words before the program.
     pub argv_prefix: Vec<OsString>,
 }
 

@@ -31,32 +31,13 @@ pub enum CacheError {
     #[error(
         "{path} {why}, so what is in it cannot be trusted; correct its owner and mode, or choose another cache with XDG_CACHE_HOME"
     )]
-    Insecure {
-        /// Which folder.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// The disk is full.
+    Insecure { path: PathBuf, why: String },
     #[error(
         "no space left on the file system of {path} while {action}; free some space and run the command again, nothing incomplete was kept"
     )]
-    Full {
-        /// Which file.
-        path: PathBuf,
-        /// What was being done.
-        action: &'static str,
-    },
-    /// Any other failure.
+    Full { path: PathBuf, action: &'static str },
     #[error("{action} {path} failed: {source}")]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl Classified for CacheError {
@@ -110,7 +91,6 @@ impl Cache {
         Self { root: root.into() }
     }
 
-    /// Its folder.
     pub fn root(&self) -> &Path {
         &self.root
     }

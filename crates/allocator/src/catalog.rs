@@ -46,7 +46,6 @@ pub struct Family {
     pub identify_only: bool,
     /// The version that a spec without one means where the host has none installed.
     pub default: Option<Version>,
-    /// Upstream repository.
     pub git: Option<String>,
     /// How settings reach the library.
     #[serde(default)]
@@ -61,13 +60,11 @@ pub struct Family {
     /// Other builds of the same source.
     #[serde(default, rename = "variant")]
     pub variants: Vec<Variant>,
-    /// Known versions.
     #[serde(default, rename = "version")]
     pub versions: Vec<Release>,
     /// Packages of a family whose libraries do not tell a version.
     #[serde(default)]
     pub unversioned: Vec<DebianPackage>,
-    /// Settings through the environment.
     #[serde(default, rename = "setting")]
     pub settings: Vec<SettingEntry>,
     /// Heap-security properties; what is not listed is unknown.
@@ -81,13 +78,9 @@ pub struct Family {
 pub enum VersionCall {
     /// `int mi_version(void)`: 209 is 2.0.9, 30302 is 3.3.2.
     MiVersion,
-    /// `mallctl("version")`.
     Mallctl,
-    /// `tc_version`.
     TcVersion,
-    /// `gnu_get_libc_version`.
     GnuGetLibcVersion,
-    /// There is none.
     None,
 }
 
@@ -121,11 +114,9 @@ impl Environment {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dormant {
-    /// What it is.
     pub program: String,
     /// A function that its file exports, be it the program's or a library.
     pub exports: String,
-    /// Texts that it holds.
     pub texts: Vec<String>,
     /// A text that builds hold which use it.
     pub used_with: String,
@@ -146,11 +137,9 @@ impl Dormant {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Combined {
-    /// The variable's name.
     pub variable: String,
     /// What stands between name and value.
     pub assign: char,
-    /// What stands between settings.
     pub separator: char,
 }
 
@@ -164,25 +153,20 @@ pub enum Recipe {
         output: String,
         /// The compiler: `cc` or `c++`.
         compiler: String,
-        /// Flags on any machine.
         flags: Vec<String>,
-        /// Flags on x86-64 only.
         #[serde(default)]
         flags_x86_64: Vec<String>,
         /// Include folders, relative to the source folder.
         include: Vec<String>,
         /// Source files, relative to the source folder.
         sources: Vec<String>,
-        /// Libraries, as linker flags.
         libraries: Vec<String>,
     },
     /// The source's own `configure`, then `make`.
     Configure {
         /// File name of the result.
         output: String,
-        /// Arguments of `configure`.
         arguments: Vec<String>,
-        /// Target of `make`.
         target: String,
         /// The library, relative to the source folder.
         built: String,
@@ -195,7 +179,6 @@ pub enum Recipe {
 pub struct Variant {
     /// Name after `+` in a spec.
     pub name: String,
-    /// What it is.
     pub about: String,
     /// Compiler flags that make it.
     pub flags: Vec<String>,
@@ -207,7 +190,6 @@ pub struct Variant {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
-    /// The version.
     pub version: Version,
     /// Packages that may hold it.
     #[serde(default)]
@@ -215,7 +197,6 @@ pub struct Release {
     /// A crate that carries its source.
     #[serde(rename = "crate")]
     pub crate_source: Option<CrateSource>,
-    /// Its commit upstream.
     pub commit: Option<Commit>,
 }
 
@@ -225,7 +206,6 @@ pub struct Release {
 pub struct DebianPackage {
     /// Code name of the suite, such as `bookworm`.
     pub suite: String,
-    /// Package name.
     pub package: String,
 }
 
@@ -233,9 +213,7 @@ pub struct DebianPackage {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrateSource {
-    /// Crate name.
     pub name: String,
-    /// Exact crate version.
     pub version: String,
     /// SHA-256 of the `.crate` file, in hexadecimal.
     pub sha256: String,
@@ -251,7 +229,6 @@ pub struct CrateSource {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Commit {
-    /// Release tag.
     pub tag: String,
     /// Commit id that the tag has to point to.
     pub id: String,
@@ -261,17 +238,13 @@ pub struct Commit {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingEntry {
-    /// Name in specs.
     pub name: String,
-    /// What values look like.
     pub kind: SettingKind,
-    /// Unit of the value.
     pub unit: Option<String>,
     /// The library keeps and tells it in so many units, and takes it in single ones.
     pub granule: Option<i64>,
     /// The setting of which it is a multiple.
     pub multiplies: Option<String>,
-    /// What it does.
     pub about: String,
     /// Environment variable, where it is not made from the family's prefix.
     pub variable: Option<String>,
@@ -282,7 +255,6 @@ pub struct SettingEntry {
     pub values: Vec<String>,
     /// What a search over settings tries; a setting without it is never searched.
     pub search: Option<SearchRange>,
-    /// Versions that have it.
     pub in_versions: Vec<VersionRange>,
 }
 
@@ -301,9 +273,7 @@ pub enum SettingKind {
     Bool,
     /// A whole number, possibly negative.
     Integer,
-    /// A decimal number.
     Number,
-    /// A word.
     Text,
 }
 
@@ -319,7 +289,6 @@ pub struct VersionRange {
     pub default: Option<String>,
     /// The least value: below, the library goes by another, such as its default.
     pub least: Option<i64>,
-    /// The same above.
     pub most: Option<i64>,
 }
 
@@ -344,13 +313,11 @@ impl Catalog {
         &BUILTIN
     }
 
-    /// Reads a catalog.
     pub fn parse(text: &str) -> Result<Self, CatalogError> {
         let file: File = toml::from_str(text)?;
         Ok(Self { families: file.family.into_iter().map(Arc::new).collect() })
     }
 
-    /// All families.
     pub fn families(&self) -> impl Iterator<Item = &Arc<Family>> {
         self.families.iter()
     }

@@ -21,48 +21,29 @@ pub use needed::{NeededFile, needed_files};
 pub enum ElfError {
     /// The file could not be opened or read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is not ELF.
+    Read { path: PathBuf, source: io::Error },
     #[error("{path} is not an ELF file")]
-    NotElf {
-        /// Which file.
-        path: PathBuf,
-    },
+    NotElf { path: PathBuf },
     /// It is for other processors.
     #[error("{path} is for {found}, this machine runs {expected} programs")]
     Architecture {
-        /// Which file.
         path: PathBuf,
         /// What the file is for.
         found: String,
-        /// What this machine is.
         expected: &'static str,
     },
     /// It is not a shared library.
     #[error("{path} is not a shared library (it is {found})")]
-    NotShared {
-        /// Which file.
-        path: PathBuf,
-        /// What it is.
-        found: &'static str,
-    },
+    NotShared { path: PathBuf, found: &'static str },
     /// It is built for another C library.
     #[error("{path} is built for {found}; programs of this system use glibc")]
     OtherLibc {
-        /// Which file.
         path: PathBuf,
         /// Which C library it needs.
         found: String,
     },
-    /// Its tables contradict themselves.
     #[error("{path} is damaged: {what}")]
     Damaged {
-        /// Which file.
         path: PathBuf,
         /// What could not be read.
         what: &'static str,

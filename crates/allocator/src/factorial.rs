@@ -13,7 +13,6 @@ use crate::resolve::{ResolveError, check_value};
 /// A setting that a factorial crosses with the builds: `purge_delay`, or `purge_delay=0` for one more value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossed {
-    /// Its name.
     pub name: String,
     /// A value beside the defaults of both builds.
     pub value: Option<String>,
@@ -35,10 +34,8 @@ pub enum FactorialError {
         /// The good and the bad build.
         builds: Box<[AllocatorSpec; 2]>,
     },
-    /// Twice the same build.
     #[error("{0} cannot be compared with itself; name two versions or variants")]
     Same(AllocatorSpec),
-    /// Defaults differ by version.
     #[error("`{0}` names no version; a factorial states the defaults of each version, so write {0}@VERSION")]
     NoVersion(AllocatorSpec),
     /// The values come from `--settings`.
@@ -50,13 +47,7 @@ pub enum FactorialError {
     #[error(
         "the catalog does not know what {build} has for `{setting}` by default; name the arms with -a in place of --factorial"
     )]
-    NoDefault {
-        /// The build.
-        build: AllocatorSpec,
-        /// The setting.
-        setting: String,
-    },
-    /// Only one level.
+    NoDefault { build: AllocatorSpec, setting: String },
     #[error(
         "{} and {} have the same defaults of {settings}; {}",
         .builds[0],
@@ -68,7 +59,6 @@ pub enum FactorialError {
         builds: Box<[AllocatorSpec; 2]>,
         /// The settings that were named.
         settings: String,
-        /// Settings whose defaults differ.
         others: Vec<String>,
     },
 }
@@ -90,11 +80,8 @@ fn differing(others: &[String]) -> String {
 /// A setting whose default is not the same in two versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DefaultDifference {
-    /// Its name.
     pub name: String,
-    /// Unit of the values.
     pub unit: Option<String>,
-    /// What it does.
     pub about: String,
     /// Default of the good version; `None` where it has no such setting or its default is not known.
     pub good: Option<String>,

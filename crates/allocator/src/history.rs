@@ -36,7 +36,6 @@ pub struct History {
 /// A commit on a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryCommit {
-    /// Its full id.
     pub id: String,
     /// The day of it, as YYYY-MM-DD.
     pub day: String,
@@ -46,7 +45,6 @@ pub struct HistoryCommit {
     pub tags: Vec<String>,
 }
 
-/// What a commit changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitChanges {
     /// Files, against its first parent.
@@ -58,20 +56,11 @@ pub struct CommitChanges {
 /// Why there is no line of commits.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// No repository.
     #[error("{path} is no git repository that can be read: {source}")]
-    NoRepository {
-        /// The folder.
-        path: PathBuf,
-        /// What git says.
-        source: ToolError,
-    },
-    /// No such commit.
+    NoRepository { path: PathBuf, source: ToolError },
     #[error("{path} has no commit `{revision}`{}", .wanted.as_ref().map(|what| format!(" ({what})")).unwrap_or_default())]
     NoCommit {
-        /// The repository.
         path: PathBuf,
-        /// What was asked for.
         revision: String,
         /// What it was asked for.
         wanted: Option<String>,
@@ -79,24 +68,14 @@ pub enum HistoryError {
     /// A release is not the one that the catalog knows.
     #[error("the tag {tag} of {path} is commit {found}, the catalog's is {pinned}; it is not used")]
     OtherCommit {
-        /// The repository.
         path: PathBuf,
-        /// The tag.
         tag: String,
-        /// What it points to.
         found: String,
         /// What it has to point to.
         pinned: String,
     },
-    /// They share no commit.
     #[error("{a} and {b} share no commit, so there is no line between them")]
-    NoLine {
-        /// One end.
-        a: String,
-        /// The other.
-        b: String,
-    },
-    /// Git failed.
+    NoLine { a: String, b: String },
     #[error(transparent)]
     Git(#[from] ToolError),
 }

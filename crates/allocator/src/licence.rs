@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub struct LicenceText {
     /// File name, such as `LICENSE` or `copyright`.
     pub name: String,
-    /// The text.
     pub text: String,
 }
 

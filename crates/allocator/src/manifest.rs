@@ -14,9 +14,7 @@ use crate::verify::Verification;
 /// What a manifest tells of an obtained allocator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of this format.
     pub schema_version: u32,
-    /// Spec without settings.
     pub spec: String,
     /// Name of the object that holds the files.
     pub object: String,
@@ -30,7 +28,6 @@ pub struct Manifest {
     pub build_id: Option<String>,
     /// The newest glibc whose symbols the main file needs.
     pub needed_glibc: Option<heaptrial_model::Version>,
-    /// Where it came from.
     pub provenance: Provenance,
     /// Licence texts that came with it; entries of earlier versions have none.
     #[serde(default)]
@@ -42,9 +39,7 @@ pub struct Manifest {
 /// A file of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedFile {
-    /// File name.
     pub name: String,
-    /// SHA-256, in hexadecimal.
     pub sha256: String,
 }
 

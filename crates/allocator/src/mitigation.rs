@@ -6,15 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mitigation {
-    /// One of [`MITIGATIONS`].
     pub name: String,
     /// The variant it is about; the plain build where missing.
     pub variant: Option<String>,
-    /// Whether it is there.
     pub state: MitigationState,
     /// What is behind the word.
     pub note: Option<String>,
-    /// Where this is stated.
     pub source: String,
 }
 
@@ -24,11 +21,9 @@ pub struct Mitigation {
 pub enum MitigationState {
     /// Always on in that build.
     Yes,
-    /// Not there.
     No,
     /// In part, or only when a setting asks for it.
     Partial,
-    /// No source says.
     Unknown,
 }
 

@@ -31,7 +31,6 @@ pub struct Obtained {
     pub sha256: String,
     /// GNU build id of that file.
     pub build_id: Option<String>,
-    /// Where it came from.
     pub provenance: Provenance,
     /// Licence texts that came with it.
     #[serde(skip)]
@@ -45,11 +44,8 @@ pub struct Obtained {
 /// A C library beside the host's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loader {
-    /// Its version.
     pub version: Version,
-    /// Its dynamic loader.
     pub program: PathBuf,
-    /// Folder of its libraries.
     pub folder: PathBuf,
 }
 

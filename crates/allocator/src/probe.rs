@@ -17,17 +17,12 @@ pub const PROBE_COMMAND: &str = "allocator-probe";
 /// What a process tells of the allocator it runs under.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeAnswer {
-    /// Version of this format.
     pub schema_version: u32,
     /// The object that defines the `malloc` in force.
     pub malloc_from: Option<PathBuf>,
-    /// `mi_version()`.
     pub mi_version: Option<i32>,
-    /// `mallctl("version")`.
     pub mallctl_version: Option<String>,
-    /// `tc_version()`.
     pub tc_version: Option<String>,
-    /// `gnu_get_libc_version()`.
     pub glibc_version: Option<String>,
     /// Functions of catalog families that the process has, with the object that defines each.
     pub symbols: BTreeMap<String, PathBuf>,

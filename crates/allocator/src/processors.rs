@@ -31,12 +31,7 @@ pub struct ProcessorSizing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsOn {
     /// A setting that the spec did not have.
-    Set {
-        /// The number of processors.
-        processors: u32,
-        /// The setting.
-        setting: Setting,
-    },
+    Set { processors: u32, setting: Setting },
     /// Nothing: the spec sets it itself.
     Own(Setting),
     /// Nothing: the family does not go by processors. Holds what is known of it.

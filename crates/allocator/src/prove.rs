@@ -63,11 +63,8 @@ impl Obtained {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}: {why}{}", loader_said(.loader_message))]
 pub struct Mismatch {
-    /// What was asked for.
     pub expected: String,
-    /// What runs.
     pub found: String,
-    /// Where they differ.
     pub why: String,
     /// What the dynamic loader wrote when the process started.
     pub loader_message: Option<String>,

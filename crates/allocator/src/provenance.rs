@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Provenance {
-    /// Installed on a host.
     Host {
         /// The library, or the C library.
         path: PathBuf,
@@ -25,36 +24,27 @@ pub enum Provenance {
     DebianPackage {
         /// Code name of the suite.
         suite: String,
-        /// Package name.
         package: String,
-        /// Package version.
         version: String,
         /// SHA-256 of the package file.
         sha256: String,
     },
     /// The source inside a crate, compiled here.
     Crate {
-        /// Crate name.
         name: String,
-        /// Crate version.
         version: String,
         /// SHA-256 of the crate file.
         sha256: String,
-        /// How it was built.
         build: Build,
     },
-    /// Upstream's source, compiled here.
     Git {
         /// Where it was cloned from.
         url: String,
-        /// The commit.
         commit: String,
-        /// How it was built.
         build: Build,
     },
     /// A library or a source folder that the user gave.
     Local {
-        /// Which.
         path: PathBuf,
         /// How it was built, if it was source.
         build: Option<Build>,

@@ -11,89 +11,38 @@ use crate::catalog::{Catalog, Family, Release, SettingEntry, SettingKind, Varian
 /// A spec whose every part the catalog knows.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// The spec as given.
     pub spec: AllocatorSpec,
-    /// Its family.
     pub family: Arc<Family>,
     /// Its release, where the spec names a version that the catalog lists.
     pub release: Option<Release>,
-    /// Its variants.
     pub variants: Vec<Variant>,
 }
 
 /// Why a spec cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// No such family.
     #[error("there is no allocator `{name}`{}\n  known: {}", suggestion(.near), .known.join(", "))]
-    UnknownFamily {
-        /// The name asked for.
-        name: String,
-        /// The most similar name.
-        near: Option<String>,
-        /// All names.
-        known: Vec<String>,
-    },
+    UnknownFamily { name: String, near: Option<String>, known: Vec<String> },
     /// The family can be recognised in a process but not obtained.
     #[error("`{name}` can be recognised in a running process, but Heaptrial cannot run a program under it")]
-    IdentifyOnly {
-        /// The family.
-        name: String,
-    },
-    /// No such version.
+    IdentifyOnly { name: String },
     #[error("{family} has no version `{version}` in the catalog{}\n  known: {}\n  a library of another version can be given with --from PATH", suggestion(.near), .known.join(", "))]
-    UnknownVersion {
-        /// The family.
-        family: String,
-        /// The version asked for.
-        version: Version,
-        /// The most similar version.
-        near: Option<String>,
-        /// All versions.
-        known: Vec<String>,
-    },
+    UnknownVersion { family: String, version: Version, near: Option<String>, known: Vec<String> },
     /// The family's libraries do not tell their version, so none can be asked for.
     #[error(
         "{family} libraries do not tell their version, so `@{version}` could not be proved; ask for `{family}` alone"
     )]
-    Unversioned {
-        /// The family.
-        family: String,
-        /// The version asked for.
-        version: Version,
-    },
-    /// No such variant.
+    Unversioned { family: String, version: Version },
     #[error("{family} has no variant `{name}`{}\n  known: {}", suggestion(.near), list_or_none(.known))]
-    UnknownVariant {
-        /// The family.
-        family: String,
-        /// The variant asked for.
-        name: String,
-        /// The most similar name.
-        near: Option<String>,
-        /// All variants.
-        known: Vec<String>,
-    },
+    UnknownVariant { family: String, name: String, near: Option<String>, known: Vec<String> },
     /// No such setting in any version.
     #[error("{family} has no setting `{name}`{}\n  known: {}", suggestion(.near), list_or_none(.known))]
-    UnknownSetting {
-        /// The family.
-        family: String,
-        /// The setting asked for.
-        name: String,
-        /// The most similar name.
-        near: Option<String>,
-        /// All settings.
-        known: Vec<String>,
-    },
+    UnknownSetting { family: String, name: String, near: Option<String>, known: Vec<String> },
     /// Other versions have the setting.
     #[error("{family} {version} has no setting `{name}`; versions that have it: {}{}", .having.join(", "), instead(.similar))]
     SettingNotInVersion {
-        /// The family.
         family: String,
-        /// The version.
         version: Version,
-        /// The setting asked for.
         name: String,
         /// Ranges of versions that have it.
         having: Vec<String>,
@@ -102,14 +51,7 @@ pub enum ResolveError {
     },
     /// The value is not of the setting's kind.
     #[error("`{value}` is not a value of the setting `{name}`: expected {expected}")]
-    BadValue {
-        /// The setting.
-        name: String,
-        /// The value given.
-        value: String,
-        /// What it should be.
-        expected: String,
-    },
+    BadValue { name: String, value: String, expected: String },
 }
 
 impl Classified for ResolveError {

@@ -14,26 +14,15 @@ pub(crate) struct Tool {
 /// Why a program did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// It is not there.
     #[error("`{program}` is not installed (or not in PATH)")]
-    Missing {
-        /// The program.
-        program: String,
-    },
+    Missing { program: String },
     /// It could not be started.
     #[error("cannot start `{program}`: {source}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
+    Start { program: String, source: io::Error },
     /// It ended with an error.
     #[error("`{line}` failed ({status}){}", indented(.output))]
     Failed {
-        /// Program and arguments.
         line: String,
-        /// Exit code or signal.
         status: String,
         /// The end of what it wrote.
         output: String,

@@ -47,84 +47,45 @@ pub(crate) struct Expected<'a> {
 pub enum VerifyError {
     /// The probe could not be started.
     #[error("cannot start the probe `{program}`: {source}")]
-    Start {
-        /// Program and prefix.
-        program: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Start { program: String, source: std::io::Error },
     /// The probe did not answer.
     #[error("the probe process under it {how}{}", said(.stderr))]
     Failed {
-        /// How it ended.
         how: String,
         /// What it and the loader wrote.
         stderr: String,
     },
-    /// `malloc` came from elsewhere.
     #[error("`malloc` came from {found} and not from {expected}{}", said(.stderr))]
     NotInForce {
         /// The object that should have held `malloc`.
         expected: String,
-        /// The one that did.
         found: String,
-        /// What the loader wrote.
         stderr: String,
     },
     /// The library is another version.
     #[error("it is {family} {found} and not {expected}, by its own answer")]
     OtherVersion {
-        /// The family.
         family: String,
-        /// The version asked for.
         expected: Version,
         /// The version that it told.
         found: Version,
     },
     /// The library does not act like one of the family.
     #[error("it is not {family}: {why}")]
-    OtherFamily {
-        /// The family.
-        family: String,
-        /// What is missing.
-        why: String,
-    },
-    /// It is another build.
+    OtherFamily { family: String, why: String },
     #[error(
         "it is not the `{variant}` build: expected `{expected}` among what the library says, found `{found}`"
     )]
-    OtherVariant {
-        /// The variant.
-        variant: String,
-        /// What it should say.
-        expected: String,
-        /// What it said.
-        found: String,
-    },
+    OtherVariant { variant: String, expected: String, found: String },
     /// A setting did not take.
     #[error("the setting `{name}` is {found} and not {expected} in the running library")]
-    SettingNotInForce {
-        /// The setting.
-        name: String,
-        /// The value asked for.
-        expected: String,
-        /// The value in force.
-        found: String,
-    },
+    SettingNotInForce { name: String, expected: String, found: String },
     /// It reads settings that are no part of the spec.
     #[error("it reads {link}, which is `{target}` on this host and no part of the spec; take the link out")]
-    Linked {
-        /// The link.
-        link: PathBuf,
-        /// What it says.
-        target: String,
-    },
+    Linked { link: PathBuf, target: String },
     /// The library complained about a setting.
     #[error("the library refused a setting: {message}")]
-    SettingRefused {
-        /// What it said.
-        message: String,
-    },
+    SettingRefused { message: String },
 }
 
 impl Classified for VerifyError {

@@ -2,6 +2,8 @@
 //!
 //! Pure: no I/O, no clock, no randomness but the fleet's seed. What judges here cannot change anything.
 
+#![warn(missing_docs)]
+
 mod age;
 mod checks;
 mod common_load;

@@ -22,14 +22,12 @@ pub struct Answer {
     /// Whether the ends are known to be the same build.
     #[serde(default)]
     pub same_ends: bool,
-    /// How the ends differ.
     pub ends: Ends,
     /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow as the testable
     /// positions allow.
     pub changes: Vec<Change>,
     /// Smaller steps that were seen on the way, in order.
     pub smaller: Vec<Change>,
-    /// Blocks that it took.
     pub blocks: usize,
 }
 
@@ -40,7 +38,6 @@ pub struct Ends {
     pub differ: f64,
     /// Log ratio of the last to position 0.
     pub log_ratio: f64,
-    /// Its 95% interval (credible).
     pub interval: [f64; 2],
     /// In how many blocks it was measured.
     pub measured: usize,
@@ -115,7 +112,6 @@ impl Answer {
         Self { found: false, same_ends: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
     }
 
-    /// The largest change.
     pub fn main(&self) -> Option<&Change> {
         self.changes.first()
     }

@@ -21,7 +21,6 @@ const KERNEL_SDS: f64 = 4.0;
 /// The log ratio of a position's level to that of position 0, in one block.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Which position.
     pub position: usize,
     /// Natural logarithm of its level over that of position 0; of growth, the difference of two such logarithms.
     pub log_ratio: f64,
@@ -99,7 +98,6 @@ impl Grid {
     }
 }
 
-/// The middle value.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -12,7 +12,6 @@ use crate::noise::Noise;
 pub struct Posterior {
     /// The measured positions in order, position 0 first.
     pub levels: Vec<Level>,
-    /// The stretches between them.
     pub gaps: Vec<Gap>,
     /// Mean size of the noise of one log ratio (standard deviation, without jumps).
     pub noise: f64,
@@ -23,7 +22,6 @@ pub struct Posterior {
 /// The level at a measured position.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Level {
-    /// Where.
     pub position: usize,
     /// How often it was measured.
     pub measured: usize,
@@ -38,7 +36,6 @@ pub struct Level {
 /// From one measured position to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Gap {
-    /// The measured position before.
     pub after: usize,
     /// The measured position at its end: a change in this gap is at `after + 1 ..= to`.
     pub to: usize,

@@ -18,7 +18,6 @@ const LEAST_OF_ENDS: usize = 3;
 /// The difference of the ends is sure from this probability on.
 const ENDS_DIFFER: f64 = 0.95;
 
-/// What suffices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
     /// Probability from which a change is found.
@@ -37,7 +36,6 @@ impl Rules {
     }
 }
 
-/// What to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// Measure this position against position 0, in a block of its own.
@@ -49,11 +47,9 @@ pub enum Next {
 /// How far a search is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Blocks so far.
     pub blocks: usize,
     /// The most likely stretch of the largest change: after this position, up to that one.
     pub between: (usize, usize),
-    /// Probability of it.
     pub probability: f64,
 }
 
@@ -84,7 +80,6 @@ impl Search {
         }
     }
 
-    /// Takes a measurement in.
     pub fn take(&mut self, measurement: Measurement) {
         if measurement.log_ratio.is_finite() && (1..=self.last).contains(&measurement.position) {
             self.measured.entry(measurement.position).or_default().push(measurement.log_ratio);
@@ -114,7 +109,6 @@ impl Search {
         Some(Progress { blocks: self.blocks, between: (most.after, most.to), probability: most.probability })
     }
 
-    /// What to do next.
     pub fn next(&self) -> Next {
         if self.same.contains(&(0, self.last)) {
             return Next::Done(Box::new(Answer::same_ends()));

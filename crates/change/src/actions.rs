@@ -140,7 +140,6 @@ impl Trial<'_> {
         self.wanted(&[TrialStage::Stopped]).map(drop)
     }
 
-    /// The same of [`Self::open_for_parts`].
     pub fn check_open_for_parts(&self) -> Result<(), ChangeError> {
         self.wanted(&[]).map(drop)
     }

@@ -16,7 +16,6 @@ use crate::trial::{names, prepared_of, state_of};
 pub struct Claim {
     /// What that is, such as `trial`.
     pub kind: String,
-    /// Its name.
     pub name: String,
 }
 

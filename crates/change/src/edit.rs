@@ -17,7 +17,6 @@ const LARGEST_DIFF: usize = 65_536;
 /// Why a file is not changed, or not put back.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// Reading or writing failed.
     #[error(transparent)]
     File(#[from] FileError),
     /// The journal could not be written or read.
@@ -27,46 +26,21 @@ pub enum EditError {
     #[error(
         "{path} exists already and this trial did not write it; it begins with `{begins}`. If another trial wrote it, end that one first; if you did, move it away"
     )]
-    Foreign {
-        /// Which file.
-        path: PathBuf,
-        /// Its first line.
-        begins: String,
-    },
+    Foreign { path: PathBuf, begins: String },
     /// Somebody else changed the file meanwhile.
     #[error(
         "{path} was changed by somebody else since Heaptrial wrote it; it is left as it is. What is there (+) against what Heaptrial knows (-):\n{difference}\nPut it back to either, or remove what was added, and try again"
     )]
-    Drift {
-        /// Which file.
-        path: PathBuf,
-        /// A unified diff.
-        difference: String,
-    },
+    Drift { path: PathBuf, difference: String },
     /// The path is not a regular file.
     #[error("{path} is {found} and not a regular file; Heaptrial does not replace it")]
-    NotAFile {
-        /// Which path.
-        path: PathBuf,
-        /// What it is.
-        found: &'static str,
-    },
+    NotAFile { path: PathBuf, found: &'static str },
     /// A torrc cannot be edited.
     #[error("{path}: {source}")]
-    Torrc {
-        /// Which torrc.
-        path: PathBuf,
-        /// Why.
-        source: TorrcRefusal,
-    },
+    Torrc { path: PathBuf, source: TorrcRefusal },
     /// A relay would not run with the torrc that was to be written.
     #[error("{path}: {source}")]
-    Relay {
-        /// Which torrc.
-        path: PathBuf,
-        /// Why.
-        source: RelayError,
-    },
+    Relay { path: PathBuf, source: RelayError },
 }
 
 /// A change with the bytes it writes.

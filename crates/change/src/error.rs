@@ -22,32 +22,17 @@ use crate::stray::Stray;
 pub enum ChangeError {
     /// There is no such one here.
     #[error("there is no trial or rollout `{name}` on this host ({folder} is missing){}", known_trials(.known))]
-    Unknown {
-        /// Its name.
-        name: String,
-        /// Where it would be.
-        folder: PathBuf,
-        /// Which there are.
-        known: Vec<String>,
-    },
+    Unknown { name: String, folder: PathBuf, known: Vec<String> },
     /// There is one of this name already.
     #[error("there is a trial `{name}` on this host already ({folder}); give the new one another name")]
-    Exists {
-        /// Its name.
-        name: String,
-        /// Its folder.
-        folder: PathBuf,
-    },
+    Exists { name: String, folder: PathBuf },
     /// It cannot be done where it stands.
     #[error("{kind} `{name}` {}", stage_words(.stage))]
     Stage {
         /// What it is for, such as `trial`.
         kind: String,
-        /// Its name.
         name: String,
-        /// What was wanted.
         wanted: Action,
-        /// Where it stands.
         stage: TrialStage,
     },
     /// It cannot end while services are neither as wanted nor as before.
@@ -55,9 +40,7 @@ pub enum ChangeError {
     InFlight {
         /// What it is for, such as `trial`.
         kind: String,
-        /// Its name.
         name: String,
-        /// Which services.
         services: Vec<ServiceName>,
     },
     /// It has no such service, or no longer.
@@ -65,9 +48,7 @@ pub enum ChangeError {
     NotOne {
         /// What it is for, such as `trial`.
         kind: String,
-        /// Its name.
         name: String,
-        /// Which service.
         service: ServiceName,
     },
     /// Records of the journal are gone: it knows nothing of files that are there.
@@ -76,12 +57,7 @@ pub enum ChangeError {
          removed by hand, and what was there before is in {folder}/originals",
         some_paths(.files)
     )]
-    JournalLost {
-        /// The transaction's folder.
-        folder: PathBuf,
-        /// The files.
-        files: Vec<PathBuf>,
-    },
+    JournalLost { folder: PathBuf, files: Vec<PathBuf> },
     /// Services have files of treatments of which there is no trial or rollout any more.
     #[error(
         "files of treatments are left on this host of which it has no trial or rollout in {trials}: {}. Put the folders of those \
@@ -91,18 +67,15 @@ pub enum ChangeError {
     Strays {
         /// Where trials and rollouts are.
         trials: PathBuf,
-        /// The files.
         strays: Vec<Stray>,
     },
     /// A service cannot be taken over from one that has not ended.
     #[error("{service} takes part in `{by}`, which has not ended; end that first")]
     Taken {
-        /// Which service.
         service: ServiceName,
         /// Name of what has it.
         by: String,
     },
-    /// Services belong to others.
     #[error("services belong to what has not ended on this host: {}. Nothing was changed", crate::claims::words(.taken))]
     Claimed {
         /// Which services, and whom they belong to.
@@ -113,67 +86,32 @@ pub enum ChangeError {
         "{source}; what lies in {folder} decides what is written to this host. Look whether it still tells what was done, and \
          give it back with `chown` and `chmod go-w`. Nothing was changed"
     )]
-    Untrusted {
-        /// The transaction's folder.
-        folder: PathBuf,
-        /// Which file of it.
-        source: Untrusted,
-    },
+    Untrusted { folder: PathBuf, source: Untrusted },
     /// A file of its folder cannot be used.
     #[error("{doing} {path}: {source}")]
-    Folder {
-        /// What was tried.
-        doing: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Folder { doing: &'static str, path: PathBuf, source: io::Error },
     /// The frozen plan cannot be read.
     #[error("{path} is damaged: {source}")]
-    Prepared {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
+    Prepared { path: PathBuf, source: serde_json::Error },
     /// What the crate above recorded cannot be read or written.
     #[error("a note in the journal cannot be used: {source}")]
-    Note {
-        /// What is wrong.
-        source: serde_json::Error,
-    },
+    Note { source: serde_json::Error },
     /// A library to install cannot be read.
     #[error("{path}: {source}")]
-    Library {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Library { path: PathBuf, source: io::Error },
     /// A library to install is not the one that was measured.
     #[error("{path}: its SHA-256 is {found}, and the plan was made for {wanted}")]
-    OtherLibrary {
-        /// Which file.
-        path: PathBuf,
-        /// What it is.
-        found: String,
-        /// What it should be.
-        wanted: String,
-    },
+    OtherLibrary { path: PathBuf, found: String, wanted: String },
     /// Somebody else is at it.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A file.
     #[error(transparent)]
     File(#[from] FileError),
     /// A change of a file.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// systemd.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
 }
@@ -220,30 +158,21 @@ fn are(services: &[ServiceName]) -> &'static str {
 pub enum ServiceError {
     /// The frozen plan does not name it.
     #[error("{service} is not in the frozen plan")]
-    NotPlanned {
-        /// Which service.
-        service: ServiceName,
-    },
+    NotPlanned { service: ServiceName },
     /// Its files, or the journal of them.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// systemd.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
     /// systemd does not know the drop-in.
     #[error("systemd did not take {drop_in} in")]
-    NotTaken {
-        /// Which file.
-        drop_in: PathBuf,
-    },
+    NotTaken { drop_in: PathBuf },
     /// systemd's own view has another value of a variable.
     #[error("{variable} is `{}` for systemd and not `{wanted}`{}", found.as_deref().unwrap_or("not set"), blame(.later))]
     Overridden {
-        /// Which variable.
         variable: String,
         /// Its value, if it is set.
         found: Option<String>,
-        /// What it should be.
         wanted: String,
         /// Drop-ins that come after ours.
         later: Vec<PathBuf>,
@@ -251,43 +180,27 @@ pub enum ServiceError {
     /// systemd's own view still has a variable.
     #[error("{variable} is not removed from its environment{}", blame(.later))]
     Kept {
-        /// Which variable.
         variable: String,
         /// Drop-ins that come after ours.
         later: Vec<PathBuf>,
     },
     /// The library that it is about to load cannot be read.
     #[error("its library {path}: {source}")]
-    Library {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Library { path: PathBuf, source: io::Error },
     /// The library that it is about to load was replaced.
     #[error("its library {path}: it is not the file that was installed, or others can write it")]
-    OtherLibrary {
-        /// Which file.
-        path: PathBuf,
-    },
+    OtherLibrary { path: PathBuf },
     /// Somebody stopped it, and a treatment is no reason to start it.
     #[error("it is stopped; start it, or leave it out, and go on")]
     Stopped,
-    /// Its restart failed.
     #[error("its restart ended as `{}`; see `journalctl -u {service}`", result.0)]
-    Restart {
-        /// Which service.
-        service: ServiceName,
-        /// How the job ended.
-        result: JobResult,
-    },
+    Restart { service: ServiceName, result: JobResult },
     /// Its restart took too long.
     #[error("its restart did not end within {limit}")]
     RestartLate {
         /// How long it was waited for.
         limit: HumanDuration,
     },
-    /// It does not run.
     #[error("{0}")]
     Sick(String),
     /// It did not begin its work in time.
@@ -295,7 +208,6 @@ pub enum ServiceError {
     Unhealthy {
         /// How long it was waited for.
         limit: HumanDuration,
-        /// What was seen last.
         last_seen: String,
     },
     /// It did not stay healthy.
@@ -309,12 +221,7 @@ pub enum ServiceError {
     Proof(#[from] ProofError),
     /// A timer of it did not start.
     #[error("its timer {timer} did not start: {}", result.0)]
-    Timer {
-        /// Which timer.
-        timer: ServiceName,
-        /// How the job ended.
-        result: JobResult,
-    },
+    Timer { timer: ServiceName, result: JobResult },
 }
 
 impl From<EditError> for ServiceError {
@@ -337,16 +244,13 @@ pub enum ProofError {
     /// It could not be examined.
     #[error(transparent)]
     Identify(#[from] IdentifyError),
-    /// It runs something else.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     /// It is not yet the service's program.
     #[error("its main process is still systemd's own code")]
     NotBegun,
-    /// It is gone.
     #[error("its main process ended while it was being identified")]
     Ended,
-    /// Options of its torrc.
     #[error(transparent)]
     Relay(#[from] RelayError),
 }

@@ -13,11 +13,8 @@ use crate::edges::{Disk, ThisDisk};
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} {path}: {source}")]
 pub struct FileError {
-    /// What was tried.
     pub doing: &'static str,
-    /// On which file.
     pub path: PathBuf,
-    /// Why it failed.
     pub source: io::Error,
 }
 
@@ -32,17 +29,12 @@ impl FileError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
-    /// There is none.
     Absent,
-    /// A regular file.
     File {
         /// SHA-256 of its bytes in hexadecimal.
         sha256: String,
-        /// Permission bits.
         mode: u32,
-        /// Owner.
         uid: u32,
-        /// Group.
         gid: u32,
         /// Modification time in nanoseconds since 1970; of a file that is yet to be written 0.
         modified_ns: i64,
@@ -51,7 +43,6 @@ pub enum FileState {
     },
     /// A symbolic link to this place.
     Link {
-        /// Where it points.
         target: PathBuf,
     },
     /// Something that is neither: a folder, a device, a socket.
@@ -106,7 +97,6 @@ impl FileState {
     }
 }
 
-/// SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

@@ -21,18 +21,14 @@ const BOOTSTRAPPED: u8 = 100;
 /// What is known of a service that is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// Not yet at work.
     Waiting {
-        /// What it does.
         what: String,
         /// How it ended by itself just now, if it did.
         ended: Option<String>,
         /// How often systemd has started it again by itself (NRestarts), where that could be read.
         restarts: Option<u32>,
     },
-    /// It does its work.
     Healthy(LifeKey),
-    /// It will not.
     Sick(String),
 }
 
@@ -42,7 +38,6 @@ impl Health {
     }
 }
 
-/// Looks at a service.
 pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
     let service = &treatment.service;
     let activity = match activity(host, service) {

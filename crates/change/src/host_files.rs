@@ -28,7 +28,6 @@ const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Files up to this size are kept, so that it can be told what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
 
-/// A file to install.
 struct Installed {
     path: PathBuf,
     state: FileState,
@@ -37,11 +36,8 @@ struct Installed {
 
 /// What a timer and its unit say.
 struct Timed {
-    /// Description of the unit.
     service: String,
-    /// Description of the timer.
     timer: String,
-    /// Its settings of times.
     when: String,
 }
 

@@ -23,9 +23,7 @@ const ORIGINALS: &str = "originals";
 /// A file that a transaction changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which file.
     pub path: PathBuf,
-    /// What was there.
     pub before: FileState,
     /// What is there once it is done.
     pub after: FileState,
@@ -39,9 +37,7 @@ pub struct Change {
 pub enum Action {
     /// Gives services their treatments for the first time.
     Start,
-    /// Goes on with that.
     Resume,
-    /// Puts everything back.
     Revert,
     /// Puts right what a process that is gone left: what the recovery timer runs.
     #[serde(alias = "dead_man")]
@@ -71,87 +67,67 @@ impl fmt::Display for Action {
 pub enum Event {
     /// A process began to work on it.
     Opened {
-        /// What for.
         action: Action,
-        /// Version of Heaptrial.
         tool_version: String,
-        /// Its process id.
         pid: u32,
     },
     /// Files that belong to no single service are about to change: libraries, the agent's unit, the recovery timer.
     HostIntent {
-        /// Which files.
         changes: Vec<Change>,
     },
     /// A service's files are about to change.
     Intent {
-        /// Which service.
         service: ServiceName,
-        /// Its arm.
         arm: String,
-        /// Which files.
         changes: Vec<Change>,
         /// The life that ran before.
         life: Option<LifeKey>,
     },
     /// A service's files are changed.
     Written {
-        /// Which service.
         service: ServiceName,
     },
     /// systemd has read the files, and its settings are the ones wanted.
     Effective {
-        /// Which service.
         service: ServiceName,
     },
     /// A service was stopped by somebody and stays so, though a service that is about to be restarted wants it.
     Resting {
-        /// Which service.
         service: ServiceName,
     },
     /// A service is about to be restarted.
     Restarting {
-        /// Which service.
         service: ServiceName,
     },
     /// A service runs and does its work.
     Healthy {
-        /// Which service.
         service: ServiceName,
-        /// The new life.
         life: LifeKey,
     },
     /// A service is as its arm wants it.
     Committed {
-        /// Which service.
         service: ServiceName,
         /// The life that was proved.
         life: LifeKey,
-        /// What it runs.
         identity: Option<Identity>,
     },
     /// A service did not become what its arm wants.
     Failed {
-        /// Which service.
         service: ServiceName,
-        /// Why.
         why: String,
     },
     /// A service is about to be put back.
     Reverting {
-        /// Which service.
         service: ServiceName,
     },
     /// A service's files are as before and systemd has read them: a life that starts from now on is without treatment.
     Undone {
-        /// Which service.
         service: ServiceName,
         /// The life that runs at this moment, if it may have been started with the treatment.
         life: Option<LifeKey>,
     },
     /// A service's files are as before, and it runs what it ran.
     Reverted {
-        /// Which service.
         service: ServiceName,
         /// Whether it did not run at that moment, since somebody had stopped it or it was through with its work.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -159,19 +135,15 @@ pub enum Event {
     },
     /// A service could not be put back.
     RevertFailed {
-        /// Which service.
         service: ServiceName,
-        /// Why.
         why: String,
     },
     /// A person is taking a service out: a resume does not bring it back.
     Dropping {
-        /// Which service.
         service: ServiceName,
     },
     /// A person took a service out: neither a resume nor a revert comes to it from here on.
     Dropped {
-        /// Which service.
         service: ServiceName,
         /// Whether it is as before; if not, it was given up where it could not be put back.
         reverted: bool,
@@ -183,16 +155,13 @@ pub enum Event {
         #[serde(alias = "step")]
         note: Value,
     },
-    /// Every service is committed.
     Started,
     /// The process stopped before everything was done.
     Interrupted {
-        /// Why.
         why: String,
     },
     /// The host's own files are as before.
     HostReverted,
-    /// The trial has ended.
     Ended {
         /// Whether everything is as before it.
         reverted: bool,
@@ -231,9 +200,7 @@ impl Event {
 /// A record of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// What happened.
     #[serde(flatten)]
     pub event: Event,
 }
@@ -243,20 +210,12 @@ pub struct Record {
 pub enum JournalError {
     /// A file could not be read or written.
     #[error("{doing} {path}: {source}")]
-    File {
-        /// What was tried.
-        doing: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    File { doing: &'static str, path: PathBuf, source: io::Error },
     /// A record in the middle is damaged.
     #[error(
         "{path}: line {line} is damaged ({source}); nothing is changed on the ground of a damaged journal. Compare it with a copy, or revert by hand: each line before it names the files, and their originals stand beside it in {ORIGINALS}/"
     )]
     Damaged {
-        /// The journal.
         path: PathBuf,
         /// Which line, counted from 1.
         line: usize,
@@ -265,10 +224,7 @@ pub enum JournalError {
     },
     /// A saved original is not what the journal says.
     #[error("{path}: the saved original is damaged or missing; its SHA-256 should be its name")]
-    Original {
-        /// Which file.
-        path: PathBuf,
-    },
+    Original { path: PathBuf },
 }
 
 fn file_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
@@ -305,7 +261,6 @@ impl<'a> Journal<'a> {
         Ok(Self { disk, folder: folder.to_owned(), records })
     }
 
-    /// All records, oldest first.
     pub(crate) fn records(&self) -> &[Record] {
         &self.records
     }

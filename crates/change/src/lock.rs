@@ -22,13 +22,10 @@ const GAP: Duration = Duration::from_millis(200);
 /// Who changes services, and what for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its process id.
     pub pid: u32,
-    /// What it does.
     pub action: Action,
     /// What its changes are for, such as `trial`.
     pub kind: String,
-    /// The name of that.
     pub name: String,
 }
 
@@ -44,19 +41,13 @@ pub enum LockError {
     /// Somebody else is at it.
     #[error("{} is changing services of this host ({path} is locked); wait until it has ended", words(.holder))]
     Held {
-        /// The lock's file.
         path: PathBuf,
         /// Who, where it says so.
         holder: Option<Holder>,
     },
     /// The lock's file cannot be used.
     #[error("cannot lock {path}: {source}")]
-    File {
-        /// The lock's file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
 }
 
 fn words(holder: &Option<Holder>) -> String {

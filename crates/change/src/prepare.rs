@@ -19,12 +19,7 @@ pub const PRELOAD: &str = "LD_PRELOAD";
 pub enum PrepareError {
     /// The plan has no service of this host.
     #[error("the plan has no service of this host ({host}); its hosts are {hosts}")]
-    OtherHost {
-        /// This host.
-        host: String,
-        /// The plan's.
-        hosts: String,
-    },
+    OtherHost { host: String, hosts: String },
     /// Services of the plan that are not here.
     #[error(
         "services of the plan that are not loaded on this host: {0}; plan anew, or take them out of the plan"
@@ -32,74 +27,34 @@ pub enum PrepareError {
     Missing(String),
     /// A service without a process cannot be measured.
     #[error("{service} is not running ({state}); start it, or take it out of the plan")]
-    NotRunning {
-        /// Which service.
-        service: ServiceName,
-        /// Its state.
-        state: String,
-    },
+    NotRunning { service: ServiceName, state: String },
     /// An arm names an allocator that is not at hand.
     #[error("arm `{arm}`: its allocator {spec} was not obtained")]
-    NotObtained {
-        /// Which arm.
-        arm: String,
-        /// Its spec.
-        spec: String,
-    },
+    NotObtained { arm: String, spec: String },
     /// Another C library needs another command line.
     #[error(
         "arm `{arm}`: {spec} would run the program under another C library, which a service cannot be switched to by its environment; try it with `heaptrial lab run`"
     )]
-    OtherLibc {
-        /// Which arm.
-        arm: String,
-        /// Its spec.
-        spec: String,
-    },
+    OtherLibc { arm: String, spec: String },
     /// The build at hand is not the one that the plan was drawn for.
     #[error(
         "arm `{arm}`: the plan was drawn for the build {planned}, and here {found} was obtained; use the same build, or plan anew"
     )]
-    OtherBuild {
-        /// Which arm.
-        arm: String,
-        /// SHA-256 of the plan's.
-        planned: String,
-        /// SHA-256 of this host's.
-        found: String,
-    },
+    OtherBuild { arm: String, planned: String, found: String },
     /// An arm says nothing of the allocator, and what the service runs cannot be told.
     #[error(
         "{service}: arm `{arm}` leaves it with the allocator that it has, and that cannot be told ({why}); name an allocator in the arm"
     )]
-    Unidentified {
-        /// Which service.
-        service: ServiceName,
-        /// Its arm.
-        arm: String,
-        /// Why.
-        why: String,
-    },
+    Unidentified { service: ServiceName, arm: String, why: String },
     /// The plan does not say which build it was drawn for.
     #[error("arm `{arm}`: the plan names no build of its allocator; draw it anew")]
-    NoBuild {
-        /// Which arm.
-        arm: String,
-    },
+    NoBuild { arm: String },
     /// The name of a service is too long for a timer that restarts it.
     #[error("{service}: its name is too long for a timer that restarts it")]
-    TimerName {
-        /// Which service.
-        service: ServiceName,
-    },
+    TimerName { service: ServiceName },
     /// torrc options for something that is no relay.
     #[error("{service}: arm `{arm}` sets torrc options, and it is not a Tor instance")]
-    NotTor {
-        /// Which service.
-        service: ServiceName,
-        /// Its arm.
-        arm: String,
-    },
+    NotTor { service: ServiceName, arm: String },
 }
 
 /// What a start needs, from a plan, the services of this host and the allocators that were obtained, by arm.

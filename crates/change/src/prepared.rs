@@ -13,13 +13,11 @@ use crate::treatment::ServiceTreatment;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Prepared {
-    /// The plan as drawn.
     pub plan: DrawnPlan,
     /// What the plan calls this host, which may get another name later. Version 0.1.0 did not write it.
     pub host: Option<String>,
     /// The services of this host, in the order in which they are restarted.
     pub services: Vec<ServiceTreatment>,
-    /// Libraries to install.
     pub libraries: Vec<Library>,
     /// Further files of the host, and the unit to start once they are there.
     pub agent: Option<HostUnit>,
@@ -75,12 +73,9 @@ impl From<Stored> for Prepared {
     }
 }
 
-/// A library to install.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
-    /// Where it is now.
     pub source: PathBuf,
-    /// Where it goes.
     pub installed: PathBuf,
     /// SHA-256 of it in hexadecimal.
     pub sha256: String,
@@ -89,8 +84,6 @@ pub struct Library {
 /// A unit file that the trial brings along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostUnit {
-    /// Its name.
     pub name: ServiceName,
-    /// Its text.
     pub text: String,
 }

@@ -13,7 +13,6 @@ use crate::trial::{Trial, Witness};
 pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
 
 impl Trial<'_> {
-    /// A run over services.
     pub(crate) fn carry_out(
         &mut self,
         purpose: Purpose,

@@ -21,17 +21,13 @@ use crate::state::{ServiceState, Stage, TrialState};
 use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
 
-/// How a service is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It has no treatment now.
     Untreated,
     /// It does its work under its treatment, in the life that was proved or in one that somebody asked for and that was
     /// proved now.
-    Well {
-        /// The life that runs.
-        life: LifeKey,
-    },
+    Well { life: LifeKey },
     /// It is not yet, or no longer, ready for its work.
     NotReady(String),
     /// It failed, or does not run what it should.

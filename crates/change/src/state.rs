@@ -17,9 +17,7 @@ use crate::journal::{Action, Change, Event, Record};
 pub enum Stage {
     /// Its files are about to change, or are partly changed.
     Intended,
-    /// Its files are changed.
     Written,
-    /// systemd has read them.
     Effective,
     /// It is being restarted, or was and is not yet proved.
     Restarting,
@@ -29,7 +27,6 @@ pub enum Stage {
     Failed,
     /// It is being put back.
     Reverting,
-    /// It is as before.
     Reverted,
     /// It could not be put back.
     RevertFailed,
@@ -38,18 +35,15 @@ pub enum Stage {
 /// What the journal tells of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServiceState {
-    /// Its arm.
     pub arm: String,
     /// How far it has come.
     pub stage: Stage,
-    /// Its changed files.
     #[serde(skip)]
     pub changes: Vec<Change>,
     /// The life that ran before the change, if it was one without the treatment.
     pub life_before: Option<LifeKey>,
     /// The life that was proved.
     pub life: Option<LifeKey>,
-    /// What was proved.
     pub identity: Option<Identity>,
     /// Whether it was, or may have been, restarted since its files were changed.
     pub restarted: bool,
@@ -62,21 +56,17 @@ pub struct ServiceState {
     pub undone: Option<Option<LifeKey>>,
     /// Whether it did not run when it was put back: somebody had stopped it, or it was through with its work.
     pub left_stopped: bool,
-    /// Why it failed last.
     pub why: Option<String>,
     /// When it was committed, microseconds since 1970.
     pub committed_wall_us: Option<i64>,
 }
 
-/// Where a trial stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialStage {
-    /// Nothing was done yet.
     Planned,
     /// Being started, or interrupted while it was.
     Starting,
-    /// Every service was committed.
     Running,
     /// Being reverted, or interrupted while it was.
     Reverting,
@@ -86,10 +76,8 @@ pub enum TrialStage {
     Reverted,
 }
 
-/// What the journal tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TrialState {
-    /// Where the trial stands.
     pub stage: TrialStage,
     /// Services in which something was changed.
     pub services: BTreeMap<ServiceName, ServiceState>,
@@ -121,7 +109,6 @@ pub struct TrialState {
 }
 
 impl TrialState {
-    /// Replays the records.
     pub fn of(records: &[Record]) -> Self {
         let mut state = Self {
             stage: TrialStage::Planned,

@@ -15,7 +15,6 @@ use crate::trial::{names, prepared_of};
 /// A file that tells of a trial or rollout without a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
-    /// The file.
     pub path: PathBuf,
     /// Name of the trial or rollout.
     pub name: String,

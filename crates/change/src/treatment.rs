@@ -22,19 +22,14 @@ const RESTART_DELAY_MOST: Duration = Duration::from_secs(3600);
 /// What one service is to become.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServiceTreatment {
-    /// Which service.
     pub service: ServiceName,
-    /// Its arm.
     pub arm: String,
     /// Services of one family are never down together.
     pub family: Option<String>,
     /// Environment variables to set, `LD_PRELOAD` among them.
     pub environment: Vec<(String, String)>,
-    /// Environment variables to remove.
     pub unset: Vec<String>,
-    /// torrc options to set.
     pub torrc: BTreeMap<String, String>,
-    /// Restart it this often.
     pub restart_every: Option<HumanDuration>,
     /// What its process must run.
     pub expected: Expected,
@@ -54,12 +49,14 @@ pub(crate) struct Desired {
 pub(crate) enum Content {
     /// A file of who runs this program with these bytes, where nothing was before.
     New(Vec<u8>),
-    /// A symbolic link.
     Link(PathBuf),
     /// The torrc that is there with these options.
     Torrc(BTreeMap<String, String>),
     /// What was there before an ended trial wrote it.
-    Origin { state: FileState, bytes: Vec<u8> },
+    Origin {
+        state: FileState,
+        bytes: Vec<u8>,
+    },
 }
 
 /// A trial's name and the id of its drawing, for comments in files.

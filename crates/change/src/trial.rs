@@ -108,7 +108,6 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Where it stands.
     pub fn state(&self) -> &TrialState {
         &self.state
     }

@@ -15,7 +15,6 @@ use crate::DashboardError;
 use crate::data::{Data, Source, Trial, now_us};
 use crate::live::Live;
 
-/// Results that are kept.
 const KEPT: usize = 6;
 /// The same is computed again after this time at the earliest.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -41,7 +40,6 @@ pub(crate) enum What {
     Series,
 }
 
-/// A result.
 #[derive(Debug, Clone)]
 pub(crate) struct Computed {
     /// The markup, or what went wrong.
@@ -322,7 +320,6 @@ impl Computer {
 }
 
 enum Found {
-    /// Of this state.
     Good(Computed),
     /// Of another state, or one that counts no more; and how long until it may be computed again.
     Older(Computed, Duration),

@@ -14,7 +14,6 @@ const DEFAULT_PORT: u16 = 8647;
 /// What is shown; it is only read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// A database.
     Database(PathBuf),
     /// A search over lab runs, by its document, which is written anew after each step.
     Search(PathBuf),
@@ -23,11 +22,9 @@ pub enum Shown {
 /// What to show, and where.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What to show.
     pub shown: Shown,
     /// The store of series that has the readings of trials of which the database has the ledger alone.
     pub series: Option<ReadingsRequest>,
-    /// Where to listen.
     pub listen: Listen,
     /// Whether an address that other machines can reach is meant so.
     pub anywhere: bool,

@@ -28,26 +28,13 @@ pub enum DashboardError {
         "{listen} can be reached from other machines, and the dashboard asks nobody who he is; listen on 127.0.0.1 \
          or unix:PATH, or add --listen-anywhere if that is meant"
     )]
-    NotLocal {
-        /// The address.
-        listen: String,
-    },
+    NotLocal { listen: String },
     /// The address cannot be listened on.
     #[error("cannot listen on {listen}: {source}")]
-    Listen {
-        /// The address.
-        listen: String,
-        /// What the system said.
-        source: io::Error,
-    },
+    Listen { listen: String, source: io::Error },
     /// Anything else that the system refused.
     #[error("{doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
 }
 
 impl Classified for DashboardError {

@@ -21,7 +21,6 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// How long a browser waits before it asks again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// What pages listen to.
 #[derive(Debug)]
 pub(crate) struct Live {
     changes: watch::Sender<Change>,
@@ -57,7 +56,6 @@ impl Live {
         self.changes.send_modify(|change| change.computed += 1);
     }
 
-    /// Ends all streams.
     pub(crate) fn end(&self) {
         self.changes.send_modify(|change| change.ended = true);
     }

@@ -36,7 +36,6 @@ const OTHER_NAME: &str = "This name is not one of the dashboard's. Ask for it as
 /// The main pages, by address and name.
 const PAGES: [(&str, &str); 2] = [("/", "Overview"), ("/host", "Host")];
 
-/// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,

@@ -19,7 +19,6 @@ use crate::page::{self, Frame};
 use crate::routes::{asset_of, with_rules};
 use crate::{Config, DashboardError};
 
-/// The only page.
 const PAGES: [(&str, &str); 1] = [("/", "Search")];
 
 /// A search whose document is at `path`.

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use heaptrial_listen::Peer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The queue.
 #[derive(Debug)]
 pub(crate) struct Turns {
     one: Arc<Semaphore>,

@@ -8,21 +8,14 @@ use heaptrial_store::StoreError;
 use crate::torutils::MemoryUnit;
 use crate::{Problem, PrometheusError};
 
-/// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A file cannot be read.
     #[error("{path}: cannot be read: {source}")]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// A file without even a header.
     #[error("{file}: empty; expected a header line with {expected}")]
     Empty {
-        /// Which file.
         file: String,
         /// The columns that are needed.
         expected: String,
@@ -30,9 +23,7 @@ pub enum ImportError {
     /// The header lacks a column.
     #[error("{file}:{line}: no column {needed}; the header has: {found}")]
     MissingColumn {
-        /// Which file.
         file: String,
-        /// The header's line.
         line: u64,
         /// The column's name, or the names that would do.
         needed: String,
@@ -45,9 +36,7 @@ pub enum ImportError {
          expected `timestamp,...,nickname,...,rss_kb,...`, `date,time,num_relays,...` or `relay,...,day0,day1,...`"
     )]
     UnknownFormat {
-        /// Which file.
         file: String,
-        /// The header's line.
         line: u64,
         /// The columns that are there.
         found: String,
@@ -55,7 +44,6 @@ pub enum ImportError {
     /// Strict mode: the first problem.
     #[error("{0}\n  nothing was imported; without strict mode this row is left out and told")]
     Strict(Box<Problem>),
-    /// Not a timezone.
     #[error(
         "`{0}` is not a timezone; expected an offset such as -08:00, UTC, or a name such as America/Los_Angeles"
     )]
@@ -64,17 +52,13 @@ pub enum ImportError {
     #[error(
         "{file}: its columns are days without a date; tell the date of `day0` (first day), such as 2025-09-09"
     )]
-    FirstDay {
-        /// Which file.
-        file: String,
-    },
+    FirstDay { file: String },
     /// The request names no file with measurements.
     #[error("no file with memory measurements was named")]
     NoMemoryFile,
     /// Nothing was measured in the files.
     #[error("{files}: no measurement in it; {problems} rows were left out{first}")]
     NoMeasurement {
-        /// Which files.
         files: String,
         /// How many malformed rows there are.
         problems: u64,
@@ -87,11 +71,8 @@ pub enum ImportError {
          out if the rest is what you measured"
     )]
     MostlyMalformed {
-        /// Which file.
         file: String,
-        /// Malformed rows.
         skipped: u64,
-        /// All rows.
         rows: u64,
         /// The first of them, as the end of a clause; empty without any.
         first: String,
@@ -101,21 +82,14 @@ pub enum ImportError {
         "{file}: no list of services: {skipped} of {rows} lines are no nickname; expected one nickname a line"
     )]
     NotAList {
-        /// Which file.
         file: String,
         /// Lines that name no service.
         skipped: u64,
-        /// All lines.
         rows: u64,
     },
     /// No service of any list was measured.
     #[error("no service of the lists is in the measurements, which have {measured} others, such as {some}")]
-    NobodyMeasured {
-        /// Services in the measurements.
-        measured: usize,
-        /// Some of them.
-        some: String,
-    },
+    NobodyMeasured { measured: usize, some: String },
     /// A list none of whose members was measured.
     #[error(
         "{file}: the list `{list}` {what}; nothing was imported: mend its names{rows}, or leave the list out"
@@ -136,11 +110,8 @@ pub enum ImportError {
          {unit} if the figures are right"
     )]
     Unit {
-        /// Which file.
         file: String,
-        /// What no service has.
         what: String,
-        /// How it was read.
         unit: MemoryUnit,
         /// In which unit the figures would be usual ones.
         likely: MemoryUnit,
@@ -151,7 +122,6 @@ pub enum ImportError {
          readings would come twice; give --timezone {stored}, or another --name"
     )]
     OtherTimezone {
-        /// The trial.
         name: String,
         /// How its times were read.
         stored: String,
@@ -166,30 +136,19 @@ pub enum ImportError {
     Name(String),
     /// The control is none of the arms.
     #[error("no arm is called `{control}`; the arms are: {arms}")]
-    UnknownControl {
-        /// What was asked for.
-        control: String,
-        /// What there is.
-        arms: String,
-    },
+    UnknownControl { control: String, arms: String },
     /// A trial of the given name has other lists.
     #[error(
         "the trial `{name}` exists with other arms or members ({difference}); \
          give another name, or none to have one chosen"
     )]
-    OtherLists {
-        /// The name.
-        name: String,
-        /// What differs.
-        difference: String,
-    },
+    OtherLists { name: String, difference: String },
     /// A trial of the given name was not imported.
     #[error("a trial `{0}` exists that was not imported this way; give another name")]
     NameTaken(String),
     /// What a store of series tells, or does not.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -214,19 +173,12 @@ pub enum ExportError {
     #[error(
         "trial `{trial}` has no RSS of {service}: the operators' CSV knows nothing else; export --format parquet or openmetrics has what was read"
     )]
-    NoRss {
-        /// The trial.
-        trial: String,
-        /// The service.
-        service: String,
-    },
+    NoRss { trial: String, service: String },
     /// The output cannot be written.
     #[error("writing the export: {0}")]
     Write(#[from] std::io::Error),
-    /// The Parquet writer failed.
     #[error("writing Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

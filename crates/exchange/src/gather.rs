@@ -19,11 +19,9 @@ const AHEAD_US: i64 = 60_000_000;
 /// What was taken in of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatheredPart {
-    /// The trial.
     pub trial: String,
     /// The host, as the plan names it.
     pub host: String,
-    /// What is new.
     pub new: Gathered,
     /// Its last tick that is here: what comes after it is what the next export has to bring of the ledger,
     pub last: Option<PartTick>,
@@ -43,38 +41,21 @@ pub enum GatherError {
     Store(#[from] StoreError),
     /// Its ledger is not as this version reads it: with it no report of the whole could be made.
     #[error("{}: what is told of lives cannot be read; nothing of it was taken in, write it anew on its host: {source}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: Box<StoreError>,
-    },
+    Unreadable { path: PathBuf, source: Box<StoreError> },
     /// A packed file does not give what was written.
     #[error("{}: cannot be unpacked: it is not whole, was changed, or has no room beside it", path.display())]
-    Unpack {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Unpack { path: PathBuf, source: std::io::Error },
     /// There is no trial, or there are several.
     #[error("{}: {}", path.display(), which(known, named.as_deref()))]
     WhichTrial {
-        /// Which file.
         path: PathBuf,
         /// The name that was asked for.
         named: Option<String>,
-        /// Names of its trials.
         known: Vec<String>,
     },
     /// A trial without a plan over hosts.
     #[error("{}: trial `{trial}` has no plan with hosts; only such trials can be gathered", path.display())]
-    NoPlan {
-        /// Which file.
-        path: PathBuf,
-        /// The trial.
-        trial: String,
-    },
+    NoPlan { path: PathBuf, trial: String },
     /// It cannot be told whose part it is.
     #[error(
         "{}: which host of trial `{trial}` this is cannot be told: services of {} have the same names; write it with `heaptrial \
@@ -82,22 +63,10 @@ pub enum GatherError {
         path.display(),
         hosts.join(" and ")
     )]
-    WhichHost {
-        /// Which file.
-        path: PathBuf,
-        /// The trial.
-        trial: String,
-        /// The plan's hosts.
-        hosts: Vec<String>,
-    },
+    WhichHost { path: PathBuf, trial: String, hosts: Vec<String> },
     /// It is no host's part.
     #[error("{}: trial `{trial}` was gathered itself; name what its hosts wrote", path.display())]
-    IsGathered {
-        /// Which file.
-        path: PathBuf,
-        /// The trial.
-        trial: String,
-    },
+    IsGathered { path: PathBuf, trial: String },
     /// Ticks between what is here and what the file has are in neither.
     #[error(
         "{}: it begins after tick {first} of {host}, and {}; write all of it there with `heaptrial export --format heaptrial` \
@@ -106,9 +75,7 @@ pub enum GatherError {
         what_is_here(*here, *ledger)
     )]
     Misses {
-        /// Which file.
         path: PathBuf,
-        /// The host.
         host: String,
         /// The tick before the first one of the file.
         first: i64,
@@ -122,40 +89,21 @@ pub enum GatherError {
         "{}: it has another trial called `{trial}`, of another drawing; name another database with --db",
         path.display()
     )]
-    OtherDrawing {
-        /// The database.
-        path: PathBuf,
-        /// The trial.
-        trial: String,
-    },
+    OtherDrawing { path: PathBuf, trial: String },
     /// What the host applied is not what the plan says.
     #[error(
         "{}: what {host} has of trial `{trial}` is not as {why}: its plan was edited there, or the file is not what it says. \
          Nothing of it was taken in",
         path.display()
     )]
-    OtherPlan {
-        /// Which file.
-        path: PathBuf,
-        /// The host.
-        host: String,
-        /// The trial.
-        trial: String,
-        /// What it differs from.
-        why: String,
-    },
+    OtherPlan { path: PathBuf, host: String, trial: String, why: String },
     /// The database is a host's own.
     #[error(
         "{}: trial `{trial}` runs on this host itself, and its database samples only services of this host; name another one \
          with --db",
         path.display()
     )]
-    IsHost {
-        /// The database.
-        path: PathBuf,
-        /// The trial.
-        trial: String,
-    },
+    IsHost { path: PathBuf, trial: String },
 }
 
 impl Classified for GatherError {
@@ -188,7 +136,6 @@ fn which(known: &[String], named: Option<&str>) -> String {
 pub struct PartFile {
     path: PathBuf,
     store: Store,
-    /// It goes with this.
     unpacked: Option<NamedTempFile>,
 }
 
@@ -210,7 +157,6 @@ impl PartFile {
         &self.store
     }
 
-    /// Its trial.
     pub fn trial(&self, named: Option<&str>) -> Result<TrialRecord, GatherError> {
         trial_of(&self.store, &self.path, named)
     }

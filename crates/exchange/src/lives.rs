@@ -25,7 +25,6 @@ pub const NOTE_UNCERTAINTY_US: i64 = 60_000_000;
 /// Something that operators did which may have started processes anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartEvent {
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// What it says about starts.
     pub weight: Weight,
@@ -40,7 +39,6 @@ pub struct StartEvent {
 pub enum Weight {
     /// Something began; a restart may belong to it.
     Change,
-    /// Processes were started.
     Start,
 }
 

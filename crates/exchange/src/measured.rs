@@ -11,7 +11,6 @@ use crate::problem::{Place, ProblemKind, Problems};
 /// Readings of one nickname, under one label of a server and with one fingerprint. A service may have several of these.
 #[derive(Debug, Clone, Default)]
 pub struct MeasuredService {
-    /// The relay's nickname.
     pub nickname: String,
     /// The label of the server that it runs on; empty where the file does not tell.
     pub server: String,
@@ -25,7 +24,6 @@ pub struct MeasuredService {
     pub first_row: (String, u64),
 }
 
-/// What the files tell.
 #[derive(Debug, Clone, Default)]
 pub struct Measurements {
     /// The services, in the order in which the files name them first.
@@ -40,7 +38,6 @@ pub struct Measurements {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     sample: ImportedSample,
-    /// Which file, by position.
     file: u16,
     line: u32,
     /// The group that the row names, by position; 0 is none.
@@ -69,7 +66,6 @@ pub(crate) struct Last {
     pub guessed_us: i64,
 }
 
-/// Gathers rows into series.
 #[derive(Debug, Default)]
 pub(crate) struct Gatherer {
     series: Vec<Series>,
@@ -168,7 +164,6 @@ impl Gatherer {
         self.series[series].guessed_us = guessed_us;
     }
 
-    /// The guess was wrong.
     pub fn take_back(&mut self, series: usize) {
         let guessed_us = std::mem::take(&mut self.series[series].guessed_us);
         let last_us = self.series[series].entries.last().map(|last| last.sample.wall_us);
@@ -192,12 +187,10 @@ impl Gatherer {
         place
     }
 
-    /// Adds sums over services.
     pub fn aggregate(&mut self, row: AggregateRow) {
         self.aggregates.push(row);
     }
 
-    /// Orders everything.
     pub fn finish(mut self, problems: &mut Problems) -> Result<Measurements, ImportError> {
         let mut measurements = Measurements::default();
         let files = std::mem::take(&mut self.files);

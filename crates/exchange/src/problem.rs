@@ -12,7 +12,6 @@ pub const DETAILED_PROBLEMS: usize = 50;
 
 const SHOWN_VALUE: usize = 60;
 
-/// What sort of problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
@@ -46,7 +45,6 @@ pub struct Column {
 /// Something wrong at one place of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// What sort.
     pub kind: ProblemKind,
     /// The file as it was named.
     pub file: String,
@@ -89,7 +87,6 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// None yet.
     pub fn new(strict: bool) -> Self {
         Self { strict, ..Self::default() }
     }

@@ -24,7 +24,6 @@ pub fn code(class: ErrorClass) -> ExitCode {
 /// An error that ends a command.
 #[derive(Debug)]
 pub struct Failure {
-    /// What it means.
     pub class: ErrorClass,
     /// What it is about, such as `arm x`; told before the error itself.
     about: Vec<String>,

@@ -18,9 +18,7 @@ const DATABASE: &str = "heaptrial.db";
 pub struct Target {
     /// The database, opened for reading.
     pub store: Store,
-    /// The trial.
     pub trial: TrialRecord,
-    /// Where its report goes.
     pub folder: PathBuf,
 }
 

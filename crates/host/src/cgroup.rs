@@ -21,14 +21,11 @@ const BUFFER_BYTES: usize = 16 << 10;
 pub enum CgroupVersion {
     /// The memory controller of version 1.
     V1,
-    /// The unified hierarchy.
     V2,
-    /// No memory accounting.
     None,
 }
 
 impl CgroupVersion {
-    /// Which one `root` has.
     pub fn of(root: &HostRoot) -> Self {
         if root.path("/sys/fs/cgroup/cgroup.controllers").exists() {
             Self::V2
@@ -73,7 +70,6 @@ pub struct Cgroup {
 /// and every 2 s: they may lag by that much.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AnonymousMemory {
-    /// Resident.
     pub resident_bytes: u64,
     /// In swap; 0 where the kernel does not account for swap.
     pub swap_bytes: u64,
@@ -293,12 +289,10 @@ impl CgroupReader {
         used
     }
 
-    /// As [`Cgroup::current_bytes`].
     pub fn current_bytes(&self) -> Option<u64> {
         self.current.as_ref().and_then(number_in)
     }
 
-    /// As [`Cgroup::peak_bytes`].
     pub fn peak_bytes(&self) -> Option<u64> {
         self.peak.as_ref().and_then(number_in)
     }

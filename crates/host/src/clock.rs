@@ -12,7 +12,6 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// Now.
     pub fn now() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let boot = clock_gettime(ClockId::Boottime);

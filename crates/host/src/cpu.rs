@@ -12,7 +12,6 @@ pub struct CpuUsage {
 }
 
 impl CpuUsage {
-    /// Reads the counters.
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let path = root.path("/proc/stat");
         let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;

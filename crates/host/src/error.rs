@@ -9,50 +9,30 @@ use rustix::io::Errno;
 pub enum HostError {
     /// The file could not be read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The file does not look as the kernel writes it.
     #[error("{path}: expected {expected}, found `{found}`")]
     Parse {
-        /// Which file.
         path: PathBuf,
         /// What should have been there.
         expected: &'static str,
-        /// What was there.
         found: String,
     },
-    /// The process has ended.
     #[error("process {pid} does not exist (any more)")]
-    Gone {
-        /// Which process.
-        pid: i32,
-    },
+    Gone { pid: i32 },
     /// The kernel, or what confines this program, refuses a system call.
     #[error("the system refuses {call}: {source}")]
     Refused {
         /// Which one, and what for.
         call: &'static str,
-        /// Why.
         source: io::Error,
     },
     /// Who is below whom cannot be told, so that no service that goes by that has its processes.
     #[error("the processes of this host cannot be listed: {why}")]
-    NoTree {
-        /// What went wrong.
-        why: String,
-    },
+    NoTree { why: String },
     /// Of a service no process counts.
     #[error("no process of the service of process {pid} is like `{pattern}`")]
-    NoneCounts {
-        /// Its main process.
-        pid: i32,
-        /// The pattern.
-        pattern: String,
-    },
+    NoneCounts { pid: i32, pattern: String },
 }
 
 impl Classified for HostError {

@@ -14,11 +14,9 @@ pub struct HostFacts {
     /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub userland: Option<String>,
-    /// Kernel release.
     pub kernel: String,
     /// Machine architecture, such as `x86_64`.
     pub architecture: String,
-    /// Online processors.
     pub cpu_count: u32,
     /// The first processor's model name.
     pub cpu_model: Option<String>,
@@ -28,7 +26,6 @@ pub struct HostFacts {
     pub thp_mode: Option<String>,
     /// Which control group version accounts for memory.
     pub cgroup_version: CgroupVersion,
-    /// `vm.overcommit_memory`.
     pub overcommit_memory: Option<String>,
     /// The C library that this program runs on, such as `glibc 2.36`; `None` where it is another.
     #[serde(default)]
@@ -36,7 +33,6 @@ pub struct HostFacts {
     /// Size of a page of memory.
     #[serde(default)]
     pub page_size_bytes: u64,
-    /// The kernel's boot id.
     pub boot_id: String,
 }
 
@@ -67,7 +63,6 @@ pub fn release(name: &str) -> String {
 }
 
 impl HostFacts {
-    /// Reads them from `root`.
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let text = |path: &str| fs::read_to_string(root.path(path)).ok();
         let line = |path: &str| text(path).map(|text| text.trim().to_owned());

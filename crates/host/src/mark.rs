@@ -7,7 +7,6 @@ const BEGINS: &str = "# Written by Heaptrial for trial ";
 pub struct Mark {
     /// Name of the trial or rollout.
     pub name: String,
-    /// Id of its drawing.
     pub id: String,
 }
 

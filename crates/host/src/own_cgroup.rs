@@ -162,7 +162,6 @@ impl OwnCgroup {
         }
     }
 
-    /// Its figures.
     pub fn cgroup(&self) -> &Cgroup {
         &self.cgroup
     }

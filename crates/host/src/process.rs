@@ -20,12 +20,9 @@ pub struct Process {
     root: HostRoot,
 }
 
-/// One line of `/proc/PID/maps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// First address.
     pub start: u64,
-    /// First address after it.
     pub end: u64,
     /// `rwxp` as the kernel writes it.
     pub permissions: [u8; 4],
@@ -70,18 +67,15 @@ impl Process {
         Self::by_living_thread(&self.root, self.pid)
     }
 
-    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Which life this is.
     pub fn life_key(&self) -> Result<LifeKey, HostError> {
         let start_ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
         Ok(LifeKey { boot_id: boot_id(&self.root)?, pid: self.pid, start_ticks })
     }
 
-    /// Parent's process id.
     pub fn parent(&self) -> Result<i32, HostError> {
         self.stat_field(4, "the parent's process id as field 4")
     }
@@ -155,7 +149,6 @@ impl Process {
         self.dir.join("exe")
     }
 
-    /// Command line arguments.
     pub fn cmdline(&self) -> Result<Vec<OsString>, HostError> {
         Ok(split_nul(self.read_bytes("cmdline")?))
     }

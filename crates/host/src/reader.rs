@@ -15,7 +15,6 @@ pub struct ProcessReading {
     pub sample: Sample,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// Parent's process id.
     pub parent: i32,
     /// Whether it has ended and waits to be collected.
     pub zombie: bool,
@@ -73,7 +72,6 @@ impl ProcessReader {
         })
     }
 
-    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid
     }
@@ -83,7 +81,6 @@ impl ProcessReader {
         &self.last
     }
 
-    /// Reads the process now.
     pub fn read(&mut self) -> Result<ProcessReading, HostError> {
         let reading = self.read_now()?;
         self.last = reading;
@@ -179,7 +176,6 @@ fn fill(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
     }
 }
 
-/// What `stat` alone tells.
 pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
     let mut reading = ProcessReading::default();
     parse_stat(text, &mut reading).map(|_| reading)
@@ -265,7 +261,6 @@ impl ChildrenReader {
 /// CPU time as `stat` has it. The kernel knows it to the nanosecond and cuts each of its four parts off at whole ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CpuTicks {
-    /// utime and stime.
     own: u64,
     /// The same of children that ended and were waited for, and of theirs.
     children: u64,

@@ -24,7 +24,6 @@ impl HostRoot {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// `/proc/PID`.
     pub fn process_dir(&self, pid: i32) -> PathBuf {
         self.path(format!("/proc/{pid}"))
     }

@@ -36,7 +36,6 @@ pub struct ServiceSampler {
     ever_counted: bool,
     /// What those took that counted and have ended, and that no parent of theirs has which counts.
     ended: EndedChildren,
-    /// Where its processes belong.
     group: Option<Cgroup>,
     /// What is sampled of it.
     cgroup: Option<CgroupReader>,
@@ -49,9 +48,7 @@ pub struct ServiceSampler {
 /// A process of a service, as it was sampled last.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Member {
-    /// Its process id.
     pub pid: i32,
-    /// Its resident memory.
     pub rss_bytes: u64,
     /// Another one for another process of the same id, and for another program of the same process.
     pub image: (u64, u64),

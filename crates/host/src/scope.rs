@@ -41,7 +41,6 @@ impl Scope {
         }
     }
 
-    /// The same in words.
     pub(crate) fn owner_words(self) -> &'static str {
         match self {
             Self::System => "root",

@@ -14,44 +14,19 @@ use crate::{HostRoot, Scope};
 pub enum Untrusted {
     /// It depends on the folder that one is in.
     #[error("{path} is not an absolute path")]
-    Relative {
-        /// The path.
-        path: PathBuf,
-    },
+    Relative { path: PathBuf },
     /// Somebody else owns it, or a folder on the way to it.
     #[error("{path} belongs to user {owner}, not to {wanted}")]
-    Owner {
-        /// The file or folder.
-        path: PathBuf,
-        /// Its owner's id.
-        owner: u32,
-        /// Whose it should be.
-        wanted: &'static str,
-    },
+    Owner { path: PathBuf, owner: u32, wanted: &'static str },
     /// Its group or everybody may write to it, or to a folder on the way to it.
     #[error("{path} can be written by {whom} (mode {mode:04o})")]
-    Writable {
-        /// The file or folder.
-        path: PathBuf,
-        /// `its group` or `everybody`.
-        whom: &'static str,
-        /// Its mode.
-        mode: u32,
-    },
+    Writable { path: PathBuf, whom: &'static str, mode: u32 },
     /// Symbolic links that lead in a circle.
     #[error("{path}: too many symbolic links")]
-    Links {
-        /// The path.
-        path: PathBuf,
-    },
+    Links { path: PathBuf },
     /// It cannot be looked at.
     #[error("cannot examine {path}: {source}")]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
 }
 
 /// As many as the kernel follows (path_resolution(7)).

@@ -21,7 +21,6 @@ pub use process::MainProcess;
 /// A service of this host as it is now.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Service {
-    /// What systemd tells.
     pub unit: Unit,
     /// What its main process tells; `None` when there is none, or when it ended while it was looked at.
     pub process: Option<MainProcess>,
@@ -33,7 +32,6 @@ pub struct Service {
 }
 
 impl Service {
-    /// Its name.
     pub fn name(&self) -> &ServiceName {
         &self.unit.name
     }
@@ -64,7 +62,6 @@ pub fn named(systemd: &Systemd, names: &[ServiceName]) -> Result<Vec<Service>, S
     Ok(examine(&HostRoot::default(), units))
 }
 
-/// One service.
 pub fn service(systemd: &Systemd, name: &ServiceName) -> Result<Service, SystemdError> {
     let root = HostRoot::default();
     let tree = ProcessTree::scan(&root).unwrap_or_default();

@@ -19,7 +19,6 @@ const SHARE_OF_SERVICES: f64 = 0.5;
 /// A fleet over calendar time. Times are in seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Calendar {
-    /// First and last reading.
     pub span: (f64, f64),
     /// Memory of each arm, in their order, over the services that belong to it: runs without a gap.
     pub arms: Vec<Vec<Vec<Moment>>>,
@@ -34,31 +33,24 @@ pub struct Calendar {
 pub struct Moment {
     /// Mean time of the readings.
     pub at: f64,
-    /// Lower quartile over services.
     pub low: f64,
-    /// Median over services.
     pub median: f64,
-    /// Upper quartile over services.
     pub high: f64,
 }
 
 /// Services that were read from one time to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// First reading.
     pub from: f64,
     /// The next round's first reading, or where there is a gap the last of this one.
     pub to: f64,
-    /// Services.
     pub services: u32,
 }
 
-/// What happened about then.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Happened {
     /// A service was seen to start for the first time.
     Start,
-    /// A service was restarted.
     Restart,
     /// An event of this kind.
     Event(EventKind),
@@ -69,9 +61,7 @@ pub enum Happened {
 pub struct Mark {
     /// When the first of them happened.
     pub at: f64,
-    /// What.
     pub happened: Happened,
-    /// How many.
     pub count: u32,
 }
 

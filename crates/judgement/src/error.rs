@@ -14,7 +14,6 @@ pub enum JudgementError {
     /// The database has no such trial.
     #[error("{} has no trial {trial_id}; it has {}", path.display(), known_trials(known))]
     NoTrial {
-        /// The database.
         path: PathBuf,
         /// The trial that was asked for.
         trial_id: i64,
@@ -23,32 +22,16 @@ pub enum JudgementError {
     },
     /// The plan that a trial holds is none.
     #[error("{}: the plan of trial `{trial}` cannot be used: {why}", path.display())]
-    Plan {
-        /// The database.
-        path: PathBuf,
-        /// The trial.
-        trial: String,
-        /// Why.
-        why: String,
-    },
+    Plan { path: PathBuf, trial: String, why: String },
     /// A stored look that this version cannot read.
     #[error("{}: look {number} cannot be read as it is stored: {why}", path.display())]
-    StoredLook {
-        /// The database.
-        path: PathBuf,
-        /// Which look.
-        number: u32,
-        /// Why.
-        why: String,
-    },
+    StoredLook { path: PathBuf, number: u32, why: String },
     /// A look that was not planned.
     #[error("trial `{trial}` has no look {number}; its plan has {looks}")]
     NoLook {
-        /// The trial.
         trial: String,
         /// The look that was asked for.
         number: u32,
-        /// How many there are.
         looks: usize,
     },
     /// A look at data that do not reach its time.
@@ -58,7 +41,6 @@ pub enum JudgementError {
         last_reading(last_at.as_deref())
     )]
     LookGap {
-        /// The trial.
         trial: String,
         /// The look that was asked for.
         number: u32,
@@ -73,7 +55,6 @@ pub enum JudgementError {
          error spent."
     )]
     LookAfterEnd {
-        /// The trial.
         trial: String,
         /// The look that was asked for.
         number: u32,
@@ -84,18 +65,11 @@ pub enum JudgementError {
     },
     /// Looks at what is no field trial.
     #[error("`{trial}` is a {kind}; only a field trial has looks")]
-    NotAField {
-        /// The trial.
-        trial: String,
-        /// What it is.
-        kind: &'static str,
-    },
+    NotAField { trial: String, kind: &'static str },
     /// A time stamp outside the calendar.
     #[error("{}: {microseconds} µs since 1970 is not a date ({what})", path.display())]
     Time {
-        /// The database.
         path: PathBuf,
-        /// Whose time it is.
         what: &'static str,
         /// The number that was stored.
         microseconds: i64,

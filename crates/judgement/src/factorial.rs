@@ -11,13 +11,11 @@ use crate::Judgement;
 /// The factorial of two builds and the levels of their settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Factorial {
-    /// Which builds and levels.
     pub design: FactorialDesign,
     /// The reading that is compared: medians from warm-up to the matched age.
     pub metric: Metric,
     /// Repeats: the blocks of the analysis.
     pub repeats: u32,
-    /// Of the intervals.
     pub confidence_level: f64,
     /// The cells, the good build first.
     pub cells: Vec<Cell>,
@@ -32,11 +30,9 @@ pub struct Factorial {
 /// A ratio of memory over repeats as blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// The ratio.
     pub estimate: f64,
     /// Lower end of its interval; `None` of one repeat.
     pub low: Option<f64>,
-    /// Upper end.
     pub high: Option<f64>,
     /// How the interval was found: `student_t` on the logarithms, or `none`.
     pub method: String,
@@ -56,13 +52,11 @@ struct Counted {
 /// One build with one level of the settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Which build.
     pub side: Side,
     /// Position in the levels of the design.
     pub level: usize,
     /// Whether the build has this level by default.
     pub is_default: bool,
-    /// Services that count.
     pub services: u32,
     /// Geometric mean over the services.
     pub bytes: Option<u64>,
@@ -77,18 +71,15 @@ pub struct Cell {
 pub struct LevelEffect {
     /// Position in the levels of the design.
     pub level: usize,
-    /// The effect.
     pub ratio: Effect,
 }
 
 /// The effect of a level in a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettingEffect {
-    /// Which build.
     pub side: Side,
     /// Position in the levels of the design.
     pub level: usize,
-    /// The effect.
     pub ratio: Effect,
 }
 
@@ -114,7 +105,6 @@ pub struct SettingShare {
     pub estimate: f64,
     /// Lower end of the interval.
     pub low: Option<f64>,
-    /// Upper end.
     pub high: Option<f64>,
 }
 

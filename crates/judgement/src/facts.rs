@@ -25,7 +25,6 @@ pub struct ServiceFacts {
     pub cpu_seconds: Option<f64>,
     /// By how much that may be more, where a lab told: time of children that ended is known in ticks.
     pub cpu_uncertain_seconds: f64,
-    /// Its last expensive reading.
     pub smaps: Option<SlowSample>,
     /// RssAnon in bytes when that was taken, which may be days before the last reading.
     pub smaps_anon_bytes: Option<u64>,
@@ -42,7 +41,6 @@ pub struct ServiceFacts {
 pub struct Observed {
     /// Age at the last one in seconds.
     pub age_seconds: f64,
-    /// How many.
     pub readings: u64,
     /// The last one in bytes.
     pub final_bytes: u64,

@@ -24,7 +24,6 @@ use crate::{JudgementError, Rows, Trajectories, swap};
 /// Services of which the time between readings is looked at.
 const SERVICES_TIMED: usize = 200;
 
-/// Choices of whoever asks.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// In a lab run, readings at a younger age are left out of levels and slopes; `None` is the first third of the
@@ -43,11 +42,8 @@ pub struct Options {
 /// A trial with its fleet, its analysis, and what no analysis needs.
 #[derive(Debug)]
 pub struct Judgement {
-    /// The database.
     pub database: PathBuf,
-    /// What is stored.
     pub rows: Rows,
-    /// What was judged.
     pub fleet: Fleet,
     /// What is said of it.
     pub analysis: Analysis,
@@ -57,7 +53,6 @@ pub struct Judgement {
     pub arms: Vec<ArmFacts>,
     /// What sampling cost; `None` where others sampled.
     pub ticks: Option<TickSummary>,
-    /// Samples of the trial.
     pub samples: u64,
     /// From the start to the end of a lab run, or to its last sample; of a trial on hosts from the first to the last
     /// reading.

@@ -5,7 +5,6 @@ use heaptrial_store::TrialRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

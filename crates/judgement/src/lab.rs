@@ -89,7 +89,6 @@ impl LabRun {
         ConsensusClock::of(&taken)
     }
 
-    /// What its ages are.
     fn ages(&self) -> Ages {
         if self.counted().any(LabService::is_rested) { Ages::OfRelays } else { Ages::OfTheLab }
     }
@@ -237,7 +236,6 @@ impl LabService {
 /// What ages of a lab's services count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ages {
-    /// Seconds that passed.
     OfTheLab,
     /// Seconds of a relay's life, which gets a consensus each hour.
     OfRelays,

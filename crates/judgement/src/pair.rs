@@ -21,7 +21,6 @@ pub enum By {
     Growth,
 }
 
-/// A service's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ArmFigure {
     /// Its level in bytes.
@@ -35,7 +34,6 @@ pub struct ArmFigure {
 pub struct RunFigures {
     /// Level of memory in bytes, itself.
     pub level_bytes: f64,
-    /// Of the level.
     pub level: f64,
     /// Of the factor by which memory grew after warm-up; `None` of too few readings.
     pub growth: Option<f64>,

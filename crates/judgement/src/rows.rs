@@ -16,15 +16,12 @@ use crate::{JudgementError, Kind, Options};
 /// anything is made of them.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// The trial.
     pub trial: TrialRecord,
-    /// What was run.
     pub kind: Kind,
     /// Its arms in the order given.
     pub arms: Vec<ArmRecord>,
     /// Its services in the order of starting.
     pub services: Vec<ServiceRecord>,
-    /// The ledger.
     pub lives: Vec<LifeRecord>,
     /// What happened, also after [`Rows::until_us`]: a contamination is dated by it.
     pub events: Vec<EventRecord>,

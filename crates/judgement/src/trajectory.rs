@@ -248,7 +248,6 @@ fn end_to_end(service: &heaptrial_analysis::FleetService) -> Vec<Point> {
         .collect()
 }
 
-/// Bins of age.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     bins: usize,

@@ -7,7 +7,6 @@ use heaptrial_store::{LifeRecord, SpentPoint, Store, StoreError};
 /// Counters of bytes since the start of a life; their sum is its work.
 const READ: &str = "tor_read_bytes";
 const WRITTEN: &str = "tor_written_bytes";
-/// Open connections.
 const CONNECTIONS: &str = "tor_connections";
 /// Bytes that Tor's out-of-memory handler freed since the start of a life.
 const OOM: &str = "tor_oom_bytes";

@@ -6,7 +6,6 @@ use heaptrial_model::Arm;
 /// An arm with the allocator that was obtained and verified for it.
 #[derive(Debug, Clone)]
 pub struct PreparedArm {
-    /// The arm.
     pub arm: Arm,
     /// The allocator it runs under; the host's C library where the treatment names none.
     pub obtained: Obtained,

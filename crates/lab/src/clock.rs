@@ -50,7 +50,6 @@ pub(crate) struct Seen {
     pub(crate) wanted: Option<Duration>,
 }
 
-/// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Somebody still has to take the last consensus, to work, or to be served.

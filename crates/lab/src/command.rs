@@ -53,7 +53,6 @@ pub struct CommandOptions {
 }
 
 impl CommandOptions {
-    /// A program by itself.
     pub fn of(command: Vec<OsString>) -> Self {
         Self {
             command,

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 /// What ends a service: a signal to every process of it, and then time before they are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRequest {
-    /// The signal.
     pub signal: EndSignal,
     /// How long its processes may take to end before they get SIGKILL.
     pub grace: Duration,
@@ -41,7 +40,6 @@ const NAMED: [(&str, Signal); 9] = [
 ];
 
 impl EndSignal {
-    /// What Ctrl-C sends.
     pub(crate) const INTERRUPT: Self = Self(Signal::INT);
 
     pub(crate) fn signal(self) -> Signal {

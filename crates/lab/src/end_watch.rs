@@ -16,7 +16,6 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
-/// `CN_IDX_PROC` and `CN_VAL_PROC`.
 const PROC: u32 = 1;
 const LISTEN: u32 = 1;
 const FORK: u32 = 1;
@@ -45,7 +44,6 @@ pub(crate) struct ProcessEnd {
     pub(crate) at_boottime_us: i64,
 }
 
-/// What the watch tells.
 #[derive(Debug)]
 pub(crate) enum Seen {
     End(ProcessEnd),

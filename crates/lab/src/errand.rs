@@ -21,11 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct ErrandPlace {
     /// The program that is the supervisor.
     pub(crate) supervisor: PathBuf,
-    /// Where their output goes.
     pub(crate) logs: PathBuf,
-    /// The service's name.
     pub(crate) service: String,
-    /// What stands for placeholders.
     pub(crate) placeholders: Placeholders,
 }
 
@@ -42,7 +39,6 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Starts one.
     pub(crate) fn start(place: &ErrandPlace, what: &'static str, text: &str) -> Result<Self, String> {
         let log = |stream: &str| place.logs.join(format!("{}.{what}.{stream}", place.service));
         let (stdout, stderr) = (log("stdout"), log("stderr"));
@@ -116,7 +112,6 @@ impl Errand {
         Some(sampler.read().ok()?.cpu_us as f64 / 1e6)
     }
 
-    /// Whether it failed.
     pub(crate) fn failed(&self) -> bool {
         matches!(self.ended, Some(Err(_)))
     }

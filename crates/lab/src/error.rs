@@ -13,34 +13,25 @@ use crate::program::ProgramProblem;
 pub enum LabError {
     /// A file of the run's folder could not be written or read.
     #[error("{path}: {source}")]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The supervisor of a service could not be started or talked to.
     #[error("{program} could not keep a service: {problem}")]
     Supervisor {
         /// The program that should have.
         program: PathBuf,
-        /// What went wrong.
         problem: String,
     },
     /// A program that is to be run is none.
     #[error("`{program}` {problem}{hint}")]
     Program {
-        /// As given.
         program: String,
         /// What is wrong with it.
         problem: ProgramProblem,
-        /// What to do.
         hint: &'static str,
     },
     /// A treatment that this workload cannot apply.
     #[error("arm `{arm}`: {problem}")]
     Treatment {
-        /// The arm.
         arm: String,
         /// What cannot be applied, and why.
         problem: String,
@@ -50,13 +41,7 @@ pub enum LabError {
         "the load needs {needed} open files, and this process may have {allowed}; raise its limit (ulimit -n {needed}, \
          or LimitNOFILE= of its unit; root can raise it up to fs.nr_open), or take fewer --connections"
     )]
-    OpenFiles {
-        /// Files needed.
-        needed: u64,
-        /// Files allowed.
-        allowed: u64,
-    },
-    /// The private network failed.
+    OpenFiles { needed: u64, allowed: u64 },
     #[error(transparent)]
     Tor(#[from] TorError),
     /// The host could not be read.

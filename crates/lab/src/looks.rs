@@ -59,7 +59,6 @@ enum Found {
     /// Nothing yet, at so many looks.
     Open(u32),
     Treatment,
-    /// Something else.
     Other(Other),
 }
 

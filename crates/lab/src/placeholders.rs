@@ -20,7 +20,6 @@ pub(crate) struct Placeholders {
     pub(crate) port: u16,
     pub(crate) dir: PathBuf,
     pub(crate) arm: String,
-    /// Counted from 1.
     pub(crate) repeat: u32,
     /// The same for all arms of a repeat.
     pub(crate) seed: u64,

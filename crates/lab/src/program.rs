@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 pub enum ProgramProblem {
     /// There is no file of that name.
     Missing,
-    /// It is a folder.
     Folder,
     /// It is a file that nobody may execute.
     NotExecutable,

@@ -11,17 +11,14 @@ pub trait Progress {
         let _ = (number, of, repeat);
     }
 
-    /// A tick was sampled.
     fn tick(&mut self, view: &RoundView<'_>) {
         let _ = view;
     }
 
-    /// Something worth a line.
     fn message(&mut self, text: &str) {
         let _ = text;
     }
 
-    /// A round has ended.
     fn round_ended(&mut self) {}
 }
 
@@ -41,7 +38,6 @@ pub struct RoundView<'a> {
 /// A service at one tick.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceView {
-    /// Its arm's name.
     pub arm: String,
     /// Its age in seconds.
     pub age_seconds: f64,

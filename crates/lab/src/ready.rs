@@ -35,7 +35,6 @@ pub enum ReadyError {
     /// None of the known kinds.
     #[error("`{0}` is no ready check; expected tcp:PORT, http:URL, path:FILE or log:REGEX")]
     Unknown(String),
-    /// No port.
     #[error("`{0}` is no port to connect to; expected a number from 1 to 65535, or {{port}}")]
     Port(String),
     /// A regular expression that cannot be read.

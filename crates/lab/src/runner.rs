@@ -31,25 +31,20 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// A lab run that is ready to start.
 #[derive(Debug)]
 pub struct LabPlan {
-    /// Its name.
     pub name: String,
     /// The arms with their allocators; exactly one is the control.
     pub arms: Vec<PreparedArm>,
-    /// Repeats of each arm.
     pub repeats: u32,
     /// How long each service lives at most. Without it the workload decides when it is done.
     pub duration: Option<Duration>,
     /// How much of the length that the command asks for it is: 1 is all.
     pub part: f64,
-    /// Time between samples.
     pub tick: Duration,
-    /// Which reading is compared.
     pub metric: Metric,
     /// Where the figures of anonymous memory come from.
     pub accounting: Accounting,
     /// Memory and swap that each service may have at most, in bytes. Needs control groups.
     pub memory_limit_bytes: Option<u64>,
-    /// Seed of everything random.
     pub seed: u64,
     /// As on how many processors the arms' allocators run; `None` is as on those that are there. The arms were obtained
     /// with what that needs ([`heaptrial_allocator::Catalog::as_on`]).
@@ -73,7 +68,6 @@ pub struct LabPlan {
 pub struct RunOutcome {
     /// Row id of the trial in the run's database.
     pub trial_id: i64,
-    /// Whether it was interrupted.
     pub interrupted: bool,
     /// Services whose treatment was not proved or that did not live to the end.
     pub failed_services: usize,
@@ -91,7 +85,6 @@ impl RunOutcome {
 }
 
 impl LabPlan {
-    /// Which arm runs when.
     pub fn schedule(&self, workload: &dyn Workload) -> Schedule {
         let control = self.arms.iter().position(|prepared| prepared.arm.control).unwrap_or(0);
         Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)

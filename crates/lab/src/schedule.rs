@@ -30,7 +30,6 @@ impl RoundPlan {
 /// All rounds of a run in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// The rounds.
     pub rounds: Vec<RoundPlan>,
 }
 

@@ -35,16 +35,12 @@ const NEWS_PATIENCE: Duration = Duration::from_secs(5);
 /// A process that survives SIGKILL for this long belongs to another user or hangs in the kernel.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the supervisor starts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeptCommand {
-    /// Program and arguments.
     pub(crate) words: Vec<OsString>,
-    /// Environment variables to set.
     pub(crate) environment: BTreeMap<String, String>,
     /// Environment variables to leave out.
     pub(crate) removed: Vec<String>,
-    /// Where it runs.
     pub(crate) working_directory: Option<PathBuf>,
     /// Where its standard output goes.
     pub(crate) stdout: PathBuf,
@@ -65,12 +61,9 @@ pub(crate) struct KeptCgroup {
     pub(crate) limit_bytes: Option<u64>,
 }
 
-/// What the supervisor tells.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum SupervisorMessage {
-    /// The service was started.
     Started {
-        /// Which process it is.
         key: LifeKey,
         /// Whether the kernel tells of every end of its processes.
         ends_seen: bool,
@@ -84,10 +77,7 @@ pub(crate) enum SupervisorMessage {
     /// So many processes had not ended when the time was over that they had after they were asked to.
     Outlasted(usize),
     /// The service could not be started.
-    NotStarted {
-        /// Why.
-        why: String,
-    },
+    NotStarted { why: String },
     /// The service's main process has ended.
     Ended {
         /// Its exit code, if it exited.
@@ -329,7 +319,6 @@ pub fn run_supervisor() -> ExitCode {
     }
 }
 
-/// What was started.
 struct Kept {
     key: LifeKey,
     end: EndRequest,
@@ -422,7 +411,6 @@ fn reap_ended() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
 }
 
-/// Collects whatever else ends.
 fn reap_all() {
     while rustix::process::wait(WaitOptions::empty()).is_ok() {}
 }

@@ -48,7 +48,6 @@ const PACE_OF: usize = 5;
 pub struct TorParameters {
     /// Entries of the synthetic directory, whose seed is drawn anew for each repeat.
     pub entries: usize,
-    /// When consensuses are published.
     pub clock: Pace,
     /// After how many of them a round ends, where that was asked for.
     pub consensuses: Option<u32>,
@@ -56,9 +55,7 @@ pub struct TorParameters {
     pub retained: u32,
     /// Relays that may live at the same time, 2 or more; more arms run in groups, each with the control.
     pub together: usize,
-    /// The relays.
     pub relays: RelayParameters,
-    /// Directory clients.
     pub load: LoadParameters,
     /// Held connections, circuits and cells.
     #[serde(default)]
@@ -215,7 +212,6 @@ struct TorRound {
     relays: Vec<RelayInstance>,
     watches: Vec<RelayWatch>,
     driver: Option<LoadDriver>,
-    /// With its seed.
     traffic: Option<RelayTraffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,

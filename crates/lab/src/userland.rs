@@ -75,25 +75,18 @@ pub enum UserlandError {
          key ring (ubuntu-keyring, debian-archive-keyring), or make a root yourself and give its folder"
     )]
     NotMade {
-        /// Which suite.
         suite: String,
         /// The end of what it wrote.
         problem: String,
     },
     /// A folder that is no root file system.
     #[error("{folder} holds no root file system: there is no {missing} in it")]
-    NoRoot {
-        /// The folder.
-        folder: PathBuf,
-        /// What is missing.
-        missing: &'static str,
-    },
+    NoRoot { folder: PathBuf, missing: &'static str },
     /// A path that is needed inside, where something else is.
     #[error(
         "{path} cannot be seen in the userland, which has its own {own}; work in another folder, such as one in /tmp"
     )]
     Hidden {
-        /// The path.
         path: PathBuf,
         /// What of the root is there.
         own: &'static str,
@@ -108,14 +101,7 @@ pub enum UserlandError {
     },
     /// A file or a mount.
     #[error("{action} {path} failed: {source}")]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     /// The cache has no place.
     #[error(transparent)]
     Cache(#[from] heaptrial_allocator::CacheError),

@@ -37,7 +37,6 @@ pub trait Workload {
     /// Checks, before anything is started or written, that every arm's treatment can be applied.
     fn check(&self, arms: &[Arm]) -> Result<(), LabError>;
 
-    /// Prepares one round.
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError>;
 }
 
@@ -52,22 +51,17 @@ pub struct RoundContext<'a> {
     pub seed: u64,
     /// The services, in the order of starting.
     pub slots: &'a [Slot],
-    /// The run's folder.
     pub folder: &'a Path,
-    /// Where services write to.
     pub logs: &'a Path,
     /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
     pub supervisor: &'a Path,
-    /// Ends the run early.
     pub interrupt: &'a Interrupt,
 }
 
 /// A service that a round starts.
 #[derive(Debug, Clone)]
 pub struct Slot {
-    /// Its name.
     pub service: String,
-    /// Its arm.
     pub arm: PreparedArm,
 }
 
@@ -76,9 +70,7 @@ pub struct Slot {
 pub struct Launch {
     /// The program, as a path.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Additional environment variables.
     pub environment: BTreeMap<String, String>,
     /// Its working directory; the lab's own where there is none.
     pub working_directory: Option<PathBuf>,
@@ -95,7 +87,6 @@ pub struct Event {
     pub slot: Option<usize>,
     /// What kind of thing it is.
     pub kind: KnownEvent,
-    /// What happened.
     pub text: String,
 }
 
@@ -132,7 +123,6 @@ impl Course {
     }
 }
 
-/// A round under way.
 pub trait Round {
     /// How to start the service in `slot`.
     fn launch(&self, slot: usize) -> Launch;

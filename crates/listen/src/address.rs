@@ -8,7 +8,6 @@ use std::str::FromStr;
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// A TCP address.
     Tcp(SocketAddr),
     /// A Unix socket, made with mode 0660.
     Unix(PathBuf),

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// Connections at a time.
 pub(crate) const CONNECTIONS: usize = 64;
 /// Those of one peer. A browser opens six; a proxy before the dashboard has those of all who use it.
 pub(crate) const OF_A_PEER: usize = 32;
@@ -16,7 +15,6 @@ const ASKS_WITHIN: Duration = Duration::from_secs(1);
 /// And one that is answered this long.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Who holds a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// By TCP; of version 6 the network of 64 bits that one host has.
@@ -25,12 +23,10 @@ pub enum Peer {
     User(Option<u32>),
 }
 
-/// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// It was opened and has not asked yet.
     Opened,
-    /// A request is answered.
     Answered,
     /// It gets what goes on without end.
     Streamed,
@@ -38,7 +34,6 @@ pub(crate) enum Doing {
     Idle,
 }
 
-/// All that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     held: Mutex<Held>,
@@ -76,7 +71,6 @@ pub(crate) struct Answering {
 }
 
 impl Peer {
-    /// Of an address.
     pub(crate) fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(host) if !host.is_loopback() => {
@@ -153,7 +147,6 @@ impl Connection {
 }
 
 impl Place {
-    /// Notes a request.
     pub(crate) fn answer(self: &Arc<Self>) -> Answering {
         self.note(Doing::Answered);
         Answering { place: Arc::clone(self) }

@@ -3,6 +3,8 @@
 //!
 //! Sizes are bytes, times are seconds or microseconds, and the unit is in the name.
 
+#![warn(missing_docs)]
+
 mod about;
 mod duration;
 mod error_class;

@@ -34,10 +34,8 @@ const HISTORY: usize = 6;
 /// Consensuses for which replaced descriptors stay available.
 const KEPT_CONSENSUSES: u64 = 20;
 
-/// The synthetic directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DirectoryParameters {
-    /// Entries.
     pub entries: usize,
     /// The times that consensuses carry.
     pub stamps: Stamps,
@@ -139,7 +137,6 @@ impl Authority {
         Self::start_with(parameters, keys, AuthorityOptions::default())
     }
 
-    /// [`start`](Self::start) with options.
     pub fn start_with(
         parameters: &DirectoryParameters,
         keys: AuthorityKeys,
@@ -176,7 +173,6 @@ impl Authority {
         self.door.torrc_line()
     }
 
-    /// Where it serves.
     pub fn address(&self) -> SocketAddr {
         self.door.address()
     }
@@ -254,7 +250,6 @@ impl Drop for Authority {
     }
 }
 
-/// Makes consensuses.
 struct Publisher {
     population: Population,
     signer: ConsensusSigner,

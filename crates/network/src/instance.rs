@@ -174,7 +174,6 @@ impl RelayInstance {
         let _ = fs::remove_file(self.folder.join("control-port"));
     }
 
-    /// The relay's log.
     pub fn log(&self) -> PathBuf {
         self.folder.join("notice.log")
     }

@@ -9,7 +9,6 @@ use crate::documents::Facts;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The file's text.
 pub(crate) fn text(facts: &Facts, obtained: &Obtained) -> serde_json::Result<String> {
     let info = json!({
         "schema_version": SCHEMA_VERSION,

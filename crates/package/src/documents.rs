@@ -15,7 +15,6 @@ pub(crate) const MAINTAINER: &str = "The Heaptrial developers <nobody@heaptrial.
 /// Columns of a description's lines.
 const WIDTH: usize = 76;
 
-/// What the texts tell.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) name: String,

@@ -13,30 +13,15 @@ pub enum PackageError {
     #[error(
         "{spec} cannot be packaged: it is the C library itself and no library to preload; install another C library with the system it belongs to"
     )]
-    NoLibrary {
-        /// What was asked for.
-        spec: String,
-    },
+    NoLibrary { spec: String },
     /// The library could not be read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The library is no longer the one that was obtained.
     #[error(
         "{path} has SHA-256 {found}, and {expected} was obtained; somebody replaced it meanwhile, get it anew"
     )]
-    Changed {
-        /// Which file.
-        path: PathBuf,
-        /// As it was obtained.
-        expected: String,
-        /// As it is.
-        found: String,
-    },
+    Changed { path: PathBuf, expected: String, found: String },
     /// The library cannot be read as ELF.
     #[error(transparent)]
     Elf(#[from] ElfError),
@@ -44,26 +29,14 @@ pub enum PackageError {
     #[error(
         "{path} needs {needed}, and it is not known which Debian package has that; a package that does not name it could be installed where the library cannot be loaded"
     )]
-    UnknownDependency {
-        /// Which library.
-        path: PathBuf,
-        /// What it needs.
-        needed: String,
-    },
+    UnknownDependency { path: PathBuf, needed: String },
     /// The path could not stand in a unit file or a script as it is.
     #[error(
         "{path} cannot be packaged: its path may only have letters, digits and / + - _ . ~; rename the library"
     )]
-    Path {
-        /// Which path.
-        path: PathBuf,
-    },
-    /// `SOURCE_DATE_EPOCH` is no time.
+    Path { path: PathBuf },
     #[error("SOURCE_DATE_EPOCH is `{text}`; give seconds since 1970, or unset it")]
-    Time {
-        /// What it is.
-        text: String,
-    },
+    Time { text: String },
     /// The archive could not be put together.
     #[error("cannot put the package together: {0}")]
     Archive(#[from] io::Error),

@@ -46,7 +46,6 @@ pub struct Package {
     pub library: PathBuf,
     /// SHA-256 of the library, in hexadecimal.
     pub library_sha256: String,
-    /// The package file.
     pub bytes: Vec<u8>,
     /// SHA-256 of the package file, in hexadecimal.
     pub sha256: String,

@@ -9,7 +9,6 @@ use crate::{PackageError, TOOL_VERSION};
 /// Digits of the library's SHA-256 in the package's name.
 const SHORT_DIGEST: usize = 12;
 
-/// `heaptrial-mimalloc-2.0.9-secure-0123456789ab`.
 pub(crate) fn package_name(spec: &AllocatorSpec, sha256: &str) -> String {
     let words = std::iter::once(spec.family.as_str())
         .chain(spec.version.as_ref().map(Version::as_str))

@@ -26,11 +26,9 @@ pub struct Balance {
 /// The services of one arm before the trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmBalance {
-    /// The arm.
     pub arm: String,
     /// Whether it is the control.
     pub control: bool,
-    /// How many services.
     pub services: usize,
     /// How many of each role.
     pub roles: BTreeMap<String, usize>,
@@ -38,18 +36,13 @@ pub struct ArmBalance {
     pub hosts: BTreeMap<String, usize>,
     /// Memory; `None` where it is known of none.
     pub baseline_bytes: Option<Spread>,
-    /// Age.
     pub age_seconds: Option<Spread>,
 }
 
-/// Geometric mean and range.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// Geometric mean.
     pub mean: f64,
-    /// Least.
     pub low: f64,
-    /// Greatest.
     pub high: f64,
 }
 
@@ -58,7 +51,6 @@ pub struct Spread {
 /// 28 (2009)). All services, since two or three of an arm hardly have a standard deviation of their own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The arm.
     pub arm: String,
     /// What differs: `memory` and `age` on the log scale, or the share of a role or host, such as `role exit`. Ages count
     /// from a day on: memory of services of some minutes and of some hours tells equally little.

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 /// A service that may take part, and what is known of it before the trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The service.
     pub service: ServiceName,
     /// The host it runs on, by its host name.
     pub host: String,
@@ -17,7 +16,6 @@ pub struct Candidate {
     pub family: Option<String>,
     /// Memory before the trial: the past median where there is one, else what it has now.
     pub baseline_bytes: Option<u64>,
-    /// Seconds since its start.
     pub age_seconds: Option<f64>,
     /// Seconds that a restart takes, from stop to ready.
     pub restart_seconds: f64,

@@ -18,7 +18,6 @@ use crate::{Assignment, Builds, Candidate, DrawnPlan};
 /// What a plan is drawn from.
 #[derive(Debug, Clone)]
 pub struct DrawRequest<'a> {
-    /// The trial as described.
     pub trial: &'a TrialPlan,
     /// The services that take part, in any order.
     pub candidates: &'a [Candidate],
@@ -26,7 +25,6 @@ pub struct DrawRequest<'a> {
     pub builds: &'a BTreeMap<String, Builds>,
     /// Decides everything random; at most [`MAX_SEED`].
     pub seed: u64,
-    /// Version of Heaptrial.
     pub tool_version: &'a str,
 }
 
@@ -48,35 +46,18 @@ pub enum PlanError {
     /// Nothing to compare the control to.
     #[error("the trial has only its control; add an [[arm]] for what is to be compared to it")]
     OneArm,
-    /// No services.
     #[error("no services take part; check the patterns in `services`")]
     NoServices,
     /// An arm would stay empty.
     #[error(
         "{services} services cannot fill {arms} arms; each arm needs at least one, and an interval at least two: take more services or fewer arms"
     )]
-    TooFewServices {
-        /// How many there are.
-        services: usize,
-        /// How many arms.
-        arms: usize,
-    },
-    /// The same service twice.
+    TooFewServices { services: usize, arms: usize },
     #[error("{service} of {host} is there twice")]
-    Twice {
-        /// The service.
-        service: ServiceName,
-        /// Its host.
-        host: String,
-    },
+    Twice { service: ServiceName, host: String },
     /// A restart interval that never comes, or always.
     #[error("arm `{arm}`: restart_every must be from 1s to less than the trial's duration of {duration}")]
-    RestartEvery {
-        /// The arm.
-        arm: String,
-        /// The trial's length.
-        duration: HumanDuration,
-    },
+    RestartEvery { arm: String, duration: HumanDuration },
     /// A seed that TOML cannot hold.
     #[error("the seed must be at most 9223372036854775807")]
     Seed,

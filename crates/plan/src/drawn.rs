@@ -10,21 +10,16 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrawnPlan {
-    /// The trial's name.
     pub name: String,
     /// Tells this drawing from any other: of the digest of all that was drawn.
     pub id: PlanId,
     /// Version of Heaptrial that drew it.
     pub tool_version: String,
-    /// Decides everything random.
     pub seed: u64,
-    /// Which reading is compared.
     pub metric: Metric,
-    /// How long.
     pub duration: HumanDuration,
     /// Looks as times since the start, ascending; the last is the end.
     pub looks: Vec<HumanDuration>,
-    /// How services are restarted.
     pub pace: Pace,
     /// What the trial is about.
     #[serde(default, skip_serializing_if = "About::is_empty")]
@@ -74,7 +69,6 @@ pub enum Builds {
 pub struct BuildOfHosts {
     /// The hosts, by their host names.
     pub hosts: Vec<String>,
-    /// What they run.
     pub build: Build,
 }
 
@@ -94,7 +88,6 @@ impl Builds {
         groups.pop().map(|group| Self::One(group.build))
     }
 
-    /// That of a host.
     pub fn on(&self, host: &str) -> Option<&Build> {
         match self {
             Self::One(build) => Some(build),
@@ -134,15 +127,12 @@ pub struct Build {
     pub file: String,
 }
 
-/// What one service gets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
-    /// The service.
     pub service: ServiceName,
     /// The host it runs on, by its host name.
     pub host: String,
-    /// Name of the arm.
     pub arm: String,
     /// Block within which the arm was drawn, counted from 0.
     pub block: u32,

@@ -30,66 +30,33 @@ pub enum PlanFileError {
     Arms(#[from] PlanError),
     /// The last look is not the end.
     #[error("the last look must be the trial's end, {duration}; the looks are: {looks}")]
-    LastLook {
-        /// The trial's length.
-        duration: HumanDuration,
-        /// The looks.
-        looks: String,
-    },
-    /// No services.
+    LastLook { duration: HumanDuration, looks: String },
     #[error("the plan has no services")]
     NoServices,
     /// A service in an arm that is not there.
     #[error("{service} is assigned to `{arm}`, but the arms are {known}")]
     UnknownArm {
-        /// The service.
         service: ServiceName,
-        /// The arm named.
         arm: String,
         /// The arms that there are.
         known: String,
     },
-    /// An arm without services.
     #[error("no service is assigned to the arm `{0}`; remove the arm, or assign services to it")]
     EmptyArm(String),
-    /// The same service twice.
     #[error("{service} of {host} is there twice; a service has one place and one arm")]
-    Twice {
-        /// The service.
-        service: ServiceName,
-        /// Its host.
-        host: String,
-    },
+    Twice { service: ServiceName, host: String },
     /// A text that cannot be.
     #[error("{what} `{text}`: expected {expected}")]
-    Text {
-        /// Which text.
-        what: &'static str,
-        /// What it is.
-        text: String,
-        /// What it should be.
-        expected: &'static str,
-    },
+    Text { what: &'static str, text: String, expected: &'static str },
     /// Which build a host runs is not clear.
     #[error("[builds] has two builds of `{arm}` for host {host}")]
-    TwoBuilds {
-        /// The arm.
-        arm: String,
-        /// The host.
-        host: String,
-    },
+    TwoBuilds { arm: String, host: String },
     /// A host whose services have no build.
     #[error("[builds] has no build of `{arm}` for host {host}, which has services of it")]
-    NoBuild {
-        /// The arm.
-        arm: String,
-        /// The host.
-        host: String,
-    },
+    NoBuild { arm: String, host: String },
     /// A build of an arm that is not there.
     #[error("[builds] has `{arm}`, but the arms are {known}")]
     UnknownBuild {
-        /// The arm named.
         arm: String,
         /// The arms that there are.
         known: String,

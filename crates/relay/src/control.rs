@@ -15,7 +15,6 @@ use crate::{Endpoint, TorError};
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 const COOKIE_BYTES: usize = 32;
 
-/// An authenticated control connection.
 #[derive(Debug)]
 pub struct Control {
     reader: BufReader<TimedReader>,

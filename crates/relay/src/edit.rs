@@ -20,22 +20,10 @@ const NOTES: [&str; ENDINGS.len()] = [
 pub enum TorrcRefusal {
     /// The option is not one that a trial may set.
     #[error("a trial cannot set {option}: {reason}")]
-    Option {
-        /// Which.
-        option: String,
-        /// Why.
-        reason: &'static str,
-    },
+    Option { option: String, reason: &'static str },
     /// The value cannot be written as it is.
     #[error("the value `{value}` of {option} cannot be written into a torrc: {reason}")]
-    Value {
-        /// Of which option.
-        option: String,
-        /// The value, with escapes.
-        value: String,
-        /// Why.
-        reason: &'static str,
-    },
+    Value { option: String, value: String, reason: &'static str },
     /// The marker cannot be written into one comment.
     #[error(
         "`{0}` cannot mark a block in a torrc: it is empty, has a control character, or ends like our own note"
@@ -121,7 +109,6 @@ impl TorrcEdit {
     }
 }
 
-/// Where a block starts.
 fn begin(bytes: &[u8]) -> Option<usize> {
     line_starts(bytes).find(|at| bytes[*at..].starts_with(BEGIN))
 }

@@ -11,14 +11,12 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// A TCP address or a unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A TCP address.
     Tcp(SocketAddr),
     /// The path of a unix socket.
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// Connects within `timeout`.
     pub(crate) fn connect(&self, timeout: Duration) -> io::Result<Socket> {
         let address = match self {
             Self::Tcp(address) => SockAddr::from(*address),

@@ -12,56 +12,25 @@ pub enum TorError {
     #[error(
         "`{program}` cannot be started: {source}; it comes with the Debian package `tor`: apt-get install tor"
     )]
-    Program {
-        /// Which program.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
+    Program { program: String, source: io::Error },
     /// A program of the Tor package failed.
     #[error("`{program}` failed: {said}")]
-    Failed {
-        /// Which program.
-        program: String,
-        /// What it said.
-        said: String,
-    },
+    Failed { program: String, said: String },
     /// A file could not be read or written.
     #[error("{path}: {source}")]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A file does not hold what it should.
     #[error("{path}: {problem}")]
-    Content {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+    Content { path: PathBuf, problem: String },
     /// A socket could not be opened.
     #[error("{address}: {source}")]
-    Socket {
-        /// Which address.
-        address: Endpoint,
-        /// Why.
-        source: io::Error,
-    },
+    Socket { address: Endpoint, source: io::Error },
     /// A relay answered something else than expected.
     #[error("the relay at {address} {problem}")]
-    Protocol {
-        /// Which relay.
-        address: Endpoint,
-        /// What it did.
-        problem: String,
-    },
+    Protocol { address: Endpoint, problem: String },
     /// A relay answered a request with an error.
     #[error("the relay at {address} answered `{answer}`")]
     Refused {
-        /// Which relay.
         address: Endpoint,
         /// Its answer, with the code of control-spec first.
         answer: String,
@@ -69,19 +38,13 @@ pub enum TorError {
     /// A program of the Tor package did not end in time.
     #[error("`{program}` did not end within {seconds} seconds and was killed")]
     TimedOut {
-        /// Which program.
         program: String,
         /// How long it was given.
         seconds: u64,
     },
     /// A relay has no place where it could be asked.
     #[error("the relay of {torrc} has no {missing}")]
-    Unreachable {
-        /// Which relay.
-        torrc: PathBuf,
-        /// What its files lack.
-        missing: &'static str,
-    },
+    Unreachable { torrc: PathBuf, missing: &'static str },
     /// Keys could not be made or used.
     #[error("making keys: {0}")]
     Keys(String),

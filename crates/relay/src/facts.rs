@@ -50,7 +50,6 @@ const MAX_FINGERPRINT_BYTES: u64 = 4096;
 pub struct Relay {
     /// Its torrc (`-f`, or the default instance's).
     pub torrc: PathBuf,
-    /// `--defaults-torrc`.
     pub defaults_torrc: Option<PathBuf>,
     /// The program and the arguments that name files, so that `--verify-config` reads what the service reads.
     pub program: PathBuf,
@@ -65,9 +64,7 @@ pub struct Relay {
     /// The user as which systemd starts it, where that is not root.
     #[serde(default)]
     pub unit_user: Option<String>,
-    /// DataDirectory.
     pub data_directory: Option<PathBuf>,
-    /// Nickname.
     pub nickname: Option<String>,
     /// RSA fingerprint, 40 hexadecimal digits in capitals (`DataDirectory/fingerprint`).
     pub fingerprint: Option<String>,
@@ -80,12 +77,10 @@ pub struct Relay {
     pub role: String,
     /// A unix socket of ControlSocket or `ControlPort unix:`.
     pub control_socket: Option<PathBuf>,
-    /// A TCP ControlPort.
     #[serde(default)]
     pub control_port: Option<SocketAddr>,
     /// Cookie file (CookieAuthFile, or `control_auth_cookie` below the data directory) where it exists.
     pub cookie_file: Option<PathBuf>,
-    /// MetricsPort as `address:port`.
     pub metrics_port: Option<String>,
     /// Options that bear on memory or role, such as DirCache, NumCPUs, MaxMemInQueues: last value of each.
     pub options: BTreeMap<String, String>,

@@ -13,7 +13,6 @@ use crate::TorError;
 pub struct Program {
     /// Its path, or a name in the search path.
     pub path: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 

@@ -15,7 +15,6 @@ pub struct RelayReadings {
     pub read_bytes: Option<u64>,
     /// Bytes written since its start (`traffic/written`).
     pub written_bytes: Option<u64>,
-    /// Open OR connections.
     pub connections: Option<u64>,
     /// Bytes that the out-of-memory handler gave up since its start (`tor_relay_load_oom_bytes_total`).
     pub oom_bytes: Option<u64>,

@@ -14,7 +14,6 @@ use rustix::fs::OFlags;
 use super::torrc::{self, Change, Line};
 use crate::TorError;
 
-/// As tor's own limit.
 const MAX_NESTED_INCLUDES: usize = 31;
 /// A folder that includes itself twice would otherwise never end.
 const MAX_FILES: usize = 1000;

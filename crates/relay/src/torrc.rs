@@ -11,7 +11,6 @@ pub(super) enum Change {
     Clear,
 }
 
-/// One option line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) change: Change,
@@ -24,7 +23,6 @@ pub(super) struct Line {
 /// A line that tor would refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// Counted from 1.
     pub(super) line: usize,
     pub(super) problem: &'static str,
 }

@@ -18,40 +18,20 @@ pub enum ReportError {
     Judgement(#[from] JudgementError),
     /// A stored look that this version cannot read.
     #[error("look {number} cannot be read as it is stored: {source}")]
-    StoredLook {
-        /// Which look.
-        number: u32,
-        /// Why.
-        source: serde_json::Error,
-    },
+    StoredLook { number: u32, source: serde_json::Error },
     /// A file or folder of the report could not be written.
     #[error("cannot write {}: {source}; the database is untouched, so the report can be made again", path.display())]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// A folder that is to be sent, with something else in it.
     #[error(
         "{} holds {file}, which is no part of a bundle and would be sent with it; nothing was written. Name an empty or new \
          folder with --out",
         folder.display()
     )]
-    NotOurs {
-        /// The folder.
-        folder: PathBuf,
-        /// The first such file.
-        file: String,
-    },
+    NotOurs { folder: PathBuf, file: String },
     /// A chart could not be turned into a picture. A bug of Heaptrial.
     #[error("chart `{chart}` could not be drawn as PNG: {reason}")]
-    Picture {
-        /// The chart.
-        chart: &'static str,
-        /// What the renderer said.
-        reason: String,
-    },
+    Picture { chart: &'static str, reason: String },
     /// The report could not be turned into JSON. A bug of Heaptrial.
     #[error("the report could not be turned into JSON: {0}")]
     Json(#[from] serde_json::Error),

@@ -15,7 +15,6 @@ use crate::{ReportError, escape, html, markdown};
 
 /// What a document of sections is made of.
 pub(crate) trait Contents: Serialize + DeserializeOwned {
-    /// Stem of its files.
     const NAME: &'static str;
 
     fn title(&self) -> String;
@@ -55,7 +54,6 @@ pub trait Paper: DeserializeOwned {
     /// As Markdown that refers to its charts in `charts/`.
     fn markdown(&self) -> Result<String, ReportError>;
 
-    /// As a self-contained page.
     fn html(&self) -> Result<String, ReportError>;
 
     /// Writes the JSON alone into `folder`, which has to be there: what there is while a search is under way.

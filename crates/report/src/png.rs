@@ -31,7 +31,6 @@ impl Painter {
         Self { options }
     }
 
-    /// The chart as PNG.
     pub(crate) fn paint(&self, chart: &Chart) -> Result<Vec<u8>, ReportError> {
         self.paint_text(chart.name, &chart.picture())
     }

@@ -10,10 +10,8 @@ const FEW_READINGS: u32 = 12;
 /// What to do where no limit of memory is known.
 pub(crate) const NO_LIMIT: &str = "no memory limit is known: give --memory-limit";
 
-/// When memory runs out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunsOut<'a> {
-    /// Which memory.
     pub(crate) limit: Option<LimitKind>,
     /// Time of the last reading, RFC 3339, from which days count.
     pub(crate) last_reading_at: Option<&'a str>,

@@ -12,13 +12,9 @@ use crate::{Comparison, Report, ReportError, Trajectories, escape, html, markdow
 /// Where the files of a report are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// `report.html`.
     pub html: PathBuf,
-    /// `report.md`.
     pub markdown: PathBuf,
-    /// `report.json`.
     pub json: PathBuf,
-    /// `charts/*.svg` and `charts/*.png`.
     pub charts: Vec<PathBuf>,
 }
 

@@ -45,11 +45,9 @@ pub struct Worth {
     pub bound: Option<Bound>,
 }
 
-/// What limits further services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// What is freed.
     Freed,
     /// The memory of the host, which its services fill under the arm.
     HostMemory,
@@ -78,14 +76,12 @@ struct Sums {
 pub struct Further<'a> {
     /// The kinds of services, with the forecast of the arm.
     pub kinds: &'a [Kind],
-    /// The arm's worst day.
     pub worst_day: Option<&'a WorstDay>,
     /// Memory of a host in bytes, by its name.
     pub host_bytes: &'a dyn Fn(Option<&str>) -> Option<f64>,
 }
 
 impl<'a> Further<'a> {
-    /// The most common kind.
     pub fn kind(&self) -> Option<&'a Kind> {
         self.kinds.iter().max_by_key(|kind| kind.services())
     }
@@ -112,7 +108,6 @@ impl<'a> Further<'a> {
     }
 }
 
-/// What a trial compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
     /// Arms with a ratio to the control, and the control, by position.
@@ -243,7 +238,6 @@ fn freed(bytes: f64, (own_low, own_high): (f64, f64), (low, high): (f64, f64), i
 }
 
 impl Worth {
-    /// Of two hosts together.
     fn and(self, other: Self) -> Self {
         let both = |own: (f64, f64), other: (f64, f64)| (own.0 + other.0, own.1 + other.1);
         Self {

@@ -78,7 +78,6 @@ fn alike(levels: &[Level], control: usize) -> Vec<Vec<Level>> {
     alike_blocks(&logs, &tells).iter().map(|blocks| of(blocks)).collect()
 }
 
-/// Blocks with both.
 fn cells(levels: &[Level], control: usize, arm: usize) -> Vec<Cell> {
     let mut blocks: BTreeMap<u32, Cell> = BTreeMap::new();
     for level in levels {

@@ -26,13 +26,10 @@ pub struct Whole {
 /// What the trials of a host say of a treatment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
-    /// A trial measured it.
     Measured,
     /// Trials measured others; this is where the nearest of them differs.
     Other {
-        /// Its trial and arm.
         nearest: String,
-        /// Each difference in words.
         differences: Vec<String>,
     },
     /// No trial proved anything in a running process.

@@ -32,7 +32,6 @@ pub struct RolloutPlan {
     /// Whether `trial` is an adoption, whose services run it as they were given it by hand.
     #[serde(default)]
     pub adopted: bool,
-    /// Name of the arm.
     pub arm: String,
     /// Whether this very build was measured in a trial of this host, or in that of its verdict.
     pub measured: bool,
@@ -40,7 +39,6 @@ pub struct RolloutPlan {
     pub waves: Vec<Vec<ServiceName>>,
     /// Sizes that the waves were made by.
     pub sizes: WaveSizes,
-    /// Decides the order.
     pub seed: u64,
     /// Services that were as wanted before, and are left alone.
     pub already: Vec<ServiceName>,
@@ -50,7 +48,6 @@ pub struct RolloutPlan {
     pub patience: HumanDuration,
     /// Whether the first canary is put back and changed again before anything else.
     pub prove_rollback: bool,
-    /// When nothing is restarted.
     pub quiet_hours: Option<QuietHours>,
     /// Whether somebody was there who started it, so that the canary did not wait for quiet hours to end.
     #[serde(default)]
@@ -61,7 +58,6 @@ pub struct RolloutPlan {
     /// Whether gates go by what services can tell of their work and flags.
     #[serde(default = "yes")]
     pub judges_work: bool,
-    /// What stops it.
     pub limits: Limits,
     /// What the arm's services are expected to use, whatever their kind: of plans of before there were strata.
     #[serde(default)]
@@ -73,7 +69,6 @@ pub struct RolloutPlan {
     pub before: BTreeMap<ServiceName, Before>,
 }
 
-/// What stops a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Restarts that one start or resume may cause, those of putting back among them.
@@ -104,24 +99,16 @@ pub struct Before {
 pub struct Tells {
     /// Bytes that it read and wrote.
     pub work: bool,
-    /// Its flags.
     pub flags: bool,
 }
 
 /// Why a folder's rollout cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RolloutPlanError {
-    /// It is a trial.
     #[error("`{0}` is a trial and no rollout")]
     Trial(String),
-    /// It is damaged.
     #[error("the frozen plan of rollout `{name}` is damaged: {source}")]
-    Damaged {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
+    Damaged { name: String, source: serde_json::Error },
 }
 
 impl Classified for RolloutPlanError {

@@ -26,16 +26,13 @@ pub enum WaveStage {
     RolledBack,
 }
 
-/// Where a rollout stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Progress {
-    /// One for each wave.
     pub waves: Vec<WaveStage>,
     /// When each wave was last fully changed.
     pub applied: Vec<Option<Applied>>,
     /// On which grounds each wave passed.
     pub evidence: Vec<Vec<String>>,
-    /// Why it stopped last.
     pub reasons: Vec<Reason>,
     /// Whether it stopped since it was begun or resumed last.
     pub stopped_since: bool,
@@ -46,7 +43,6 @@ pub struct Progress {
 /// When a wave was fully changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Applied {
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// The same in the time of a boot; `None` of earlier versions.
     pub boot: Option<Boot>,

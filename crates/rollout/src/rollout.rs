@@ -41,20 +41,15 @@ pub trait Observer {
 /// How a run of a rollout ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// Every wave has passed.
     Complete,
     /// It stopped within a wave, counted from 0.
     Stopped {
-        /// Which.
         wave: usize,
-        /// Why.
         reasons: Vec<Reason>,
         /// Services of it that could not be put back, with the reason.
         stuck: Vec<(ServiceName, String)>,
     },
-    /// It was paused.
     Paused,
-    /// Somebody ended the process.
     Interrupted,
 }
 

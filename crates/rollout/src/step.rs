@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// A moment of a boot of the host, which no clock that is set moves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boot {
-    /// The boot's name.
     pub id: String,
     /// Microseconds since it, suspends included.
     pub boottime_us: i64,
@@ -20,17 +19,13 @@ pub struct Boot {
 pub enum RolloutStep {
     /// The first canary had the treatment, was put back, and ran what it had run.
     RollbackProved {
-        /// Which service.
         service: ServiceName,
     },
-    /// A wave begins.
     WaveBegun {
-        /// Its number.
         wave: u32,
     },
     /// Every service of a wave has the treatment.
     WaveApplied {
-        /// Its number.
         wave: u32,
         /// On which boot, and when; journals of earlier versions have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,25 +33,18 @@ pub enum RolloutStep {
     },
     /// The gate after a wave let it pass.
     WavePassed {
-        /// Its number.
         wave: u32,
-        /// On which grounds.
         evidence: Vec<String>,
     },
     /// The rollout stopped within a wave, which was put back.
     Stopped {
-        /// Its number.
         wave: u32,
-        /// Why.
         reasons: Vec<Reason>,
     },
-    /// It was paused.
     Paused,
-    /// Somebody ended the process.
     Interrupted,
     /// A wave was rolled back by command.
     WaveRolledBack {
-        /// Its number.
         wave: u32,
     },
 }
@@ -66,7 +54,6 @@ pub enum RolloutStep {
 pub struct Reason {
     /// Of which service; `None` of all of them, or of the rollout itself.
     pub service: Option<ServiceName>,
-    /// What was seen.
     pub what: String,
 }
 

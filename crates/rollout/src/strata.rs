@@ -25,7 +25,6 @@ pub struct Stratum {
     pub services: Vec<ServiceName>,
     /// What they are expected to use; without one each is held to what it used before.
     pub forecast: Option<Forecast>,
-    /// Why there is none.
     pub why_not: Option<String>,
 }
 
@@ -34,7 +33,6 @@ pub struct Stratum {
 pub struct Kind {
     /// The unit template, such as `tor@*`.
     template: String,
-    /// Whether they are relays.
     relay: bool,
     /// Those whose sizes are alike.
     parts: Vec<Part>,

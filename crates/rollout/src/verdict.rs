@@ -25,27 +25,19 @@ const TOLD: usize = 4;
 /// What a trial found of an arm: the treatment as it was proved, how memory goes with age under it, on which hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Version of this format.
     pub schema_version: u32,
     /// Version of Heaptrial that wrote it.
     pub tool_version: String,
-    /// When, in RFC 3339.
     pub written_at: String,
-    /// The trial's name.
     pub trial: String,
-    /// Digest of its plan.
     pub plan_id: String,
-    /// The arm.
     pub arm: Arm,
-    /// The control's name.
     pub control: String,
-    /// Which reading was compared.
     pub metric: Metric,
     /// The treatment as it was proved in running processes, each once.
     pub proved: Vec<Whole>,
     /// How memory goes with age, by kind of service.
     pub kinds: Vec<Kind>,
-    /// Where it was measured.
     pub hosts: Vec<MeasuredHost>,
     /// The shared libraries that the arm's services mapped.
     pub libraries: Vec<MappedLibrary>,
@@ -67,9 +59,7 @@ pub struct MeasuredHost {
     pub name: String,
     /// Operating system and its release.
     pub system: String,
-    /// Machine architecture.
     pub architecture: String,
-    /// Online processors.
     pub processors: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -93,11 +83,9 @@ pub struct HostNow {
 /// Memory of an arm over that of the control, at a matched age.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredRatio {
-    /// The ratio.
     pub value: f64,
     /// Lower end of its interval.
     pub low: Option<f64>,
-    /// Upper end.
     pub high: Option<f64>,
     /// At which age, in seconds.
     pub age_seconds: f64,
@@ -110,27 +98,15 @@ pub struct MeasuredRatio {
 pub enum VerdictError {
     /// It cannot be read or written.
     #[error("{path}: {source}")]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is something else.
+    File { path: PathBuf, source: std::io::Error },
     #[error("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one")]
-    Other {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Other { path: PathBuf, why: String },
     /// Its content is not what was written.
     #[error(
         "{path} was changed after it was written: its content has the digest {found}, and it says {told}. Take it anew from where \
          it was written"
     )]
     Changed {
-        /// Which file.
         path: PathBuf,
         /// The digest of what is there.
         found: String,
@@ -140,9 +116,7 @@ pub enum VerdictError {
     /// It is another one than was wanted.
     #[error("{path} has the digest {found}, and {wanted} is wanted")]
     Another {
-        /// Which file.
         path: PathBuf,
-        /// Its digest.
         found: String,
         /// The one that was given.
         wanted: String,

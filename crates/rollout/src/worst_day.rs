@@ -16,7 +16,6 @@ pub struct WorstDay {
     pub at: f64,
     /// Days of which at least half of the services were read.
     pub days: u32,
-    /// Services with a level.
     pub services: u32,
 }
 

@@ -8,42 +8,26 @@ pub enum SlurmError {
         "`{program}` is not in PATH: this host submits nothing to Slurm; run it on a login node of the cluster, or without \
          --on slurm"
     )]
-    Missing {
-        /// Which.
-        program: &'static str,
-    },
+    Missing { program: &'static str },
     /// It could not be started.
     #[error("cannot start `{program}`: {source}")]
-    Start {
-        /// Which.
-        program: &'static str,
-        /// Why.
-        source: std::io::Error,
-    },
+    Start { program: &'static str, source: std::io::Error },
     /// What was to be submitted was not taken.
     #[error("Slurm did not take the blocks (`sbatch {arguments}`): {said}{advice}")]
     NotTaken {
         /// What it was asked for.
         arguments: String,
-        /// What it said.
         said: String,
-        /// What to do.
         advice: &'static str,
     },
     /// Another of its programs failed.
     #[error("`{command}` failed: {said}")]
-    Failed {
-        /// The command.
-        command: String,
-        /// What it said.
-        said: String,
-    },
+    Failed { command: String, said: String },
     /// An answer that is not what any known version gives.
     #[error(
         "the answer of `{command}` cannot be read: {problem}; Slurm 20.11 or newer is needed, with its JSON plugin"
     )]
     Answer {
-        /// The command.
         command: String,
         /// What is wrong with it.
         problem: String,

@@ -47,12 +47,10 @@ const DECIDED: [&str; 16] = [
 ];
 
 impl SubmitOption {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// As `sbatch` takes it.
     pub(crate) fn argument(&self) -> String {
         format!("--{self}")
     }

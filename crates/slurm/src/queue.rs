@@ -10,9 +10,7 @@ use crate::TaskState;
 /// A task, or those of an array that wait together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedTask {
-    /// The array's job id.
     pub array: u64,
-    /// Its name.
     pub name: String,
     /// Numbers of the tasks that it stands for.
     pub tasks: Vec<u32>,
@@ -28,10 +26,8 @@ pub struct QueuedTask {
     pub exit_code: Option<i32>,
 }
 
-/// Tasks at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// In no order.
     pub tasks: Vec<QueuedTask>,
 }
 

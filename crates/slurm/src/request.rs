@@ -12,7 +12,6 @@ use crate::SubmitOption;
 pub struct Resources {
     /// Memory in MiB, Slurm's own unit.
     pub memory_mib: u64,
-    /// Processors.
     pub processors: u32,
     /// After how many minutes it is ended, Slurm's own unit.
     pub minutes: u64,

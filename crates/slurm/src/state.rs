@@ -18,7 +18,6 @@ pub enum TaskState {
 pub enum Ended {
     /// With another exit code than 0, or it could not be launched.
     Failed,
-    /// Somebody cancelled it.
     Cancelled,
     /// It ran into its time limit.
     TimeLimit,

@@ -3,6 +3,8 @@
 //! The unit of analysis is the service: one number per service goes in, never its time points.
 //! Memory is compared on the log scale, so that effects are ratios.
 
+#![warn(missing_docs)]
+
 mod aa;
 mod alpha_spending;
 mod binomial;

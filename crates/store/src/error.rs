@@ -13,77 +13,38 @@ pub enum StoreError {
     },
     /// It cannot be opened, or is no database of Heaptrial.
     #[error("{path}: cannot be opened as a database of Heaptrial: {source}")]
-    Open {
-        /// Which file.
-        path: PathBuf,
-        /// What SQLite said.
-        source: rusqlite::Error,
-    },
+    Open { path: PathBuf, source: rusqlite::Error },
     /// Written by a newer version.
     #[error(
         "{path}: schema version {found}, this version of Heaptrial knows {known}; use the version that wrote it or a newer one"
     )]
-    Schema {
-        /// Which file.
-        path: PathBuf,
-        /// Its schema version.
-        found: i64,
-        /// The version known here.
-        known: i64,
-    },
+    Schema { path: PathBuf, found: i64, known: i64 },
     /// Written by an older version, where only one of this version will do.
     #[error(
         "{path}: schema version {found}, and parts are exchanged in version {known}: export it on its host with this version of \
          Heaptrial, after a trial was started or an agent has run with it there"
     )]
-    Older {
-        /// Which file.
-        path: PathBuf,
-        /// Its schema version.
-        found: i64,
-        /// The version known here.
-        known: i64,
-    },
+    Older { path: PathBuf, found: i64, known: i64 },
     /// It is no whole database.
     #[error(
         "{path}: is damaged ({why}); of a database in use take `heaptrial export --format heaptrial`, not a plain copy"
     )]
-    Damaged {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Damaged { path: PathBuf, why: String },
     /// The disk is full. What was committed before stays.
     #[error("{path}: the disk is full; everything up to the last tick is kept")]
-    DiskFull {
-        /// Which file.
-        path: PathBuf,
-    },
+    DiskFull { path: PathBuf },
     /// Another process keeps everybody else out, and was waited for.
     #[error(
         "{path}: another command holds the database, such as an import that is under way; try again when that has ended"
     )]
-    Held {
-        /// Which file.
-        path: PathBuf,
-    },
+    Held { path: PathBuf },
     /// Something of this name goes on already.
     #[error("{path}: `{name}` goes on already ({}); end it first, or give the new one another name", .kind.describe())]
-    NameTaken {
-        /// Which file.
-        path: PathBuf,
-        /// The name.
-        name: String,
-        /// What has it.
-        kind: TrialKind,
-    },
+    NameTaken { path: PathBuf, name: String, kind: TrialKind },
     /// A trial of a kind that this version does not know.
     #[error("{path}: trial `{trial}`: {source}; use the version that wrote it or a newer one")]
     Kind {
-        /// Which file.
         path: PathBuf,
-        /// The trial's name.
         trial: String,
         /// The word that stands there.
         source: UnknownWord,
@@ -93,25 +54,15 @@ pub enum StoreError {
     Copy {
         /// Where it was to be.
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
     /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
-    Query {
-        /// Which file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-        /// What SQLite said.
-        source: rusqlite::Error,
-    },
+    Query { path: PathBuf, doing: &'static str, source: rusqlite::Error },
     /// A column that holds JSON does not hold what this version writes there.
     #[error("{path}: {doing}: {source}")]
     Json {
-        /// Which file.
         path: PathBuf,
-        /// What was being done.
         doing: &'static str,
         /// What is wrong with it.
         source: serde_json::Error,

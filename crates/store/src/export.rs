@@ -26,14 +26,11 @@ pub const SAMPLE_COLUMNS: [&str; 18] = [
     "anon_huge_bytes",
 ];
 
-/// A sample as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredSample {
     /// Row id of its life.
     pub life_id: i64,
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Microseconds since boot.
     pub boottime_us: i64,
     /// What was measured, in the order of [`SAMPLE_COLUMNS`]; `None` where it was not.
     pub values: [Option<i64>; SAMPLE_COLUMNS.len()],

@@ -21,13 +21,10 @@ const BESIDE: [&str; 2] = ["-wal", "-shm"];
 pub enum Place {
     /// The file that is open; also where that cannot be told.
     Same,
-    /// Nothing.
     Gone,
-    /// Another file.
     Replaced,
 }
 
-/// Device and inode.
 type FileId = (u64, u64);
 
 /// The file that was opened, and those beside it that belong to it.

@@ -51,7 +51,6 @@ pub const SCHEMA_VERSION: i64 = 4;
 const BUSY: Duration = Duration::from_secs(5);
 const BUSY_STEP: Duration = Duration::from_millis(5);
 
-/// An open database.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -165,7 +164,6 @@ impl Store {
         set.map_err(StoreError::query(&self.path, "closing the database"))
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -39,7 +39,6 @@ pub struct PartRecord {
 /// A tick of a host: what came after it is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartTick {
-    /// Its number there.
     pub sequence: i64,
     /// Its time there, in microseconds since 1970.
     pub wall_us: i64,
@@ -74,7 +73,6 @@ pub struct PartOf<'a> {
     pub verified: bool,
 }
 
-/// What a gathering brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gathered {
     /// Row id of the gathered trial.

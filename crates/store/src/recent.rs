@@ -13,7 +13,6 @@ use crate::{EventRecord, Store, StoreError};
 pub struct TickRecord {
     /// Number of the tick in its trial, counted from 0.
     pub sequence: i64,
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// What sampling cost: elapsed microseconds.
     pub cost_wall_us: u64,
@@ -26,9 +25,7 @@ pub struct TickRecord {
 pub struct TickTime {
     /// Row id of the boot.
     pub host_id: i64,
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Microseconds since that boot.
     pub boottime_us: i64,
 }
 

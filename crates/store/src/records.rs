@@ -9,19 +9,14 @@ use serde_json::Value;
 /// What is known of a trial before it starts.
 #[derive(Debug, Clone)]
 pub struct NewTrial {
-    /// Its name.
     pub name: String,
     /// Where its services come from.
     pub kind: TrialKind,
-    /// The kernel's boot id.
     pub boot_id: String,
     /// Facts about the host, as JSON.
     pub host_facts: Value,
-    /// Which reading is compared.
     pub metric: Metric,
-    /// Seed of everything random.
     pub seed: u64,
-    /// Repeats of each arm.
     pub repeats: u32,
     /// Planned length of one life, of a field trial of the whole trial, in microseconds.
     pub planned_us: i64,
@@ -31,16 +26,13 @@ pub struct NewTrial {
     pub parameters: Value,
     /// The command that repeats the run.
     pub command: String,
-    /// Version of Heaptrial.
     pub tool_version: String,
     /// Start, in microseconds since 1970.
     pub started_wall_us: i64,
 }
 
-/// A trial as stored.
 #[derive(Debug, Clone)]
 pub struct TrialRecord {
-    /// Row id.
     pub id: i64,
     /// What was known before it started. `arms` is in the order given.
     pub plan: NewTrial,
@@ -50,12 +42,9 @@ pub struct TrialRecord {
     pub outcome: Option<String>,
 }
 
-/// An arm as stored.
 #[derive(Debug, Clone)]
 pub struct ArmRecord {
-    /// Row id.
     pub id: i64,
-    /// The arm.
     pub arm: Arm,
     /// The build that was prepared for it, as JSON of the allocator crate.
     pub obtained: Option<Value>,
@@ -65,14 +54,11 @@ pub struct ArmRecord {
     pub earlier_list_of: Option<i64>,
 }
 
-/// A service as stored.
 #[derive(Debug, Clone)]
 pub struct ServiceRecord {
-    /// Row id.
     pub id: i64,
     /// Row id of its arm.
     pub arm_id: i64,
-    /// Its name.
     pub name: String,
     /// Its block: in a lab run the repeat, counted from 0.
     pub block: u32,
@@ -108,7 +94,6 @@ pub const READY_SECONDS: &str = "ready_seconds";
 /// A row of the ledger.
 #[derive(Debug, Clone)]
 pub struct LifeRecord {
-    /// Row id.
     pub id: i64,
     /// Row id of the service.
     pub service_id: i64,
@@ -145,9 +130,7 @@ impl LifeRecord {
 pub struct TickInput {
     /// Number of the tick in its trial, counted from 0.
     pub sequence: i64,
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Microseconds since boot.
     pub boottime_us: i64,
     /// What sampling cost: elapsed microseconds.
     pub cost_wall_us: u64,
@@ -176,18 +159,13 @@ pub struct AgentCost {
     pub elapsed_us: u64,
     /// CPU microseconds.
     pub cpu_us: u64,
-    /// Its resident memory now.
     pub rss_bytes: u64,
 }
 
-/// When a tick was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastTick {
-    /// Its number.
     pub sequence: i64,
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Microseconds since boot.
     pub boottime_us: i64,
     /// Row id of that boot; `None` is that of the trial's start.
     pub host_id: Option<i64>,
@@ -196,7 +174,6 @@ pub struct LastTick {
 /// What the agent's process took over a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AgentCostSummary {
-    /// Ticks that tell it.
     pub ticks: u64,
     /// Elapsed microseconds that they cover.
     pub elapsed_us: u64,
@@ -218,9 +195,7 @@ impl AgentCostSummary {
 pub struct NewService {
     /// Its name: of a field trial the unit's.
     pub name: String,
-    /// Position of its arm.
     pub arm: usize,
-    /// Its block.
     pub block: u32,
     /// When it is restarted, counted from 0 over the trial.
     pub position: u32,
@@ -231,7 +206,6 @@ pub struct NewService {
 /// An analysis of a running trial at a time fixed in advance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LookRecord {
-    /// Counted from 1.
     pub number: u32,
     /// When it was planned, in microseconds since the trial's start.
     pub planned_us: i64,
@@ -239,7 +213,6 @@ pub struct LookRecord {
     pub taken_wall_us: i64,
     /// What it may spend of the error probability.
     pub alpha: f64,
-    /// What it found.
     pub outcome: Value,
 }
 
@@ -262,11 +235,8 @@ pub struct LatestSample {
     pub start: LifeStart,
     /// Age of the life then, in seconds.
     pub age_seconds: f64,
-    /// Resident memory.
     pub rss_bytes: Option<u64>,
-    /// Resident anonymous memory.
     pub anon_bytes: Option<u64>,
-    /// Anonymous memory in swap.
     pub swap_bytes: Option<u64>,
     /// Memory of the control group.
     pub cgroup_current_bytes: Option<u64>,
@@ -320,9 +290,7 @@ pub struct SeriesPoint {
 /// What the sampler cost over a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TickSummary {
-    /// Ticks.
     pub ticks: u64,
-    /// Samples.
     pub samples: u64,
     /// Elapsed microseconds spent on sampling, summed.
     pub cost_wall_us: u64,
@@ -347,18 +315,15 @@ impl TickSummary {
     }
 }
 
-/// An event as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
     /// Row id of the service it is about.
     pub service_id: Option<i64>,
     /// Row id of the arm it is about.
     pub arm_id: Option<i64>,
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// What kind of thing happened.
     pub kind: EventKind,
-    /// What happened.
     pub text: String,
     /// Of a gathered trial the host that told it.
     pub host: Option<String>,

@@ -17,18 +17,14 @@ const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
 /// earlier boot by what the wall clock was in the end.
 #[derive(Debug, Clone, Copy)]
 pub struct RollupHorizon {
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// Row id of the running boot.
     pub host_id: i64,
-    /// Microseconds since that boot.
     pub boottime_us: i64,
 }
 
-/// What one step did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RollupStep {
-    /// Samples that were read.
     pub samples: u64,
     /// Samples that stand for them now.
     pub kept: u64,
@@ -36,7 +32,6 @@ pub struct RollupStep {
     pub more: bool,
 }
 
-/// Ticks `first..=last`.
 struct Span {
     first: i64,
     last: i64,

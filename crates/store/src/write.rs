@@ -202,7 +202,6 @@ impl Store {
         result.map_err(StoreError::query(&path, "writing a tick"))
     }
 
-    /// Records an event.
     pub fn add_event(
         &mut self,
         trial_id: i64,

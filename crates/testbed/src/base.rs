@@ -13,7 +13,6 @@ use crate::{TestbedError, Unavailable, state, tree};
 /// In the names of folders in which a root file system is being built.
 const UNFINISHED: &str = ".unfinished";
 
-/// Entry to everything here.
 #[derive(Debug)]
 pub struct Testbed;
 

@@ -19,12 +19,7 @@ pub(crate) enum Cgroups {
     /// Made by us: one in each hierarchy of version 1, or a single one of version 2 on a host without systemd.
     Own(Vec<PathBuf>),
     /// A scope that this host's systemd makes and delegates, as it wants it on version 2.
-    Scope {
-        /// Name of the unit.
-        unit: String,
-        /// Its cgroup.
-        path: PathBuf,
-    },
+    Scope { unit: String, path: PathBuf },
 }
 
 impl Cgroups {
@@ -110,7 +105,6 @@ impl Cgroups {
         Ok(())
     }
 
-    /// All processes in them.
     pub(crate) fn processes(&self) -> Vec<Pid> {
         let mut found = Vec::new();
         match self {

@@ -152,7 +152,6 @@ impl Container {
         Ok(())
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.state.name
     }
@@ -298,7 +297,6 @@ impl Container {
         })
     }
 
-    /// Ends and removes it.
     pub fn remove(mut self) -> Result<(), TestbedError> {
         self.state.kept = false;
         self.tear_down()

@@ -19,7 +19,6 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Reaches no host yet.
     pub fn new() -> Result<Self, TestbedError> {
         let folder = tempfile::tempdir().map_err(TestbedError::file("cannot make", std::env::temp_dir()))?;
         let collections = folder.path().join("collections/ansible_collections/heaptrial");

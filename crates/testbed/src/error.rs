@@ -14,40 +14,23 @@ pub enum TestbedError {
     /// This machine cannot boot containers.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// A file or folder.
     #[error("{action} {}: {source}", path.display())]
     File {
         /// What was tried, such as `cannot read`.
         action: &'static str,
-        /// Of what.
         path: PathBuf,
-        /// Why it failed.
         source: io::Error,
     },
     /// A program could not be started.
     #[error("cannot start {program}: {source}")]
-    Start {
-        /// Its name.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
+    Start { program: String, source: io::Error },
     /// A program ended with an error.
     #[error("{command}: {status}\n{output}")]
-    Failed {
-        /// With its arguments.
-        command: String,
-        /// How it ended.
-        status: String,
-        /// All that it said.
-        output: String,
-    },
+    Failed { command: String, status: String, output: String },
     /// Something did not happen in time.
     #[error("{what} did not happen within {limit:?}\n{said}")]
     Timeout {
-        /// What was waited for.
         what: String,
-        /// For how long.
         limit: Duration,
         /// What is known about why.
         said: String,

@@ -65,7 +65,6 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock.
     pub(crate) fn wait(path: &Path) -> Result<Self, TestbedError> {
         let lock = || -> io::Result<Self> {
             let file = open(path)?;

@@ -57,7 +57,6 @@ impl Network {
         Ok(address)
     }
 
-    /// A command in it.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.holder.id().to_string(), "--net", "--", program]);

@@ -18,30 +18,24 @@ pub struct Snapshot {
     entries: BTreeMap<PathBuf, Entry>,
 }
 
-/// One file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// What it is, with its content.
     pub kind: Kind,
     /// Permission bits, with setuid, setgid and sticky.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
 }
 
 /// Kind and content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file.
     File {
-        /// Its size.
         bytes: u64,
         /// Digest of its content, in hexadecimal.
         sha256: String,
     },
-    /// A folder.
     Folder,
     /// A symbolic link with its target.
     Link(PathBuf),

@@ -22,7 +22,6 @@ pub(crate) struct State {
     pub(crate) shares: Vec<(PathBuf, PathBuf)>,
     /// Limit of what it can write.
     pub(crate) disk_bytes: u64,
-    /// Its cgroups.
     pub(crate) cgroups: Cgroups,
     /// Process id of its systemd, while it runs.
     pub(crate) leader: Option<u32>,
@@ -60,7 +59,6 @@ impl State {
     }
 }
 
-/// Folders of all containers.
 pub(crate) fn run_folder(testbed: &Path) -> PathBuf {
     testbed.join("run")
 }

@@ -46,7 +46,6 @@ pub struct TorInstances {
     pub names: Vec<String>,
     /// torrc lines that all have: those of the private directory, and further ones.
     pub torrc: String,
-    /// `NumCPUs`: worker threads.
     pub num_cpus: u32,
 }
 

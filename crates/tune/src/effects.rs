@@ -13,11 +13,8 @@ const MOST: usize = 10;
 /// A level of a setting against the setting's first level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Position of the base.
     pub base: usize,
-    /// The setting.
     pub setting: String,
-    /// The value.
     pub value: String,
     /// Measured candidates with this value.
     pub candidates: usize,
@@ -30,9 +27,7 @@ pub struct Effect {
 /// Two levels that together do something other than the sum of what each does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interaction {
-    /// Position of the base.
     pub base: usize,
-    /// Settings with their values.
     pub settings: [(String, String); 2],
     /// Log ratio of both together to what each does alone.
     pub log_ratio: f64,

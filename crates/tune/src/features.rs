@@ -7,7 +7,6 @@ use crate::space::{Candidate, Space};
 /// How far apart on a setting's scale two levels act alike.
 const REACH: f64 = 0.35;
 
-/// A candidate as numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Features {
     base: usize,
@@ -24,10 +23,8 @@ struct SetTo {
     position: Option<f64>,
 }
 
-/// Numbers for names.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    /// By family.
     families: Vec<Family>,
 }
 

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a page.
 const PAGE_BYTES: f64 = 4096.0;
 /// CPU time is read in steps of so many seconds.
 const CPU_STEP_SECONDS: f64 = 1e-6;
@@ -17,7 +16,6 @@ pub enum Length {
     /// As long as was asked for.
     #[default]
     Whole,
-    /// [`SHORT`] of that.
     Short,
 }
 
@@ -25,9 +23,7 @@ pub enum Length {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// The level of memory.
     Level,
-    /// How much memory grows.
     Growth,
 }
 
@@ -35,11 +31,8 @@ pub enum Goal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// The level of memory.
     Level,
-    /// How much memory grows.
     Growth,
-    /// CPU time.
     Cpu,
     /// What of the work is missing.
     Work,
@@ -76,13 +69,11 @@ pub(crate) fn least_sd(steps: impl Iterator<Item = f64>) -> f64 {
 /// A block: the same seed and load for all.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Block {
-    /// Of what runs.
     #[serde(default)]
     pub length: Length,
     /// How long it took; 0 where nobody knows.
     #[serde(default)]
     pub seconds: f64,
-    /// Of the control.
     pub control: ArmFigures,
     /// Of candidates, by their position in [`crate::Search::candidates`].
     pub arms: Vec<(usize, ArmFigures)>,
@@ -91,11 +82,9 @@ pub struct Block {
 /// The most that a candidate may take: natural logarithms of ratios to the control.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Of CPU time.
     pub cpu: Option<f64>,
     /// Of what of the work is missing.
     pub work: Option<f64>,
-    /// Of growth.
     pub growth: Option<f64>,
 }
 
@@ -126,7 +115,6 @@ impl Goal {
 }
 
 impl ArmFigures {
-    /// One of them.
     pub fn get(&self, figure: Figure) -> Option<f64> {
         match figure {
             Figure::Level => Some(self.level),
@@ -160,7 +148,6 @@ impl ArmFigures {
 }
 
 impl Limits {
-    /// Those that there are.
     pub fn given(&self) -> impl Iterator<Item = (Figure, f64)> {
         let all = [(Figure::Cpu, self.cpu), (Figure::Work, self.work), (Figure::Growth, self.growth)];
         all.into_iter().filter_map(|(figure, limit)| Some((figure, limit?)))

@@ -27,15 +27,12 @@ pub(crate) struct Choice<'a> {
     /// Of the goal; `None` before anything is measured.
     pub(crate) model: Option<Model>,
     pub(crate) bounds: Vec<Bound>,
-    /// Goal of the leader.
     pub(crate) best: Option<f64>,
     /// Whose neighbours are looked at.
     pub(crate) near: Vec<Candidate>,
-    /// What is not chosen.
     pub(crate) out: &'a BTreeSet<Candidate>,
     /// What alone is chosen from, where that is not the space.
     pub(crate) among: Option<&'a BTreeSet<Candidate>>,
-    /// Noise of a run.
     pub(crate) noise: f64,
 }
 

@@ -16,11 +16,9 @@ const LEAST_BLOCKS: usize = 2;
 /// A candidate that is out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dropped {
-    /// Position of the candidate.
     pub candidate: usize,
     /// Blocks measured when it was dropped.
     pub after: usize,
-    /// Why.
     pub reason: DropReason,
 }
 
@@ -46,21 +44,14 @@ pub enum DropReason {
     },
     /// It is shown to take more than a limit allows.
     Limit {
-        /// Of what.
         figure: Figure,
         /// Log ratio to the control.
         log_ratio: f64,
     },
     /// It has no figure that a limit is of, in a block whose control has it: no work, where the control did some.
-    Missing {
-        /// Of what.
-        figure: Figure,
-    },
+    Missing { figure: Figure },
     /// It did not live to the end of a run.
-    Failed {
-        /// What happened.
-        message: String,
-    },
+    Failed { message: String },
 }
 
 /// What may be dropped at this block: error probability of each decision, one-sided.

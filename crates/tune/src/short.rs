@@ -5,7 +5,6 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// Fewer candidates tell nothing.
 const LEAST: usize = 6;
 /// Fewer are told of, and not acted on.
 const LEAST_ACTED_ON: usize = 8;
@@ -18,7 +17,6 @@ const SEED: u64 = 1;
 /// How the figures of candidates early in their runs, or in short runs, agree with those of whole runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Candidates that have both.
     pub candidates: usize,
     /// Kendall's tau-b of the two orders.
     pub tau: f64,
@@ -35,7 +33,6 @@ pub struct Prediction {
 pub struct Line {
     /// Candidates that it was drawn through.
     pub candidates: usize,
-    /// Its slope.
     pub slope: f64,
     /// Means of both, through which it goes.
     pub means: (f64, f64),

@@ -19,14 +19,12 @@ pub struct Base {
     pub name: String,
     /// Its family: settings of one name mean the same within it.
     pub family: String,
-    /// Its settings.
     pub settings: Vec<Setting>,
 }
 
 /// A setting and the levels that are tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Its name.
     pub name: String,
     /// At least one. The first is the one that it has where it does not matter.
     pub levels: Vec<Level>,
@@ -50,14 +48,11 @@ pub struct Level {
 pub struct Needs {
     /// Position of the other setting, an earlier one.
     pub setting: usize,
-    /// Its values.
     pub values: Vec<String>,
 }
 
-/// One choice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Position of the base.
     pub base: usize,
     /// For each of its settings the position of the level.
     pub levels: Vec<usize>,
@@ -192,7 +187,6 @@ impl Space {
         name
     }
 
-    /// What a candidate sets.
     pub fn values<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = (&'a str, &'a str)> {
         let settings = self.bases[candidate.base].settings.iter().zip(&candidate.levels);
         settings.filter_map(|(setting, level)| {

@@ -15,9 +15,7 @@ pub const POWER: f64 = 0.8;
 pub struct Against {
     /// Position of the other arm among the arms of these blocks; `None` is the control.
     pub other: Option<usize>,
-    /// By which figure.
     pub figure: Figure,
-    /// Blocks that have both.
     pub blocks: usize,
     /// Log ratio: mean over blocks.
     pub log_ratio: f64,
@@ -29,16 +27,12 @@ pub struct Against {
 /// What fresh blocks say of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// The arm takes less.
     Less,
-    /// It takes more.
     More,
-    /// Neither is shown.
     NotTold,
 }
 
 impl Against {
-    /// What its interval shows.
     pub fn shown(&self) -> Shown {
         match self.interval {
             Some((_, high)) if high < 0.0 => Shown::Less,
@@ -68,23 +62,14 @@ impl Against {
 pub enum Doubt {
     /// A figure that a limit is of was not measured in all blocks.
     Missing {
-        /// Of what.
         figure: Figure,
         /// Blocks in which the arm and the control have it.
         blocks: usize,
     },
     /// A limit is shown to be broken.
-    BreaksLimit {
-        /// Of what.
-        figure: Figure,
-        /// The limit.
-        most: f64,
-    },
+    BreaksLimit { figure: Figure, most: f64 },
     /// It is shown to be worse than the control by a goal.
-    Worse {
-        /// Of what.
-        figure: Figure,
-    },
+    Worse { figure: Figure },
     /// It is shown to be better than the control, and by no goal by so much that it matters.
     WithinMargin {
         /// Of what it is shown.
@@ -207,7 +192,6 @@ fn plus(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
     (one.0 + other.0, one.1 + other.1)
 }
 
-/// Confidence of each interval.
 fn each(winners: usize, goals: usize, level: f64) -> f64 {
     1.0 - (1.0 - level) / (winners * goals).max(1) as f64
 }

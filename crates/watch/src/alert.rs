@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 pub struct Alert {
     /// The same as long as it is about the same, such as `identity:tor@a.service`.
     pub key: String,
-    /// What it is.
     pub kind: AlertKind,
     /// It is told anew when this changes; figures that move with each reading are not in it.
     pub state: String,
@@ -18,7 +17,6 @@ pub struct Alert {
     pub services: Vec<String>,
     /// What was found, with figures.
     pub text: String,
-    /// What would mend it.
     pub advice: String,
 }
 
@@ -26,9 +24,7 @@ pub struct Alert {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertKind {
-    /// Memory above the forecast.
     Level,
-    /// Growth above the margin.
     Growth,
     /// Memory runs out, or is nearly used up.
     Memory,
@@ -48,7 +44,6 @@ pub enum AlertKind {
     Work,
     /// A relay lost flags of the consensus though it ran on.
     Flags,
-    /// Nothing is known.
     NoData,
     /// A trial or rollout of this host changed or put back what is watched.
     Transaction,
@@ -58,7 +53,6 @@ pub enum AlertKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// 3: something is wrong.
     Error,
     /// 4: something may go wrong, or is not known.
     Warning,
@@ -72,7 +66,6 @@ impl Alert {
 }
 
 impl AlertKind {
-    /// All kinds.
     pub const ALL: [Self; 13] = [
         Self::Level,
         Self::Growth,
@@ -89,7 +82,6 @@ impl AlertKind {
         Self::Transaction,
     ];
 
-    /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Level => "level",
@@ -108,7 +100,6 @@ impl AlertKind {
         }
     }
 
-    /// How urgent it is.
     pub fn severity(self) -> Severity {
         match self {
             Self::Level
@@ -134,7 +125,6 @@ impl Severity {
         }
     }
 
-    /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",

@@ -18,20 +18,15 @@ use crate::plan::{Channels, FailuresBefore, Limits, WatchPlan};
 use crate::source::{Source, failures_before};
 use crate::stored_name;
 
-/// What is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The trial or rollout.
     pub name: String,
-    /// How long.
     pub days: f64,
     /// Minutes between checks, of [`crate::EVERY_MINUTES`].
     pub every_minutes: u64,
     /// Patterns of services that belong to the trial; empty are the templates of those that it has.
     pub patterns: Vec<ServicePattern>,
-    /// Limits of tests.
     pub limits: Limits,
-    /// How alerts are told.
     pub channels: Channels,
     /// The database, where it is not the usual one.
     pub database: Option<PathBuf>,
@@ -40,7 +35,6 @@ pub struct Request {
 /// A watch that could begin.
 #[derive(Debug)]
 pub struct Proposal {
-    /// What it would be.
     pub plan: WatchPlan,
     /// The files that it would bring.
     pub files: Vec<HostFile>,
@@ -54,7 +48,6 @@ pub struct Proposal {
 /// What services are expected to use, by what was measured elsewhere.
 #[derive(Debug, Clone)]
 pub struct Elsewhere {
-    /// The forecast.
     pub forecast: Forecast,
     /// Which memory it is of.
     pub metric: Metric,

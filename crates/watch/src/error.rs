@@ -15,84 +15,39 @@ use heaptrial_store::StoreError;
 pub enum WatchError {
     /// There is none of this name.
     #[error("there is no watch `{name}` on this host ({folder} is missing){}", known_watches(.known))]
-    Unknown {
-        /// Its name.
-        name: String,
-        /// Where it would be.
-        folder: PathBuf,
-        /// Which there are.
-        known: Vec<String>,
-    },
-    /// There is one already.
+    Unknown { name: String, folder: PathBuf, known: Vec<String> },
     #[error("`{name}` is watched already")]
-    Exists {
-        /// Its name.
-        name: String,
-    },
+    Exists { name: String },
     /// It cannot be watched as it is.
     #[error("{0}")]
     Refused(String),
     /// A file cannot be read or written.
     #[error("{doing} {path}: {source}")]
-    File {
-        /// What was tried.
-        doing: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    File { doing: &'static str, path: PathBuf, source: io::Error },
     /// A file of the watch's folder is damaged.
     #[error("{path} is damaged: {problem}")]
-    Damaged {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-        /// The watch.
-        name: String,
-    },
+    Damaged { path: PathBuf, problem: String, name: String },
     /// A file of the watch's folder was written by a newer version.
     #[error(
         "{path}: layout {found}, this version of Heaptrial knows {known}; use the version that wrote it or a newer one"
     )]
-    Newer {
-        /// Which file.
-        path: PathBuf,
-        /// Version of its layout.
-        found: u32,
-        /// The version known here.
-        known: u32,
-    },
+    Newer { path: PathBuf, found: u32, known: u32 },
     /// The timer does not run.
     #[error("{timer} did not start: {why}; `systemctl status {timer}` tells more")]
-    Timer {
-        /// Its unit.
-        timer: String,
-        /// What systemd says.
-        why: String,
-    },
+    Timer { timer: String, why: String },
     /// A file of the watch on the host is another one now.
     #[error(
         "{path} was changed by somebody else and is left where it is; remove it by hand and repeat the command"
     )]
-    Drift {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// There is no forecast.
+    Drift { path: PathBuf },
     #[error(transparent)]
     Forecast(#[from] ForecastError),
-    /// The host.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// systemd.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
-    /// The readings.
     #[error(transparent)]
     Report(#[from] JudgementError),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -108,7 +108,6 @@ impl Folder {
         Ok(Self { path, name: name.to_owned(), _lock: lock.map_err(fail)? })
     }
 
-    /// The plan.
     pub fn plan(&self) -> Result<WatchPlan, WatchError> {
         self.read(PLAN)?.ok_or_else(|| WatchError::Unknown {
             name: self.name.clone(),
@@ -117,7 +116,6 @@ impl Folder {
         })
     }
 
-    /// Writes the plan.
     pub fn write_plan(&self, plan: &WatchPlan) -> Result<(), WatchError> {
         self.write(PLAN, plan)
     }

@@ -21,27 +21,21 @@ const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 /// makes up for a check that was missed while the host was down.
 pub const EVERY_MINUTES: [u64; 12] = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60];
 
-/// A file to bring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFile {
-    /// Where.
     pub path: PathBuf,
-    /// What.
     pub content: HostContent,
 }
 
 /// What is in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostContent {
-    /// A text.
     Text(String),
     /// A copy of the program.
     Program(PathBuf),
-    /// A symbolic link.
     Link(String),
 }
 
-/// The timer's unit.
 pub(crate) fn timer_name(name: &str) -> String {
     format!("heaptrial-watch-{name}.timer")
 }

@@ -40,10 +40,8 @@ impl Digests {
 /// Why it cannot be told what a process runs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnseenError {
-    /// Its allocator.
     #[error(transparent)]
     Identity(#[from] IdentifyError),
-    /// What it has mapped.
     #[error(transparent)]
     Host(#[from] HostError),
 }

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 /// A watch, as it was started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchPlan {
-    /// Version of this layout.
     pub schema_version: u32,
     /// The trial or rollout after which it watches.
     pub name: String,
@@ -21,9 +20,7 @@ pub struct WatchPlan {
     pub trial_id: i64,
     /// Start, in seconds since 1970.
     pub started_at: f64,
-    /// How long it watches.
     pub days: f64,
-    /// Which memory is judged.
     pub metric: Metric,
     /// What the services are expected to use.
     pub forecast: Forecast,
@@ -38,11 +35,9 @@ pub struct WatchPlan {
     pub patterns: Vec<ServicePattern>,
     /// Services of the trial that are under another treatment, or none.
     pub others: Vec<ServiceName>,
-    /// The services.
     pub services: Vec<WatchedService>,
     /// SHA-256 of the files of code that they run, as they were on disk.
     pub files: BTreeMap<PathBuf, String>,
-    /// How alerts are told.
     pub channels: Channels,
     /// Files that it brought to the host, with their SHA-256; of a symbolic link the target.
     pub installed: Vec<Installed>,
@@ -126,11 +121,9 @@ impl FailuresBefore {
 /// A service as it was when the watch started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchedService {
-    /// Its unit.
     pub service: ServiceName,
     /// What its process must run, where the trial recorded it.
     pub expected: Option<Expected>,
-    /// What its process ran.
     pub runs: Option<Fingerprint>,
     /// SHA-256 of its drop-in; `None` where its treatment needs none, and where it was missing.
     pub drop_in: Option<String>,
@@ -157,7 +150,6 @@ pub struct Fingerprint {
     pub allocator: String,
     /// SHA-256 or build id of the file that holds it.
     pub build: Option<String>,
-    /// Its settings in force.
     pub settings: BTreeMap<String, String>,
     /// File and SHA-256 of the C library; `None` where that file is no longer the one on disk.
     pub libc: Option<(PathBuf, String)>,
@@ -175,7 +167,6 @@ pub struct Channels {
 /// A file that a watch brought.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installed {
-    /// Where.
     pub path: PathBuf,
     /// SHA-256 of its bytes; of a symbolic link its target.
     pub content: String,

@@ -8,7 +8,6 @@ use heaptrial_model::{KnownEvent, TorFlag};
 
 use crate::plan::Fingerprint;
 
-/// What a check sees.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
     /// When, in seconds since 1970.
@@ -39,7 +38,6 @@ pub(crate) const AGENT: &str = "heaptrial-agent.service";
 pub struct TransactionSeen {
     /// What it is, such as `trial`.
     pub kind: String,
-    /// Its name.
     pub name: String,
     /// What became of it, as in "was put back".
     pub did: String,
@@ -63,7 +61,6 @@ impl TransactionSeen {
 /// A service as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServiceSeen {
-    /// Its unit.
     pub service: String,
     /// Its last reading, in seconds since 1970.
     pub last_reading_at: Option<f64>,
@@ -115,8 +112,6 @@ pub struct DropInSeen {
 pub struct FailureSeen {
     /// When, in seconds since 1970.
     pub at: f64,
-    /// Whose.
     pub service: String,
-    /// How it failed.
     pub kind: KnownEvent,
 }

@@ -23,9 +23,7 @@ pub struct Source {
     pub(crate) arm: ArmRecord,
     /// The services that run what the arm wants.
     pub(crate) services: Vec<WatchedService>,
-    /// Their rows.
     pub(crate) records: Vec<ServiceRecord>,
-    /// The trial's further services.
     pub(crate) others: Vec<ServiceName>,
     /// Services of the arm that do not run what it wants, and why.
     pub(crate) left_out: Vec<(ServiceName, String)>,
@@ -136,7 +134,6 @@ impl Source {
         self.trial.id
     }
 
-    /// The arm's name.
     pub fn arm(&self) -> &str {
         &self.arm.arm.name
     }
@@ -199,16 +196,13 @@ fn watched(
 /// Why a service does not count as one that runs what its arm wants.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotProved {
-    /// No such unit.
     #[error("systemd does not know it")]
     NoUnit,
-    /// It has no process.
     #[error("it is {0}")]
     NotRunning(String),
     /// What it runs cannot be told.
     #[error(transparent)]
     Unseen(#[from] UnseenError),
-    /// It runs something else.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     /// Its next start would run something else.

@@ -12,10 +12,8 @@ use crate::plan::WatchPlan;
 use crate::schedule::look_days;
 use crate::seen::{Seen, ServiceSeen};
 
-/// What a watch remembers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchState {
-    /// Version of this layout.
     pub schema_version: u32,
     /// The last check, in seconds since 1970.
     pub checked_at: Option<f64>,
@@ -39,7 +37,6 @@ impl Default for WatchState {
     }
 }
 
-/// An alert that stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     /// The alert as it is now.
@@ -48,14 +45,12 @@ pub struct Standing {
     pub since: f64,
 }
 
-/// Something to tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Letter {
     /// When it was found, in seconds since 1970.
     pub at: f64,
     /// What happened to the alert.
     pub news: News,
-    /// The alert.
     pub alert: Alert,
     /// Channels to which it was told already.
     pub told: Vec<Channel>,
@@ -65,7 +60,6 @@ pub struct Letter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
-    /// It is new.
     Raised,
     /// It was there and is another now.
     Changed,
@@ -73,20 +67,16 @@ pub enum News {
     Resolved,
 }
 
-/// A way of telling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// The journal.
     Journal,
-    /// The command.
     Hook,
     /// Mail, as version 0.1.0 sent it: what that told is read, and nothing is told so any more.
     Mail,
 }
 
 impl News {
-    /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Raised => "raised",

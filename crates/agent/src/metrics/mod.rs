@@ -19,7 +19,6 @@ pub struct MetricsAddress(Listen);
 /// Why metrics cannot be served there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricsAddressError {
-    /// Not an address.
     #[error("`{0}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
     Syntax(String),
     /// An address that others can reach.

@@ -61,7 +61,6 @@ pub struct Examiner {
 }
 
 impl Examiner {
-    /// As [`examine_object`].
     pub fn examine(&self, path: &Path) -> Result<ObjectFacts, ElfError> {
         let Ok(metadata) = fs::metadata(path) else { return examine_object(path) };
         let key = FileKey::of(&metadata);

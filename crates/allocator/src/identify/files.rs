@@ -18,7 +18,6 @@ const DIGEST_LIMIT_BYTES: u64 = 8 << 20;
 /// So many files are held open: far fewer than a process may (1,024 as a rule), with several threads at it.
 const MOST_FILES: usize = 100;
 
-/// Files that were opened.
 #[derive(Default)]
 pub(super) struct Files {
     opened: RefCell<HashMap<FileKey, Rc<SharedFile>>>,

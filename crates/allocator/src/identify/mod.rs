@@ -35,26 +35,13 @@ use slots::Bound;
 pub enum IdentifyError {
     /// Its files under `/proc` could not be read.
     #[error("cannot examine process {pid}: {source}{}", permission_hint(.source))]
-    Host {
-        /// Which process.
-        pid: i32,
-        /// Why.
-        source: HostError,
-    },
+    Host { pid: i32, source: HostError },
     /// Its program could not be read.
     #[error("cannot examine the program of process {pid}: {source}")]
-    Program {
-        /// Which process.
-        pid: i32,
-        /// Why.
-        source: ElfError,
-    },
+    Program { pid: i32, source: ElfError },
     /// It has no mapped files: a kernel thread or a process that has ended.
     #[error("process {pid} has no program mapped: it is a kernel thread or has ended")]
-    NoProgram {
-        /// Which process.
-        pid: i32,
-    },
+    NoProgram { pid: i32 },
 }
 
 fn permission_hint(error: &HostError) -> &'static str {

@@ -38,9 +38,7 @@ struct Carried {
 /// An allocator whose code or marks are in a program's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedAllocator {
-    /// Its family.
     pub family: String,
-    /// What tells so.
     pub evidence: String,
     /// What the program is, where it does not use it by default.
     pub dormant: Option<Dormant>,
@@ -66,7 +64,6 @@ fn dormant<'f>(family: &'f Family, constants: &Constants<'_>) -> Option<&'f Dorm
     })
 }
 
-/// A statically linked program.
 pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Findings) {
     findings.evidence.push(format!("{} is linked statically", program.name));
     findings.linkage = Linkage::Static;

@@ -22,7 +22,6 @@ use crate::tool::{Tool, ToolError};
 /// Which system this is, by its os-release file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostSystem {
-    /// `debian`, `ubuntu`, ...
     pub(crate) distribution: String,
     /// Code name of its release.
     pub(crate) suite: String,
@@ -62,7 +61,6 @@ impl HostSystem {
 pub struct ExchangedLibraries {
     /// The package, such as `libzstd1`.
     pub package: String,
-    /// Its version.
     pub version: String,
     /// The suite it is from.
     pub suite: String,

@@ -11,7 +11,6 @@ use crate::verify::VerifyError;
 /// One source that was tried.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Which source.
     pub source: String,
     /// Why it did not give the allocator.
     pub why: SourceError,
@@ -26,24 +25,16 @@ pub enum ObtainError {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// No source gave it.
     #[error("cannot obtain `{spec}`; tried:{}\n  next: {next}", listed(.attempts))]
     NoSource {
-        /// The spec.
         spec: String,
         /// Every source tried, in order.
         attempts: Vec<Attempt>,
-        /// What to do.
         next: String,
     },
     /// It was obtained, but a setting does not take.
     #[error("`{spec}` does not run as asked: {source}")]
-    Settings {
-        /// The spec.
-        spec: String,
-        /// What the probe found.
-        source: VerifyError,
-    },
+    Settings { spec: String, source: VerifyError },
 }
 
 impl Classified for ObtainError {
@@ -67,7 +58,6 @@ impl Classified for ObtainError {
 /// Why one source did not give an allocator.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It is not there.
     #[error("{0}")]
     NotThere(String),
     /// A client of the system failed.
@@ -76,11 +66,9 @@ pub enum SourceError {
     /// What arrived is not what was pinned.
     #[error("{what} has SHA-256 {found}, pinned is {expected}; it is not used")]
     Checksum {
-        /// What arrived.
         what: String,
         /// The digest in the catalog.
         expected: String,
-        /// The digest found.
         found: String,
     },
     /// The file is not a library of this machine.
@@ -94,9 +82,7 @@ pub enum SourceError {
     NeedsGlibc {
         /// The version whose symbols it needs.
         needed: Version,
-        /// The host's.
         host: Version,
-        /// Why not.
         why: String,
     },
     /// The cache cannot be used.

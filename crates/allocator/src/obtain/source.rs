@@ -6,7 +6,6 @@ use crate::catalog::{Commit, CrateSource, DebianPackage, Family, Release};
 use crate::provenance::{Build, Provenance};
 use crate::resolve::Resolved;
 
-/// A kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     /// A build that a package of `heaptrial allocators package` installed.
@@ -17,7 +16,6 @@ pub enum SourceKind {
     Debian,
     /// The source inside a crate.
     Crate,
-    /// Upstream's repository.
     Git,
 }
 

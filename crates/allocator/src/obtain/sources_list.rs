@@ -6,7 +6,6 @@ use std::path::Path;
 /// An archive as the host's configuration names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Archive {
-    /// Where it is.
     pub(crate) uris: Vec<String>,
     /// Suites that the host takes from it.
     pub(crate) suites: Vec<String>,

@@ -14,12 +14,10 @@ use crate::resolve::ResolveError;
 pub struct SearchRange {
     /// First end of a range, included.
     pub from: Option<f64>,
-    /// Its other end, included.
     pub to: Option<f64>,
     /// How levels are spread over the range.
     #[serde(default)]
     pub scale: Scale,
-    /// Values beside the range.
     #[serde(default)]
     pub values: Vec<String>,
     /// Whether setting it to its default is something else than leaving it alone.
@@ -53,7 +51,6 @@ pub enum Scale {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MitigationBySetting {
-    /// One of [`crate::MITIGATIONS`].
     pub name: String,
     /// Values at which it is not there.
     pub absent_at: Vec<String>,
@@ -71,22 +68,18 @@ pub struct SearchLevel {
 /// What somebody wants tried of a setting.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Narrowed {
-    /// The setting.
     pub name: String,
     /// These values, as it comes, and no others; without them what the catalog has.
     pub values: Vec<String>,
     /// The catalog's scale between these ends.
     pub range: Option<(f64, f64)>,
-    /// Levels over the range.
     pub levels: Option<usize>,
 }
 
 /// A setting with its levels, the one as it comes first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Searched {
-    /// Its name.
     pub name: String,
-    /// Its levels.
     pub levels: Vec<SearchLevel>,
 }
 
@@ -98,18 +91,11 @@ pub enum SearchError {
     Resolve(#[from] ResolveError),
     /// A named mitigation that is none.
     #[error("there is no mitigation `{name}`\n  known: {}", .known.join(", "))]
-    UnknownMitigation {
-        /// What was named.
-        name: String,
-        /// All.
-        known: Vec<String>,
-    },
+    UnknownMitigation { name: String, known: Vec<String> },
     /// The build does not have a mitigation that is to be kept, whatever is set.
     #[error("{spec} has no {mitigation}{}", .by.as_ref().map_or(String::new(), |by| format!(" unless `{by}` is set, and none of its values that give it are searched")))]
     WithoutMitigation {
-        /// The allocator.
         spec: Box<AllocatorSpec>,
-        /// The mitigation.
         mitigation: String,
         /// The setting that gives it.
         by: Option<String>,

@@ -59,7 +59,6 @@ pub trait Disk {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes a folder that all may read.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
-    /// Removes an empty folder.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Removes a folder with all that is in it.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
@@ -81,7 +80,6 @@ pub trait HeldLock: std::fmt::Debug {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// The service manager.
 pub trait Manager {
     /// Whether services run, in the order of the names.
     fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>>;
@@ -93,11 +91,8 @@ pub trait Manager {
     fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError>;
     /// Reads all unit files anew.
     fn reload(&self) -> Result<(), SystemdError>;
-    /// Queues a restart.
     fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    /// Queues a start.
     fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    /// Queues a stop.
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     /// Queues a stop of this unit alone: what needs it goes on.
     fn stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError>;
@@ -134,26 +129,19 @@ pub trait Programs {
     fn is_packaged(&self, path: &Path) -> bool;
 }
 
-/// Time.
 pub trait Clock {
     /// Since some moment in the past; never goes back while the program runs.
     fn now(&self) -> Duration;
-    /// Microseconds since 1970.
     fn wall_us(&self) -> i64;
-    /// Lets time pass.
     fn sleep(&self, time: Duration);
 }
 
 /// A host as the transaction sees it.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
-    /// Its files.
     pub disk: &'a dyn Disk,
-    /// Its service manager.
     pub manager: &'a dyn Manager,
-    /// Its processes.
     pub programs: &'a dyn Programs,
-    /// Its time.
     pub clock: &'a dyn Clock,
 }
 
@@ -183,7 +171,6 @@ impl ThisHost {
         }
     }
 
-    /// Its systemd.
     pub fn systemd(&self) -> &Systemd {
         &self.systemd
     }

@@ -28,13 +28,7 @@ fn checked_in(scope: Scope) -> PathBuf {
 pub enum RelayError {
     /// A copy of the torrc for Tor to check cannot be written.
     #[error("a copy to check, {path}: {source}")]
-    Copy {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Tor refuses the torrc.
+    Copy { path: PathBuf, source: io::Error },
     #[error("Tor refuses what was to be written: {0}")]
     Refused(#[source] TorError),
     /// The relay cannot be asked.
@@ -43,11 +37,9 @@ pub enum RelayError {
     /// An option has another value.
     #[error("the relay says {option} is `{found}` and not `{wanted}`")]
     NotInForce {
-        /// Which option.
         option: String,
         /// Its values, with commas between.
         found: String,
-        /// What it should be.
         wanted: String,
     },
 }

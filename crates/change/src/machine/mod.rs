@@ -47,7 +47,6 @@ pub(crate) use steps::stays_stopped;
 /// What is done with services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Give them their treatments.
     Apply,
     /// Give them back what they had.
     Revert,
@@ -56,9 +55,7 @@ pub enum Purpose {
 /// What happens where a record cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// The run ends.
     Run,
-    /// Its service fails.
     Service,
     /// Nothing: the files themselves tell as much, and a full disk is no reason to leave services as they are.
     None,
@@ -105,7 +102,6 @@ pub enum Step {
     StartTimer(ServiceName),
     /// Start the timers that an earlier trial had left on a service.
     StartTimersAgain(ServiceName),
-    /// Tell a person.
     Tell(Notification),
     /// Let time pass until one of these jobs ends, as long as that.
     Wait(Vec<Job>, Duration),
@@ -118,7 +114,6 @@ pub enum Step {
 pub enum Answer {
     /// Of the very first call.
     Nothing,
-    /// It is done.
     Done,
     /// Whether it could be done, or is as it should be.
     Tried(Result<(), ServiceError>),
@@ -130,26 +125,19 @@ pub enum Answer {
     Lives(Vec<Running>),
     /// To [`Step::AskSettings`], in its order.
     Settings(Vec<Result<(), ServiceError>>),
-    /// To [`Step::AskLife`] and [`Step::AskLaunch`].
     Life(Running),
-    /// To [`Step::AskAdoption`].
     Adoption(Option<LifeKey>),
-    /// To [`Step::Restart`].
     Queued(Result<Restarting, ServiceError>),
     /// To [`Step::AskJob`]; `None` while it runs.
     Job(Result<Option<JobResult>, SystemdError>),
-    /// To [`Step::AskHealth`].
     Health(Health),
-    /// To [`Step::AskStill`].
     Still(Still),
-    /// To [`Step::Prove`].
     Proof(Result<Identity, ServiceError>),
 }
 
 /// What runs of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Running {
-    /// This life.
     Life(LifeKey),
     /// Nothing at this moment: it failed, or it is on its way up or down.
     Nothing,
@@ -178,7 +166,6 @@ impl Running {
 /// A service that is being restarted, or was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restarting {
-    /// What ran before.
     pub before: Option<LifeKey>,
     /// The job, where its end will be heard.
     pub job: Option<Job>,
@@ -187,7 +174,6 @@ pub struct Restarting {
 /// Whether a life still runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Still {
-    /// It does.
     Runs,
     /// It does not: its service is stopped.
     Stopped(Stopped),
@@ -204,7 +190,6 @@ pub enum Notification {
     Committed(ServiceName, LifeKey),
     /// It does not, and is put back.
     Failed(ServiceName, String),
-    /// It is as before.
     Reverted(ServiceName),
     /// It could not be put back.
     RevertFailed(ServiceName, String),
@@ -214,7 +199,6 @@ pub enum Notification {
     Warning(String),
 }
 
-/// How a run ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Services that are as wanted, also from earlier runs.
@@ -277,7 +261,6 @@ pub struct Machine {
     purpose: Purpose,
     pace: Pace,
     members: BTreeMap<ServiceName, Member>,
-    /// Not begun.
     queue: VecDeque<ServiceName>,
     batch: Option<Batch>,
     /// With changed files, waiting for their restart.
@@ -287,7 +270,6 @@ pub struct Machine {
     proved: Option<(LifeKey, Identity)>,
     /// Those of them that are yet to be looked at in this round.
     to_look: VecDeque<ServiceName>,
-    /// Decided, in order.
     todo: VecDeque<Step>,
     /// What the next answer is to.
     asked: Option<Step>,

@@ -50,15 +50,12 @@ pub(super) struct RestartStep {
 
 /// What an answer makes of a restart.
 pub(super) enum Progress {
-    /// Nothing new.
     Same,
     /// It came a step further.
     Moved,
     /// It does its work, and has to stay so.
     Healthy(LifeKey),
-    /// It stayed so.
     Settled(LifeKey),
-    /// It will not.
     Failed(ServiceError),
 }
 

@@ -34,7 +34,6 @@ pub(crate) struct Sampler {
     pub(crate) agent: AgentCostSummary,
 }
 
-/// The file.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) path: String,

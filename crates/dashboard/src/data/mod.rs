@@ -102,7 +102,6 @@ fn written(path: &Path) -> Written {
     })
 }
 
-/// Microseconds since 1970.
 pub(crate) fn now_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }

@@ -12,10 +12,8 @@ use crate::DashboardError;
 const TRIALS: usize = 20;
 const DAY_US: i64 = 24 * 3600 * 1_000_000;
 
-/// All trials.
 #[derive(Debug)]
 pub(crate) struct Overview {
-    /// Newest first.
     pub(crate) trials: Vec<Trial>,
     /// Trials that are older than those.
     pub(crate) further: Vec<(i64, String)>,

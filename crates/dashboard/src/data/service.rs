@@ -19,12 +19,10 @@ const LIVES_DRAWN: usize = 40;
 pub(crate) struct Service {
     pub(crate) trial: Trial,
     pub(crate) record: ServiceRecord,
-    /// Newest first.
     pub(crate) lives: Vec<Life>,
     /// Oldest first, of the newest lives.
     pub(crate) series: Vec<LifeSeries>,
     pub(crate) metric: Metric,
-    /// Newest first.
     pub(crate) events: Vec<EventRecord>,
     /// Other trials with a service of this name: row id and name.
     pub(crate) also_in: Vec<(i64, String)>,
@@ -48,13 +46,11 @@ pub(crate) struct Life {
 /// How far a life went. Who imports readings records no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LifeEnd {
-    /// It ended then.
     Ended(i64),
     /// It ended between its last reading and then, when the next life of the service began.
     BeforeNext(i64),
     /// Nothing was read any more: the trial is over, or nobody samples it.
     Unknown,
-    /// It lives.
     Lives,
 }
 

@@ -29,11 +29,9 @@ const BEGINS_WITHIN_US: i64 = 15 * 60_000_000;
 /// What a trial is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is sampled.
     Running,
     /// No end is recorded, but nothing is read any more.
     Silent,
-    /// It has ended.
     Ended,
 }
 
@@ -53,7 +51,6 @@ pub(crate) enum Source {
     Failed(Arc<str>),
 }
 
-/// A trial.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) record: TrialRecord,
@@ -87,11 +84,9 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// Where the trial is of several.
     host: Option<String>,
-    /// The newest life.
     life: Option<NewestLife>,
     /// Whether the database has a reading of that.
     in_database: bool,
-    /// Position of its arm.
     pub(crate) arm: usize,
     /// Family and version, where proved.
     pub(crate) identity: Option<String>,
@@ -132,7 +127,6 @@ pub(crate) enum Condition {
     Ended(Ending),
     /// It was taken out of the trial.
     Dropped,
-    /// No life is known.
     NeverSeen,
 }
 
@@ -216,7 +210,6 @@ impl Trial {
         }
     }
 
-    /// How the arms look.
     pub(crate) fn looks(&self) -> Looks {
         let ran = |arm| self.counted(arm).find_map(|line| line.identity.as_deref()?.split(' ').next());
         Looks::of(self.arms.iter().enumerate().map(|(place, record)| (&record.arm, ran(place))))

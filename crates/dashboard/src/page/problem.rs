@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use super::words;
 use crate::data::{Overview, Trial};
 
-/// Names that are offered.
 const OFFERED: usize = 40;
 
 /// No such trial; `known` are those that there are.

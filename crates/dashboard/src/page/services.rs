@@ -9,7 +9,6 @@ use serde::Deserialize;
 use super::words;
 use crate::data::{Condition, Line, Trial, distinct, metrics};
 
-/// Services on one page.
 const AT_A_TIME: usize = 250;
 
 /// Which services are shown, and in which order: the query of an address.

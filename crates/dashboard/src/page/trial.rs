@@ -79,7 +79,6 @@ fn has_looks(trial: &Trial) -> bool {
     open || !trial.looks.is_empty()
 }
 
-/// How far it is.
 fn progress(trial: &Trial, now_us: i64) -> Markup {
     let plan = &trial.record.plan;
     let elapsed = trial.begun_wall_us.map_or(0, |begun| (now_us - begun).max(0));

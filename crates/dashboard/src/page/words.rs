@@ -45,12 +45,10 @@ pub(super) fn rfc3339(wall_us: i64) -> String {
     timestamp(wall_us).to_string()
 }
 
-/// `14:03:05`.
 pub(super) fn clock(wall_us: i64) -> String {
     timestamp(wall_us).strftime("%H:%M:%S").to_string()
 }
 
-/// `2026-11-22 14:03`.
 pub(super) fn date(wall_us: i64) -> String {
     timestamp(wall_us).strftime("%Y-%m-%d %H:%M").to_string()
 }
@@ -108,7 +106,6 @@ pub(super) fn state(trial: &Trial) -> Markup {
     html! { span class=(class) { (text) } }
 }
 
-/// `1 service`, `3 services`.
 pub(super) fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", units::count(number as u64))

@@ -21,12 +21,10 @@ pub enum ExportFormat {
     TorUtils,
     /// Apache Parquet, a row per sample.
     Parquet,
-    /// OpenMetrics 1.0 text.
     OpenMetrics,
 }
 
 impl ExportFormat {
-    /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TorUtils => "torutils",

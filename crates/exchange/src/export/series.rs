@@ -23,7 +23,6 @@ pub(super) struct Service {
     pub nickname: String,
     pub server: String,
     pub fingerprint: String,
-    /// In order of time.
     pub lives: Vec<LifeRecord>,
 }
 

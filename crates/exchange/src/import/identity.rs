@@ -42,7 +42,6 @@ pub(super) enum Apart {
 /// How pieces may be joined.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
-    /// Labels are never joined.
     pub keep_apart: bool,
     /// Lists are the groups that the rows name.
     pub by_group: bool,
@@ -240,7 +239,6 @@ struct Runs {
     runs: Vec<Run>,
     /// Whether both have a reading at one time.
     at_once: bool,
-    /// Whether these differ.
     differs: bool,
     /// The usual distance between readings under one label, in microseconds.
     usual_us: Option<f64>,

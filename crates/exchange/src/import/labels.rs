@@ -23,13 +23,10 @@ pub(super) const KEPT_APART: KnownEvent = KnownEvent::KeptApart;
 /// A change of label, with the services that went through it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Relabelled {
-    /// The label before.
     pub from: String,
-    /// The label after.
     pub to: String,
     /// `fingerprint`, `list` or `spelling`: how it is known that the services are the same.
     pub known_by: &'static str,
-    /// Names of the services.
     pub services: Vec<String>,
     /// How many of them went on without a restart, as far as their memory tells.
     pub went_on: u64,
@@ -42,7 +39,6 @@ pub struct Relabelled {
 /// Services that look like one under several labels and are not taken as one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeptApart {
-    /// The labels.
     pub labels: Vec<String>,
     /// `overlap`, `group` or `ambiguous`; `nickname` for nicknames that share a fingerprint.
     pub why: &'static str,
@@ -259,7 +255,6 @@ fn services(count: u64) -> String {
     if count == 1 { "1 service".to_owned() } else { format!("{count} services") }
 }
 
-/// `2026-01-05 18:47 UTC`.
 fn time(wall_us: i64) -> String {
     let time = Timestamp::from_microsecond(wall_us).unwrap_or_default();
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()

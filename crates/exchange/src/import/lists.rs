@@ -22,7 +22,6 @@ const EVERYTHING: &str = "all";
 /// Where the lists come from, as `parameters.lists_from` of the trial tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListsFrom {
-    /// A file an arm.
     Files,
     /// The column `group` of the configuration.
     Config,

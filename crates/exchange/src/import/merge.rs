@@ -59,7 +59,6 @@ impl MergedService {
             || (self.nicknames().any(|nickname| nickname == member.name) && fingerprints_agree)
     }
 
-    /// All of its nicknames.
     pub fn nicknames(&self) -> impl Iterator<Item = &str> {
         self.earlier_nicknames.iter().chain([&self.nickname]).map(String::as_str)
     }

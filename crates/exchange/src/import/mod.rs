@@ -41,11 +41,8 @@ pub struct TorUtilsImport {
     pub memory: Vec<PathBuf>,
     /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
-    /// `relay_config.csv`.
     pub config: Option<PathBuf>,
-    /// `events.csv`.
     pub events: Option<PathBuf>,
-    /// `diagnostics.csv`.
     pub diagnostics: Option<PathBuf>,
     /// How times without an offset are read. `None` takes the one offset that other times in the files have,
     /// else `host_timezone`.
@@ -70,7 +67,6 @@ pub struct TorUtilsImport {
     pub name: Option<String>,
     /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
-    /// Version of Heaptrial.
     pub tool_version: String,
     /// The command that repeats the import.
     pub command: String,

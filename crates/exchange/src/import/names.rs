@@ -6,7 +6,6 @@ use super::merge::MergedService;
 use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems};
 
-/// Names all services.
 pub(super) fn name(services: &mut [MergedService], problems: &mut Problems) -> Result<(), ImportError> {
     let mut shared: HashMap<String, Vec<usize>> = HashMap::new();
     let mut on_server: HashMap<(String, String), usize> = HashMap::new();

@@ -9,7 +9,6 @@ use crate::problem::Problems;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimezoneSource {
-    /// The caller gave it.
     Given,
     /// Other times in the events file have this offset.
     OtherTimes,
@@ -22,7 +21,6 @@ pub enum TimezoneSource {
 /// One arm of an imported trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArmSummary {
-    /// Its name.
     pub name: String,
     /// Whether it is the control.
     pub control: bool,
@@ -37,21 +35,17 @@ pub struct ArmSummary {
 /// What an import did, and what was decided on the way.
 #[derive(Debug, Clone, Serialize)]
 pub struct ImportSummary {
-    /// The trial's name.
     pub trial: String,
-    /// Its row id.
     pub trial_id: i64,
     /// Whether a trial of this name was there and was added to.
     pub updated: bool,
     /// Whether anything in the database was changed.
     pub changed: bool,
-    /// Its arms.
     pub arms: Vec<ArmSummary>,
     /// Services in the arms that were measured.
     pub services: usize,
     /// Services in the files that are in no arm; their readings are not stored.
     pub ungrouped_services: usize,
-    /// Readings that were added.
     pub new_samples: u64,
     /// Readings that were in the files or in the database already.
     pub duplicate_samples: u64,
@@ -63,13 +57,11 @@ pub struct ImportSummary {
     pub lives_inferred: u64,
     /// Lives that began before the first reading.
     pub lives_unknown: u64,
-    /// Events of the trial.
     pub events: usize,
     /// The timezone of times without an offset.
     pub timezone: String,
     /// Times without an offset that were read so; the rows of a collection share one.
     pub local_times: u64,
-    /// Where it came from.
     pub timezone_source: TimezoneSource,
     /// Services under several labels of a server that were taken as one.
     pub relabelled: Vec<Relabelled>,

@@ -34,9 +34,7 @@ const LABELLED_LATE_US: i64 = 3_600_000_000;
 /// A trial that was imported before, whose lives are read when their service's turn comes.
 pub(super) struct Stored<'a> {
     store: &'a Store,
-    /// Its row id.
     pub id: i64,
-    /// Without lives.
     pub trial: ImportedTrial,
     services: Vec<ServiceRecord>,
 }

@@ -49,7 +49,6 @@ pub(super) type Labels = BTreeMap<String, String>;
 /// A series as it is answered.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Series {
-    /// What it is of.
     pub metric: Labels,
     /// Its values, in order of time.
     #[serde(default)]
@@ -96,7 +95,6 @@ struct OtherData {
     result_type: String,
 }
 
-/// A store.
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
@@ -155,7 +153,6 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), url, headers, accept_partial })
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }

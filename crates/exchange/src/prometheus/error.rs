@@ -9,7 +9,6 @@ use super::client::time;
 /// Why a store did not tell what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum PrometheusError {
-    /// Not an address.
     #[error("`{0}` is no address of a store; expected one such as http://localhost:9090")]
     Url(String),
     /// An address with a password in it.
@@ -19,53 +18,22 @@ pub enum PrometheusError {
     Credentials,
     /// A file of [`Access`] cannot be used.
     #[error("{path}: {why}")]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// It cannot be reached.
+    File { path: PathBuf, why: String },
     #[error("cannot ask {url}: {why}")]
-    Reach {
-        /// The address.
-        url: String,
-        /// Why.
-        why: String,
-    },
+    Reach { url: String, why: String },
     /// It answers, but not as a Prometheus does.
     #[error(
         "{url} does not answer as a Prometheus does ({why}); expected the address below which /api/v1/query is"
     )]
-    Answer {
-        /// The address.
-        url: String,
-        /// What it answered.
-        why: String,
-    },
-    /// It refuses the query.
+    Answer { url: String, why: String },
     #[error("{url} refuses the query: {why}\n  query: {query}")]
-    Refused {
-        /// The address.
-        url: String,
-        /// What it says.
-        why: String,
-        /// The query.
-        query: String,
-    },
+    Refused { url: String, why: String, query: String },
     /// It answers with a part of what was asked for.
     #[error(
         "{url} says that its answer is not whole: {why}\n  query: {query}\n  nothing was taken; mend the store, or take what there is \
          with --accept-partial"
     )]
-    Partial {
-        /// The address.
-        url: String,
-        /// What it says.
-        why: String,
-        /// The query.
-        query: String,
-    },
+    Partial { url: String, why: String, query: String },
     /// Readings that are under way cannot be kept.
     #[error(
         "{folder}: readings that are under way cannot be kept here ({source}); nothing was imported: make room, or name a database \
@@ -74,17 +42,13 @@ pub enum PrometheusError {
     Spool {
         /// Where they were to be.
         folder: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
-    /// Starts that are none.
     #[error(
         "{query} tells {value} of the service {service}, as most of its values are, which is no start in seconds since 1970: {likely}"
     )]
     NoStarts {
-        /// The query.
         query: String,
-        /// A service.
         service: String,
         /// What is told of it.
         value: f64,
@@ -93,33 +57,19 @@ pub enum PrometheusError {
     },
     /// An empty span of time.
     #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
-    NoTime {
-        /// Microseconds since 1970.
-        from_us: i64,
-        /// Microseconds since 1970.
-        to_us: i64,
-    },
-    /// No series at all.
+    NoTime { from_us: i64, to_us: i64 },
     #[error(
         "no readings of {query} from {} to {}; try the query in the store's own page",
         time(*from_us),
         time(*to_us)
     )]
-    Nothing {
-        /// The query.
-        query: String,
-        /// Microseconds since 1970.
-        from_us: i64,
-        /// Microseconds since 1970.
-        to_us: i64,
-    },
+    Nothing { query: String, from_us: i64, to_us: i64 },
     /// No agent told it of the trial.
     #[error(
         "{url} has no readings of the trial: {selector} finds none of the lives in its ledger; is it the store that has the series of \
          the agents, and are these agents of this version?"
     )]
     NoSeries {
-        /// The address.
         url: String,
         /// What tells of the trial.
         selector: String,
@@ -127,9 +77,7 @@ pub enum PrometheusError {
     /// A label that no series has.
     #[error("no series of {query} has the label `{label}`; the labels are: {labels}")]
     NoLabel {
-        /// The query.
         query: String,
-        /// The label asked for.
         label: String,
         /// Those of the first series.
         labels: String,
@@ -142,15 +90,11 @@ pub enum PrometheusError {
          one of them there"
     )]
     Ambiguous {
-        /// The query.
         query: String,
-        /// The service.
         service: String,
-        /// When.
         time: String,
         /// Labels that only one has.
         first: String,
-        /// And the other.
         second: String,
     },
     /// A trial of that name was made of other series.
@@ -158,16 +102,7 @@ pub enum PrometheusError {
         "the trial `{name}` was imported with {what} {stored}, now it is {given}: its readings would be of different \
          things; give another --name"
     )]
-    OtherQueries {
-        /// The trial.
-        name: String,
-        /// What differs.
-        what: &'static str,
-        /// As it is stored.
-        stored: String,
-        /// As it was given.
-        given: String,
-    },
+    OtherQueries { name: String, what: &'static str, stored: String, given: String },
 }
 
 impl Classified for PrometheusError {

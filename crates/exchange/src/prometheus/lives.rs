@@ -20,7 +20,6 @@ const BEHIND_US: i64 = 3_600_000_000;
 pub(super) struct Open {
     /// Start, in microseconds since 1970.
     pub started_us: i64,
-    /// How it is known.
     pub start: LifeStart,
     /// From when on it is known to be there, and its last reading.
     pub there_us: RangeInclusive<i64>,
@@ -53,7 +52,6 @@ impl Known<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     started_us: i64,
-    /// How it is known.
     start: LifeStart,
     /// The first time at which a reading is of it.
     from_us: i64,
@@ -65,9 +63,7 @@ struct Start {
 pub(super) struct Life {
     /// Start, in microseconds since 1970; the first reading where it is not known.
     pub started_us: i64,
-    /// How it is known.
     pub start: LifeStart,
-    /// Its readings.
     pub samples: Range<usize>,
 }
 

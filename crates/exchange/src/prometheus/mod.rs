@@ -70,9 +70,7 @@ fn instance() -> String {
 /// What to import, and how.
 #[derive(Debug, Clone)]
 pub struct PrometheusImport {
-    /// What is asked for.
     pub queries: Queries,
-    /// Which reading `queries.memory` is.
     pub metric: Metric,
     /// How the store is reached.
     pub access: Access,
@@ -88,30 +86,22 @@ pub struct PrometheusImport {
     pub step_us: i64,
     /// What the trial is about; `None` leaves what is stored.
     pub about: Option<About>,
-    /// The trial's name.
     pub name: String,
     /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
-    /// Version of Heaptrial.
     pub tool_version: String,
     /// The command that repeats the import.
     pub command: String,
 }
 
-/// What an import did.
 #[derive(Debug, Clone, Serialize)]
 pub struct PrometheusSummary {
-    /// The trial's name.
     pub trial: String,
-    /// Its row id.
     pub trial_id: i64,
     /// Whether a trial of this name was there and was added to.
     pub updated: bool,
-    /// Its arms.
     pub arms: Vec<ArmSummary>,
-    /// Services in the arms.
     pub services: usize,
-    /// Readings that were added.
     pub new_samples: u64,
     /// Lives whose start the store tells.
     pub lives_told: u64,

@@ -43,13 +43,10 @@ pub(super) fn quoted(text: &str) -> String {
 /// An exporter whose names of metrics and labels are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exporter {
-    /// Heaptrial's own agent.
     Heaptrial,
     /// What the client libraries of Prometheus tell of the process that they are in.
     Process,
-    /// process-exporter: groups of processes.
     ProcessExporter,
-    /// cAdvisor: control groups.
     Cadvisor,
 }
 

@@ -75,12 +75,10 @@ impl Samples {
         &self.wall_us
     }
 
-    /// The oldest.
     pub fn first(&self) -> Option<ImportedSample> {
         self.get(0)
     }
 
-    /// The newest.
     pub fn last(&self) -> Option<ImportedSample> {
         self.get(self.len().checked_sub(1)?)
     }
@@ -133,12 +131,10 @@ pub(super) struct SpooledSamples {
 }
 
 impl SpooledSamples {
-    /// All of them.
     pub fn all(&self, spool: &Spool) -> Result<Samples, PrometheusError> {
         self.get(spool, 0..usize::MAX).map_err(|source| spool.lost(source))
     }
 
-    /// Those at these positions.
     pub fn get(&self, spool: &Spool, range: Range<usize>) -> io::Result<Samples> {
         let times = spool.get(self.times.part(range.clone()))?;
         let mut samples =

@@ -29,9 +29,7 @@ pub(super) type Values = Vec<(i64, f64)>;
 /// What is told of one service.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
-    /// Bytes of memory.
     pub memory: Values,
-    /// Bytes in swap.
     pub swap: Values,
     /// Start, in seconds since 1970.
     pub start: Values,
@@ -55,7 +53,6 @@ pub(super) struct Kept {
 const PARTS: usize = 5;
 /// From 2000 to 2199, in seconds since 1970: other starts are by a clock that was not set, or of what does not run.
 const YEARS_SECONDS: Range<f64> = 946_684_800.0..7_258_118_400.0;
-/// Position of the starts.
 const START: usize = 2;
 
 /// Whether starts are what they are taken for.
@@ -96,7 +93,6 @@ impl ToldStarts {
 #[derive(Debug)]
 pub(super) struct Fetched {
     spool: Spool,
-    /// By service.
     pub services: BTreeMap<String, Kept>,
     /// Series of memory that lack a label that names the service.
     pub unnamed: BTreeSet<Labels>,

@@ -14,7 +14,6 @@ pub(super) fn is_aggregate(table: &Table<'_>) -> bool {
     table.column(&["num_relays"]).is_some()
 }
 
-/// Reads all rows.
 pub(super) fn read(
     table: &mut Table<'_>,
     clock: &mut Clock<'_>,

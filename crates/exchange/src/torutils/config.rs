@@ -16,7 +16,6 @@ const LONGEST_VALUE: usize = 1_000;
 /// What is configured for one relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RelayConfig {
-    /// The relay's nickname.
     pub nickname: String,
     /// Its fingerprint, where the file tells.
     pub fingerprint: Option<String>,

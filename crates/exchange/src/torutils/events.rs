@@ -12,14 +12,10 @@ use crate::problem::Problems;
 /// Longer texts are cut: they end up in a report.
 const LONGEST_TEXT: usize = 1_000;
 
-/// Something that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorEvent {
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// What was done.
     pub kind: EventKind,
-    /// In words.
     pub text: String,
     /// The group as written; `all` and nothing mean everything.
     pub group: String,

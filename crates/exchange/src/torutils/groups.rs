@@ -10,14 +10,12 @@ use super::table::without_mark;
 /// What a list may have above its nicknames, as tables do.
 const HEADER: &[u8] = b"nickname";
 
-/// A list of services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFile {
     /// The nicknames, each once, in the order of the file.
     pub members: Vec<String>,
     /// Lines that should name a service.
     pub rows: u64,
-    /// Lines that do not.
     pub skipped: u64,
 }
 

@@ -45,7 +45,6 @@ pub struct Content<'a> {
 pub struct Rows {
     /// Rows that were read, malformed ones included.
     pub read: u64,
-    /// Malformed rows.
     pub skipped: u64,
     /// The unit in which its memory was read; `None` where it has none.
     pub unit: Option<MemoryUnit>,

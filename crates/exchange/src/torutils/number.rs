@@ -43,11 +43,9 @@ fn kib(field: &[u8]) -> Result<Option<u64>, &'static str> {
 /// A unit in which files have memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryUnit {
-    /// Bytes.
     Bytes,
     /// 1024 bytes, which scripts call kB.
     Kib,
-    /// 1024 KiB.
     Mib,
     /// 1024 MiB.
     Gib,

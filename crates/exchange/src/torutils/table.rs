@@ -191,7 +191,6 @@ impl<'a> Table<'a> {
         line(self.bytes, record)
     }
 
-    /// Where a field stands.
     pub fn place<'r>(&'r self, record: &'r ByteRecord, column: usize) -> Place<'r> {
         let name = self.header.get(column).map_or("", String::as_str);
         Place {

@@ -17,7 +17,6 @@ pub struct Timezone {
 }
 
 impl Timezone {
-    /// Coordinated universal time.
     pub fn utc() -> Self {
         Self { zone: TimeZone::UTC, name: "UTC".to_owned() }
     }
@@ -95,7 +94,6 @@ pub(crate) const NOT_A_TIME: &str =
 /// A time, and whether the clocks were changed around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// What had to be decided, told once for a time that is repeated.
     pub note: Option<&'static str>,
@@ -138,7 +136,6 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Reads one time.
     pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
         if text == self.last_text && !text.is_empty() {
             return Some(Moment {

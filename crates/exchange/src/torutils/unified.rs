@@ -139,7 +139,6 @@ pub(super) fn is_unified(table: &Table<'_>) -> bool {
     table.column(&NICKNAME).is_some() && table.column(&RSS).is_some()
 }
 
-/// Reads all rows.
 pub(super) fn read(
     table: &mut Table<'_>,
     clock: &mut Clock<'_>,

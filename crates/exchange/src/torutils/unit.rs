@@ -89,7 +89,6 @@ impl Plausible<'_> {
         larger.clone().find(usual).or_else(|| larger.next()).unwrap_or(self.unit)
     }
 
-    /// The next smaller one.
     fn below(&self, median: u64) -> MemoryUnit {
         let number = median / self.unit.bytes();
         let usual = |unit: &MemoryUnit| USUAL.contains(&number.saturating_mul(unit.bytes()));

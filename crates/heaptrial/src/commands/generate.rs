@@ -8,7 +8,6 @@ use clap_complete::Shell;
 use crate::command_line;
 use crate::exit::Failure;
 
-/// Prints completions for `shell`.
 pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();

@@ -9,13 +9,10 @@ use crate::exit::Failure;
 /// Why a text is no value of an option; the command line names both.
 #[derive(Debug, thiserror::Error)]
 pub enum ValueError {
-    /// It is something else.
     #[error("expected {0}")]
     Expected(&'static str),
-    /// It is no allocator.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// It is no duration.
     #[error(transparent)]
     Duration(#[from] DurationError),
 }

@@ -228,7 +228,6 @@ impl Link {
         self.bus.manager("reading all unit files anew", "Reload", &()).map(drop)
     }
 
-    /// Queues a job.
     pub(super) fn queue(
         &self,
         method: &str,
@@ -302,7 +301,6 @@ impl Link {
         )
     }
 
-    /// Disables a unit file.
     pub(super) fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
         let runtime = false;
         self.unit_files(
@@ -320,7 +318,6 @@ impl Link {
     }
 }
 
-/// Properties of an interface.
 fn of(interface: &'static str, names: &[&'static str]) -> Vec<(&'static str, &'static str)> {
     names.iter().map(|name| (interface, *name)).collect()
 }

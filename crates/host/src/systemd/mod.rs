@@ -35,26 +35,18 @@ pub enum SystemdError {
          logged in, and always after `loginctl enable-linger {user}` (Debian has it in the package dbus-user-session); it is \
          found by XDG_RUNTIME_DIR, which is /run/user/{user} on most hosts and which neither su nor sudo sets"
     )]
-    NoUserManager {
-        /// The user's id.
-        user: u32,
-        /// What was heard.
-        said: String,
-    },
+    NoUserManager { user: u32, said: String },
     /// systemd went away from the bus, or the bus itself, before it answered: whether it heard is not known.
     #[error("systemd: {doing}: it went away before it answered ({said})")]
     Lost {
         /// What was asked for, on which unit.
         doing: String,
-        /// What the bus said.
         said: String,
     },
-    /// systemd refused or failed.
     #[error("systemd: {doing}: {said}")]
     Call {
         /// What was asked for, on which unit.
         doing: String,
-        /// What it said.
         said: String,
     },
     /// A job did not end in time.
@@ -99,9 +91,7 @@ pub struct Matched {
 /// A job that was queued and may not have ended yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Its object path.
     pub path: String,
-    /// The unit.
     pub unit: ServiceName,
     /// Number of the connection over which its end will be told.
     pub connection: u64,
@@ -152,7 +142,6 @@ impl Systemd {
         Ok(Self { link: Mutex::new(Arc::new(link)), scope, call_limit, patience })
     }
 
-    /// Whose it is.
     pub fn scope(&self) -> Scope {
         self.scope
     }
@@ -284,22 +273,18 @@ impl Systemd {
         self.ask(|link| link.enable(name))
     }
 
-    /// Disables a unit file.
     pub fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
         self.ask(|link| link.disable(name))
     }
 
-    /// Queues a restart.
     pub fn queue_restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.queue("RestartUnit", "restarting", name, REPLACE)
     }
 
-    /// Queues a start.
     pub fn queue_start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.queue("StartUnit", "starting", name, REPLACE)
     }
 
-    /// Queues a stop.
     pub fn queue_stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.queue("StopUnit", "stopping", name, REPLACE)
     }

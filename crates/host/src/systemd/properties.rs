@@ -124,7 +124,6 @@ impl<'m> Properties<'m> {
         StartedWith { wanted: services(&["Wants"]), needed: services(&["Requires", "BindsTo"]) }
     }
 
-    /// Whether it runs.
     pub(super) fn activity(&'m self) -> Activity {
         Activity {
             active_state: self.text("ActiveState"),
@@ -144,7 +143,6 @@ impl<'m> Properties<'m> {
         }
     }
 
-    /// What changes.
     pub(super) fn status(&'m self) -> UnitStatus {
         let id: Vec<u8> = self
             .items("InvocationID")

@@ -16,13 +16,11 @@ pub struct Unit {
     /// Whose service manager has it.
     #[serde(default, skip_serializing_if = "Scope::is_system")]
     pub scope: Scope,
-    /// Its description.
     pub description: String,
     /// The template and the instance (unescaped), such as `tor@.service` and `relay1`.
     pub template: Option<(String, String)>,
     /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
     pub load_state: String,
-    /// The unit file (FragmentPath).
     pub unit_file: Option<PathBuf>,
     /// Drop-ins in force, in the order in which they apply (DropInPaths).
     pub drop_ins: Vec<PathBuf>,
@@ -36,15 +34,12 @@ pub struct Unit {
     pub environment: Vec<(String, String)>,
     /// Files of further ones, `-` of optional ones left out (EnvironmentFiles).
     pub environment_files: Vec<PathBuf>,
-    /// Variables removed last (UnsetEnvironment).
     pub unset_environment: Vec<String>,
     /// MemoryMax in bytes; `None` for no limit.
     pub memory_max_bytes: Option<u64>,
-    /// What confines it.
     pub sandbox: Sandbox,
     /// Whether the files on disk differ from what is loaded (NeedDaemonReload; does not see a new drop-in folder).
     pub needs_reload: bool,
-    /// What changes.
     pub status: UnitStatus,
 }
 
@@ -85,12 +80,9 @@ impl Unit {
     }
 }
 
-/// Whether a service runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
-    /// As in [`UnitStatus`].
     pub active_state: String,
-    /// As in [`UnitStatus`].
     pub sub_state: String,
     /// The main process; `None` when there is none.
     pub main_pid: Option<i32>,
@@ -98,7 +90,6 @@ pub struct Activity {
     pub last_pid: Option<i32>,
     /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
     pub job: Option<u32>,
-    /// As in [`UnitStatus`].
     pub restarts: u32,
 }
 
@@ -121,13 +112,11 @@ pub struct StartedWith {
 /// What the processes of a service get from its unit and drop-ins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitEnvironment {
-    /// The service.
     pub name: ServiceName,
     /// Drop-ins in force, in the order in which they apply (DropInPaths).
     pub drop_ins: Vec<PathBuf>,
     /// Variables that are set, in order (Environment).
     pub set: Vec<(String, String)>,
-    /// Variables removed last (UnsetEnvironment).
     pub unset: Vec<String>,
 }
 
@@ -157,29 +146,19 @@ fn value_of<'a>(name: &str, set: &'a [(String, String)], unset: &[String]) -> Op
 /// The confinement of a service that decides whether a library can be preloaded into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// MemoryDenyWriteExecute.
     pub memory_deny_write_execute: bool,
-    /// NoNewPrivileges.
     pub no_new_privileges: bool,
-    /// PrivateTmp.
     pub private_tmp: bool,
     /// `no`, `yes`, `read-only`, `tmpfs` (ProtectHome).
     pub protect_home: String,
     /// `no`, `yes`, `full`, `strict` (ProtectSystem).
     pub protect_system: String,
-    /// RootDirectory.
     pub root_directory: Option<PathBuf>,
-    /// RootImage.
     pub root_image: Option<PathBuf>,
-    /// InaccessiblePaths.
     pub inaccessible_paths: Vec<PathBuf>,
-    /// Paths of TemporaryFileSystem.
     pub temporary_file_systems: Vec<PathBuf>,
-    /// NoExecPaths.
     pub no_exec_paths: Vec<PathBuf>,
-    /// ExecPaths.
     pub exec_paths: Vec<PathBuf>,
-    /// AppArmorProfile.
     pub apparmor_profile: Option<AppArmorProfile>,
     /// System calls that are allowed, or with `deny` refused; empty without a filter (SystemCallFilter).
     pub system_calls: Vec<String>,
@@ -190,7 +169,6 @@ pub struct Sandbox {
 /// The AppArmor profile that a unit asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppArmorProfile {
-    /// Its name.
     pub name: String,
     /// Whether a profile that is not loaded is no error (the `-` before the name).
     pub optional: bool,

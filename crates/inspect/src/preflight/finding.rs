@@ -37,26 +37,18 @@ pub enum Check {
     NoExec,
     /// MemoryDenyWriteExecute with a library that needs what it denies.
     MemoryDenyWriteExecute,
-    /// AppArmor.
     Apparmor,
-    /// SystemCallFilter.
     SystemCalls,
-    /// `vm.max_map_count`.
     MapCount,
-    /// `vm.overcommit_memory` and LimitAS.
     AddressSpace,
-    /// MemoryMax.
     MemoryLimit,
-    /// Memory of the host.
     HeadRoom,
-    /// torrc options.
     Torrc,
     /// Whether unit files and drop-ins can be written: whose their folders are, and whether they are there already.
     UnitFiles,
 }
 
 impl Check {
-    /// The stable word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UnitState => "unit_state",
@@ -91,7 +83,6 @@ impl fmt::Display for Check {
     }
 }
 
-/// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -114,15 +105,10 @@ impl Severity {
 /// One thing that speaks against a treatment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was checked.
     pub check: Check,
-    /// How bad it is.
     pub severity: Severity,
-    /// What was found.
     pub what: String,
-    /// Why it matters.
     pub why: String,
-    /// How to fix it.
     pub fix: String,
     /// Which service; `None` for the host.
     pub unit: Option<ServiceName>,

@@ -11,7 +11,6 @@ use crate::preflight::finding::{Check, Finding, Severity};
 /// What a service could come to need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {
-    /// Which service.
     pub service: ServiceName,
     /// Resident memory of all its processes now, in bytes.
     pub rss_bytes: u64,

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::preflight::subject::Subject;
 
-/// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
     pub(crate) point: PathBuf,

@@ -65,7 +65,6 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What ExecStart names.
     pub(crate) fn started(&self) -> Option<PathBuf> {
         let word = self.unit().exec_start.last()?.first()?;
         Some(self.program(word))
@@ -124,7 +123,6 @@ impl<'a> Subject<'a> {
         entries.find(|fields| fields.first() == Some(&name.as_str()))?.get(2)?.parse().ok()
     }
 
-    /// A file of `/proc/PID`.
     pub(crate) fn process_file(&self, name: &str) -> Option<Vec<u8>> {
         let pid = self.process.as_ref()?.pid();
         fs::read(self.root.process_dir(pid).join(name)).ok()

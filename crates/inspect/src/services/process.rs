@@ -11,9 +11,7 @@ use crate::{NextStart, Preload};
 /// The main process of a service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MainProcess {
-    /// Which life.
     pub life: LifeKey,
-    /// Seconds since its start.
     pub age_seconds: f64,
     /// Its program; without permission to see it, what its command line names.
     pub program: PathBuf,

@@ -25,7 +25,6 @@ pub enum LookState {
     Due(Vec<u32>),
     /// All that are due were taken: the last one as recorded, and in how many seconds the next one is due.
     Taken {
-        /// The last look.
         last: Box<LookRecord>,
         /// Seconds until the next one; `None` after the last, and where the trial ended before it.
         next_seconds: Option<f64>,
@@ -41,7 +40,6 @@ pub enum LookState {
         /// When the trial ended, RFC 3339 in UTC.
         at: String,
     },
-    /// None is due yet.
     NotDue {
         /// Number of the first one.
         number: u32,
@@ -61,9 +59,7 @@ pub struct Look {
     pub judgement: Judgement,
     /// Where arms stand, and what follows.
     pub found: heaptrial_analysis::Look,
-    /// Counted from 1.
     pub number: u32,
-    /// Of how many.
     pub looks: u32,
     /// When it was planned, in microseconds since the last service had its treatment ([`Begun`]).
     pub planned_us: i64,
@@ -86,9 +82,7 @@ pub struct Look {
 /// What there is of a trial now, without anything that decides.
 #[derive(Debug)]
 pub struct Peek {
-    /// The trial.
     pub judgement: Judgement,
-    /// Looks that are planned.
     pub looks: u32,
     /// The last reading, in microseconds since 1970.
     pub last_us: Option<i64>,

@@ -16,7 +16,6 @@ const SHARE: f64 = 0.01;
 /// What to do about a look at data that do not reach its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gaps {
-    /// It is not taken.
     Refused,
     /// It is taken, and says so.
     Accepted,

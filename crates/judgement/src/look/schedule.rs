@@ -13,11 +13,9 @@ pub(crate) const ALPHA: f64 = 0.05;
 /// A look to come or past.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scheduled {
-    /// Counted from 1.
     pub(crate) number: u32,
     /// Since the last service had its treatment.
     pub(crate) planned_us: i64,
-    /// What it may spend.
     pub(crate) alpha: f64,
 }
 
@@ -54,7 +52,6 @@ pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Schedul
 /// A look that a plan fixed in advance, taken or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedLook {
-    /// Counted from 1.
     pub number: u32,
     /// When, in microseconds since the last service had its treatment.
     pub planned_us: i64,

@@ -15,67 +15,32 @@ pub enum ScoreError {
     #[error(
         "`{name}` is a {kind}; only a lab run of relays (`heaptrial lab tor`) can be scored against the field"
     )]
-    NotALab {
-        /// The trial.
-        name: String,
-        /// What it is.
-        kind: &'static str,
-    },
+    NotALab { name: String, kind: &'static str },
     /// What it is scored against is no trial in the field.
     #[error("`{name}` is a {kind}; a score is against an import or a field trial")]
-    NotTheField {
-        /// The trial.
-        name: String,
-        /// What it is.
-        kind: &'static str,
-    },
+    NotTheField { name: String, kind: &'static str },
     /// No relay of the run is known to have taken a consensus.
     #[error(
         "nothing in `{name}` tells how many consensuses its relays took, so it has no age to compare to the field's; run it \
          again with this version of `heaptrial lab tor`, until the relays have the directory"
     )]
-    NoConsensuses {
-        /// The run.
-        name: String,
-    },
+    NoConsensuses { name: String },
     /// Runs that cannot be taken together.
     #[error("`{first}` and `{second}` cannot be scored as one: {why}")]
-    Apart {
-        /// One run.
-        first: String,
-        /// Another.
-        second: String,
-        /// What differs.
-        why: String,
-    },
+    Apart { first: String, second: String, why: String },
     /// A match by hand of arms that there are not.
     #[error(
         "--match {text}: it names no arm of the lab and one of the field; the lab has {}; the field has {}",
         lab.join(", "),
         field.join(", ")
     )]
-    NoSuchArms {
-        /// What was asked for.
-        text: String,
-        /// Arms of the lab.
-        lab: Vec<String>,
-        /// Arms of the field.
-        field: Vec<String>,
-    },
+    NoSuchArms { text: String, lab: Vec<String>, field: Vec<String> },
     /// An arm in two matches by hand.
     #[error("--match {text}: each arm can be matched once")]
-    MatchedTwice {
-        /// What was asked for.
-        text: String,
-    },
+    MatchedTwice { text: String },
     /// Fewer than two arms have a partner: nothing can be in proportion to anything.
     #[error("arms of the lab that have a partner in the field: {found}; a score needs two:{}", lines(alone))]
-    TooFewPartners {
-        /// How many have.
-        found: usize,
-        /// Those that have none.
-        alone: Vec<Alone>,
-    },
+    TooFewPartners { found: usize, alone: Vec<Alone> },
     /// No age that both reached.
     #[error("there is no age to compare at: {}", left_out.join("; "))]
     NoAge {

@@ -31,14 +31,12 @@ pub struct Score {
     pub lab: Vec<Scored>,
     /// The trial in the field.
     pub field: Scored,
-    /// Of all intervals.
     pub confidence_level: f64,
     /// Arms of one treatment. All ratios are to the first: the field's control, or where that has no partner the lab's, or else
     /// any.
     pub arms: Vec<Partners>,
     /// Name of the lab's own control.
     pub lab_control: String,
-    /// Name of the field's.
     pub field_control: String,
     /// Arms that have no partner.
     pub alone: Vec<Alone>,
@@ -52,7 +50,6 @@ pub struct Score {
     pub growth: Vec<GrowthScore>,
     /// Grave findings on arms of `arms` in the lab's data,
     pub grave_in_lab: Vec<String>,
-    /// and in the field's.
     pub grave_in_field: Vec<String>,
 }
 
@@ -61,7 +58,6 @@ pub struct Score {
 pub struct AgeLeftOut {
     /// Consensuses: hours of a relay's life.
     pub consensuses: f64,
-    /// Why.
     pub why: String,
 }
 
@@ -73,7 +69,6 @@ pub struct AtConsensuses {
     /// Kendall's tau-b of the arms that both sides have, ordered by their ratios to each side's control; `None` for fewer than
     /// two.
     pub tau_b: Option<f64>,
-    /// Pairs of arms,
     pub pairs: u32,
     /// of which both sides order so many alike,
     pub pairs_alike: u32,
@@ -100,7 +95,6 @@ pub struct AtConsensuses {
 /// The field with all services in the arms that list them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AsListed {
-    /// As [`AtConsensuses::order_in_field`].
     pub order: Vec<Vec<usize>>,
     /// Positions in [`Score::arms`] with their ratio to the first, of those that have another one so.
     pub ratios: Vec<(usize, f64)>,
@@ -109,7 +103,6 @@ pub struct AsListed {
 /// An arm that one side has no level of at an age.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WithoutLevel {
-    /// Position in [`Score::arms`].
     pub arm: usize,
     /// Whether the side is the lab; the field otherwise.
     pub in_lab: bool,
@@ -137,11 +130,8 @@ pub struct UnlikePair {
 /// An arm at an age.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmScore {
-    /// Position in [`Score::arms`].
     pub arm: usize,
-    /// In the lab.
     pub lab: Figure,
-    /// In the field.
     pub field: Figure,
     /// Ratio in the lab over that in the field, with the interval that both intervals give; `None` for the arm that ratios are
     /// to.
@@ -153,7 +143,6 @@ pub struct ArmScore {
 pub struct Figure {
     /// Geometric mean of the levels in bytes.
     pub level_bytes: u64,
-    /// Services with a level,
     pub services: u32,
     /// of so many that belong to the arm.
     pub of: u32,
@@ -164,7 +153,6 @@ pub struct Figure {
 /// How an arm grows on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GrowthScore {
-    /// Position in [`Score::arms`].
     pub arm: usize,
     /// Bytes for each consensus in the lab.
     pub lab_bytes_per_hour: Option<Estimate>,
@@ -176,9 +164,7 @@ pub struct GrowthScore {
     pub field_hours: Option<f64>,
     /// Lab over field; `None` where the field is not shown to grow, or its verdict is inconclusive.
     pub factor: Option<Estimate>,
-    /// The lab's verdict.
     pub lab_verdict: Option<Verdict>,
-    /// The field's verdict.
     pub field_verdict: Option<Verdict>,
 }
 

@@ -45,7 +45,6 @@ pub struct LeftOut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchedBy {
-    /// Whoever asked said so.
     Hand,
     /// Family, version, variants, settings and options are the same.
     Spec,
@@ -58,11 +57,9 @@ pub enum MatchedBy {
 /// An arm that has no partner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alone {
-    /// Its name.
     pub arm: String,
     /// Whether it is an arm of the lab; of the field otherwise.
     pub in_lab: bool,
-    /// Why.
     pub why: WhyAlone,
     /// Arms of the other side without a partner that it may be.
     pub may_be: Vec<String>,
@@ -125,7 +122,6 @@ impl fmt::Display for Alone {
 struct What {
     family: String,
     version: Told,
-    /// Variants, settings and options.
     rest: Vec<String>,
 }
 

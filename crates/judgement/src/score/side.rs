@@ -16,9 +16,7 @@ use crate::{Kind, Options, Rows};
 /// A trial that a score is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// Its name.
     pub name: String,
-    /// What was run.
     pub kind: Kind,
     /// Seed of a lab run.
     pub seed: Option<u64>,

@@ -41,11 +41,9 @@ pub(super) struct CommandRound {
     finest: RefCell<BTreeMap<String, f64>>,
     /// What was asked for, and whether something was told of it. Of a load that failed nothing is expected.
     work_read: Vec<(String, bool)>,
-    /// Removed at last.
     folder: Option<TempDir>,
 }
 
-/// A load under way.
 struct Load {
     errand: Errand,
     started: Instant,
@@ -54,7 +52,6 @@ struct Load {
     written: RefCell<Written>,
 }
 
-/// What a load wrote.
 struct Written {
     reader: OutputReader,
     /// Of standard output and error.

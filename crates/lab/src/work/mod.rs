@@ -25,7 +25,6 @@ use crate::placeholders::Placeholders;
 /// A measure of work and where its numbers come from: `NAME=SOURCE`.
 #[derive(Debug, Clone)]
 pub struct Work {
-    /// What is measured.
     pub measure: WorkMeasure,
     /// Where its numbers come from.
     pub source: WorkSource,
@@ -73,7 +72,6 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    /// That of one service.
     pub(crate) fn fill(&self, placeholders: &Placeholders) -> Self {
         Self { source: self.source.fill(placeholders), ..self.clone() }
     }

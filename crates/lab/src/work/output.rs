@@ -72,7 +72,6 @@ impl OutputReader {
         Self { places: vec![None; work.len()], aside: vec![false; work.len()], work }
     }
 
-    /// What is looked for.
     pub(crate) fn work(&self) -> &[Work] {
         &self.work
     }

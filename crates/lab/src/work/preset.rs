@@ -118,7 +118,6 @@ impl fmt::Display for WorkPreset {
 }
 
 impl WorkPreset {
-    /// Its measures.
     pub fn work(self) -> Vec<Work> {
         // A test reads each of them.
         let heading = |text: &str| Regex::new(text).ok();
@@ -204,7 +203,6 @@ mod tests {
         assert_tells("hey", output, &expected);
     }
 
-    /// Of 1.12.0 from crates.io.
     #[test]
     fn oha_tells_requests_and_latency() {
         let output = include_str!("outputs/oha.txt");

@@ -29,21 +29,14 @@ pub enum WorkSource {
     },
     /// `http:URL` or `http:URL#FIELD`: a number, or a field of a JSON document, asked for again and again.
     Http {
-        /// Where.
         url: String,
         /// Which field; the whole answer is the number where it is empty.
         field: String,
     },
     /// `prometheus:URL#METRIC{LABELS}`: the sum of the samples of a metric that have these labels.
-    Prometheus {
-        /// Where.
-        url: String,
-        /// Which.
-        series: Series,
-    },
+    Prometheus { url: String, series: Series },
     /// `file:PATH` or `file:PATH#FIELD`: as `http:`, of a file.
     File {
-        /// Where.
         path: String,
         /// Which field; the whole file is the number where it is empty.
         field: String,
@@ -53,7 +46,6 @@ pub enum WorkSource {
 /// Why a text is no measure of work with its source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
-    /// No `=`.
     #[error(
         "`{0}` is no work; expected NAME=REGEX, or NAME=json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC or file:PATH"
     )]
@@ -72,7 +64,6 @@ pub enum WorkError {
     /// Of a table a column is needed.
     #[error("`{0}` names no column; expected table:ROW#COLUMN")]
     Column(String),
-    /// Nothing after the kind.
     #[error(
         "`{0}` does not say where; expected json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC or file:PATH"
     )]

@@ -68,7 +68,6 @@ impl Door {
         Ok(Self { identity: identity.to_owned(), address, asked, server })
     }
 
-    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -15,7 +15,6 @@ const ONION_V_IDENTITY: u8 = 10;
 /// What an Ed25519 certificate is about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CertifiedKey {
-    /// An Ed25519 key.
     Ed25519(VerifyingKey),
     /// An X.509 certificate, by its SHA-256 digest.
     Certificate([u8; 32]),
@@ -62,11 +61,9 @@ fn certificate_body(kind: u8, certified: CertifiedKey, expires_hour: u32) -> Vec
 /// An ntor onion key with the certificate by which it vouches for the relay's identity.
 #[derive(Debug, Clone)]
 pub(crate) struct OnionKey {
-    /// The curve25519 public key.
     pub(crate) public: [u8; 32],
     /// Sign bit of the Ed25519 key that belongs to it (`ntor-onion-key-crosscert BIT`).
     pub(crate) sign_bit: u8,
-    /// The crosscert object.
     pub(crate) certificate: String,
 }
 

@@ -8,7 +8,6 @@ use super::encode::{fingerprint, object, utc};
 use super::keys::RsaKey;
 use heaptrial_relay::TorError;
 
-/// Which consensus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavor {
     /// The one that lists descriptors.
@@ -20,9 +19,7 @@ pub enum Flavor {
 /// When a consensus counts, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// From when.
     pub valid_after: i64,
-    /// Until it is replaced.
     pub fresh_until: i64,
     /// Until it must not be used.
     pub valid_until: i64,
@@ -40,7 +37,6 @@ pub struct VoteParameters {
 /// What signs a consensus: the authority's signing key and its certificate's names.
 #[derive(Debug)]
 pub struct ConsensusSigner {
-    /// The signing key.
     pub signing_key: RsaKey,
     /// Fingerprint of the identity key, in upper-case hexadecimal (`v3ident`).
     pub identity: String,
@@ -48,10 +44,8 @@ pub struct ConsensusSigner {
     pub dir_port: u16,
 }
 
-/// A signed consensus.
 #[derive(Debug, Clone)]
 pub struct Consensus {
-    /// The document.
     pub text: String,
     /// SHA3-256 of its signed part, in upper-case hexadecimal: how a client names the consensus that
     /// it wants a diff from.

@@ -26,7 +26,6 @@ pub struct RsaKey {
 }
 
 impl RsaKey {
-    /// Wraps a private key.
     pub fn new(private: RsaPrivateKey) -> Result<Self, TorError> {
         let public = RsaPublicKey::from(&private);
         let der = public.to_pkcs1_der().map_err(|error| TorError::Keys(error.to_string()))?;
@@ -98,7 +97,6 @@ impl KeyPool {
         Self { pairs }
     }
 
-    /// The `index`th key.
     pub fn key(&self, index: usize) -> Result<RsaKey, TorError> {
         let (p, q) = self.pairs.get(index).ok_or_else(|| {
             TorError::Keys(format!("the pool has {} keys, not {}", self.pairs.len(), index + 1))

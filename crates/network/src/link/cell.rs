@@ -1,6 +1,5 @@
 //! Cells on the wire (tor-spec, "Cell format").
 
-/// Commands of cells.
 pub(crate) const PADDING: u8 = 0;
 pub(crate) const RELAY: u8 = 3;
 pub(crate) const DESTROY: u8 = 4;

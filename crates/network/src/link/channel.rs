@@ -124,14 +124,12 @@ impl Channel {
         cell::encode_fixed(&mut self.queued, circuit, command, payload);
     }
 
-    /// Sends what is queued.
     pub(crate) async fn flush(&mut self) -> Result<(), LinkError> {
         let queued = std::mem::take(&mut self.queued);
         self.stream.write_all(&queued).await?;
         Ok(self.stream.flush().await?)
     }
 
-    /// Sends a fixed cell.
     pub(crate) async fn send(&mut self, circuit: u32, command: u8, payload: &[u8]) -> Result<(), LinkError> {
         self.queue(circuit, command, payload);
         self.flush().await

@@ -12,7 +12,6 @@ use super::cell::{CREATE_FAST, CREATED_FAST, DESTROY, PAYLOAD_BYTES, RELAY};
 use super::channel::{Channel, LinkError};
 use super::ntor::{HANDSHAKE_TYPE, Handshake, KEY_BYTES, ONIONSKIN_BYTES};
 
-/// Commands of relay cells.
 const BEGIN_DIR: u8 = 13;
 const DATA: u8 = 2;
 const END: u8 = 3;
@@ -49,11 +48,9 @@ pub(crate) struct NextHop {
     pub(crate) address: SocketAddrV4,
     /// SHA-1 of its RSA identity key.
     pub(crate) rsa_id: [u8; 20],
-    /// Its Ed25519 identity key.
     pub(crate) ed25519_id: [u8; 32],
 }
 
-/// What a fetch brought.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fetched {
     /// Bytes of the answer, with its header.
@@ -126,7 +123,6 @@ impl Circuit {
         self.send(channel, DROP, 0, &[]).await
     }
 
-    /// Tears the circuit down.
     pub(crate) async fn destroy(self, channel: &mut Channel) -> Result<(), LinkError> {
         const FINISHED: u8 = 9;
         channel.send(self.id, DESTROY, &[FINISHED]).await

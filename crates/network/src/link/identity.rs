@@ -25,7 +25,6 @@ const COMMON_NAME: [u8; 5] = [6, 3, 0x55, 4, 3];
 /// What stands before a SHA-256 digest in a PKCS #1 v1.5 signature (RFC 8017).
 const SHA256_INFO: [u8; 19] = [48, 49, 48, 13, 6, 9, 96, 134, 72, 1, 101, 3, 4, 2, 1, 5, 0, 4, 32];
 
-/// Tags of DER (X.690).
 const INTEGER: u8 = 2;
 const BITS: u8 = 3;
 const NULL: [u8; 2] = [5, 0];
@@ -107,7 +106,6 @@ impl HopIdentity {
         self.rsa_id
     }
 
-    /// Its Ed25519 key.
     pub(crate) fn ed25519_id(&self) -> [u8; 32] {
         self.ed25519_id
     }

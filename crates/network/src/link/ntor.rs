@@ -25,7 +25,6 @@ const EXPAND_TWEAK: &[u8] = b"ntor-curve25519-sha256-1:key_expand";
 pub(crate) struct NtorKey {
     /// SHA-1 of the relay's RSA identity key.
     pub(crate) identity: [u8; 20],
-    /// Its curve25519 onion key.
     pub(crate) onion: [u8; 32],
 }
 
@@ -46,7 +45,6 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// With a relay.
     pub(crate) fn new(relay: NtorKey) -> Self {
         Self::with_secret(relay, &LOAD_SECRET)
     }
@@ -57,7 +55,6 @@ impl Handshake {
         Self { relay, secret, public, shared_onion }
     }
 
-    /// What the client sends.
     pub(crate) fn onionskin(&self) -> [u8; ONIONSKIN_BYTES] {
         let mut bytes = [0; ONIONSKIN_BYTES];
         bytes[..20].copy_from_slice(&self.relay.identity);

@@ -30,21 +30,16 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// What the load did to one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadTotals {
-    /// Clients that came.
     pub attempted: u64,
-    /// Clients that connected.
     pub connected: u64,
     /// Clients that could not connect, or that lost their connection or circuit later.
     pub failed: u64,
     /// Clients turned away because too many were connected.
     pub turned_away: u64,
-    /// Clients connected now.
     pub connected_now: u64,
-    /// Documents received.
     pub documents: u64,
     /// Requests that the relay answered with an error, such as 404.
     pub refused: u64,
-    /// Bytes of documents received.
     pub bytes: u64,
 }
 

@@ -27,7 +27,6 @@ const TLS_KEY_BITS: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct FarEnds {
     hops: Vec<NextHop>,
-    /// Dropping it ends them.
     _listeners: JoinSet<()>,
 }
 
@@ -61,7 +60,6 @@ impl FarEnds {
         Ok(Self { hops, _listeners: listeners })
     }
 
-    /// Where they are.
     pub(crate) fn hops(&self) -> &[NextHop] {
         &self.hops
     }

@@ -58,7 +58,6 @@ impl LoadPlan {
         Self { clients }
     }
 
-    /// How many clients come.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }

@@ -29,14 +29,20 @@ pub(crate) struct Request {
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
     /// A consensus; `diff_from` is the place in the history (0 oldest, below 1) to get a diff from.
-    Consensus { microdesc: bool, diff_from: Option<f64> },
+    Consensus {
+        microdesc: bool,
+        diff_from: Option<f64>,
+    },
     /// Microdescriptors: how many, and from which place (below 1) on.
-    Microdescriptors { count: usize, start: f64 },
+    Microdescriptors {
+        count: usize,
+        start: f64,
+    },
     /// Descriptors at these places (below 1).
-    Descriptors { places: Vec<f64> },
-    /// All descriptors.
+    Descriptors {
+        places: Vec<f64>,
+    },
     AllDescriptors,
-    /// The authority's certificate.
     Certificates,
 }
 

@@ -54,11 +54,9 @@ impl TrafficParameters {
 /// What went through one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficTotals {
-    /// Held connections now.
     pub connections_now: u64,
     /// Held connections that could not be opened or were lost; each is tried again.
     pub connections_failed: u64,
-    /// CREATE2 cells sent.
     pub circuits_asked: u64,
     /// Circuits whose handshake was right.
     pub circuits_made: u64,

@@ -14,17 +14,13 @@ pub const BISECT_SCHEMA_VERSION: u32 = 1;
 /// A search for the change between two builds: `bisect.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BisectReport {
-    /// [`BISECT_SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Family of the allocator.
     pub family: String,
     /// The older end, which is the control of every block.
     pub older: String,
-    /// The newer end.
     pub newer: String,
     /// Whether the older end is the good one.
     pub older_is_good: bool,
-    /// What is compared.
     pub by: By,
     /// The reading that it is of, in words.
     pub metric: String,
@@ -49,7 +45,6 @@ pub struct BisectReport {
     pub confidence: f64,
     /// Why there is no more, if the search ended early.
     pub stopped: Option<String>,
-    /// What was found.
     pub answer: Answer,
     /// One for each of the answer's changes: what it is.
     pub changes: Vec<ChangeReport>,
@@ -76,16 +71,12 @@ pub struct ChangeReport {
     pub commits: Vec<CommitReport>,
 }
 
-/// A commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommitReport {
-    /// Its full id.
     pub id: String,
-    /// Its day.
     pub day: String,
     /// The first line of its message.
     pub subject: String,
-    /// Tags on it.
     pub tags: Vec<String>,
     /// Files that it changed; known of a few commits only.
     pub files: Vec<String>,
@@ -100,24 +91,18 @@ pub struct CommitReport {
 pub struct MeasuredPosition {
     /// Where in the history; 0 is the older end.
     pub position: usize,
-    /// Its name.
     pub name: String,
-    /// Blocks with it.
     pub blocks: usize,
     /// Posterior mean of the log ratio to the older end.
     pub log_ratio: f64,
-    /// Its posterior standard deviation.
     pub sd: f64,
 }
 
 /// A position that could not be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SkippedPosition {
-    /// Where in the history.
     pub position: usize,
-    /// Its name.
     pub name: String,
-    /// Why.
     pub why: String,
 }
 
@@ -126,9 +111,7 @@ pub struct SkippedPosition {
 pub struct BlockReport {
     /// Its number, which is that of its folder.
     pub number: usize,
-    /// Which position.
     pub position: usize,
-    /// Its name.
     pub name: String,
     /// Level of the older end, in bytes.
     pub older_bytes: f64,

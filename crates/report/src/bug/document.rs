@@ -13,7 +13,6 @@ pub const BUG_SCHEMA_VERSION: u32 = 1;
 /// Everything that the maintainers of an allocator get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bug {
-    /// [`BUG_SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The finding in a line.
     pub title: String,
@@ -47,7 +46,6 @@ pub(super) enum Common {
     Build,
     /// One family, of which a factorial can tell versions from settings.
     Family,
-    /// Nothing.
     Nothing,
 }
 
@@ -68,17 +66,14 @@ impl Bug {
 /// A run or trial that has an arm of the bad allocator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was run.
     pub kind: Kind,
     /// The day of its start.
     pub date: String,
     /// From the start to the end.
     pub duration_seconds: f64,
-    /// Repeats of each arm.
     pub repeats: u32,
     /// How services came into arms, where Heaptrial did not start them.
     pub assignment: Option<String>,
-    /// How it ended.
     pub outcome: String,
     /// The reading that is compared.
     pub metric: Metric,
@@ -89,7 +84,6 @@ pub struct Evidence {
     /// How long before that age the window of the level begins, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_seconds: Option<f64>,
-    /// Where it ran.
     pub host: Host,
     /// Version of Heaptrial that ran it.
     pub tool_version: String,
@@ -97,7 +91,6 @@ pub struct Evidence {
     pub bad_arm: String,
     /// The arm that it is compared to.
     pub good_arm: String,
-    /// Bad over good.
     pub ratio: Option<Ratio>,
     /// The arms, in the order given.
     pub arms: Vec<ArmEvidence>,
@@ -112,13 +105,10 @@ pub struct Evidence {
 /// An arm's figures and what really ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmEvidence {
-    /// Its treatment.
     pub name: String,
     /// Whether the others are compared to it in the run's own report.
     pub control: bool,
-    /// Services that count.
     pub services: u32,
-    /// Services that do not.
     pub services_excluded: u32,
     /// Median after warm-up, or level at the matched age.
     pub level_bytes: Option<u64>,
@@ -126,7 +116,6 @@ pub struct ArmEvidence {
     pub final_bytes: Option<u64>,
     /// Mean of the last RssAnon.
     pub anon_bytes_final: Option<u64>,
-    /// Over the control.
     pub ratio_to_control: Option<Ratio>,
     /// Of a field trial: growth as a share a day.
     pub growth_share_per_day: Option<Estimate>,
@@ -140,20 +129,16 @@ pub struct ArmEvidence {
     pub age_seconds: Option<f64>,
     /// Mean CPU time since start.
     pub cpu_seconds: Option<f64>,
-    /// What really ran.
     pub identity: Option<Ran>,
 }
 
 /// The build that ran, as proved in the running process, and where it came from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
-    /// Family and version.
     pub label: String,
     /// File name of the library.
     pub file: Option<String>,
-    /// GNU build id.
     pub build_id: Option<String>,
-    /// SHA-256 of the file.
     pub sha256: Option<String>,
     /// How it got into the process.
     pub linkage: String,
@@ -168,9 +153,7 @@ pub struct Ran {
 /// Something odd about the data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OddFinding {
-    /// How grave.
     pub severity: Severity,
-    /// What was found.
     pub evidence: String,
     /// What it does to the result.
     pub effect: String,
@@ -181,16 +164,13 @@ pub struct OddFinding {
 pub struct ChartFile {
     /// Stem of the files' names.
     pub file: String,
-    /// Title.
     pub title: String,
-    /// What it shows.
     pub caption: String,
 }
 
 /// A setting whose default differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingDefault {
-    /// Its name.
     pub name: String,
     /// What it does, with the unit of its values.
     pub about: String,
@@ -203,7 +183,6 @@ pub struct SettingDefault {
 /// A command that shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reproduction {
-    /// The command.
     pub command: String,
     /// Whether the figures are from this command; if not, it is a proposal.
     pub measured: bool,

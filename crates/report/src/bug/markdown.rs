@@ -13,7 +13,6 @@ use crate::summary::{capitalised, ended};
 use crate::table::{Emphasis, Row, Table, figure, optional, ratio_with_interval, text};
 use crate::units::{self, Pace};
 
-/// The page.
 pub(super) fn page(bug: &Bug) -> String {
     let mut out = String::new();
     let mut put = |block: &str| {

@@ -45,7 +45,6 @@ pub struct BugParts {
 /// A bundle that is not written yet.
 #[derive(Debug)]
 pub struct Bundle {
-    /// What it says.
     pub bug: Bug,
     charts: Vec<(String, Chart)>,
     secrets: Secrets,

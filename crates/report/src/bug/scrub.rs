@@ -18,10 +18,8 @@ const DISTINCTIVE_CHARACTERS: usize = 5;
 const OWN_TERMS: [&str; 6] =
     ["RssAnon", "RssFile", "VmSwap", "DirCache", "MaxMemInQueues", "MaxConsensusAgeForDiffs"];
 
-/// What to look for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scrub {
-    /// Name to pseudonym.
     names: BTreeMap<String, String>,
     /// Texts that stay as they are: digests of libraries, versions.
     kept: BTreeSet<String>,

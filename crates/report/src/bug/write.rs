@@ -15,12 +15,9 @@ use crate::write::replace;
 const MARKDOWN: &str = "bug.md";
 const JSON: &str = "bug.json";
 
-/// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BugFiles {
-    /// `bug.md`.
     pub markdown: PathBuf,
-    /// `bug.json`.
     pub json: PathBuf,
     /// Charts, and plans that the commands read.
     pub others: Vec<PathBuf>,

@@ -34,7 +34,6 @@ struct Plot {
     bottom: f64,
 }
 
-/// An arm with readings.
 struct ArmRuns<'a> {
     arm: usize,
     runs: &'a [Vec<Moment>],
@@ -186,7 +185,6 @@ fn lane(
     }
 }
 
-/// `12 restarts`.
 fn told(mark: &Mark) -> String {
     let (one, several) = match &mark.happened {
         Happened::Start => ("start".to_owned(), "starts".to_owned()),

@@ -6,11 +6,9 @@ use super::svg::{element, group, line, text};
 use super::{Chart, Layout, Look};
 use crate::units;
 
-/// Height of the plot.
 const DEPTH: f64 = 320.0;
 const TOP: f64 = 24.0;
 
-/// What is drawn.
 pub(crate) struct FrontChart {
     pub(crate) title: String,
     pub(crate) caption: String,
@@ -20,14 +18,12 @@ pub(crate) struct FrontChart {
     pub(crate) points: Vec<FrontPoint>,
 }
 
-/// A point.
 pub(crate) struct FrontPoint {
     /// What it is, with its figure.
     pub(crate) name: String,
     /// Whose look it has, for the legend.
     pub(crate) of: String,
     pub(crate) at: (f64, f64),
-    /// Of the first figure.
     pub(crate) interval: Option<(f64, f64)>,
     pub(crate) filled: bool,
     pub(crate) faint: bool,

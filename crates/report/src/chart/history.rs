@@ -5,11 +5,9 @@ use super::svg::{element, group, line, path_data, rectangle, text};
 use super::{Chart, Layout, Look, shorten};
 use crate::units;
 
-/// Height of the plot.
 const DEPTH: f64 = 260.0;
 const TOP: f64 = 24.0;
 
-/// What is drawn.
 pub(crate) struct HistoryChart {
     pub(crate) title: String,
     pub(crate) caption: String,
@@ -24,7 +22,6 @@ pub(crate) struct HistoryChart {
     pub(crate) axis: &'static str,
 }
 
-/// A measured position.
 pub(crate) struct HistoryPoint {
     pub(crate) position: usize,
     pub(crate) name: String,
@@ -32,7 +29,6 @@ pub(crate) struct HistoryPoint {
     pub(crate) range: [f64; 2],
 }
 
-/// Draws it.
 pub(crate) fn history(of: &HistoryChart, look: Look, layout: Layout) -> Chart {
     let width = layout.width();
     let (left, right) = (56.0, width - 20.0);

@@ -15,7 +15,6 @@ const SPREAD: [&[usize]; SHADES] = [&[1], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
 /// Of arms of one family.
 const DASHES: [&str; 7] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "16 5", "2 5"];
 
-/// Looks of one arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Position of its colour in the palette.
@@ -32,7 +31,6 @@ pub struct Looks(Vec<Look>);
 
 /// What of an arm decides how it looks.
 struct Traits<'a> {
-    /// Position in the palette.
     family: usize,
     version: Option<Version>,
     treatment: String,

@@ -42,7 +42,6 @@ pub(super) const fn of_family(family: usize) -> Marker {
 }
 
 impl Marker {
-    /// The form around `at`.
     pub(super) fn draw(self, at: (f64, f64), radius: f64) -> Element {
         let (x, y) = at;
         if self == Self::Circle {

@@ -38,9 +38,7 @@ const HEADING: f64 = 52.0;
 pub struct Chart {
     /// Stem of its file's name.
     pub name: &'static str,
-    /// Title.
     pub title: String,
-    /// What it shows.
     pub caption: String,
     /// Its figures in words, for readers who do not see it.
     pub description: String,
@@ -57,7 +55,6 @@ pub struct Chart {
 pub(crate) enum Layout {
     /// A page on a desktop, and files.
     Wide,
-    /// A phone.
     Narrow,
 }
 

@@ -153,7 +153,6 @@ mod tests {
         ),
     ];
 
-    /// Linear RGB.
     fn linear(colour: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;

@@ -9,13 +9,11 @@ pub(crate) struct Scale {
     pub(crate) limit: f64,
     /// Coordinates of 0 and of `limit`.
     pub(crate) range: (f64, f64),
-    /// Labelled figures.
     pub(crate) ticks: Vec<Tick>,
     /// The unit of the labels.
     pub(crate) unit: &'static str,
 }
 
-/// A labelled figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) value: f64,
@@ -88,9 +86,7 @@ impl Scale {
 pub(crate) struct Factors {
     /// The first and the last factor, both labelled.
     limits: (f64, f64),
-    /// Coordinates of these.
     range: (f64, f64),
-    /// Labelled factors.
     pub(crate) ticks: Vec<Tick>,
 }
 

@@ -12,7 +12,6 @@ pub(crate) struct Element {
     content: String,
 }
 
-/// An element named `tag`.
 pub(crate) fn element(tag: &'static str) -> Element {
     Element { tag, attributes: String::new(), content: String::new() }
 }
@@ -73,12 +72,10 @@ impl std::fmt::Display for Element {
     }
 }
 
-/// A group.
 pub(crate) fn group(class: &str) -> Element {
     element("g").class(class)
 }
 
-/// A straight line.
 pub(crate) fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Element {
     element("line")
         .class(class)

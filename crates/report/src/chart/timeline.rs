@@ -52,7 +52,6 @@ impl SecondAxis {
     }
 }
 
-/// An arm's line.
 struct ArmLine {
     arm: usize,
     median: Vec<Vec<Point>>,
@@ -64,7 +63,6 @@ impl ArmLine {
     }
 }
 
-/// The plot's edges.
 struct Plot {
     left: f64,
     right: f64,

@@ -20,7 +20,6 @@ impl Comparison {
         Ok(terminal::plain(TITLE, &escape::printable_copy(self)?.sections(), Paint { colored }))
     }
 
-    /// The comparison as Markdown.
     pub fn markdown(&self) -> Result<String, ReportError> {
         Ok(format!("# {TITLE}\n\n{}", markdown::body(&escape::printable_copy(self)?.sections(), &[])))
     }

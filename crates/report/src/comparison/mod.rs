@@ -20,7 +20,6 @@ pub const COMPARISON_SCHEMA_VERSION: u32 = 1;
 /// Several trials side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// [`COMPARISON_SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The trials in the order given.
     pub trials: Vec<ComparedTrial>,
@@ -34,15 +33,11 @@ pub struct Comparison {
 /// A trial of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTrial {
-    /// Its name.
     pub name: String,
-    /// What was run.
     pub kind: Kind,
     /// Start, RFC 3339 in UTC.
     pub started_at: String,
-    /// From start to end.
     pub duration_seconds: f64,
-    /// Treatment of the control.
     pub control: Option<String>,
     /// The reading that is compared.
     pub metric: Metric,
@@ -55,9 +50,7 @@ pub struct ComparedTrial {
     /// Whether it was imported from a file that another of the trials was imported from too.
     #[serde(default)]
     pub shares_measurements: bool,
-    /// Where it ran.
     pub host: Host,
-    /// Version of Heaptrial.
     pub tool_version: String,
     /// The shared libraries that its services mapped, without the allocators; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -79,7 +72,6 @@ pub struct ComparedTreatment {
 /// An arm of one of the trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmInTrial {
-    /// Its name.
     pub arm: String,
     /// Whether it is its trial's control.
     pub control: bool,
@@ -164,7 +156,6 @@ impl ComparedTreatment {
 }
 
 impl Comparison {
-    /// The comparison as JSON.
     pub fn json(&self) -> Result<String, ReportError> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');

@@ -23,12 +23,9 @@ pub enum ReportOf {
     Host(AsFound),
 }
 
-/// Of a lab run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabRun {
-    /// Repeats of each arm.
     pub repeats: u32,
-    /// What sampling cost.
     pub sampler: Sampler,
     /// The services' CPU time over the duration, as a share of all CPUs (1 is all of them); `None` where their number is
     /// not known.
@@ -85,7 +82,6 @@ fn between(points: &[(f64, f64)], at: f64) -> Option<f64> {
     Some(left.1 + (right.1 - left.1) * (at - left.0) / (right.0 - left.0))
 }
 
-/// Of an import.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Imported {
     /// How services came into arms: `as listed, not drawn at random`.
@@ -105,7 +101,6 @@ pub struct Imported {
 pub struct Trial {
     /// How services came into arms: `random within blocks`, or that they did not.
     pub assignment: String,
-    /// What sampling cost.
     pub sampler: Sampler,
     /// Usual time between two readings of a service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +118,6 @@ pub struct AsFound {
     /// How services came into arms, where there are several: `as found, not drawn at random`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignment: Option<String>,
-    /// What sampling cost.
     pub sampler: Sampler,
     /// Usual time between two readings of a service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +125,6 @@ pub struct AsFound {
 }
 
 impl Report {
-    /// What was run.
     pub fn kind(&self) -> Kind {
         match &self.of {
             ReportOf::LabCommand(_) => Kind::LabCommand,
@@ -151,7 +144,6 @@ impl Report {
         }
     }
 
-    /// What an import has.
     fn imported(&self) -> Option<&Imported> {
         match &self.of {
             ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => Some(import),

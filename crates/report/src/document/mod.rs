@@ -28,28 +28,23 @@ pub const SCHEMA_VERSION: u32 = 3;
 /// lab run's report, and the reverse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// What was run, with what only that has.
     #[serde(flatten)]
     pub of: ReportOf,
-    /// The trial's name.
     pub name: String,
     /// Start, RFC 3339 in UTC.
     pub started_at: String,
     /// From the start to the end of the trial, or to its last sample where no end was recorded.
     pub duration_seconds: f64,
-    /// How it ended.
     pub outcome: Outcome,
     /// Planned length of one life; 0 where nothing was planned.
     pub planned_seconds: f64,
-    /// Seed of everything random.
     pub seed: u64,
     /// The command that repeats the trial.
     pub command: String,
     /// Version of Heaptrial that ran it.
     pub tool_version: String,
-    /// Where it ran.
     pub host: Host,
     /// What those say who planned it: what they expect, what to know, what follows.
     #[serde(default, skip_serializing_if = "About::is_empty")]
@@ -84,17 +79,14 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// What could not be measured.
     pub unmeasured: Vec<String>,
-    /// What else to know.
     pub notes: Vec<String>,
     /// What happened during the trial, in order.
     pub events: Vec<Event>,
 }
 
-/// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// As planned.
     Completed,
     /// Stopped by the user; what there is, is reported.
     Interrupted,
@@ -112,11 +104,8 @@ pub struct Host {
     /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub userland: Option<String>,
-    /// Kernel release.
     pub kernel: Option<String>,
-    /// Machine architecture.
     pub architecture: Option<String>,
-    /// Online processors.
     pub cpu_count: Option<u32>,
     /// Model name of the processor.
     pub cpu_model: Option<String>,
@@ -126,12 +115,9 @@ pub struct Host {
     pub thp_mode: Option<String>,
     /// Control group version that accounts for memory: `v1`, `v2` or `none`.
     pub cgroup_version: Option<String>,
-    /// `vm.overcommit_memory`.
     pub overcommit_memory: Option<String>,
-    /// The host's C library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub libc: Option<String>,
-    /// Size of a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_size_bytes: Option<u64>,
 }
@@ -175,13 +161,11 @@ pub struct Analysis {
 /// it (as assigned), with [`Arm::as_treated`] beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
-    /// Its name.
     pub name: String,
     /// Whether the others are compared to it.
     pub control: bool,
     /// The allocator spec as given.
     pub allocator: String,
-    /// The whole treatment.
     pub treatment: Treatment,
     /// The allocator that its services really ran, as proved; `None` where none counts.
     pub identity: Option<Identity>,
@@ -252,7 +236,6 @@ pub struct Arm {
     /// Days from [`Arm::last_reading_at`] until memory has doubled, of a bloating arm without a known limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days_until_doubled: Option<Estimate>,
-    /// Which memory runs out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<LimitKind>,
     /// When a service that belongs to it was read last, RFC 3339 in UTC.
@@ -284,16 +267,13 @@ pub struct Arm {
 /// A service that does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExcludedService {
-    /// Its name.
     pub name: String,
-    /// Why.
     pub reason: String,
 }
 
 /// Figures of the metric, in whole bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// The metric.
     pub metric: Metric,
     /// Last reading; of an arm the arithmetic mean over its services.
     pub final_bytes: u64,
@@ -307,7 +287,6 @@ pub struct Memory {
 /// The ratio of geometric means over services of the median memory, arm over control.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// Arm over control.
     pub estimate: f64,
     /// Lower end of the interval.
     pub low: Option<f64>,
@@ -335,40 +314,31 @@ pub struct ConsensusAge {
     pub median_seconds: f64,
     /// Highest; of an arm the highest of any service.
     pub max_seconds: f64,
-    /// Events of kind `lag`.
     pub lag_events: u64,
 }
 
 /// A service, counted or not. Figures are those of the life that stands for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
-    /// Its name.
     pub name: String,
-    /// Its arm.
     pub arm: String,
     /// Its block: in a lab run the repeat, from 0.
     pub block: u32,
     /// When it was started, from 0 over the trial.
     pub position: u32,
-    /// Whether it counts.
     pub counts: bool,
-    /// Why not.
     pub excluded: Option<String>,
     /// How the life ended; `None` where no end was recorded.
     pub ending: Option<Ending>,
     /// Age at the last reading.
     pub age_seconds: Option<f64>,
-    /// Readings of the metric.
     pub readings: u64,
     /// Figures of the metric; `None` without readings.
     pub memory: Option<Memory>,
-    /// Last RSS.
     pub rss_bytes_final: Option<u64>,
-    /// Last RssAnon.
     pub anon_bytes_final: Option<u64>,
     /// Theil-Sen slope of the metric after warm-up.
     pub slope_bytes_per_hour: Option<f64>,
-    /// CPU time since start.
     pub cpu_seconds: Option<f64>,
     /// Age of the consensus that the relay held.
     pub consensus_age: Option<ConsensusAge>,
@@ -415,7 +385,6 @@ pub struct Service {
 /// What sampling cost over the whole trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampler {
-    /// Ticks.
     pub ticks: u64,
     /// Time spent on sampling, summed.
     pub elapsed_seconds: f64,
@@ -427,7 +396,6 @@ pub struct Sampler {
     pub longest_gap_seconds: f64,
 }
 
-/// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// When, RFC 3339 in UTC.
@@ -436,7 +404,6 @@ pub struct Event {
     pub service: Option<String>,
     /// Kind, such as `arm_failed` or `lag`.
     pub kind: String,
-    /// What happened.
     pub text: String,
 }
 
@@ -468,7 +435,6 @@ impl Report {
         }
     }
 
-    /// The control arm.
     pub fn control(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.control)
     }

@@ -9,7 +9,6 @@ use super::{FindingKind, FlagCount, MeasureResult, Ratio, Severity, WorkStanding
 /// An arm's figures over the services that belong to it, without off-treatment services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AsTreated {
-    /// Services.
     pub services: u32,
     /// Arithmetic mean of the last readings of the metric.
     pub final_bytes: Option<u64>,
@@ -24,15 +23,12 @@ pub struct AsTreated {
 /// Something odd about the data, and what it does to the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// What was looked for.
     pub kind: FindingKind,
-    /// How grave.
     pub severity: Severity,
     /// Names of the arms that it is about.
     pub arms: Vec<String>,
     /// Names of the services that it is about.
     pub services: Vec<String>,
-    /// What was found.
     pub evidence: String,
     /// What it does to the result.
     pub effect: String,
@@ -47,7 +43,6 @@ pub struct LevelChange {
     pub age_days: f64,
     /// Level after over level before.
     pub factor: f64,
-    /// Services that agree.
     pub services_agreeing: u32,
     /// Services that have readings on both sides.
     pub services: u32,
@@ -58,13 +53,11 @@ pub struct LevelChange {
 /// A file that data were imported from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
-    /// Its name as given.
     pub file: String,
     /// `memory`, `groups`, `config`, `events` or `diagnostics`.
     pub role: String,
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
-    /// Rows that were read.
     pub rows: u64,
     /// Malformed rows that were left out.
     pub skipped: u64,
@@ -73,9 +66,7 @@ pub struct Source {
 /// The memory that services can use before something breaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryLimit {
-    /// Of each service (MemoryMax).
     pub service_bytes: Option<u64>,
-    /// Memory of the host.
     pub host_bytes: Option<u64>,
     /// Of the host's memory, what was available at the last reading.
     pub host_available_bytes: Option<u64>,
@@ -109,7 +100,6 @@ pub struct Work {
 /// An analysis of a running trial at a time fixed in advance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedLook {
-    /// Counted from 1.
     pub number: u32,
     /// When, in seconds since the last service had its treatment.
     pub planned_seconds: f64,
@@ -117,22 +107,18 @@ pub struct PlannedLook {
     pub alpha: f64,
     /// When it was taken, RFC 3339 in UTC; `None` where it was not.
     pub taken_at: Option<String>,
-    /// What it found.
     pub result: Option<String>,
 }
 
 /// A service whose level is far from that of its arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outlier {
-    /// Its name.
     pub service: String,
-    /// Its arm.
     pub arm: String,
     /// Its level at the matched age.
     pub level_bytes: f64,
     /// Median over the services of the arm.
     pub median_bytes: f64,
-    /// Level over median.
     pub factor: f64,
 }
 
@@ -141,7 +127,6 @@ pub struct Outlier {
 pub struct ServerSum {
     /// The server's label; `None` where no name has one.
     pub server: Option<String>,
-    /// The arm.
     pub arm: String,
     /// Services that were read to the end.
     pub services: u32,
@@ -159,18 +144,14 @@ pub struct ServerSum {
 pub struct TrialHost {
     /// Its name in the plan.
     pub name: String,
-    /// Services of the trial.
     pub services: u32,
     /// Operating system and its release.
     pub os: Option<String>,
-    /// Kernel release.
     pub kernel: Option<String>,
     /// The first processor's model name.
     #[serde(default)]
     pub cpu_model: Option<String>,
-    /// Online processors.
     pub cpu_count: Option<u32>,
-    /// Memory.
     pub ram_bytes: Option<u64>,
     /// When the trial was started there, RFC 3339 in UTC.
     pub started_at: String,

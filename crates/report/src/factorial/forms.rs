@@ -22,7 +22,6 @@ impl FactorialReport {
         Ok(text)
     }
 
-    /// Writes `factorial.json` into `folder`.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, ReportError> {
         let path = folder.join("factorial.json");
         replace(&path, self.json()?.as_bytes())?;
@@ -57,7 +56,6 @@ impl FactorialReport {
         format!("Version against settings: {} over {}", self.design.bad, self.design.good)
     }
 
-    /// The result in sentences.
     pub fn sentences(&self) -> Vec<String> {
         let Some(parts) = &self.parts else { return Vec::new() };
         let (good, bad) = (&self.design.good, &self.design.bad);
@@ -149,7 +147,6 @@ impl FactorialReport {
         Table { columns, rows }
     }
 
-    /// Effects as ratios.
     fn effects_table(&self) -> Table {
         let columns = ["Effect", "Ratio", "p"].iter().enumerate();
         let columns =

@@ -16,9 +16,7 @@ pub const FACTORIAL_SCHEMA_VERSION: u32 = 1;
 /// The factorial of two builds and the levels of their settings: `factorial.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FactorialReport {
-    /// [`FACTORIAL_SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was found.
     #[serde(flatten)]
     pub factorial: Factorial,
     /// What to know about the figures.

@@ -12,9 +12,7 @@ pub const LOOK_SCHEMA_VERSION: u32 = 1;
 /// A look at a running trial. Of a peek, everything that could decide is missing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LookReport {
-    /// [`LOOK_SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The trial's name.
     pub trial: String,
     /// Which look, from 1; `None` of a peek.
     pub number: Option<u32>,
@@ -57,7 +55,6 @@ pub struct LookReport {
 /// An arm at a look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LookedArm {
-    /// Its name.
     pub name: String,
     /// Whether the others are compared to it.
     pub control: bool,
@@ -89,7 +86,6 @@ pub struct LookedArm {
     pub verdict_reason: Option<String>,
     /// Growth a day as a share.
     pub growth_share_per_day: Option<Estimate>,
-    /// What its services did.
     pub work: Option<Work>,
     /// What happened to its services.
     pub events: ArmEvents,

@@ -12,7 +12,6 @@ use crate::table::Table;
 /// A section under a title.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Section {
-    /// Anchor of the page.
     pub(crate) id: &'static str,
     /// Empty where its blocks have titles of their own.
     pub(crate) title: &'static str,
@@ -28,7 +27,6 @@ pub(crate) enum Block {
     /// The sentences to read first.
     Lead(Vec<String>),
     Text(String),
-    /// What figures are.
     Legend(String),
     List(Vec<String>),
     /// Something to mind, under a title.
@@ -37,7 +35,6 @@ pub(crate) enum Block {
         grave: bool,
         items: Vec<String>,
     },
-    /// Names and values.
     Pairs(Vec<(String, String)>),
     /// A table, and what it is about.
     Table(String, Table),

@@ -21,9 +21,7 @@ const NAMED: usize = 6;
 /// A lab's runs against a trial in the field: `score.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreReport {
-    /// [`SCORE_SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was found.
     #[serde(flatten)]
     pub score: Score,
     /// What to know about the figures.

@@ -12,7 +12,6 @@ use crate::units;
 /// A share of halvings further above 5% than this many standard errors is no accident.
 const ERRORS_APART: f64 = 2.0;
 
-/// What limits the conclusion.
 pub(super) fn confidence(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
     let not_drawn = report.assignment().is_some_and(|how| how.ends_with("not drawn at random"));

@@ -94,7 +94,6 @@ pub(crate) fn date_and_time(rfc3339: &str) -> String {
     }
 }
 
-/// `1 service`, `1,200 services`.
 pub(crate) fn number(number: u64, of: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {of}{plural}", units::count(number))

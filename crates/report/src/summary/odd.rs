@@ -49,7 +49,6 @@ pub(crate) fn brief(run: &[Finding], limit: usize) -> String {
 /// A part of what a finding says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Evidence or effect.
     Text(String),
     /// The services that it is about.
     Services(String),

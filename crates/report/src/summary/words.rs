@@ -12,7 +12,6 @@ pub(crate) struct Words {
     pub(crate) one: &'static str,
     /// What is told of several.
     pub(crate) several: &'static str,
-    /// The paragraph about them.
     pub(crate) paragraph: &'static str,
     /// The table of figures with and without them.
     pub(crate) with_and_without: &'static str,
@@ -26,7 +25,6 @@ pub(crate) struct Words {
     pub(crate) of_control: &'static str,
     /// What the services without them do; of one, and of several.
     pub(crate) belong: [&'static str; 2],
-    /// Whether a service counts.
     pub(crate) belongs: &'static str,
     /// Over whom figures as assigned and as treated are.
     pub(crate) two_figures: &'static str,
@@ -94,7 +92,6 @@ const ASSIGNED: Words = Words {
     start: "Start",
 };
 
-/// Of a lab run.
 const STARTED: Words = Words {
     off_treatment: "services that do not count",
     belongs: "Counts",

@@ -33,7 +33,6 @@ impl Table {
     }
 }
 
-/// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) title: String,
@@ -41,7 +40,6 @@ pub(crate) struct Column {
     pub(crate) figures: bool,
 }
 
-/// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Position of the arm that it is about.
@@ -61,9 +59,7 @@ impl Row {
 /// How a row stands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emphasis {
-    /// Not at all.
     None,
-    /// As the control.
     Control,
     /// As one without a figure.
     Lost,
@@ -72,9 +68,7 @@ pub(crate) enum Emphasis {
 /// How much a table of results shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// What fits a terminal.
     Brief,
-    /// Everything.
     Full,
 }
 
@@ -131,7 +125,6 @@ pub(crate) fn level(arm: &Arm) -> Option<u64> {
     }
 }
 
-/// `+2.1% (+1.9 to +2.4)`.
 pub(crate) fn percent_with_interval(share: &Estimate) -> String {
     let value = units::signed_percent(share.value);
     match share.interval() {

@@ -111,7 +111,6 @@ fn memory_for_it(measure: &MeasureResult, (each, unit): (f64, String)) -> String
     optional(bytes, |bytes| format!("{} for {unit}", units::memory(each * bytes)))
 }
 
-/// `1.24 ms`.
 fn seconds(seconds: f64) -> String {
     match seconds {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
@@ -120,7 +119,6 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// `documents`, `clients served`.
 fn named(measure: &MeasureResult) -> String {
     match measure.tried {
         Some(_) => format!("{} served", measure.name),

@@ -13,7 +13,6 @@ pub const TUNE_SCHEMA_VERSION: u32 = 1;
 /// A search over settings: `tune.json`. Ratios are natural logarithms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
-    /// [`TUNE_SCHEMA_VERSION`].
     pub schema_version: u32,
     /// What all is compared with.
     pub control: String,
@@ -25,7 +24,6 @@ pub struct TuneReport {
     pub goals: Vec<Goal>,
     /// What may not be exceeded.
     pub limits: Limits,
-    /// Mitigations that are kept.
     pub keep: Vec<String>,
     /// The reading that memory is of, in words.
     pub metric: String,
@@ -33,7 +31,6 @@ pub struct TuneReport {
     pub margin: f64,
     /// Probability with which the race may drop the best of the measured.
     pub error: f64,
-    /// Seed of the search.
     pub seed: u64,
     /// The command that repeats it.
     pub command: String,
@@ -67,11 +64,9 @@ pub struct TuneReport {
 /// A candidate that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CandidateReport {
-    /// Its spec.
     pub spec: String,
     /// Blocks of whole runs with it.
     pub blocks: usize,
-    /// Blocks of short runs.
     #[serde(default)]
     pub short_blocks: usize,
     /// Why a short run of it had no figure, if one had none.
@@ -99,7 +94,6 @@ pub enum Ground {
     Failed,
     /// It is shown to be worse than another or the control, or no better.
     Worse,
-    /// It breaks a limit.
     Limit,
     /// Short runs foretell that it is worse than another or the control, or no better.
     Short,
@@ -108,15 +102,12 @@ pub enum Ground {
 /// What a value does against the setting as it comes, or two values against what each does alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EffectReport {
-    /// The allocator.
     pub base: String,
     /// Settings with their values: one, or two.
     pub settings: Vec<(String, String)>,
     /// Measured candidates with that value.
     pub candidates: Option<usize>,
-    /// The ratio.
     pub log_ratio: f64,
-    /// Its standard deviation.
     pub sd: f64,
 }
 
@@ -125,7 +116,6 @@ pub struct EffectReport {
 pub struct VerifiedReport {
     /// 1, or more where the search went on after a verification.
     pub round: usize,
-    /// Blocks.
     pub blocks: usize,
     /// Blocks that were asked for.
     pub asked: usize,
@@ -144,7 +134,6 @@ pub struct VerifiedReport {
 /// A winner on fresh seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedArm {
-    /// Its spec.
     pub spec: String,
     /// By each goal: what the search believed of its ratio to the control, and the standard deviation of that.
     pub believed: Vec<(f64, f64)>,
@@ -154,14 +143,12 @@ pub struct VerifiedArm {
     pub against: Vec<(Option<String>, Against)>,
 }
 
-/// A block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockOfTune {
     /// Its number, which is that of its folder.
     pub number: usize,
     /// Whether it is of the verification.
     pub fresh: bool,
-    /// Of what runs.
     #[serde(default)]
     pub length: Length,
     /// Level of the control in bytes.

@@ -5,7 +5,6 @@ use heaptrial_tune::{Doubt, Figure, Goal, Length, Prediction, Shown};
 use super::{Ground, TuneReport, VerifiedArm, noun};
 use crate::units;
 
-/// `0.71 times (0.66–0.77)`.
 pub(super) fn times(log_ratio: f64, interval: Option<(f64, f64)>) -> String {
     let estimate = format!("{} times", units::ratio(log_ratio.exp()));
     match interval {

@@ -36,13 +36,9 @@ pub struct Observed {
 /// A service before the judge.
 #[derive(Debug, Clone)]
 pub struct Subject<'a> {
-    /// Which.
     pub service: &'a ServiceName,
-    /// How it is.
     pub standing: &'a Standing,
-    /// What samples tell.
     pub observed: Option<&'a Observed>,
-    /// What it was before.
     pub before: Option<&'a Before>,
     /// Name of the services that are like it; empty where it is of none.
     pub stratum: &'a str,
@@ -63,7 +59,6 @@ pub struct Grounds {
     pub judges_work: bool,
 }
 
-/// What a gate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -78,11 +73,9 @@ pub enum Outcome {
 /// A gate's decision and what it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
-    /// What it says.
     pub outcome: Outcome,
     /// What speaks against going on, or what is missing.
     pub reasons: Vec<Reason>,
-    /// What speaks for it.
     pub evidence: Vec<String>,
     /// Of what means and medians were taken.
     pub tally: Tally,

@@ -15,7 +15,6 @@ const SECOND_US: f64 = 1e6;
 /// How far a rollout of a host has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Course {
-    /// Nothing was changed yet.
     #[serde(rename = "not begun")]
     NotBegun,
     /// A process works on it.
@@ -30,7 +29,6 @@ pub enum Course {
     /// No process works on it, and it neither ended nor was told to pause.
     #[serde(rename = "cut short")]
     CutShort,
-    /// Every wave has passed.
     #[serde(rename = "complete")]
     Complete,
     /// Every wave had passed, and some were put back since.
@@ -39,7 +37,6 @@ pub enum Course {
     /// A process puts it back.
     #[serde(rename = "being rolled back")]
     BeingRolledBack,
-    /// Everything is as before.
     #[serde(rename = "rolled back")]
     RolledBack,
 }
@@ -64,11 +61,8 @@ impl Course {
 /// What the gate of a host sees now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The host.
     pub host: String,
-    /// The rollout's name there.
     pub rollout: String,
-    /// Name of the arm.
     pub arm: String,
     /// The digest of the verdict by which it goes, where it goes by one.
     pub verdict: Option<String>,
@@ -91,7 +85,6 @@ pub struct Judged {
 /// Why hosts cannot be judged together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// There are none.
     #[error("no host to judge")]
     Nothing,
     /// One of them is there twice.
@@ -101,16 +94,7 @@ pub enum PoolError {
     #[error(
         "rollout `{first}` of {first_host} and `{other}` of {other_host} do not go by one verdict for one arm"
     )]
-    Unlike {
-        /// A rollout.
-        first: String,
-        /// Its host.
-        first_host: String,
-        /// Another one.
-        other: String,
-        /// Its host.
-        other_host: String,
-    },
+    Unlike { first: String, first_host: String, other: String, other_host: String },
 }
 
 impl Classified for PoolError {

@@ -17,11 +17,8 @@ pub struct ImportedTrial {
     pub plan: NewTrial,
     /// Which services are in which arm.
     pub lists: Vec<ImportedList>,
-    /// The services.
     pub services: Vec<ImportedService>,
-    /// What happened.
     pub events: Vec<ImportedEvent>,
-    /// Sums over all services.
     pub aggregates: Vec<AggregateRow>,
     /// The files it came from.
     pub sources: Vec<ImportSource>,
@@ -30,7 +27,6 @@ pub struct ImportedTrial {
 /// An arm and the services that a list puts into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedList {
-    /// The arm.
     pub arm: Arm,
     /// Position of the list of which this is an earlier one.
     pub earlier_list_of: Option<usize>,
@@ -43,13 +39,11 @@ pub struct ImportedList {
 /// A service with its lives.
 #[derive(Debug, Clone)]
 pub struct ImportedService {
-    /// Its name.
     pub name: String,
     /// The block within which it is compared.
     pub block: u32,
     /// What else is known of it, as a JSON object.
     pub attributes: Value,
-    /// Its lives in order.
     pub lives: Vec<ImportedLife>,
 }
 
@@ -69,17 +63,12 @@ pub struct ImportedLife {
 /// A reading as others take it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportedSample {
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// Resident set size; 0 where it was not measured.
     pub rss_bytes: u64,
-    /// Virtual size.
     pub vsize_bytes: Option<u64>,
-    /// Peak resident set size.
     pub hwm_bytes: Option<u64>,
-    /// Resident anonymous memory.
     pub anon_bytes: Option<u64>,
-    /// Anonymous memory in swap.
     pub swap_bytes: Option<u64>,
     /// Memory of the control group.
     pub cgroup_current_bytes: Option<u64>,
@@ -90,7 +79,6 @@ pub struct ImportedSample {
 /// An event of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedEvent {
-    /// Microseconds since 1970.
     pub wall_us: i64,
     /// Position of the service that it is about.
     pub service: Option<usize>,
@@ -98,39 +86,29 @@ pub struct ImportedEvent {
     pub arm: Option<usize>,
     /// What kind of thing happened.
     pub kind: EventKind,
-    /// What happened.
     pub text: String,
 }
 
 /// A sum over all services of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateRow {
-    /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Which server.
     pub server: String,
-    /// How many services.
     pub count: u64,
-    /// Sum of their RSS.
     pub total_bytes: u64,
-    /// Mean of their RSS.
     pub mean_bytes: u64,
-    /// Least RSS.
     pub min_bytes: u64,
-    /// Greatest RSS.
     pub max_bytes: u64,
 }
 
 /// A file that data was imported from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportSource {
-    /// Its name as given.
     pub file: String,
     /// `memory`, `groups`, `config`, `events` or `diagnostics`.
     pub role: String,
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
-    /// Rows that were read.
     pub rows: u64,
     /// Malformed rows that were left out.
     pub skipped: u64,

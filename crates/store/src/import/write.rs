@@ -229,7 +229,6 @@ impl Ticks {
         Ok(Self { times, first })
     }
 
-    /// Its row id.
     fn id(&self, wall_us: i64) -> Option<i64> {
         self.times.binary_search(&wall_us).ok().map(|place| self.first + place as i64)
     }

@@ -14,16 +14,12 @@ use crate::{Store, StoreError};
 /// In the parameters of a trial whose blocks were taken in one by one: what names the run.
 const RUN: &str = "blocks_of_run";
 
-/// Where a block ran.
 #[derive(Debug, Clone)]
 pub struct BlockOf<'a> {
     /// What names the run: a database may have several of one command and seed.
     pub run: &'a str,
-    /// Its number.
     pub block: u32,
-    /// The node's name.
     pub node: &'a str,
-    /// Facts about the node.
     pub facts: &'a Value,
     /// Now, in microseconds since 1970.
     pub now_us: i64,

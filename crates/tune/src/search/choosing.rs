@@ -13,7 +13,6 @@ use crate::space::Candidate;
 /// Noise of a run's log where nothing tells it yet.
 const USUAL_NOISE: f64 = 0.05;
 
-/// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Measure these candidates, by their positions, beside the control in a block.

@@ -18,7 +18,6 @@ use crate::race::{DropReason, Dropped};
 use crate::short::Prediction;
 use crate::space::{Candidate, Space};
 
-/// How it is searched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
     /// What is to be small; at least one.
@@ -96,12 +95,10 @@ impl Search {
         }
     }
 
-    /// What is searched.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// How.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -111,7 +108,6 @@ impl Search {
         &self.candidates
     }
 
-    /// Blocks so far.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
@@ -228,7 +224,6 @@ impl Search {
         Model::of(&self.space, &known, &noises(compared.comparison.noise()))
     }
 
-    /// Candidates of whole runs.
     fn arms(&self) -> BTreeSet<usize> {
         let whole = self.blocks.iter().filter(|block| block.length == Length::Whole);
         whole.flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect()

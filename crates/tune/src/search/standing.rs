@@ -12,11 +12,9 @@ use crate::race::DropReason;
 /// What is known of a candidate that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Its position in [`Search::candidates`].
     pub candidate: usize,
     /// Blocks of whole runs with it.
     pub blocks: usize,
-    /// Blocks of short runs.
     #[serde(default)]
     pub short_blocks: usize,
     /// Why a short run of it had no figure, if one had none.

@@ -22,7 +22,6 @@ pub(super) struct Finding {
     pub(super) cause: String,
     /// Key of an alert about this one alone, after the kind.
     pub(super) key: String,
-    /// As in an alert.
     pub(super) state: String,
     /// The text before and after whom it is about.
     pub(super) text: (&'static str, String),

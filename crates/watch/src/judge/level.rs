@@ -174,7 +174,6 @@ fn of_service(level: &Level, p: f64) -> Alert {
     }
 }
 
-/// Several services' levels.
 struct Group {
     count: f64,
     mean: f64,

@@ -15,16 +15,13 @@ pub(crate) const NO_LOOK: &str = "no_data:look";
 /// Ages are exact to a quarter of a second.
 const ROUNDING_SECONDS: f64 = 1.0;
 
-/// What a look found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LookResult {
-    /// Counted from 1.
     pub number: u32,
     /// Days after the start of the watch.
     pub day: f64,
     /// Services whose level was compared with the forecast.
     pub levels: u32,
-    /// Services of the watch.
     pub services: u32,
     /// Mean level over the expected one.
     pub level_ratio: Option<f64>,
@@ -32,7 +29,6 @@ pub struct LookResult {
     pub growth_per_day: Option<(f64, f64, f64)>,
     /// What could not be tested, and why.
     pub untested: Vec<String>,
-    /// What it alerts.
     pub alerts: Vec<Alert>,
 }
 

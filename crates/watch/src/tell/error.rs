@@ -10,50 +10,28 @@ use heaptrial_model::{Classified, ErrorClass};
 /// Why an alert cannot go through a channel.
 #[derive(Debug, thiserror::Error)]
 pub enum TellError {
-    /// No words.
     #[error("the hook is empty")]
     NoHook,
     /// It would have to be looked for.
     #[error("the hook's program `{0}` is no absolute path; the timer has no PATH to find it by")]
     HookPath(String),
-    /// No such file.
     #[error("the hook's program {0} is not there")]
     HookMissing(PathBuf),
     /// Others than root can change it.
     #[error("the hook would run as root, and others can change it: {0}")]
     HookUntrusted(Untrusted),
-    /// The system refused it.
     #[error("{program} cannot be run: {source}")]
-    Run {
-        /// Its path.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// It failed.
+    Run { program: String, source: io::Error },
     #[error("{program} ended with {status}")]
     Ended {
-        /// Its path.
         program: String,
         /// What the system tells of its end.
         status: ExitStatus,
     },
-    /// It was killed.
     #[error("{program} took longer than {seconds} s and was ended")]
-    TooLong {
-        /// Its path.
-        program: String,
-        /// What it may take.
-        seconds: u64,
-    },
-    /// The file of metrics.
+    TooLong { program: String, seconds: u64 },
     #[error("cannot write {path}: {source}; is its folder there?")]
-    Metrics {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Metrics { path: PathBuf, source: io::Error },
 }
 
 impl Classified for TellError {
@@ -69,7 +47,6 @@ impl Classified for TellError {
 }
 
 impl TellError {
-    /// Around running a program.
     pub(super) fn run(program: &str) -> impl FnOnce(io::Error) -> Self {
         let program = program.to_owned();
         move |source| Self::Run { program, source }

@@ -12,7 +12,6 @@ use crate::plan::WatchPlan;
 use crate::schedule::look_days;
 use crate::state::WatchState;
 
-/// The text.
 pub(super) fn metrics_text(plan: &WatchPlan, state: &WatchState) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Watch { plan: plan.clone(), state: state.clone() }));

@@ -28,10 +28,8 @@ pub(super) struct HostLedger {
     pub services: BTreeMap<String, Vec<KnownLife>>,
 }
 
-/// A life.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownLife {
-    /// Its row.
     pub id: i64,
     /// By the host's clock, which is what its agent tells: in microseconds since 1970.
     pub started_us: i64,

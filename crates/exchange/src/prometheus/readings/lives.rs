@@ -14,7 +14,6 @@ const SAME_START_US: u64 = 1_000_000;
 pub(super) struct Tick {
     /// Since 1970, by the host's clock.
     pub wall_us: i64,
-    /// Since the host's boot.
     pub boottime_us: i64,
 }
 

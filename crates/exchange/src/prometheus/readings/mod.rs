@@ -23,7 +23,6 @@ const APART_US: i64 = 86_400_000_000;
 pub struct ReadingsRequest {
     /// The store's address, without credentials.
     pub url: String,
-    /// How it is reached.
     pub access: Access,
     /// Within a life a reading is the median of so long, in microseconds.
     pub step_us: i64,

@@ -21,7 +21,6 @@ struct WriteError {
     source: io::Error,
 }
 
-/// Obtains, packages and writes.
 pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failure> {
     let resolved = resolve(get)?;
     let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();

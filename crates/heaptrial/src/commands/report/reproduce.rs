@@ -123,7 +123,6 @@ fn apart(words: impl Iterator<Item = String>) -> Vec<String> {
     found
 }
 
-/// `SPEC=/some/where/lib.so` as `SPEC=lib.so`.
 fn without_folder(value: &str) -> String {
     match value.rsplit_once('/') {
         Some((before, file)) => {

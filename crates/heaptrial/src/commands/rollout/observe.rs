@@ -20,7 +20,6 @@ const STALE_SECONDS: f64 = 300.0;
 /// What goes on for long is told this often.
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Reads the host's database.
 pub struct Watcher {
     pub database: PathBuf,
     pub prepared: Prepared,
@@ -32,7 +31,6 @@ pub struct Watcher {
 /// What a database has of a rollout now.
 struct Recorded {
     fleet: Fleet,
-    /// By the service's name.
     last_reading_seconds: BTreeMap<String, f64>,
 }
 

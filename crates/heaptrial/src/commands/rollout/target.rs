@@ -22,13 +22,10 @@ use crate::exit::Failure;
 pub struct Target {
     /// The trial that measured it.
     pub trial: Option<Prepared>,
-    /// What services get.
     pub arm: Arm,
     /// The very build that was measured.
     pub build: Option<Build>,
-    /// Which services.
     pub patterns: Vec<ServicePattern>,
-    /// What is compared.
     pub metric: Metric,
     /// The trial's readings, where the database has them.
     pub fleet: Option<Fleet>,
@@ -200,12 +197,7 @@ pub enum NoForecast {
     Forecast(#[from] ForecastError),
     /// What was read is of services that are not like those of the rollout.
     #[error("arm `{arm}` had too few services that are like those of the rollout ({kinds})")]
-    OtherKinds {
-        /// The arm.
-        arm: String,
-        /// The rollout's kinds.
-        kinds: String,
-    },
+    OtherKinds { arm: String, kinds: String },
 }
 
 /// What each kind of these services is expected to use under the arm, or why nothing is known of any of them.

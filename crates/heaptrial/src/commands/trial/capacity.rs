@@ -52,7 +52,6 @@ impl Capacity {
         })
     }
 
-    /// For programs.
     pub(super) fn json(&self) -> Json {
         serde_json::json!({
             "worth": self.worths.hosts,

@@ -82,7 +82,6 @@ fn end_found(
 /// What the database has of a trial of this host.
 #[derive(Debug)]
 pub enum InDatabase {
-    /// Its row.
     Recorded(Box<TrialRecord>),
     /// Nothing, and nothing was done yet.
     NotYet,
@@ -90,7 +89,6 @@ pub enum InDatabase {
     Lost(Lost),
 }
 
-/// Looks for it.
 pub fn find(database: &Path, prepared: &Prepared, state: &TrialState) -> Result<InDatabase, StoreError> {
     let found = match Store::open(database) {
         Ok(store) => recorded(&store, prepared)?,

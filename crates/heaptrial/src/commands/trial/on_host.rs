@@ -448,7 +448,6 @@ pub fn tell_would_put_back(
     println!("nothing was changed");
 }
 
-/// An outcome as JSON.
 pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
     let pairs = |list: &[(ServiceName, String)]| -> Vec<Value> {
         list.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect()

@@ -12,7 +12,6 @@ use serde::Serialize;
 use super::on_host;
 use crate::options::GlobalOptions;
 
-/// One of them.
 #[derive(Debug, Clone, Serialize)]
 pub struct Unfound {
     name: String,
@@ -25,7 +24,6 @@ pub struct Unfound {
 }
 
 impl Unfound {
-    /// All of this host.
     pub fn all(paths: &Paths, global: &GlobalOptions) -> Result<Vec<Self>, ChangeError> {
         let mut found: BTreeMap<String, Self> = BTreeMap::new();
         let of = |name: &str| Self {
@@ -45,7 +43,6 @@ impl Unfound {
         Ok(found.into_values().collect())
     }
 
-    /// That of a name.
     pub fn named(name: &str, paths: &Paths, global: &GlobalOptions) -> Result<Option<Self>, ChangeError> {
         Ok(Self::all(paths, global)?.into_iter().find(|found| found.name == name))
     }

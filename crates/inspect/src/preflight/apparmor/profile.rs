@@ -20,9 +20,7 @@ const MOST_ALTERNATIVES: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Permission {
     Allowed,
-    /// With the reason.
     Denied(String),
-    /// With the reason.
     Unknown(String),
 }
 
@@ -177,7 +175,6 @@ fn include(statement: &str) -> Option<(String, bool)> {
     Some((inner('<', '>').or_else(|| inner('"', '"')).unwrap_or_else(|| rest.to_owned()), optional))
 }
 
-/// `@{NAME}=a b` or `@{NAME}+=c`.
 fn variable(statement: &str) -> Option<(String, Vec<String>, bool)> {
     let rest = statement.strip_prefix("@{")?;
     let (name, rest) = rest.split_once('}')?;
@@ -239,7 +236,6 @@ fn preamble(statements: &[String]) -> Vec<String> {
     found
 }
 
-/// A rule about files.
 struct FileRule {
     deny: bool,
     pattern: String,

@@ -13,7 +13,6 @@ use super::subject::Subject;
 use crate::commands::lab::search::{Bench, Carried, arm};
 use crate::exit::Failure;
 
-/// How positions are measured.
 pub(super) struct Measure<'a> {
     pub(super) bench: Bench<'a>,
     pub(super) by: By,
@@ -21,13 +20,11 @@ pub(super) struct Measure<'a> {
     pub(super) subject: &'a Subject,
 }
 
-/// Figures of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct MeasuredBlock {
     pub(super) block: usize,
     /// Level of the older end.
     pub(super) older_bytes: f64,
-    /// Level of the build.
     pub(super) bytes: f64,
     /// Of the build to the older end.
     pub(super) log_ratio: f64,
@@ -50,7 +47,6 @@ impl fmt::Display for MeasuredBlock {
 }
 
 impl Measure<'_> {
-    /// Runs the next block.
     pub(super) fn measure(
         &self,
         record: &Record,

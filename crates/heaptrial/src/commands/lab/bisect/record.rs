@@ -14,7 +14,6 @@ use crate::exit::Failure;
 
 /// The form that this version writes.
 pub(super) const SCHEMA_VERSION: u32 = 1;
-/// One step a line.
 pub(super) const STEPS: &str = "bisect-steps.jsonl";
 
 /// The folder with its steps.
@@ -29,7 +28,6 @@ pub(super) struct Kept {
     /// Searches of earlier versions do not tell it.
     #[serde(default)]
     pub(super) older_is_good: Option<bool>,
-    /// Oldest first.
     pub(super) positions: Vec<Position>,
     /// Commits that build nothing new.
     pub(super) left_out: usize,
@@ -43,16 +41,13 @@ pub(super) struct Kept {
     pub(super) older_sha256: Option<String>,
 }
 
-/// A step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(super) enum Step {
-    /// A block.
     Measured {
         #[serde(flatten)]
         block: MeasuredBlock,
         position: usize,
-        /// Of the build.
         sha256: String,
     },
     /// A block in which a build did not live to the end; position 0 is the older end.
@@ -87,7 +82,6 @@ impl search::Numbered for Step {
 }
 
 impl Kept {
-    /// What a folder holds.
     pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
         let kept: Self = search::read_plan(folder, BisectReport::NAME)?;
         if kept.schema_version != SCHEMA_VERSION || kept.positions.len() < 2 {

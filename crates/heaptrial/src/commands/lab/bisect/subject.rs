@@ -19,7 +19,6 @@ pub(super) struct Position {
     pub(super) name: String,
     /// Of a release of the catalog.
     pub(super) version: Option<Version>,
-    /// Of a commit.
     pub(super) commit: Option<HistoryCommit>,
 }
 
@@ -28,7 +27,6 @@ pub(super) struct Subject {
     pub(super) good: AllocatorSpec,
     pub(super) bad: AllocatorSpec,
     pub(super) older_is_good: bool,
-    /// Oldest first.
     pub(super) positions: Vec<Position>,
     pub(super) left_out: usize,
     /// Whether the older end is not on the line to the newer one: position 1 is where that forks off.
@@ -185,7 +183,6 @@ impl Subject {
         })
     }
 
-    /// The last position.
     pub(super) fn last(&self) -> usize {
         self.positions.len() - 1
     }

@@ -74,7 +74,6 @@ fn lasting(block: HumanDuration, blocks: usize) -> String {
     units::duration(block.0.as_secs_f64() * blocks as f64)
 }
 
-/// `--dry-run`.
 pub(super) fn plan(
     subject: &Subject,
     rules: Rules,

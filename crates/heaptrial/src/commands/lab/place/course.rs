@@ -34,12 +34,10 @@ const NEEDS_SOMEBODY: [&str; 15] = [
     "QOSTimeLimit",
 ];
 
-/// Where a block is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BlockState {
     /// It waits to be submitted, or to be started.
     Waiting,
-    /// It runs there.
     Running(String),
     /// Its results are in the database.
     Here,

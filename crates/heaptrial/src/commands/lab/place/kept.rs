@@ -36,7 +36,6 @@ pub(super) struct KeptRun {
     pub(super) name: String,
     /// The command that repeats the run: options and workload are read from it.
     pub(super) command: String,
-    /// Where it was started.
     pub(super) directory: PathBuf,
     pub(super) arms: Vec<Arm>,
     pub(super) duration: Option<HumanDuration>,
@@ -48,7 +47,6 @@ pub(super) struct KeptRun {
     pub(super) builds: Vec<Obtained>,
     pub(super) repeats: u32,
     pub(super) seed: u64,
-    /// Numbers of all blocks.
     pub(super) blocks: Vec<u32>,
     pub(super) database: PathBuf,
     /// Options that are passed on to `sbatch`.

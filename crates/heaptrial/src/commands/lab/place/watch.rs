@@ -28,7 +28,6 @@ const ALL_BUSY: f64 = 0.9;
 const END_EVERY: Duration = Duration::from_secs(1);
 const END_LOOKS: u32 = 40;
 
-/// A run under way.
 pub(super) struct Watch<'a> {
     cluster: &'a Cluster,
     folder: RunFolder,

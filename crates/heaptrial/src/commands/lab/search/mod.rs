@@ -45,7 +45,6 @@ pub(super) fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
     }
 }
 
-/// Arms as a plan.
 pub(super) fn plan_of(name: &str, arms: Vec<Arm>) -> TrialPlan {
     TrialPlan {
         name: name.to_owned(),
@@ -78,14 +77,12 @@ pub(super) fn command_of(arguments: &[String]) -> String {
 pub(super) struct Started {
     /// Words of the command line after the program.
     pub(super) arguments: Vec<String>,
-    /// Where.
     pub(super) directory: PathBuf,
     /// What its services run in: a userland, or the system of the host.
     pub(super) runs_in: String,
 }
 
 impl Started {
-    /// This process.
     pub(super) fn here() -> Result<Self, Failure> {
         let directory = std::env::current_dir().map_err(Failure::failed)?;
         Ok(Self { arguments: own_arguments()?, directory, runs_in: userland::runs_in()? })

@@ -119,7 +119,6 @@ impl<S> Record<S> {
         (1..).find(|number| !self.block_folder(*number).exists()).unwrap_or(usize::MAX)
     }
 
-    /// Where a block is.
     pub(in super::super) fn block_folder(&self, number: usize) -> PathBuf {
         self.folder.join("blocks").join(format!("{number:04}"))
     }

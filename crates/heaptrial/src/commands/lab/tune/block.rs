@@ -16,7 +16,6 @@ use crate::exit::Failure;
 /// Seeds of verification are so far from those of the search that they never meet.
 const FRESH: u64 = 1 << 32;
 
-/// How arms are measured.
 pub(super) struct Measure<'a> {
     pub(super) bench: Bench<'a>,
     pub(super) seed: u64,

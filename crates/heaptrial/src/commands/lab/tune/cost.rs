@@ -14,9 +14,7 @@ pub(super) struct Cost {
     /// Blocks of the search: so many, or at most so many where a time is given; `None` where nobody knows how long a block
     /// takes before the first was run.
     pub(super) blocks: Option<usize>,
-    /// Blocks of the verification.
     pub(super) verify: usize,
-    /// Candidates of a block.
     pub(super) arms: usize,
     pub(super) winners: usize,
     pub(super) goals: usize,

@@ -30,7 +30,6 @@ use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::run_folder;
 
-/// What the search chooses.
 const WHAT: &str = "the arms";
 /// Blocks of a search that nobody gave a budget.
 const BLOCKS: usize = 12;

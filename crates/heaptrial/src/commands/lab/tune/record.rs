@@ -12,7 +12,6 @@ use crate::exit::Failure;
 
 /// The form that this version writes.
 pub(super) const SCHEMA_VERSION: u32 = 1;
-/// One step a line.
 pub(super) const STEPS: &str = "tune-steps.jsonl";
 
 /// The folder with its steps.
@@ -40,7 +39,6 @@ pub(super) struct Kept {
 pub(super) struct Measured {
     /// Its number, which is that of its folder.
     pub(super) number: usize,
-    /// How long it took.
     pub(super) seconds: f64,
     /// Of what runs; searches of earlier versions have whole ones.
     #[serde(default)]
@@ -63,7 +61,6 @@ pub(super) struct MeasuredArm {
     pub(super) figures: ArmFigures,
 }
 
-/// A step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(super) enum Step {
@@ -160,7 +157,6 @@ impl search::Numbered for Step {
 }
 
 impl Kept {
-    /// What a folder holds.
     pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
         let kept: Self = search::read_plan(folder, TuneReport::NAME)?;
         if kept.schema_version != SCHEMA_VERSION {
@@ -194,7 +190,6 @@ impl Record {
         (!left.is_empty()).then_some((left, *length))
     }
 
-    /// Blocks of the search.
     pub(super) fn searched(&self) -> impl Iterator<Item = &Measured> {
         self.steps.iter().filter_map(|step| match step {
             Step::Searched { block } => Some(block),

@@ -18,7 +18,6 @@ pub(super) struct Found {
     pub(super) left_out: Vec<(String, String)>,
 }
 
-/// `--space`: what is searched.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -32,7 +31,6 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileSetting {
     name: String,
-    /// Only in this family.
     of: Option<String>,
     #[serde(default)]
     values: Vec<toml::Value>,

@@ -116,7 +116,6 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
 const NO_SEED: &str = "Nothing of the load has {seed}: it is the same in every block, and what is found holds for this one course of it. A program \
                        that takes a seed (`-- CMD --seed {seed}`) has another course in each block, and fresh ones in the verification.";
 
-/// `--dry-run`.
 pub(super) fn plan(
     found: &Found,
     options: &TuneOptions,

@@ -15,7 +15,6 @@ use crate::output::table;
 /// The allocators of a plan's arms, by the arm's name; an arm that names none has none.
 #[derive(Default)]
 pub struct Allocators {
-    /// What was obtained.
     pub obtained: BTreeMap<String, Obtained>,
     /// What of it goes into the plan; arms on the services' own C library have none.
     pub builds: BTreeMap<String, Build>,

@@ -20,11 +20,9 @@ const FEW_SERVICES: usize = 20;
 
 /// Everything that is shown of a plan.
 pub struct Shown<'a> {
-    /// The plan.
     pub plan: &'a DrawnPlan,
     /// Its arms before the trial.
     pub balance: Balance,
-    /// What its restarts cost.
     pub cost: RestartCost,
     /// Whether some of its services are Tor relays.
     pub relays: bool,
@@ -32,7 +30,6 @@ pub struct Shown<'a> {
     pub left_out: &'a [(ServiceName, String)],
     /// What other parts found out.
     pub further: Vec<Section>,
-    /// When it is shown.
     pub now: Timestamp,
 }
 
@@ -40,16 +37,12 @@ pub struct Shown<'a> {
 pub struct Section {
     /// Above it, such as `PREFLIGHT`.
     pub title: String,
-    /// Whole lines.
     pub text: String,
-    /// Its key in JSON.
     pub key: &'static str,
-    /// The same as JSON.
     pub json: Value,
 }
 
 impl Shown<'_> {
-    /// As text.
     pub fn text(&self) -> String {
         let plan = self.plan;
         let mut text = format!(
@@ -272,7 +265,6 @@ impl Shown<'_> {
     }
 }
 
-/// Geometric mean and range.
 fn spread(spread: Option<Spread>, told: impl Fn(f64) -> String) -> [String; 2] {
     let Some(spread) = spread else { return ["not known".to_owned(), String::new()] };
     [told(spread.mean), format!("{} to {}", told(spread.low), told(spread.high))]

@@ -133,7 +133,6 @@ impl Status {
     }
 }
 
-/// Where a trial stands.
 pub(super) fn stage_words(state: &TrialState) -> &'static str {
     match (state.stage, &state.interrupted) {
         (TrialStage::Planned, _) => "nothing was changed yet",
