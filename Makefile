@@ -46,7 +46,7 @@ demo-fleet: setup-test deb
 # The same tests as in `make test`, over every system call and a hundred power cuts.
 reliability: setup-test
 	$(CARGO) build --locked -p heaptrial --bins --examples
-	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test field_faults -- --include-ignored --nocapture --test-threads 1
+	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test host field_faults:: -- --include-ignored --nocapture --test-threads 1
 
 check:
 	CARGO="$(CARGO)" scripts/test.sh few --workspace

@@ -2,7 +2,7 @@
 //!
 //! `calibrate [FLEETS] [SEED] [SECTION]`: fleets per scenario (1000), seed (1), one section (all).
 
-#[path = "../tests/simulation/mod.rs"]
+#[path = "../tests/it/simulation/mod.rs"]
 mod simulation;
 
 use std::time::Instant;

@@ -4,9 +4,9 @@
 //! One reading a minute of each service. An existing DATABASE is used as it is, so that a large one is written once.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-#[path = "../tests/client/mod.rs"]
+#[path = "../tests/it/client/mod.rs"]
 mod client;
-#[path = "../tests/fixture/mod.rs"]
+#[path = "../tests/it/fixture/mod.rs"]
 mod fixture;
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! How good the winners of simulated searches are: `cargo run --release -p heaptrial-tune --example simulate -- 200`.
 
-#[path = "../tests/lab/mod.rs"]
+#[path = "../tests/it/lab/mod.rs"]
 mod lab;
 
 use heaptrial_tune::{Candidate, DropReason, Dropped, Goal, Length, Rules, Search, Standing};

@@ -4,7 +4,7 @@
 //! `watch_table [MONTHS] [SEED] [quiet|found]`: quiet months of each cell (100), half as many with an event; seed (1);
 //! one of the tables alone.
 
-#[path = "../tests/simulation/mod.rs"]
+#[path = "../tests/it/simulation/mod.rs"]
 mod simulation;
 
 use std::collections::BTreeMap;

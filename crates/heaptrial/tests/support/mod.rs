@@ -4,6 +4,7 @@
 pub mod bed;
 pub mod control;
 pub mod exporters;
+pub mod fleet;
 pub mod hosts;
 pub mod scraped_fleet;
 pub mod series_store;

@@ -1,0 +1,5 @@
+//! Obtaining and identifying real libraries.
+
+mod damaged_library;
+mod identify;
+mod obtain;

@@ -1,0 +1,688 @@
+//! Parts of a trial over several hosts, gathered in one database: what comes out is what every host wrote, however often and
+//! in whatever order it was gathered.
+
+use crate::support::hosts;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use heaptrial_exchange::{GatherError, pack};
+use heaptrial_model::{KnownEvent, Metric};
+use heaptrial_store::{PartContent, PartTick, Readings, RollupHorizon, Store, StoreError};
+use hosts::{Host, MINUTE_US, START_US, plan, take};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// Every reading of a gathered trial, by service.
+fn gathered(store: &Store) -> BTreeMap<String, Vec<(i64, u64)>> {
+    let trial = store.trials().unwrap()[0].id;
+    let readings = Readings::of_trial(store, trial, Metric::Rss).unwrap();
+    let lives = store.lives(trial).unwrap();
+    let mut all = BTreeMap::new();
+    for service in store.services(trial).unwrap() {
+        let mut own: Vec<(i64, u64)> = Vec::new();
+        for life in lives.iter().filter(|life| life.service_id == service.id) {
+            for reading in readings.of_life(store, life.id, life.started_boottime_us).unwrap() {
+                let age_us = (f64::from(reading.age_seconds) * 1e6).round() as i64;
+                own.push((life.started_wall_us + age_us, u64::from(reading.kib) * 1024));
+            }
+        }
+        if !own.is_empty() {
+            all.insert(service.name, own);
+        }
+    }
+    all
+}
+
+fn truth(hosts: &[Host]) -> BTreeMap<String, Vec<(i64, u64)>> {
+    hosts.iter().flat_map(|host| host.truth.clone()).collect()
+}
+
+fn events(store: &Store) -> usize {
+    store.events(store.trials().unwrap()[0].id).unwrap().len()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Tick(usize, i64),
+    Restart(usize, bool),
+    /// From where the last one ended, or all of it.
+    Gather(usize, bool),
+    /// The host's old samples become medians.
+    RollUp(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let host = 0_usize..3;
+    prop_oneof![
+        (host.clone(), 1_i64..20).prop_map(|(host, ticks)| Step::Tick(host, ticks)),
+        (host.clone(), any::<bool>()).prop_map(|(host, reboot)| Step::Restart(host, reboot)),
+        (host.clone(), any::<bool>()).prop_map(|(host, since)| Step::Gather(host, since)),
+        host.prop_map(Step::RollUp),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_gathered_is_what_the_hosts_wrote(steps in prop::collection::vec(step(), 1..25)) {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = [("a", 4), ("bb", 4), ("c", 2)];
+        let plan = plan(&counts);
+        let mut hosts: Vec<Host> =
+            counts.iter().map(|(name, count)| Host::new(folder.path(), &plan, name, *count)).collect();
+        let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+        let mut last: [Option<PartTick>; 3] = [None; 3];
+        for step in steps {
+            match step {
+                Step::Tick(host, ticks) => hosts[host].tick(ticks),
+                Step::Restart(host, reboot) => hosts[host].restart(reboot),
+                Step::Gather(host, since) => {
+                    let part = hosts[host].gather_into(&mut store, last[host].filter(|_| since));
+                    last[host] = part.last;
+                    // The same once more brings nothing.
+                    let again = hosts[host].gather_into(&mut store, None);
+                    prop_assert_eq!((again.new.samples, again.new.lives, again.new.events), (0, 0, 0));
+                }
+                Step::RollUp(host) => {
+                    // What was gathered before stays in full; so that the truth is known, all is gathered first.
+                    hosts[host].gather_into(&mut store, None);
+                    let mut own = Store::create(&hosts[host].database).unwrap();
+                    let host_id = own.add_host(&hosts[host].boot_id(), &json!({})).unwrap();
+                    let horizon = RollupHorizon { wall_us: i64::MAX, host_id, boottime_us: i64::MAX };
+                    while own.roll_up(hosts[host].trial(), &horizon, 1000).unwrap().more {}
+                }
+            }
+        }
+        for host in &hosts {
+            host.gather_into(&mut store, None);
+        }
+        prop_assert_eq!(gathered(&store), truth(&hosts));
+        let trial = store.trials().unwrap().remove(0);
+        prop_assert_eq!((trial.plan.started_wall_us, trial.ended_wall_us), (START_US, None));
+        let parts = store.parts(trial.id).unwrap();
+        let names: Vec<&str> = parts.iter().map(|part| part.host.as_str()).collect();
+        prop_assert_eq!(names, ["a", "bb", "c"]);
+    }
+}
+
+#[test]
+fn only_what_is_new_travels_and_a_new_database_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    host.tick(500);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let first = host.gather_into(&mut store, None);
+    assert_eq!((first.new.samples, first.missing.as_slice()), (2000, ["b".to_owned()].as_slice()));
+    host.tick(10);
+    let own = Store::open(&host.database).unwrap();
+    let written = |since| {
+        let file = folder.path().join("size.db");
+        own.write_part(host.trial(), "a", since, PartContent::Everything, &file, 0).unwrap();
+        let samples: i64 = rusqlite_count(&file);
+        std::fs::remove_file(&file).unwrap();
+        samples
+    };
+    assert_eq!((written(first.last), written(None)), (40, 2040));
+    let second = host.gather_into(&mut store, first.last);
+    assert_eq!((second.new.samples, second.new.anew), (40, false));
+
+    // The host was installed again, and its trial is recorded anew: what was gathered stays.
+    let truth = host.truth.clone();
+    drop(own);
+    std::fs::rename(&host.database, folder.path().join("lost.db")).unwrap();
+    let mut again = Host::new(folder.path(), &plan, "a", 4);
+    (again.boot, again.ticks) = (5, 510);
+    let path = again.database.clone();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute("UPDATE trial SET started_wall_us = ?1", [again.now_us()]).unwrap();
+    drop(connection);
+    again.tick(3);
+    let third = again.gather_into(&mut store, second.last);
+    assert!(third.new.anew && third.new.changed && third.new.samples == 12, "{third:?}");
+    let gathered = gathered(&store);
+    for (service, readings) in truth {
+        assert_eq!(gathered[&service].len(), readings.len() + 3, "{service}");
+        assert_eq!(gathered[&service][..readings.len()], readings[..]);
+    }
+    let trial = &store.trials().unwrap()[0];
+    assert_eq!(trial.plan.started_wall_us, START_US);
+    // Told once, and the whole began when it first did.
+    let fourth = again.gather_into(&mut store, None);
+    assert_eq!((fourth.new.anew, fourth.new.samples, fourth.new.events), (false, 0, 0));
+    // A copy of the database that was lost brings nothing and undoes nothing.
+    let old = take(&mut store, &folder.path().join("lost.db"), None, again.now_us()).unwrap();
+    assert_eq!((old.new.anew, old.new.samples, old.new.events), (false, 0, 0));
+    assert_eq!(old.last, fourth.last);
+    let trial = &store.trials().unwrap()[0];
+    let lost = store.events(trial.id).unwrap();
+    assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+}
+
+/// The clock of a machine that was just installed is behind: its recording is the newer one all the same.
+#[test]
+fn a_host_that_was_installed_again_with_a_clock_that_is_behind_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut first = Host::new(folder.path(), &plan, "a", 4);
+    first.tick(50);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    first.gather_into(&mut store, None);
+
+    let behind_us = 30 * 24 * 60 * MINUTE_US;
+    let mut again = Host::new(&folder.path().join("again"), &plan, "a", 4);
+    (again.boot, again.ticks) = (5, 50);
+    let now_us = again.now_us();
+    let connection = rusqlite::Connection::open(&again.database).unwrap();
+    connection.execute("UPDATE trial SET started_wall_us = ?1", [now_us - behind_us]).unwrap();
+    connection.execute("UPDATE host SET boot_id = ?1", [again.boot_id()]).unwrap();
+    drop(connection);
+    again.tick(3);
+    let second = again.gather_into(&mut store, None);
+    assert!(second.new.anew && second.new.samples == 12, "{second:?}");
+    assert_eq!(second.last.unwrap().sequence, 52);
+    // What the first recording had is older, though its clock was ahead of this one.
+    let old = take(&mut store, &first.database, None, now_us).unwrap();
+    assert_eq!((old.new.changed, old.last), (false, second.last));
+    // The clock was set, and the trial ends there.
+    again.tick(2);
+    let mut own = Store::create(&again.database).unwrap();
+    own.end_trial(again.trial(), again.now_us(), "completed").unwrap();
+    let third = again.gather_into(&mut store, second.last);
+    assert_eq!((third.new.anew, third.new.samples), (false, 8));
+    let trial = store.trials().unwrap()[0].id;
+    assert_eq!(store.parts(trial).unwrap()[0].ended_wall_us, Some(again.now_us()));
+    let lost = store.events(trial).unwrap();
+    assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+}
+
+/// Containers of one machine tell the same id of their boot.
+#[test]
+fn hosts_that_share_a_boot_stay_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut hosts = ["a", "b"].map(|name| Host::new(folder.path(), &plan, name, 2));
+    hosts.iter_mut().for_each(|host| host.shared_boot = true);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    for ticks in [3, 4] {
+        for host in &mut hosts {
+            host.tick(ticks);
+            assert_eq!(host.gather_into(&mut store, None).new.samples, 2 * ticks as u64);
+            assert!(!host.gather_into(&mut store, None).new.changed);
+        }
+    }
+    hosts[0].tick(9);
+    hosts[0].gather_into(&mut store, None);
+    assert_eq!(gathered(&store), truth(&hosts));
+    let trial = store.trials().unwrap()[0].id;
+    let boots = ["a", "b"].map(|host| store.boots_of(trial, host).unwrap());
+    assert!(boots[0].is_disjoint(&boots[1]), "{boots:?}");
+    let ticks = store.ticks_until(trial, i64::MAX).unwrap();
+    let of = |host: usize| ticks.iter().filter(|tick| boots[host].contains(&tick.host_id)).count();
+    assert_eq!([of(0), of(1)], [16, 7]);
+
+    // The version before had both under one id: what it gathered goes on so.
+    drop(store);
+    let before = folder.path().join("before.db");
+    let mut store = Store::create(&before).unwrap();
+    for host in &hosts {
+        host.gather_into(&mut store, None);
+    }
+    drop(store);
+    let connection = rusqlite::Connection::open(&before).unwrap();
+    let plain = "UPDATE life SET boot_id = 'machine-0';
+                 UPDATE tick SET host_id = (SELECT id FROM host WHERE boot_id = 'machine-0')";
+    connection.execute_batch(plain).unwrap();
+    drop(connection);
+    let mut store = Store::create(&before).unwrap();
+    let lives = store.lives(1).unwrap().len();
+    for host in &mut hosts {
+        host.tick(2);
+        host.gather_into(&mut store, None);
+    }
+    assert_eq!(store.lives(1).unwrap().len(), lives);
+}
+
+fn rusqlite_count(file: &Path) -> i64 {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.query_row("SELECT count(*) FROM sample", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn readings_of_ticks_whose_ledger_alone_was_gathered_are_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let take_in = |host: &Host, store: &mut Store, since: Option<PartTick>, content| {
+        let file = folder.path().join("part.db");
+        let own = Store::open(&host.database).unwrap();
+        own.write_part(host.trial(), "a", since, content, &file, host.now_us()).unwrap();
+        let taken = take(store, &file, None, host.now_us());
+        std::fs::remove_file(&file).unwrap();
+        taken
+    };
+    let (everything, ledger) = (PartContent::Everything, PartContent::Ledger);
+    let is_whole = |host: &Host, store: &Store| gathered(store) == truth(std::slice::from_ref(host));
+
+    // The ledger from the beginning on: readings are asked for from the beginning.
+    host.tick(10);
+    let first = take_in(&host, &mut store, None, ledger).unwrap();
+    assert_eq!((first.new.samples, first.read), (0, None));
+    host.tick(5);
+    let refused = take_in(&host, &mut store, first.last, everything).unwrap_err();
+    assert!(matches!(refused, GatherError::Misses { here: None, ledger: true, .. }), "{refused}");
+    assert!(refused.to_string().contains("without --since"), "{refused}");
+    let next = take_in(&host, &mut store, first.last, ledger).unwrap();
+    assert_eq!((next.last.unwrap().sequence, next.read), (14, None));
+    let all = take_in(&host, &mut store, next.read, everything).unwrap();
+    assert_eq!((all.new.samples, all.read), (60, all.last));
+    assert!(is_whole(&host, &store));
+
+    // The ledger in between: readings go on from where they were, however often the ledger came.
+    host.tick(7);
+    let second = take_in(&host, &mut store, all.last, ledger).unwrap();
+    assert_eq!((second.last.unwrap().sequence, second.read), (21, all.last));
+    host.tick(3);
+    let third = take_in(&host, &mut store, second.last, ledger).unwrap();
+    assert_eq!(third.read, all.last);
+    let refused = take_in(&host, &mut store, third.last, everything).unwrap_err();
+    assert!(refused.to_string().contains("readings are here up to 14"), "{refused}");
+    host.tick(2);
+    let fourth = take_in(&host, &mut store, third.read, everything).unwrap();
+    assert_eq!((fourth.new.samples, fourth.read), (48, fourth.last));
+    assert!(is_whole(&host, &store));
+    // And so with the ledger no more.
+    host.tick(1);
+    assert_eq!(take_in(&host, &mut store, fourth.last, everything).unwrap().new.samples, 4);
+    assert!(is_whole(&host, &store));
+}
+
+#[test]
+fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut hosts = [Host::new(folder.path(), &plan, "a", 2), Host::new(folder.path(), &plan, "b", 2)];
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut ends = Vec::new();
+    for (host, ticks) in hosts.iter_mut().zip([20, 30]) {
+        host.tick(ticks);
+        ends.push(host.now_us());
+        let mut own = Store::create(&host.database).unwrap();
+        own.end_trial(host.trial(), host.now_us(), "completed").unwrap();
+        // A revert tells of its services after the end, while another host goes on.
+        let service = own.services(host.trial()).unwrap()[0].id;
+        let after = host.now_us() + 1;
+        own.add_event(host.trial(), Some(service), after, KnownEvent::TreatmentReverted, "put back").unwrap();
+        host.tick(5);
+        let part = host.gather_into(&mut store, None);
+        assert_eq!(part.new.samples, 2 * ticks as u64);
+        let trial = store.trials().unwrap().remove(0);
+        let expected = (ends.len() == 2).then_some(ends[ends.len() - 1]);
+        assert_eq!(trial.ended_wall_us, expected);
+        assert!(!host.gather_into(&mut store, None).new.changed);
+    }
+    assert_eq!(events(&store), 0);
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    for (name, column) in [("a", "identity_json"), ("b", "start_json")] {
+        let mut host = Host::new(folder.path(), &plan, name, 2);
+        host.tick(3);
+        let connection = rusqlite::Connection::open(&host.database).unwrap();
+        let sql = format!("UPDATE life SET {column} = '{{\"family\":' WHERE id = 2");
+        assert_eq!(connection.execute(&sql, []).unwrap(), 1);
+        drop(connection);
+        let error = take(&mut store, &host.database, None, host.now_us()).unwrap_err();
+        assert!(matches!(&error, GatherError::Unreadable { path, .. } if *path == host.database), "{error}");
+        assert!(error.to_string().contains("reading the ledger"), "{error}");
+    }
+    assert!(store.trials().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_part_is_refused_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 2);
+    host.tick(3);
+    let all = folder.path().join("all.db");
+    let mut store = Store::create(&all).unwrap();
+    take(&mut store, &host.database, None, host.now_us()).unwrap();
+    let mut other = Store::create(&folder.path().join("other.db")).unwrap();
+    let refused = |store: &mut Store, from: &Path, named| take(store, from, named, 0).unwrap_err();
+    assert!(matches!(refused(&mut other, &all, None), GatherError::IsGathered { .. }));
+    assert!(matches!(refused(&mut other, &host.database, Some("x")), GatherError::WhichTrial { .. }));
+    let nothing = folder.path().join("nothing.db");
+    assert!(matches!(refused(&mut other, &nothing, None), GatherError::Store(StoreError::Missing { .. })));
+    std::fs::write(&nothing, "no database").unwrap();
+    assert!(matches!(refused(&mut other, &nothing, None), GatherError::Store(_)));
+    assert!(other.trials().unwrap().is_empty());
+    // A host's own database is no place for the parts of others.
+    let mut second = Host::new(folder.path(), &plan, "b", 2);
+    second.tick(1);
+    let mut own = Store::create(&host.database).unwrap();
+    assert!(matches!(refused(&mut own, &second.database, None), GatherError::IsHost { .. }));
+    // Of an older version, which did not record its host, it cannot be told where hosts are alike.
+    let connection = rusqlite::Connection::open(&second.database).unwrap();
+    connection
+        .execute("UPDATE trial SET parameters_json = json_remove(parameters_json, '$.host')", [])
+        .unwrap();
+    drop(connection);
+    assert!(matches!(refused(&mut other, &second.database, None), GatherError::WhichHost { .. }));
+    // A clock that is ahead is told, one that is not is not.
+    let ahead = take(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
+    assert_eq!(ahead.ahead_seconds, Some(3600.0));
+    assert_eq!(take(&mut store, &host.database, None, host.now_us()).unwrap().ahead_seconds, None);
+}
+
+/// The agent writes a tick each minute, and cannot wait for an export of days.
+#[test]
+fn an_export_does_not_wait_for_a_writer_nor_a_writer_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 2)]), "a", 2);
+    host.tick(5);
+    let writer = rusqlite::Connection::open(&host.database).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let file = folder.path().join("part.db");
+    Store::open(&host.database)
+        .unwrap()
+        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
+        .unwrap();
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    assert_eq!(take(&mut store, &host.database, None, host.now_us()).unwrap().new.samples, 10);
+    writer.execute_batch("ROLLBACK").unwrap();
+}
+
+#[test]
+fn what_is_not_as_the_plan_says_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    host.tick(3);
+    let forged = folder.path().join("forged.db");
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    for (sql, why) in [
+        (
+            "UPDATE service SET arm_id = (SELECT max(id) FROM arm) WHERE position = 0",
+            "what the plan says of tor@0.service",
+        ),
+        ("UPDATE service SET block = 7 WHERE position = 1", "what the plan says of tor@1.service"),
+        ("UPDATE service SET name = 'x.service' WHERE position = 1", "what the plan says of x.service"),
+        ("UPDATE part SET host = 'c'", "a plan that has no host c"),
+        ("UPDATE part SET host = 'b'", "what the plan says of tor@2.service"),
+        (
+            "INSERT INTO arm (trial_id, position, name, control, treatment_json) SELECT trial_id, 9, 'x', 0, '{}' FROM part",
+            "without the arm x",
+        ),
+        ("CREATE TRIGGER t AFTER INSERT ON tick BEGIN DELETE FROM tick; END", "triggers or views"),
+    ] {
+        let _ = std::fs::remove_file(&forged);
+        Store::open(&host.database)
+            .unwrap()
+            .write_part(host.trial(), "a", None, PartContent::Everything, &forged, host.now_us())
+            .unwrap();
+        rusqlite::Connection::open(&forged).unwrap().execute_batch(sql).unwrap();
+        let error = take(&mut store, &forged, None, host.now_us()).unwrap_err().to_string();
+        assert!(error.contains(why), "{sql}: {error}");
+        assert!(store.trials().unwrap().is_empty(), "{sql}");
+    }
+    // Another plan of the same id, as one that was edited on a host.
+    host.gather_into(&mut store, None);
+    let mut edited = plan.clone();
+    edited["services"][5]["arm"] = json!("glibc");
+    let mut other = Host::new(&folder.path().join("b"), &edited, "b", 2);
+    other.tick(1);
+    let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
+    assert!(matches!(error, GatherError::OtherPlan { .. }), "{error}");
+}
+
+/// A trial's end and what is told of lives come with no reading.
+#[test]
+fn what_is_told_otherwise_is_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 2);
+    host.tick(5);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut own = Store::create(&host.database).unwrap();
+    let mut told = Vec::new();
+    for step in 0..3 {
+        match step {
+            1 => own.contaminate(host.lives[0], "it ran something else").unwrap(),
+            2 => own.end_trial(host.trial(), host.now_us(), "completed").unwrap(),
+            _ => {}
+        }
+        for _ in 0..2 {
+            let new = host.gather_into(&mut store, None).new;
+            told.push((new.changed, new.samples));
+        }
+    }
+    assert_eq!(told, [(true, 10), (false, 0), (true, 0), (false, 0), (true, 0), (false, 0)]);
+}
+
+/// What a plan's own comments allow to edit does no harm to the data of the host that did.
+#[test]
+fn a_plan_may_be_edited_on_its_host_where_nothing_depends_on_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    host.tick(2);
+    host.gather_into(&mut store, None);
+    let mut edited = plan.clone();
+    edited["pace"] = json!({ "pause": "9s" });
+    edited["about"] = json!({ "notes": "beta is slow" });
+    let lines = edited["services"].as_array_mut().unwrap();
+    lines.swap(4, 5);
+    lines.remove(7);
+    let mut other = Host::new(&folder.path().join("b"), &edited, "b", 3);
+    other.tick(2);
+    let part = other.gather_into(&mut store, None);
+    assert_eq!((part.new.samples, part.missing), (6, Vec::<String>::new()));
+    let trial = store.trials().unwrap()[0].id;
+    let at =
+        |name: &str| store.services(trial).unwrap().iter().find(|own| own.name == name).unwrap().position;
+    assert_eq!([at("b/tor@0.service"), at("b/tor@1.service")], [4, 5]);
+    // So they are whichever host is gathered first: the plan here is that of all copies.
+    let mut first = Store::create(&folder.path().join("first.db")).unwrap();
+    other.gather_into(&mut first, None);
+    host.gather_into(&mut first, None);
+    for store in [&store, &first] {
+        let plan = store.trials().unwrap()[0].plan.parameters["plan"].clone();
+        assert_eq!(plan["services"].as_array().unwrap().len(), 8);
+    }
+    // What is tested when, and with what, is the same on all hosts.
+    for key in ["looks", "duration", "seed", "arms"] {
+        let mut edited = plan.clone();
+        edited[key] = json!("another");
+        let mut other = Host::new(&folder.path().join(key), &edited, "b", 4);
+        other.tick(1);
+        let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
+        assert!(matches!(error, GatherError::OtherPlan { .. }), "{key}: {error}");
+    }
+}
+
+/// A span that a host rolls up keeps its one expensive reading at another tick; here it stands where it was read.
+#[test]
+fn what_was_rolled_up_meanwhile_is_not_taken_in_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 2)]), "a", 2);
+    host.tick(60);
+    let life = host.lives[0];
+    rusqlite::Connection::open(&host.database)
+        .unwrap()
+        .execute_batch(&format!(
+            "INSERT INTO slow_sample SELECT {life}, id, 5, 4, 3, 2, 1 FROM tick WHERE sequence % 10 = 3;
+             INSERT INTO observation (life_id, tick_id, name, value) SELECT {life}, id, 'tor_read_bytes', sequence FROM tick
+               WHERE sequence % 10 = 4;"
+        ))
+        .unwrap();
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    host.gather_into(&mut store, None);
+    let count = |table: &str| -> i64 {
+        let connection = rusqlite::Connection::open(folder.path().join("all.db")).unwrap();
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let before = (count("slow_sample"), count("observation"), count("rollup"));
+    assert_eq!(before, (6, 6, 0));
+    let mut own = Store::create(&host.database).unwrap();
+    let host_id = own.add_host(&host.boot_id(), &json!({})).unwrap();
+    let horizon = RollupHorizon { wall_us: i64::MAX, host_id, boottime_us: i64::MAX };
+    while own.roll_up(host.trial(), &horizon, 1000).unwrap().more {}
+    host.gather_into(&mut store, None);
+    assert_eq!((count("slow_sample"), count("observation"), count("rollup")), before);
+}
+
+#[test]
+fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 2);
+    let write = |host: &Host, name: &str, since| {
+        let path = folder.path().join(name);
+        Store::open(&host.database)
+            .unwrap()
+            .write_part(host.trial(), "a", since, PartContent::Everything, &path, host.now_us())
+            .unwrap();
+        path
+    };
+    host.tick(5);
+    let early = write(&host, "early.db", None);
+    host.tick(5);
+    let middle = Store::open(&host.database).unwrap().last_tick(host.trial()).unwrap().unwrap();
+    let middle = PartTick { sequence: middle.sequence, wall_us: middle.wall_us };
+    host.tick(5);
+    let mut own = Store::create(&host.database).unwrap();
+    let life = own.lives(host.trial()).unwrap()[0].id;
+    own.contaminate(life, "it ran something else").unwrap();
+    own.end_trial(host.trial(), host.now_us(), "completed").unwrap();
+    let late = write(&host, "late.db", Some(middle));
+    let whole = write(&host, "whole.db", None);
+    let empty = {
+        let last = own.last_tick(host.trial()).unwrap().unwrap();
+        write(&host, "empty.db", Some(PartTick { sequence: last.sequence, wall_us: last.wall_us }))
+    };
+
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let now_us = host.now_us();
+    let take = |store: &mut Store, file: &Path| take(store, file, None, now_us);
+    for file in [&late, &empty] {
+        assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: None, .. })));
+    }
+    take(&mut store, &early).unwrap();
+    for file in [&late, &empty] {
+        assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: Some(4), .. })));
+    }
+    take(&mut store, &whole).unwrap();
+    assert!(!take(&mut store, &whole).unwrap().new.changed);
+    assert_eq!(take(&mut store, &late).unwrap().new.samples, 0);
+    let told = |store: &Store| {
+        let trial = store.trials().unwrap()[0].id;
+        let contaminated =
+            store.lives(trial).unwrap().iter().filter(|life| life.contamination.is_some()).count();
+        (contaminated, store.parts(trial).unwrap())
+    };
+    let before = told(&store);
+    assert_eq!((before.0, before.1[0].ended_wall_us), (1, Some(now_us)));
+    let part = take(&mut store, &early).unwrap();
+    assert_eq!((part.new.samples, part.new.anew), (0, false));
+    assert_eq!(told(&store), before);
+    assert_eq!(gathered(&store), truth(&[host]));
+}
+
+/// What travels has a checksum: a file that is cut short or changed on its way brings nothing.
+#[test]
+fn a_packed_file_that_is_torn_or_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 4)]), "a", 4);
+    host.tick(300);
+    let (file, packed) = (folder.path().join("part.db"), folder.path().join("packed"));
+    Store::open(&host.database)
+        .unwrap()
+        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
+        .unwrap();
+    pack(&file, &packed).unwrap();
+    let whole = std::fs::read(&packed).unwrap();
+    assert!(whole.len() * 2 < std::fs::metadata(&file).unwrap().len() as usize);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let changed = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let cut = [1, 4, whole.len() / 2].map(|less| whole[..whole.len() - less].to_vec());
+    let flipped = [whole.len() / 3, whole.len() / 2, whole.len() - 1].map(changed);
+    for bytes in cut.into_iter().chain(flipped) {
+        std::fs::write(&packed, bytes).unwrap();
+        let error = take(&mut store, &packed, None, host.now_us()).unwrap_err();
+        assert!(matches!(error, GatherError::Unpack { .. }), "{error}");
+        assert!(store.trials().unwrap().is_empty());
+    }
+    std::fs::write(&packed, &whole).unwrap();
+    assert_eq!(take(&mut store, &packed, None, host.now_us()).unwrap().new.samples, 1200);
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".heaptrial")), "{left:?}");
+}
+
+/// A part of several trials of a host, and of a trial that is not the first of its database.
+#[test]
+fn a_host_with_several_trials_writes_the_one_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 4)]), "a", 4);
+    host.tick(20);
+    // Rows of another trial before and after those of this one.
+    rusqlite::Connection::open(&host.database)
+        .unwrap()
+        .execute_batch(
+            "INSERT INTO trial SELECT 77, 'other', 'watch', host_id, metric, seed, repeats, planned_us, plan_json, '{}', command,
+               tool_version, started_wall_us, NULL, NULL, NULL FROM trial;
+             INSERT INTO arm (id, trial_id, position, name, control, treatment_json) VALUES (77, 77, 0, 'x', 1, '{}');
+             INSERT INTO service (id, trial_id, arm_id, name, block, position) VALUES (77, 77, 77, 'x.service', 0, 0);
+             INSERT INTO life (id, service_id, start_json, started_wall_us, started_boottime_us)
+               VALUES (77, 77, '\"unknown\"', 0, 0);
+             INSERT INTO tick (id, trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us)
+               VALUES (7777, 77, 0, 0, 0, 0, 0);
+             INSERT INTO sample (life_id, tick_id, rss_bytes) VALUES (77, 7777, 1);",
+        )
+        .unwrap();
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let first = host.gather_into(&mut store, None);
+    assert_eq!(first.new.samples, 80);
+    host.tick(5);
+    assert_eq!(host.gather_into(&mut store, first.last).new.samples, 20);
+    assert_eq!(gathered(&store), truth(&[host]));
+}
+
+/// A host that got another name and then lost its database records the trial anew under the new one.
+#[test]
+fn a_host_that_was_renamed_is_told_by_the_blocks_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan(&[("a", 4), ("b", 4)]);
+    for index in 4..8 {
+        plan["services"][index]["block"] = json!(7 + index / 2);
+    }
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut before = Host::new(folder.path(), &plan, "a", 4);
+    before.tick(5);
+    take(&mut store, &before.database, None, before.now_us()).unwrap();
+    let mut after = Host::new(&folder.path().join("after"), &plan, "a", 4);
+    (after.boot, after.ticks) = (5, 10);
+    let connection = rusqlite::Connection::open(&after.database).unwrap();
+    let sql =
+        "UPDATE trial SET parameters_json = json_set(parameters_json, '$.host', 'z'), started_wall_us = ?1";
+    connection.execute(sql, [after.now_us()]).unwrap();
+    drop(connection);
+    after.tick(3);
+    let part = take(&mut store, &after.database, None, after.now_us()).unwrap();
+    assert_eq!((part.host.as_str(), part.new.samples, part.new.anew), ("a", 12, true));
+    let events = store.events(store.trials().unwrap()[0].id).unwrap();
+    assert!(events.iter().any(|event| event.kind == KnownEvent::DatabaseLost));
+}

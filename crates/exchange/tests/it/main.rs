@@ -1,0 +1,12 @@
+//! Imports, exports and gathering.
+
+mod bad_input;
+mod export;
+mod gather;
+mod import;
+mod labels;
+mod operators;
+mod other_stores;
+mod real_data;
+mod support;
+mod variety;

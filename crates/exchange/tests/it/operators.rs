@@ -1,0 +1,201 @@
+//! Files as operators write them, where what matters is not in the measurements themselves.
+
+use crate::support;
+
+use heaptrial_exchange::{ImportError, ImportSummary, TorUtilsImport, import_torutils};
+use heaptrial_model::{LifeStart, TrialKind};
+use heaptrial_store::{ImportedTrial, Store};
+use support::Fleet;
+
+const FINGERPRINT: &str = "A1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D4";
+const HOUR_US: i64 = 3_600_000_000;
+
+fn read(store: &Store, name: &str) -> ImportedTrial {
+    store.read_imported(name, TrialKind::ImportTorutils).unwrap().unwrap().1
+}
+
+/// Hourly readings of relays `one` and `two` without VmHWM and VmSize: `one` falls to 600 KiB from the sixth hour on.
+fn without_peaks(groups: [&str; 2]) -> String {
+    let mut text = "timestamp,nickname,group,rss_kb\n".to_owned();
+    for hour in 1..12 {
+        let (rss, group) = if hour < 6 { (1000, groups[0]) } else { (600, groups[1]) };
+        text += &format!("2026-03-01T{hour:02}:00:00Z,one,{group},{rss}\n");
+        text += &format!("2026-03-01T{hour:02}:00:00Z,two,{},{}\n", groups[0], 1000 + hour);
+    }
+    text
+}
+
+fn request(fleet: &Fleet, text: &str) -> TorUtilsImport {
+    support::memory_only(&fleet.write("m.csv", text))
+}
+
+fn noted(summary: &ImportSummary, part: &str) -> bool {
+    summary.notes.iter().any(|note| note.contains(part))
+}
+
+#[test]
+fn a_service_that_changes_its_group_began_anew() {
+    let fleet = Fleet::new(1);
+    let mut store = fleet.store();
+    import_torutils(&mut store, &request(&fleet, &without_peaks(["glibc", "jemalloc"]))).unwrap();
+    let lives = &read(&store, "m").services[0].lives;
+    assert_eq!(lives.len(), 2);
+    // Between 05:00 and 06:00.
+    assert_eq!(lives[1].samples[0].wall_us - lives[1].started_wall_us, HOUR_US / 2);
+    assert_eq!(lives[1].start, LifeStart::Inferred { uncertainty_us: HOUR_US / 2 });
+}
+
+#[test]
+fn a_start_that_somebody_noted_shows_in_a_fall_of_memory_or_is_told() {
+    let fleet = Fleet::new(1);
+    let mut request = request(&fleet, &without_peaks(["glibc", "glibc"]));
+    let lives = |store: &Store| read(store, "m").services[0].lives.len();
+    let mut store = fleet.store();
+    import_torutils(&mut store, &request).unwrap();
+    assert_eq!(lives(&store), 1);
+    request.events = Some(fleet.write(
+        "events.csv",
+        "timestamp,event_type,description,group\n2026-03-01T05:20:00Z,restart,all of them,all\n",
+    ));
+    let summary = import_torutils(&mut store, &request).unwrap();
+    assert_eq!(lives(&store), 2);
+    let life = read(&store, "m").services[0].lives[1].clone();
+    assert_eq!(life.samples[0].wall_us - life.started_wall_us, HOUR_US * 2 / 3);
+    let told = "without VmHWM, do not show a start that the events tell, so that their ages may be too high: 1 (two)";
+    assert!(noted(&summary, told), "{:?}", summary.notes);
+}
+
+#[test]
+fn nicknames_in_another_case_are_the_same() {
+    let fleet = Fleet::new(1);
+    let text = without_peaks(["", ""]);
+    let mut request = request(&fleet, &text);
+    request.groups = vec![fleet.write("glibc.txt", "ONE\n"), fleet.write("jemalloc.txt", "Two\n")];
+    let mut store = fleet.store();
+    let summary = import_torutils(&mut store, &request).unwrap();
+    assert!(noted(&summary, "upper and lower case otherwise: 2 (ONE, Two)"), "{:?}", summary.notes);
+    let services: Vec<(&str, usize)> =
+        summary.arms.iter().map(|arm| (arm.name.as_str(), arm.services)).collect();
+    assert_eq!((summary.services, services), (2, vec![("glibc", 1), ("jemalloc", 1)]));
+    // The same lists, whatever their case.
+    request.groups = vec![fleet.write("glibc.txt", "one\n"), fleet.write("jemalloc.txt", "two\n")];
+    let again = import_torutils(&mut store, &request).unwrap();
+    assert_eq!((again.trial.as_str(), again.updated, again.services, again.new_samples), ("m", true, 2, 0));
+}
+
+#[test]
+fn lists_of_services_that_were_never_measured_are_refused() {
+    let fleet = Fleet::new(1);
+    let mut request = request(&fleet, &without_peaks(["", ""]));
+    request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "four\n")];
+    let error = import_torutils(&mut fleet.store(), &request).unwrap_err();
+    assert!(matches!(&error, ImportError::ListNotMeasured { list, .. } if list == "glibc"), "{error}");
+    assert!(error.to_string().ends_with("mend its names, or leave the list out"), "{error}");
+    // Its services are in the file, and their rows are wrong.
+    let rows = without_peaks(["", ""]) + "2026-03-01T01:00:00Z,three,,1.5\n";
+    request.memory = vec![fleet.write("m.csv", &rows)];
+    request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "two\n")];
+    let error = import_torutils(&mut fleet.store(), &request).unwrap_err().to_string();
+    assert!(
+        error.contains("the rows that were left out (1; the first: ") && error.contains("--unit GiB"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_control_that_was_chosen_stays_so() {
+    let fleet = Fleet::new(1);
+    let control = |summary: &ImportSummary| {
+        summary.arms.iter().find(|arm| arm.control).map(|arm| arm.name.clone()).unwrap()
+    };
+    let mut store = fleet.store();
+    let first = request(&fleet, &without_peaks(["before", "after"]));
+    let summary = import_torutils(&mut store, &first).unwrap();
+    assert_eq!(control(&summary), "after");
+    assert!(noted(&summary, "after, the first, is taken for it"), "{:?}", summary.notes);
+    let chosen = TorUtilsImport { control: Some("before".into()), ..first.clone() };
+    let summary = import_torutils(&mut store, &chosen).unwrap();
+    assert!(control(&summary) == "before" && !noted(&summary, "is taken for it"), "{:?}", summary.notes);
+    assert_eq!(control(&import_torutils(&mut store, &first).unwrap()), "before");
+}
+
+#[test]
+fn a_relay_that_was_renamed_is_one_service() {
+    let fleet = Fleet::new(1);
+    // Restarted at the new name; a relay without a fingerprint beside it.
+    let rows = |hours: std::ops::Range<u32>| -> String {
+        let of = |hour: u32| {
+            let (name, peak) = if hour < 6 { ("one", 2000) } else { ("uno", 1000) };
+            format!(
+                "2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},1000,{peak}\n2026-03-01T{hour:02}:00:00Z,two,,900,900\n"
+            )
+        };
+        hours.map(of).collect()
+    };
+    let header = "timestamp,nickname,fingerprint,rss_kb,hwm_kb\n";
+    let mut request = request(&fleet, &format!("{header}{}", rows(1..12)));
+    let mut store = fleet.store();
+    let summary = import_torutils(&mut store, &request).unwrap();
+    let told = "1 relay was renamed and is one service by the fingerprint (one = uno)";
+    assert!(noted(&summary, told), "{:?}", summary.notes);
+    let found = |store: &Store| {
+        let services = read(store, "m").services.into_iter();
+        services.map(|service| (service.name, service.lives.len())).collect::<Vec<_>>()
+    };
+    let wanted = [("uno".to_owned(), 2), ("two".to_owned(), 1)];
+    assert_eq!(found(&store), wanted);
+    assert!(!import_torutils(&mut store, &request).unwrap().changed);
+    // In parts, and with lists in which it stands under the old name, the new one, or both.
+    for names in ["one", "uno", "one\nuno"] {
+        let mut store = fleet.store();
+        request.groups = vec![fleet.write("glibc.txt", names), fleet.write("jemalloc.txt", "two")];
+        for hours in [1..4, 3..9, 1..12] {
+            request.memory = vec![fleet.write("m.csv", &format!("{header}{}", rows(hours)))];
+            request.name = Some("parts".into());
+            import_torutils(&mut store, &request).unwrap();
+        }
+        let services = read(&store, "parts").services;
+        let lives: Vec<(&str, usize)> =
+            services.iter().map(|service| (service.name.as_str(), service.lives.len())).collect();
+        assert_eq!(lives, [("uno", 2), ("two", 1)], "{names}");
+    }
+    // It was moved to another arm with its name.
+    request.groups = vec![fleet.write("glibc.txt", "one\ntwo"), fleet.write("jemalloc.txt", "uno")];
+    request.name = Some("moved".into());
+    let mut store = fleet.store();
+    let arms = import_torutils(&mut store, &request).unwrap().arms;
+    assert_eq!(arms.iter().map(|arm| arm.services).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn one_fingerprint_under_two_nicknames_at_once_is_told() {
+    let fleet = Fleet::new(1);
+    let mut text = "timestamp,nickname,fingerprint,rss_kb,hwm_kb\n".to_owned();
+    for hour in 1..12 {
+        for (name, rss) in [("one", 1000), ("uno", 1100)] {
+            text += &format!("2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},{rss},{rss}\n");
+        }
+    }
+    let mut store = fleet.store();
+    let summary = import_torutils(&mut store, &request(&fleet, &text)).unwrap();
+    let told = "1 relay has several nicknames by the fingerprint; each nickname counts apart (one = uno)";
+    assert!(noted(&summary, told), "{:?}", summary.notes);
+    assert!(!import_torutils(&mut store, &request(&fleet, &text)).unwrap().changed);
+}
+
+#[test]
+fn where_nothing_could_be_read_the_first_row_tells_why() {
+    let fleet = Fleet::new(1);
+    let text = "timestamp,nickname,rss_kb\n1772366400,one,1000\n1772366460,one,1000\n";
+    let error = import_torutils(&mut fleet.store(), &request(&fleet, text)).unwrap_err().to_string();
+    assert!(error.contains("2 rows were left out; the first: ") && error.contains("1772366400"), "{error}");
+    let ahead = TorUtilsImport {
+        now_wall_us: Some(0),
+        ..request(&fleet, "timestamp,nickname,rss_kb\n2026-03-01T01:00:00Z,one,1000\n")
+    };
+    let error = import_torutils(&mut fleet.store(), &ahead).unwrap_err().to_string();
+    assert!(
+        error.contains("1 rows were left out; the first: ") && error.contains("a time to come"),
+        "{error}"
+    );
+}

@@ -1,0 +1,361 @@
+//! A trial that is cut short anywhere ends in a state that the journal knows, and reverts to the byte.
+//!
+//! The program is killed at system calls, by strace(1): nothing in it knows of the test. `HEAPTRIAL_FAULT_WALK=all`
+//! walks every system call that changes or asks something; without it the walk is over the calls that write the
+//! journal and that put files in place, each once before it takes effect.
+
+use crate::support;
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use heaptrial_testbed::Snapshot;
+use support::bed::Bed;
+use support::{stderr, stdout, wait_for};
+
+/// A walk that never comes to an end would find nothing.
+const MOST_CALLS: u32 = 400;
+const JOURNAL_CALLS: [&str; 3] = ["fdatasync", "rename", "unlink"];
+const ALL_CALLS: [&str; 10] =
+    ["fdatasync", "fsync", "rename", "unlink", "mkdir", "rmdir", "symlink", "ftruncate", "fchmod", "sendmsg"];
+const SAVED: [&str; 2] = ["/etc", "/usr/lib/heaptrial"];
+
+const TRIAL: &str = r#"
+name = "walk"
+services = "churn@*"
+duration = "2d"
+[pace]
+pause = "0s"
+settle = "0s"
+health_timeout = "20s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+restart_every = "1h"
+"#;
+
+/// What is done after the kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recovery {
+    Resume,
+    Revert,
+    Timer,
+}
+
+struct Walk {
+    bed: Bed,
+    units: Vec<String>,
+    before: Snapshot,
+}
+
+impl Walk {
+    /// Records in the journal.
+    fn recorded(&self) -> usize {
+        let journal = self.bed.container.read_text("/var/lib/heaptrial/trials/walk/journal.jsonl");
+        journal.map_or(0, |text| text.lines().count())
+    }
+
+    fn begin(services: usize) -> Option<Self> {
+        Self::begin_of(services, 1 << 20)
+    }
+
+    /// With services that keep so many bytes each.
+    fn begin_of(services: usize, live_bytes: u64) -> Option<Self> {
+        let bed = Bed::boot()?;
+        let units = bed.start_churn_of(services, live_bytes);
+        bed.write_trial("walk", TRIAL);
+        // Obtaining the allocators is no part of what is walked.
+        bed.succeeds("trial plan walk.toml --seed 1");
+        let before = Snapshot::of(&bed.container, &SAVED).unwrap();
+        Some(Self { bed, units, before })
+    }
+
+    /// Runs a command that is killed at its `number`th `call`; tells whether it was.
+    fn killed_at(&self, arguments: &str, call: &str, number: u32) -> bool {
+        let output = self.strace(arguments, call, number);
+        let survived = output.status.success();
+        assert!(
+            survived || output.status.code() == Some(137) || output.status.code().is_none(),
+            "{arguments} {call} {number}: {}\n{}",
+            stdout(&output),
+            stderr(&output)
+        );
+        !survived
+    }
+
+    fn strace(&self, arguments: &str, call: &str, number: u32) -> Output {
+        let inner = self.bed.container.command("/usr/bin/env");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+        command.args(["-e", &format!("inject={call}:signal=SIGKILL:when={number}")]);
+        command.arg(inner.get_program()).args(inner.get_args());
+        command.args(["-C", "/root", "HOME=/root", "/ht/heaptrial"]).args(arguments.split_whitespace());
+        command.output().unwrap()
+    }
+
+    /// A trial in the state in which the command that is walked begins.
+    fn reset(&self) {
+        self.bed.container.ok(&["rm", "-rf", "/var/lib/heaptrial"]);
+    }
+
+    #[track_caller]
+    fn assert_as_before(&self, what: &str) {
+        let now = Snapshot::of(&self.bed.container, &SAVED).unwrap();
+        assert_eq!(self.before.difference(&now), Vec::<String>::new(), "{what}");
+        self.bed.assert_active(&self.units);
+        for unit in &self.units {
+            assert!(!self.bed.maps(unit).contains("libjemalloc"), "{what}: {unit}");
+        }
+    }
+
+    fn recover(&self, recovery: Recovery, what: &str) {
+        // Killed before there was a trial: nothing was changed.
+        if self.bed.heaptrial("trial status walk").status.code() == Some(3) {
+            return self.assert_as_before(what);
+        }
+        match recovery {
+            Recovery::Resume => {
+                let output = self.bed.heaptrial("trial resume walk");
+                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                let status = self.bed.json("trial status walk --json");
+                assert_eq!(status["stage"], "running", "{what}: {status:#}");
+                for unit in &self.units {
+                    let state = &status["services"][unit];
+                    assert_eq!(state["stage"], "committed", "{what}: {status:#}");
+                    assert_eq!(
+                        self.bed.maps(unit).contains("libjemalloc"),
+                        state["arm"] == "jemalloc",
+                        "{what}"
+                    );
+                }
+            }
+            Recovery::Timer => {
+                let output = self.bed.heaptrial("trial recover walk");
+                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                // The timer itself may be at it: then the command left it to that.
+                wait_for(what, Duration::from_secs(60), || {
+                    let status: serde_json::Value =
+                        support::json(&self.bed.heaptrial("trial status walk --json"));
+                    let known = |unit: &String| {
+                        let stage = &status["services"][unit]["stage"];
+                        stage.is_null() || stage == "committed" || stage == "reverted"
+                    };
+                    self.units.iter().all(known).then_some(())
+                });
+            }
+            Recovery::Revert => {}
+        }
+        self.bed.assert_active(&self.units);
+        let output = self.bed.heaptrial("trial stop walk --revert --yes");
+        assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+        self.assert_as_before(what);
+    }
+}
+
+impl Walk {
+    /// The same for a rollout.
+    fn recover_rollout(&self, name: &str, recovery: Recovery, what: &str) {
+        // Killed before there was one: nothing was changed.
+        if self.bed.heaptrial(&format!("rollout status {name}")).status.code() == Some(3) {
+            return self.assert_as_before(what);
+        }
+        let stages = || -> Vec<String> {
+            let status = self.bed.json_of(&format!("trial status {name} --json"));
+            let stages = self.units.iter().map(|unit| status["services"][unit]["stage"].to_string());
+            stages.collect()
+        };
+        match recovery {
+            Recovery::Resume => {
+                let output = self.bed.heaptrial(&format!("rollout resume {name}"));
+                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                for unit in &self.units {
+                    assert!(self.has_one_arena(unit), "{what}: {unit}");
+                }
+            }
+            Recovery::Timer => {
+                let output = self.bed.heaptrial(&format!("trial recover {name}"));
+                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                wait_for(what, Duration::from_secs(60), || {
+                    let known = ["null", "\"committed\"", "\"reverted\""];
+                    stages().iter().all(|stage| known.contains(&stage.as_str())).then_some(())
+                });
+            }
+            Recovery::Revert => {}
+        }
+        self.bed.assert_active(&self.units);
+        let output = self.bed.heaptrial(&format!("rollout rollback {name} --yes"));
+        assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+        self.assert_as_before(what);
+        for unit in &self.units {
+            assert!(!self.has_one_arena(unit), "{what}: {unit}");
+        }
+    }
+
+    fn has_one_arena(&self, unit: &str) -> bool {
+        let pid = self.bed.property(unit, "MainPID");
+        self.bed
+            .container
+            .ok(&["cat", &format!("/proc/{pid}/environ")])
+            .to_lowercase()
+            .contains("arena_max=1")
+    }
+}
+
+fn strace_works() -> bool {
+    let works = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !works {
+        heaptrial_testbed::skip("strace is missing");
+    }
+    works
+}
+
+/// Of a rollout, which waits for readings between its waves, `make test` walks every so many calls.
+fn stride() -> usize {
+    if calls().len() == ALL_CALLS.len() { 1 } else { 8 }
+}
+
+fn calls() -> &'static [&'static str] {
+    if std::env::var("HEAPTRIAL_FAULT_WALK").is_ok_and(|walk| walk == "all") {
+        &ALL_CALLS
+    } else {
+        &JOURNAL_CALLS
+    }
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
+    let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
+    let mut kills = 0;
+    for call in calls() {
+        for number in 1..MOST_CALLS {
+            walk.reset();
+            let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
+            let what = format!("killed at {call} {number}, then {recovery:?}");
+            let killed = walk.killed_at("trial start walk --yes --no-agent", call, number);
+            walk.recover(if killed { recovery } else { Recovery::Revert }, &what);
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    eprintln!("killed at {kills} calls of a start");
+    assert!(kills > 20, "only {kills} calls were walked");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_revert_that_is_killed_anywhere_is_completed() {
+    let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
+    let mut kills = 0;
+    for call in calls() {
+        for number in 1..MOST_CALLS {
+            walk.reset();
+            walk.bed.succeeds("trial start walk --yes --no-agent");
+            let recovery = [Recovery::Revert, Recovery::Timer][number as usize % 2];
+            let what = format!("revert killed at {call} {number}, then {recovery:?}");
+            let killed = walk.killed_at("trial stop walk --revert --yes", call, number);
+            walk.bed.assert_active(&walk.units);
+            walk.recover(recovery, &what);
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    eprintln!("killed at {kills} calls of a revert");
+    assert!(kills > 10, "only {kills} calls were walked");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
+    let Some(mut walk) = strace_works().then(|| Walk::begin_of(2, 16 << 20)).flatten() else {
+        return;
+    };
+    walk.bed.install_agent();
+    walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
+    let mut kills = 0;
+    for call in calls() {
+        for number in (1..MOST_CALLS).step_by(stride()) {
+            let name = format!("{call}-{number}");
+            let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
+            let what = format!("rollout killed at {call} {number}, then {recovery:?}");
+            let start = format!(
+                "rollout start --allocator glibc?arena_max=1 --services churn@* --unmeasured --name {name} --waves 50%,100% \
+                 --soak 1s --pause 0s --settle 0s --patience 20s --health-timeout 10s --no-rollback-proof --no-forecast \
+                 --no-agent --yes"
+            );
+            let killed = walk.killed_at(&start, call, number);
+            walk.recover_rollout(&name, if killed { recovery } else { Recovery::Revert }, &what);
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    eprintln!("killed at {kills} calls of a rollout");
+    assert!(kills > 5, "only {kills} calls were walked");
+}
+
+/// How many times the power is cut: as many as the environment says, or a few.
+fn cuts() -> u32 {
+    std::env::var("HEAPTRIAL_POWER_CUTS").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_power_cut_at_any_moment_leaves_what_can_be_resumed_and_reverted() {
+    let Some(mut walk) = Walk::begin(3) else { return };
+    walk.bed.container.ok(&[
+        &["systemctl", "enable"],
+        walk.units.iter().map(String::as_str).collect::<Vec<_>>().as_slice(),
+    ]
+    .concat());
+    walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
+    // How much each of the two commands records: cuts are spread over that, so that they hit it however fast it goes.
+    walk.bed.succeeds("trial start walk --yes --no-agent");
+    let of_start = walk.recorded();
+    walk.bed.succeeds("trial stop walk --revert --yes");
+    let of_revert = walk.recorded() - of_start;
+
+    let mut in_the_middle = 0;
+    for cut in 0..cuts() {
+        walk.reset();
+        let reverting = cut % 2 == 1;
+        if reverting {
+            walk.bed.succeeds("trial start walk --yes --no-agent");
+        }
+        let (arguments, records) = if reverting {
+            ("trial stop walk --revert --yes", of_revert)
+        } else {
+            ("trial start walk --yes --no-agent", of_start)
+        };
+        // Spread without a pattern that could meet the program's own (the golden ratio's multiples).
+        let share = (f64::from(cut) * 0.618_034).fract();
+        let until = walk.recorded() + (share * records as f64) as usize;
+        let mut command = walk.bed.command(arguments).spawn().unwrap();
+        while walk.recorded() < until && command.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let running = command.try_wait().unwrap().is_none();
+        walk.bed.container.power_cut().unwrap();
+        command.wait().unwrap();
+        walk.bed.container.boot_again().unwrap();
+        in_the_middle += u32::from(running);
+        walk.bed.assert_active(&walk.units);
+        let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][cut as usize / 2 % 3];
+        let recovery = if reverting && recovery == Recovery::Resume { Recovery::Revert } else { recovery };
+        walk.recover(
+            recovery,
+            &format!("power cut {cut} after {share:.2} of {arguments}, then {recovery:?}"),
+        );
+    }
+    eprintln!("{in_the_middle} of {} power cuts hit a running command", cuts());
+    assert!(in_the_middle * 2 >= cuts(), "only {in_the_middle} of {} cuts hit a running command", cuts());
+}

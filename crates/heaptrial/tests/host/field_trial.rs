@@ -1,0 +1,156 @@
+//! A trial on real services of a real systemd: planned, started, proved, stopped, reverted to the byte.
+
+use crate::support;
+
+use heaptrial_testbed::Snapshot;
+use support::bed::Bed;
+use support::{stderr, stdout};
+
+const TRIAL: &str = r#"
+name = "three-way"
+services = "churn@*"
+duration = "2d"
+looks = ["1d", "2d"]
+metric = "rss"
+[pace]
+at_once = 2
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+[[arm]]
+name = "restarted"
+allocator = "glibc"
+restart_every = "1h"
+"#;
+
+fn planned(count: usize) -> Option<(Bed, Vec<String>)> {
+    let (bed, units) = Bed::with_churn(count)?;
+    bed.write_trial("three-way", TRIAL);
+    bed.succeeds("trial plan three-way.toml --seed 1");
+    Some((bed, units))
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_trial_is_started_proved_and_reverted_to_the_byte() {
+    let Some((bed, units)) = planned(6) else { return };
+    let before = bed.snapshot();
+    let output = bed.succeeds("trial start three-way --yes");
+    assert!(stdout(&output).contains("6 services run what their arms want"), "{}", stdout(&output));
+    bed.assert_active(&units);
+    let status = bed.json("trial status three-way --json");
+    assert_eq!(status["stage"], "running");
+    for unit in &units {
+        let arm = status["services"][unit]["arm"].as_str().unwrap();
+        assert_eq!(status["services"][unit]["stage"], "committed", "{unit}");
+        assert_eq!(bed.maps(unit).contains("libjemalloc"), arm == "jemalloc", "{unit} {arm}");
+        let timer =
+            format!("heaptrial-restart-{}.timer", unit.trim_end_matches(".service").replace('@', "\\x40"));
+        assert_eq!(bed.property(&timer, "ActiveState") == "active", arm == "restarted", "{unit} {arm}");
+    }
+    let again = bed.heaptrial("trial start three-way --yes");
+    assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
+
+    let output = bed.succeeds("trial stop three-way --revert --yes");
+    assert!(stdout(&output).contains("every file is as before"), "{}", stdout(&output));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+    for unit in &units {
+        assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}");
+    }
+    bed.succeeds("trial stop three-way --revert --yes");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn the_documented_rollback_by_hand_needs_no_heaptrial() {
+    let Some((bed, units)) = planned(6) else { return };
+    let etc = || Snapshot::of(&bed.container, &["/etc"]).unwrap();
+    let before = etc();
+    bed.succeeds("trial start three-way --yes --no-agent");
+    assert!(units.iter().any(|unit| bed.maps(unit).contains("libjemalloc")));
+
+    let text = include_str!("../../../../docs/rollback-by-hand.md");
+    let (_, block) = text.split_once("```sh\n").unwrap();
+    let (script, _) = block.split_once("```").unwrap();
+    bed.container.ok(&["rm", "-r", "/usr/lib/heaptrial/bin"]);
+    bed.container.ok(&["sh", "-c", script]);
+    assert_eq!(before.difference(&etc()), Vec::<String>::new());
+    bed.assert_active(&units);
+    for unit in &units {
+        assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}");
+    }
+    let timers = bed.container.ok(&["systemctl", "list-timers", "--all", "--no-legend", "heaptrial-*"]);
+    assert_eq!(timers.trim(), "");
+    // The tool, back again, finds everything as it was before and says so.
+    bed.succeeds("trial stop three-way --revert --yes");
+    bed.assert_active(&units);
+}
+
+/// Starts a trial of two arms on these services.
+fn start(bed: &Bed, name: &str, services: &str) {
+    let arms = "[[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
+                [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
+    let pace = "[pace]\npause = \"0s\"\nsettle = \"0s\"\n";
+    let head = format!("name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n");
+    bed.write_trial(name, &format!("{head}{pace}{arms}"));
+    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
+    bed.succeeds(&format!("trial start {name} --yes"));
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
+    let Some((bed, units)) = Bed::with_churn(4) else { return };
+    let before = bed.snapshot();
+    for (name, services) in [("first", "churn@00[12]*"), ("second", "churn@00[34]*")] {
+        start(&bed, name, services);
+    }
+    let preloads = |unit: &&String| bed.maps(unit).contains("/usr/lib/heaptrial/allocators/");
+    let treated: Vec<&String> = units.iter().filter(preloads).collect();
+    assert_eq!(treated.len(), 2);
+    bed.succeeds("trial stop first --revert --yes");
+    let left = treated.iter().find(|unit| unit.contains("@003") || unit.contains("@004")).unwrap();
+    bed.container.ok(&["systemctl", "restart", left]);
+    bed.assert_active(&units);
+    assert!(preloads(left), "{left} is still in the second trial");
+    bed.succeeds("trial stop second --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn putting_back_an_ended_trial_leaves_the_services_of_a_later_one_alone() {
+    let Some((bed, units)) = Bed::with_churn(2) else { return };
+    let before = bed.snapshot();
+    start(&bed, "first", "churn@*");
+    bed.succeeds("trial stop first --yes");
+    let (treated, control): (Vec<&String>, Vec<&String>) =
+        units.iter().partition(|unit| bed.maps(unit).contains("libjemalloc"));
+    let (treated, control) = (treated[0], control[0]);
+
+    // Somebody takes its file away, so that a later trial may have the service.
+    bed.container.ok(&["rm", &format!("/etc/systemd/system/{treated}.d/zz-heaptrial.conf")]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", treated]);
+    start(&bed, "second", "churn@*");
+    let pids = || units.iter().map(|unit| bed.property(unit, "MainPID")).collect::<Vec<_>>();
+    let (running, second) = (pids(), bed.snapshot());
+    let refused = bed.heaptrial("trial stop first --revert --yes");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("second"), "{}", stderr(&refused));
+    assert_eq!((pids(), second.difference(&bed.snapshot())), (running, Vec::new()));
+
+    bed.succeeds("trial stop second --revert --yes");
+    let of_control = bed.property(control, "MainPID");
+    bed.succeeds("trial stop first --revert --yes");
+    assert_eq!(bed.property(control, "MainPID"), of_control, "nothing of {control} was changed");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+}

@@ -1,0 +1,282 @@
+//! The agent's database under its hands: deleted, replaced, damaged; and a clock that is set while it is away.
+
+use crate::support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use heaptrial_host::Instant as Moment;
+use heaptrial_model::{Metric, TrialKind, TrialPlan};
+use heaptrial_store::{NewTrial, Store, TickInput};
+use support::bed::Bed;
+use support::{json, stderr, stdout, wait_for};
+
+const UNIT: &str = "heaptrial-agent.service";
+const DATABASE: &str = "/var/lib/heaptrial/heaptrial.db";
+const OPTIONS: &str = "--interval 200ms --metrics unix:/run/heaptrial/metrics.sock";
+/// Whatever is waited for comes within some seconds; a busy machine may take longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+const TRIAL: &str = r#"
+name = "kept"
+services = "churn@*"
+duration = "2d"
+[pace]
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+
+/// A host with a trial of two services that was started, and the agent at work.
+struct Host {
+    bed: Bed,
+}
+
+impl Host {
+    fn boot() -> Option<Self> {
+        let (bed, _) = Bed::with_churn(2)?;
+        bed.write_trial("kept", TRIAL);
+        bed.succeeds("trial plan kept.toml --seed 1");
+        bed.succeeds("trial start kept --yes --no-agent");
+        let container = &bed.container;
+        let text = bed.succeeds("agent --print-unit /ht/heaptrial").stdout;
+        container.write(format!("/etc/systemd/system/{UNIT}"), text, 0o644).unwrap();
+        let start = format!("[Service]\nExecStart=\nExecStart=/ht/heaptrial agent {OPTIONS}\n");
+        container.write(format!("/etc/systemd/system/{UNIT}.d/test.conf"), start, 0o644).unwrap();
+        container.ok(&["systemctl", "daemon-reload"]);
+        let host = Self { bed };
+        host.agent("start");
+        host.more_ticks();
+        Some(host)
+    }
+
+    fn agent(&self, verb: &str) {
+        self.bed.container.ok(&["systemctl", verb, UNIT]);
+    }
+
+    fn log(&self) -> String {
+        self.bed.container.ok(&["journalctl", "--no-pager", "-u", UNIT])
+    }
+
+    /// As another process sees it now.
+    fn store(&self) -> Store {
+        Store::open(&self.bed.database()).unwrap()
+    }
+
+    /// The trial's row in the database, and how many ticks it has there.
+    fn recorded(&self) -> Option<(i64, u64)> {
+        let store = Store::open(&self.bed.database()).ok()?;
+        let trials = store.trials().ok()?;
+        let id = trials.iter().rfind(|record| record.plan.name == "kept")?.id;
+        Some((id, store.tick_summary(id).ok()?.ticks))
+    }
+
+    /// How many ticks there are once there are more than now.
+    #[track_caller]
+    fn more_ticks(&self) -> u64 {
+        let now = self.recorded().map_or(0, |(_, ticks)| ticks);
+        wait_for("more ticks", PATIENCE, || {
+            self.recorded().map(|(_, ticks)| ticks).filter(|ticks| *ticks > now + 2)
+        })
+    }
+
+    #[track_caller]
+    fn wait_for_log(&self, text: &str) {
+        wait_for(text, PATIENCE, || self.log().contains(text).then_some(()));
+    }
+
+    fn metrics(&self) -> String {
+        let socket = self.bed.container.root().join("run/heaptrial/metrics.sock");
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The events of one kind, as the database has them now.
+    fn events(&self, kind: &str) -> Vec<String> {
+        let Some((id, _)) = self.recorded() else { return Vec::new() };
+        let events = self.store().events(id).unwrap().into_iter();
+        events.filter(|event| event.kind.as_str() == kind).map(|event| event.text).collect()
+    }
+
+    /// Exit code and all that is said.
+    fn said(&self, arguments: &str) -> (Option<i32>, String) {
+        let output = self.bed.heaptrial(arguments);
+        (output.status.code(), format!("{}{}", stdout(&output), stderr(&output)))
+    }
+}
+
+/// A database with another trial in it.
+fn other_database(path: &std::path::Path) {
+    let mut store = Store::create(path).unwrap();
+    let specs = ["glibc".parse().unwrap(), "glibc?arena_max=1".parse().unwrap()];
+    let trial = NewTrial {
+        name: "other".into(),
+        kind: TrialKind::Field,
+        boot_id: "an earlier boot".into(),
+        host_facts: serde_json::json!({}),
+        metric: Metric::Rss,
+        seed: 7,
+        repeats: 1,
+        planned_us: 86_400_000_000,
+        arms: TrialPlan::from_specs("other", &specs).unwrap().arms,
+        parameters: serde_json::json!({}),
+        command: String::new(),
+        tool_version: "0.1.0".into(),
+        started_wall_us: Moment::now().wall_us,
+    };
+    store.begin_field_trial(&trial, &[None, None], &[]).unwrap();
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_database_deleted_or_replaced_under_the_agent_loses_nothing_and_is_told() {
+    let Some(host) = Host::boot() else { return };
+    let before = host.more_ticks();
+    host.bed.container.ok(&["sh", "-c", &format!("rm {DATABASE}*")]);
+    host.wait_for_log("was deleted while the agent had it open");
+    let after = wait_for("the trial to be there again", PATIENCE, || host.recorded()).1;
+    assert!(after >= before, "{after} of {before} ticks\n{}", host.log());
+    host.more_ticks();
+    let told = host.events("database_lost");
+    assert!(told.len() == 1 && told[0].contains("deleted"), "{told:?}");
+    assert!(host.metrics().contains("heaptrial_agent_lost_databases_total 1\n"), "{}", host.metrics());
+    assert_eq!(host.events("gap"), Vec::<String>::new(), "{}", host.log());
+    assert_eq!(host.said("trial resume kept").0, Some(0));
+    let (code, said) = host.said(&format!("agent --db {DATABASE}"));
+    assert!(code == Some(3) && said.contains("another agent"), "the lock was deleted, too: {said}");
+
+    // Another database takes its place: what was written so far is kept beside, and nothing is mixed.
+    let before = host.more_ticks();
+    let disk = host.bed.database();
+    other_database(&disk.with_file_name("restored.db"));
+    std::fs::rename(disk.with_file_name("restored.db"), &disk).unwrap();
+    host.wait_for_log("was replaced by another file while the agent had it open");
+    let beside = disk.with_file_name("heaptrial.db.lost-1");
+    let kept = wait_for("the copy beside", PATIENCE, || Store::open(&beside).ok());
+    let id = kept.trials().unwrap().iter().rfind(|record| record.plan.name == "kept").unwrap().id;
+    assert!(kept.tick_summary(id).unwrap().ticks >= before, "{}", host.log());
+    drop(kept);
+    let new = host.store().trials().unwrap();
+    assert_eq!(new.iter().map(|record| record.plan.name.as_str()).collect::<Vec<_>>(), ["other"]);
+    wait_for("the loss in the other database", PATIENCE, || {
+        let events = host.store().events(new[0].id).unwrap();
+        events.iter().any(|event| event.text.contains("heaptrial.db.lost-1")).then_some(())
+    });
+    let (code, said) = host.said("trial status kept");
+    assert!(code == Some(1) && said.contains("heaptrial.db.lost-1"), "{code:?} {said}");
+    let (code, said) = host.said("trial resume kept");
+    assert!(code == Some(3) && said.contains("heaptrial.db.lost-1"), "{code:?} {said}");
+
+    // As it says: the copy goes back, and the trial goes on.
+    host.agent("stop");
+    host.bed.container.ok(&[
+        "sh",
+        "-c",
+        &format!("rm {DATABASE} {DATABASE}-*; mv {DATABASE}.lost-1 {DATABASE}"),
+    ]);
+    host.agent("start");
+    host.more_ticks();
+    assert_eq!(host.said("trial status kept").0, Some(0));
+    assert_eq!(host.said("trial resume kept").0, Some(0));
+    let lives = host.store().lives(host.recorded().unwrap().0).unwrap();
+    assert!(lives.iter().all(|life| life.contamination.is_none()), "{lives:?}");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_database_lost_while_the_agent_is_away_is_told_and_keeps_no_revert_back() {
+    let Some(host) = Host::boot() else { return };
+    let container = &host.bed.container;
+    host.agent("stop");
+    container.ok(&["sh", "-c", &format!("rm {DATABASE}*")]);
+    let (code, said) = host.said("trial resume kept");
+    assert!(code == Some(3) && said.contains("its readings and looks are lost"), "{code:?} {said}");
+    assert!(!host.bed.database().exists(), "a resume that refuses makes no database");
+    host.agent("start");
+    host.wait_for_log("its readings and looks are lost");
+    let (code, said) = host.said("trial status kept");
+    assert!(code == Some(1) && said.contains("its readings and looks are lost"), "{code:?} {said}");
+    assert_eq!(host.said("trial resume kept").0, Some(3));
+    // Whoever accepts that goes on with the clock of the journal, and with the lives that run.
+    let begun = host.bed.json_of("trial status kept --json")["elapsed_seconds"].clone();
+    assert!(begun.is_null(), "{begun}");
+    host.bed.succeeds("trial resume kept --accept-loss");
+    host.more_ticks();
+    let (id, _) = host.recorded().unwrap();
+    let lives = host.store().lives(id).unwrap();
+    assert!(lives.len() == 2 && lives.iter().all(|life| life.contamination.is_none()), "{lives:?}");
+    let told = host.events("database_lost");
+    assert_eq!(told.len(), 1, "{told:?}");
+
+    // Neither readable nor a database any more.
+    host.agent("stop");
+    let garbage = format!("rm {DATABASE}*; head -c 65536 /dev/urandom > {DATABASE}; chmod 000 {DATABASE}");
+    container.ok(&["sh", "-c", &garbage]);
+    let output = host.bed.heaptrial("trial status kept --json");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let status = json(&output);
+    assert_eq!(status["stage"], "running");
+    assert_eq!(status["arms"][0]["committed"], 1);
+    assert!(status["database_error"].as_str().unwrap().contains("heaptrial.db"), "{status:#}");
+    let (code, said) = host.said("trial status kept");
+    assert!(code == Some(3) && said.contains("running") && said.contains("not a database"), "{said}");
+    let (code, said) = host.said("trial look kept");
+    assert!(code == Some(3) && said.contains("not a database"), "{said}");
+    // A header that is right and pages that are not.
+    let torn = format!("chmod 600 {DATABASE}; printf 'SQLite format 3\\000' | dd of={DATABASE} conv=notrunc");
+    container.ok(&["sh", "-c", &torn]);
+    let (code, said) = host.said("trial status kept");
+    assert!(code.is_some_and(|code| code != 0) && said.contains("trial kept: running"), "{said}");
+    host.bed.succeeds("trial stop kept --revert --yes");
+    for unit in ["churn@001.service", "churn@002.service"] {
+        assert!(!host.bed.maps(unit).contains("libjemalloc"));
+    }
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_clock_that_was_set_while_the_agent_was_away_is_told() {
+    let Some(host) = Host::boot() else { return };
+    const DAY_US: i64 = 86_400_000_000;
+    host.agent("stop");
+    // What the last tick would have been, had the clock been a day behind until then.
+    let id = host.recorded().unwrap().0;
+    let mut store = Store::create(&host.bed.database()).unwrap();
+    let (last, now) = (store.last_tick(id).unwrap().unwrap(), Moment::now());
+    let tick = TickInput {
+        sequence: last.sequence + 1,
+        wall_us: now.wall_us - DAY_US,
+        boottime_us: now.boottime_us,
+        host_id: last.host_id,
+        ..TickInput::default()
+    };
+    store.write_tick(id, &tick).unwrap();
+    drop(store);
+    host.agent("start");
+    host.more_ticks();
+    let told = host.events("clock_jump");
+    assert!(told.len() == 1 && told[0].contains("forward by 1d"), "{told:?}\n{}", host.log());
+    // Once, also over one more restart.
+    host.agent("restart");
+    host.more_ticks();
+    assert_eq!(host.events("clock_jump"), told);
+    assert!(host.events("gap").iter().all(|gap| !gap.contains('d')), "{:?}", host.events("gap"));
+}
+
+#[test]
+fn several_patterns_follow_one_flag() {
+    let output = support::heaptrial(std::path::Path::new("/"))
+        .args(["agent", "--services", "churn@*", "tor@*", "--interval", "1ms"])
+        .output()
+        .unwrap();
+    assert!(stderr(&output).contains("at least 100ms"), "{}", stderr(&output));
+}

@@ -1,0 +1,433 @@
+//! What others do to a host's services, units and bus while a trial runs on them. Each on a real systemd.
+
+use crate::support;
+
+use std::time::Duration;
+
+use support::bed::Bed;
+use support::{stderr, stdout, wait_for};
+
+const ARMS: &str = r#"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+
+fn trial(name: &str, services: &str, pace: &str) -> String {
+    format!(
+        "name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n[pace]\nsettle = \"0s\"\n{pace}\n{ARMS}"
+    )
+}
+
+/// A host with a trial that is planned.
+fn planned(name: &str, count: usize, pace: &str) -> Option<(Bed, Vec<String>)> {
+    let (bed, units) = Bed::with_churn(count)?;
+    bed.write_trial(name, &trial(name, "churn@*", pace));
+    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
+    Some((bed, units))
+}
+
+/// The services that a plan gives an arm.
+fn of_arm(bed: &Bed, name: &str, arm: &str) -> Vec<String> {
+    let plan = bed.container.read_text(format!("/root/{name}.plan.toml")).unwrap();
+    let plan: toml::Value = toml::from_str(&plan).unwrap();
+    let of_arm = |service: &&toml::Value| service["arm"].as_str() == Some(arm);
+    let services = plan["services"].as_array().unwrap().iter().filter(of_arm);
+    services.map(|service| service["service"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
+    let Some((bed, units)) = planned("gone", 6, "pause = \"0s\"") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start gone --yes --no-agent");
+    let treated = of_arm(&bed, "gone", "jemalloc");
+    let (stopped, masked) = (&treated[0], &treated[1]);
+    bed.container.ok(&["systemctl", "stop", stopped]);
+    bed.container.ok(&["systemctl", "mask", masked]);
+
+    let status = bed.json("trial status gone --json");
+    assert_eq!(status["not_running"][0]["service"], stopped.as_str(), "{status:#}");
+
+    let output = bed.heaptrial("trial stop gone --revert --yes");
+    let said = format!("{}{}", stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{stopped} does not run: somebody stopped it")), "{said}");
+    assert!(said.contains(&format!("{masked}: COULD NOT BE PUT BACK")), "{said}");
+    assert!(said.contains(&format!("trial stop gone --revert --without {masked}")), "{said}");
+    assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
+
+    let other = bed.heaptrial("trial stop gone --revert --yes --without churn@nobody.service");
+    assert_eq!(other.status.code(), Some(3), "{}", stderr(&other));
+    let output = bed.succeeds(&format!("trial stop gone --revert --yes --without {masked}"));
+    let said = format!("{}{}", stdout(&output), stderr(&output));
+    assert!(said.contains(&format!("{masked} was given up")), "{said}");
+    let status = bed.json("trial status gone --json");
+    assert_eq!(status["stage"], "reverted", "{status:#}");
+    let again = bed.succeeds("trial stop gone --revert --yes");
+    assert!(stdout(&again).contains("given up") && stdout(&again).contains(masked), "{}", stdout(&again));
+    assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
+
+    bed.container.ok(&["systemctl", "unmask", masked]);
+    bed.container.ok(&["systemctl", "restart", masked]);
+    assert!(!bed.maps(masked).contains("libjemalloc"), "its files are as before");
+    bed.container.ok(&["systemctl", "start", stopped]);
+    bed.assert_active(&units);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a_resume() {
+    let Some((bed, units)) = planned("removed", 4, "pause = \"0s\"") else { return };
+    // Units of their own, so that one can be removed.
+    let own = ["own-a.service", "own-b.service", "own-c.service", "own-d.service"];
+    for unit in own {
+        let text = "[Service]\nExecStart=/bin/sleep infinity\n";
+        bed.container.write(format!("/etc/systemd/system/{unit}"), text, 0o644).unwrap();
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&[&["systemctl", "start"], own.as_slice()].concat());
+    bed.write_trial("own", &trial("own", "own-*", "pause = \"0s\""));
+    bed.succeeds("trial plan own.toml --seed 1");
+    bed.succeeds("trial start own --yes --no-agent");
+    let treated = of_arm(&bed, "own", "jemalloc");
+    let (removed, stopped) = (&treated[0], &treated[1]);
+    bed.container.ok(&["rm", &format!("/etc/systemd/system/{removed}")]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "stop", stopped]);
+
+    let resumed = bed.heaptrial("trial resume own");
+    let said = format!("{}{}", stdout(&resumed), stderr(&resumed));
+    assert_eq!(bed.property(stopped, "ActiveState"), "inactive", "{said}");
+    let output = bed.heaptrial("trial stop own --revert --yes");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let output = bed.succeeds(&format!("trial stop own --revert --yes --without {removed}"));
+    assert!(stdout(&output).contains(&format!("{removed} was given up")), "{}", stdout(&output));
+    assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
+    let left = bed.container.ok(&["find", "/etc/systemd/system", "-name", "*heaptrial*"]);
+    assert_eq!(left, "", "nothing of the trial is left");
+    bed.assert_active(&units);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_service_is_dropped_from_a_running_trial_and_the_rest_goes_on() {
+    let Some((bed, units)) = planned("drop", 6, "pause = \"0s\"") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start drop --yes");
+    let (treated, controls) = (of_arm(&bed, "drop", "jemalloc"), of_arm(&bed, "drop", "glibc"));
+    let dry = bed.succeeds(&format!("trial drop drop {} --dry-run", treated[0]));
+    assert!(stdout(&dry).contains("nothing was changed"), "{}", stdout(&dry));
+    assert!(bed.maps(&treated[0]).contains("libjemalloc"));
+    let output = bed.succeeds(&format!("trial drop drop {} --yes --because needed-elsewhere", treated[0]));
+    let said = stdout(&output);
+    assert!(
+        said.contains("is as before and out of the trial; 2 services of arm jemalloc are left"),
+        "{said}"
+    );
+    assert!(!bed.maps(&treated[0]).contains("libjemalloc"));
+    bed.succeeds(&format!("trial drop drop {} --yes", controls[0]));
+    let again = bed.heaptrial(&format!("trial drop drop {} --yes", treated[0]));
+    assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
+
+    // A resume does not bring it back, and a report tells it.
+    bed.succeeds("trial resume drop");
+    assert!(!bed.maps(&treated[0]).contains("libjemalloc"));
+    let report = bed.json("report drop --json");
+    let findings = report["findings"].as_array().unwrap();
+    let told = findings.iter().find(|finding| finding["kind"] == "dropped").expect("it is told");
+    let mut services: Vec<&str> =
+        told["services"].as_array().unwrap().iter().map(|service| service.as_str().unwrap()).collect();
+    services.sort_unstable();
+    let mut expected = [treated[0].as_str(), controls[0].as_str()];
+    expected.sort_unstable();
+    assert_eq!(services, expected, "{told:#}");
+
+    bed.succeeds("trial stop drop --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+}
+
+/// Runs a start, has something done to the host up to `most` times each time that it comes further, and tells how often.
+fn start_beside(bed: &Bed, name: &str, most: u32, disturb: &[&str]) -> u32 {
+    let mut start = bed.command(&format!("trial start {name} --yes --no-agent")).spawn().unwrap();
+    let journal = format!("/var/lib/heaptrial/trials/{name}/journal.jsonl");
+    let recorded = || bed.container.read_text(&journal).map_or(0, |text| text.lines().count());
+    let (mut times, mut seen) = (0, 0);
+    let status = loop {
+        if let Some(status) = start.try_wait().unwrap() {
+            break status;
+        }
+        if times < most && recorded() > seen + 5 {
+            bed.container.ok(disturb);
+            times += 1;
+            seen = recorded();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success(), "{disturb:?} {times} times: {status}");
+    times
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start() {
+    let Some((bed, units)) = planned("anew", 12, "pause = \"200ms\"") else { return };
+    let before = bed.snapshot();
+    let times = start_beside(&bed, "anew", 100, &["systemctl", "daemon-reexec"]);
+    assert!(times >= 5, "only {times} times in one start");
+    let status = bed.json("trial status anew --json");
+    assert_eq!(status["stage"], "running", "{status:#}");
+    bed.succeeds("trial stop anew --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    bed.write_trial("bus", &trial("bus", "churn@*", "pause = \"200ms\""));
+    bed.succeeds("trial plan bus.toml --seed 1");
+    // The daemon ends, and its socket starts it again; systemd gives up one that ends five times in ten seconds.
+    let times = start_beside(&bed, "bus", 4, &["systemctl", "kill", "--signal=KILL", "dbus.service"]);
+    assert!(times >= 2, "only {times} times in one start");
+    bed.succeeds("trial stop bus --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    wait_for("services are up", Duration::from_secs(30), || {
+        units.iter().all(|unit| bed.property(unit, "ActiveState") == "active").then_some(())
+    });
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so() {
+    let Some((bed, _)) = planned("first", 6, "pause = \"0s\"") else { return };
+    bed.write_trial("early", &trial("early", "churn@*", "pause = \"0s\""));
+    bed.succeeds("trial plan early.toml --seed 2");
+    bed.succeeds("trial start first --yes");
+    let controls = of_arm(&bed, "first", "glibc");
+
+    // A control is as much the trial's as any other: refused when it is planned, and when an earlier plan is started.
+    bed.write_trial("second", &trial("second", &controls.join(" "), "pause = \"0s\""));
+    for (command, name) in
+        [("trial plan second.toml --seed 1", "second"), ("trial start early --yes", "early")]
+    {
+        let output = bed.heaptrial(command);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{command}: {said}");
+        assert!(said.contains(&format!("{} (trial `first`)", controls[0])), "{command}: {said}");
+        assert!(!bed.container.root().join(format!("var/lib/heaptrial/trials/{name}")).exists());
+    }
+    // One that was taken out is free again.
+    bed.succeeds(&format!("trial drop first {} --yes", controls[0]));
+    let output = bed.heaptrial("trial plan second.toml --seed 1");
+    assert!(!stderr(&output).contains(&controls[0]), "{}", stderr(&output));
+
+    // Without root nothing is known, which is not the same as nothing.
+    bed.container.ok(&["chmod", "700", "/var/lib/heaptrial"]);
+    for command in [
+        "trial status",
+        "trial status first",
+        "trial look first --peek",
+        "rollout status",
+        "watch status",
+        "serve",
+        "report first",
+    ] {
+        let words = format!("setpriv --reuid 65534 --clear-groups /ht/heaptrial {command}");
+        let output = bed.container.run(&words.split(' ').collect::<Vec<_>>());
+        let said = format!("{}{}", stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(3), "{command}: {said}");
+        assert!(
+            said.contains("cannot read /var/lib/heaptrial") && said.contains("sudo"),
+            "{command}: {said}"
+        );
+    }
+    bed.succeeds("trial stop first --yes");
+    bed.succeeds("trial plan second.toml --seed 1");
+    bed.succeeds("trial stop first --revert --yes");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_others_can_change_is_neither_written_nor_run_as_root() {
+    let Some((bed, units)) = planned("trusted", 2, "pause = \"0s\"") else { return };
+    let container = &bed.container;
+    let before = bed.snapshot();
+    let start = "trial start trusted --yes --no-agent";
+    let refused = |command: &str, about: &str| {
+        let output = bed.heaptrial(command);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{command}: {said}");
+        assert!(said.contains(about), "{command}: {said}");
+    };
+    // The folder of what must last is a link into somebody's home.
+    container.ok(&["mkdir", "-p", "/home/somebody/state"]);
+    container.ok(&["chown", "-R", "4711:4711", "/home/somebody"]);
+    container.ok(&["ln", "-s", "/home/somebody/state", "/var/lib/heaptrial"]);
+    refused(start, "/home/somebody belongs to user 4711");
+    assert_eq!(container.ok(&["ls", "-A", "/home/somebody/state"]), "", "nothing was written there");
+    container.ok(&["rm", "/var/lib/heaptrial"]);
+    // Others may write into it.
+    container.ok(&["install", "-d", "-m", "777", "/var/lib/heaptrial"]);
+    refused(start, "/var/lib/heaptrial can be written by everybody");
+    container.ok(&["chmod", "755", "/var/lib/heaptrial"]);
+    // The lock is a link to a file that matters.
+    container.write("/etc/precious", "as it was\n", 0o644).unwrap();
+    container.ok(&["ln", "-s", "/etc/precious", "/var/lib/heaptrial/lock"]);
+    let output = bed.heaptrial(start);
+    assert!(
+        !output.status.success() && stderr(&output).contains("/var/lib/heaptrial/lock"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(container.read_text("/etc/precious").unwrap(), "as it was\n");
+    container.ok(&["rm", "/var/lib/heaptrial/lock", "/etc/precious"]);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    // A watch's hook would run as root.
+    bed.succeeds(start);
+    container.write("/home/somebody/hook", "#!/bin/sh\n", 0o755).unwrap();
+    container.ok(&["chown", "4711", "/home/somebody/hook"]);
+    refused("watch start trusted --arm jemalloc --hook /home/somebody/hook --yes", "belongs to user 4711");
+    container.write("/usr/local/bin/hook", "#!/bin/sh\n", 0o775).unwrap();
+    refused(
+        "watch start trusted --arm jemalloc --hook /usr/local/bin/hook --yes",
+        "/usr/local/bin/hook can be written by its group",
+    );
+    bed.succeeds("trial stop trusted --revert --yes");
+    bed.assert_active(&units);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
+    let Some((bed, units)) = planned("lost", 4, "pause = \"0s\"") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start lost --yes --no-agent");
+    let journal = "/var/lib/heaptrial/trials/lost/journal.jsonl";
+    let whole = bed.container.read_text(journal).unwrap();
+    let treated = of_arm(&bed, "lost", "jemalloc");
+    let upto = |count: usize| whole.lines().take(count).map(|line| format!("{line}\n")).collect::<String>();
+    // Nothing of it, and only its beginning.
+    let beginning = whole.lines().position(|line| line.contains("\"intent\"")).unwrap();
+    for text in [String::new(), upto(beginning)] {
+        bed.container.write(journal, &text, 0o600).unwrap();
+        for command in ["trial status lost", "trial stop lost --revert --yes", "trial resume lost"] {
+            let output = bed.heaptrial(command);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{command}: {}{said}", stdout(&output));
+            assert!(said.contains("has lost records") && said.contains(".conf"), "{command}: {said}");
+        }
+        for unit in &treated {
+            assert!(bed.maps(unit).contains("libjemalloc"), "{unit} is as it was");
+        }
+    }
+    bed.container.write(journal, &whole, 0o600).unwrap();
+    bed.succeeds("trial stop lost --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn services_that_are_stopped_before_a_start_comes_to_them_stay_stopped() {
+    let Some((bed, units)) = planned("early", 4, "pause = \"2s\"\nfailure_budget = 9") else { return };
+    let before = bed.snapshot();
+    let mut start = bed.command("trial start early --yes --no-agent").spawn().unwrap();
+    let journal =
+        || bed.container.read_text("/var/lib/heaptrial/trials/early/journal.jsonl").unwrap_or_default();
+    // All files are changed ahead of the first restart; the others wait for theirs.
+    wait_for("the first service is through", Duration::from_secs(60), || {
+        journal().contains("\"committed\"").then_some(())
+    });
+    let text = journal();
+    let waiting: Vec<&String> = units
+        .iter()
+        .filter(|unit| !text.contains(&format!("\"restarting\",\"service\":\"{unit}\"")))
+        .collect();
+    assert!(!waiting.is_empty(), "{text}");
+    for unit in &waiting {
+        bed.container.ok(&["systemctl", "stop", unit]);
+    }
+    assert_eq!(start.wait().unwrap().code(), Some(1), "not all have their treatment");
+    for unit in &waiting {
+        assert_eq!(bed.property(unit, "ActiveState"), "inactive", "{unit}: {}", journal());
+    }
+    bed.succeeds("trial stop early --revert --yes");
+    for unit in &waiting {
+        assert_eq!(bed.property(unit, "ActiveState"), "inactive", "{unit}");
+        bed.container.ok(&["systemctl", "start", unit]);
+    }
+    bed.assert_active(&units);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+/// A service that ends well when it is stopped.
+const POLITE: &str = "[Service]\nExecStart=/bin/sh -c 'trap \"exit 0\" TERM; while :; do sleep 1; done'\n";
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_an_operator_stopped_stays_stopped_though_another_service_wants_it() {
+    let Some(bed) = Bed::boot() else { return };
+    let own = ["own-a.service", "own-b.service", "own-c.service", "own-d.service"];
+    for unit in own {
+        bed.container.write(format!("/etc/systemd/system/{unit}"), POLITE, 0o644).unwrap();
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&[&["systemctl", "start"], own.as_slice()].concat());
+    bed.write_trial("wants", &trial("wants", "own-*", "pause = \"0s\""));
+    bed.succeeds("trial plan wants.toml --seed 1");
+    let treated = of_arm(&bed, "wants", "jemalloc");
+    let (stopped, other) = (&treated[0], &treated[1]);
+    let wants = format!("[Unit]\nWants={stopped}\n");
+    bed.container.write(format!("/etc/systemd/system/{other}.d/wants.conf"), wants, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let before = bed.snapshot();
+    bed.succeeds("trial start wants --yes --no-agent");
+    bed.container.ok(&["systemctl", "stop", stopped]);
+    // That systemd starts what is wanted can be seen by hand.
+    bed.container.ok(&["systemctl", "restart", other]);
+    assert_eq!(bed.property(stopped, "ActiveState"), "active");
+    bed.container.ok(&["systemctl", "stop", stopped]);
+
+    let output = bed.succeeds("trial stop wants --revert --yes --at-once 1");
+    let said = stderr(&output);
+    assert!(said.contains(&format!("{stopped} does not run, and {other} wants it")), "{said}");
+    assert_eq!(bed.property(stopped, "ActiveState"), "inactive", "{said}");
+    assert_eq!(bed.property(other, "ActiveState"), "active");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_tells_which_of_its_services_somebody_stopped() {
+    let Some((bed, units)) = Bed::with_churn(2) else { return };
+    let before = bed.snapshot();
+    let pace = "--soak 50s --pause 0s --settle 0s --no-rollback-proof --no-forecast --no-agent --yes";
+    let what = "--allocator jemalloc@5.3.0 --services churn@* --unmeasured --name two";
+    let mut rollout = bed.command(&format!("rollout start {what} {pace}")).spawn().unwrap();
+    let canary = wait_for("the canary is watched", Duration::from_secs(60), || {
+        let status = bed.heaptrial("rollout status two --json");
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
+        let wave = &status["rollouts"][0]["waves"][0];
+        (wave["stage"] == "soaking").then(|| wave["names"][0].as_str().unwrap().to_owned())
+    });
+    let canary = &canary;
+    bed.container.ok(&["systemctl", "stop", canary]);
+    // Its gate finds it stopped, and what is put back stays so.
+    assert_eq!(rollout.wait().unwrap().code(), Some(1));
+    let told = format!("{canary} does not run: it is inactive (dead): somebody stopped it");
+    for _ in 0..2 {
+        let status = stdout(&bed.heaptrial("rollout status two"));
+        assert!(status.contains(&told), "{status}");
+        assert_eq!(bed.property(canary, "ActiveState"), "inactive");
+        bed.succeeds("rollout rollback two --yes");
+    }
+    bed.container.ok(&["systemctl", "start", canary]);
+    let status = stdout(&bed.succeeds("rollout status two"));
+    assert!(!status.contains("does not run"), "{status}");
+    bed.assert_active(&units);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}

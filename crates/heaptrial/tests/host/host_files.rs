@@ -1,0 +1,277 @@
+//! What others do to the files of a trial: its drop-ins, its libraries, its units, its folder. Each on a real systemd.
+
+use crate::support;
+
+use std::process::Output;
+
+use support::bed::Bed;
+use support::{stderr, stdout};
+
+const STATE: &str = "/var/lib/heaptrial";
+const UNITS: &str = "/etc/systemd/system";
+const ARMS: &str = r#"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+
+fn plan(bed: &Bed, name: &str) {
+    let text = format!(
+        "name = \"{name}\"\nservices = \"churn@*\"\nduration = \"2d\"\n[pace]\npause = \"0s\"\nsettle = \"0s\"\n{ARMS}"
+    );
+    bed.write_trial(name, &text);
+    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
+}
+
+/// A host with a trial of four services that is planned.
+fn planned(name: &str) -> Option<(Bed, Vec<String>)> {
+    let (bed, units) = Bed::with_churn(4)?;
+    plan(&bed, name);
+    Some((bed, units))
+}
+
+/// The services that a plan gives jemalloc.
+fn treated(bed: &Bed, name: &str) -> Vec<String> {
+    let plan = bed.container.read_text(format!("/root/{name}.plan.toml")).unwrap();
+    let plan: toml::Value = toml::from_str(&plan).unwrap();
+    let services = plan["services"].as_array().unwrap().iter();
+    let own = services.filter(|service| service["arm"].as_str() == Some("jemalloc"));
+    own.map(|service| service["service"].as_str().unwrap().to_owned()).collect()
+}
+
+fn drop_in(service: &str) -> String {
+    format!("{UNITS}/{service}.d/zz-heaptrial.conf")
+}
+
+/// Runs it and expects this exit code and these words.
+#[track_caller]
+fn says(bed: &Bed, command: &str, code: i32, words: &[&str]) -> Output {
+    let output = bed.heaptrial(command);
+    let said = format!("{}{}", stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+    words.iter().for_each(|word| assert!(said.contains(word), "{command}: `{word}` is not in\n{said}"));
+    output
+}
+
+fn shell(bed: &Bed, line: &str) -> String {
+    bed.container.ok(&["sh", "-c", line])
+}
+
+/// Nothing is left of what was done to the host.
+#[track_caller]
+fn reverted(bed: &Bed, name: &str, units: &[String], before: &heaptrial_testbed::Snapshot) {
+    bed.succeeds(&format!("trial stop {name} --revert --yes"));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(units);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_resume_writes_again_what_is_gone_and_tells_what_somebody_changed() {
+    let Some((bed, units)) = planned("gone") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start gone --yes --no-agent");
+    let services = treated(&bed, "gone");
+    let pids = || services.iter().map(|unit| bed.property(unit, "MainPID")).collect::<Vec<_>>();
+    let lives = pids();
+    for unit in &services {
+        bed.container.ok(&["rm", "-r", &format!("{UNITS}/{unit}.d")]);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    says(&bed, "trial status gone", 1, &["changed by somebody else", &drop_in(&services[0])]);
+    // What runs has the treatment still: it is not restarted.
+    says(
+        &bed,
+        "trial resume gone",
+        0,
+        &["is gone; it is written again", "4 services run what their arms want"],
+    );
+    assert_eq!(pids(), lives);
+    for unit in &services {
+        assert!(bed.property(unit, "Environment").contains("libjemalloc"), "{unit}");
+    }
+    // One that was restarted without it is restarted with it.
+    bed.container.ok(&["rm", "-r", &format!("{UNITS}/{}.d", services[0])]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", &services[0]]);
+    assert!(!bed.maps(&services[0]).contains("libjemalloc"));
+    bed.succeeds("trial resume gone");
+    assert!(bed.maps(&services[0]).contains("libjemalloc"));
+    says(&bed, "trial status gone", 0, &["running"]);
+
+    shell(&bed, &format!("echo '# mine' >> {}", drop_in(&services[1])));
+    let changed = ["was changed by somebody else", "+# mine", "somebody changed files of 1 service"];
+    says(&bed, "trial resume gone", 1, &changed);
+    says(
+        &bed,
+        "trial status gone",
+        1,
+        &["not fully started", &format!("somebody changed files of {}", services[1])],
+    );
+    shell(&bed, &format!("sed -i '$d' {}", drop_in(&services[1])));
+    bed.succeeds("trial resume gone");
+    reverted(&bed, "gone", &units, &before);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
+    let Some((bed, units)) = planned("other") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start other --yes");
+    let agent = format!("{UNITS}/heaptrial-agent.service");
+    shell(&bed, &format!("echo '# edited' >> {agent}"));
+    let edited = [agent.as_str(), "was changed by somebody else since Heaptrial wrote it", "+# edited"];
+    says(&bed, "trial resume other", 1, &edited);
+    says(&bed, "trial stop other --revert --yes", 1, &edited);
+    bed.assert_active(&units);
+    shell(&bed, &format!("sed -i '$d' {agent}"));
+
+    let library = shell(&bed, "ls /usr/lib/heaptrial/allocators/*/*.so*").trim().to_owned();
+    shell(&bed, &format!("echo other > {library}.new; mv {library}.new {library}"));
+    let told = [library.as_str(), "is not the file that was installed there"];
+    let output = says(&bed, "trial stop other --revert --yes", 0, &told);
+    assert!(!stderr(&output).contains("heaptrial-agent.service"), "{}", stderr(&output));
+    assert_eq!(bed.container.read_text(&library).unwrap(), "other\n");
+    // A trial that needs the place of it does not take it.
+    plan(&bed, "next");
+    says(&bed, "trial start next --yes --no-agent", 1, &[&library, "exists already", "`other`"]);
+    bed.succeeds("trial stop next --revert --yes");
+    bed.container.ok(&["rm", "-r", "/usr/lib/heaptrial"]);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+
+    // One that is replaced while its trial runs.
+    plan(&bed, "third");
+    bed.succeeds("trial start third --yes --no-agent");
+    shell(
+        &bed,
+        &format!("cp -p {library} /root/saved; echo other > {library}.new; mv {library}.new {library}"),
+    );
+    let difference = [library.as_str(), "was changed by somebody else", "+(a file with SHA-256 "];
+    says(&bed, "trial resume third", 1, &difference);
+    shell(&bed, &format!("mv /root/saved {library}"));
+    bed.succeeds("trial resume third");
+    reverted(&bed, "third", &units, &before);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_folder_of_drop_ins_that_others_can_change_or_that_units_share_is_refused() {
+    let Some((bed, units)) = planned("folders") else { return };
+    let service = treated(&bed, "folders").remove(0);
+    let folder = format!("{UNITS}/{service}.d");
+    let start = "trial start folders --yes --no-agent";
+    bed.container.ok(&["install", "-d", "-o", "4711", &folder]);
+    says(&bed, start, 3, &[&format!("{folder} belongs to user 4711"), "nothing was changed"]);
+    bed.container.ok(&["chown", "0:4711", &folder]);
+    bed.container.ok(&["chmod", "775", &folder]);
+    says(&bed, start, 3, &[&format!("{folder} can be written by its group")]);
+    let preflight = format!("preflight {service} -a jemalloc@5.3.0");
+    says(&bed, &preflight, 3, &["refuse unit_files", &format!("{folder} can be written by its group")]);
+    // Two units with one folder.
+    let other = units.iter().find(|unit| **unit != service).unwrap();
+    bed.container.ok(&["rmdir", &folder]);
+    bed.container.ok(&["mkdir", "/etc/shared"]);
+    for unit in [&service, other] {
+        bed.container.ok(&["ln", "-s", "/etc/shared", &format!("{UNITS}/{unit}.d")]);
+    }
+    says(&bed, start, 3, &[&format!("{folder} is a link to /etc/shared, and so is {UNITS}/{other}.d")]);
+    bed.container.ok(&["rm", &format!("{UNITS}/{other}.d")]);
+    says(
+        &bed,
+        start,
+        3,
+        &[&format!("{folder} is a link to /etc/shared"), "by the path that the link leads to"],
+    );
+    bed.container.ok(&["rm", &folder]);
+    let before = bed.snapshot();
+    bed.succeeds(start);
+    reverted(&bed, "folders", &units, &before);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_journal_that_others_can_write_is_not_followed_and_a_frozen_plan_that_is_lost_has_a_copy() {
+    let Some((bed, units)) = planned("frozen") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start frozen --yes --no-agent");
+    let folder = format!("{STATE}/trials/frozen");
+    let journal = format!("{folder}/journal.jsonl");
+    let (writable, foreign) =
+        (format!("{journal} can be written by everybody"), format!("{journal} belongs to user 4711"));
+    for (spoil, mend, why) in [
+        (["chmod", "666", &journal], ["chmod", "644", &journal], &writable),
+        (["chown", "4711", &journal], ["chown", "0", &journal], &foreign),
+    ] {
+        bed.container.ok(&spoil);
+        for command in ["trial stop frozen --revert --yes", "trial resume frozen", "trial recover frozen"] {
+            says(&bed, command, 3, &[why, "Nothing was changed"]);
+        }
+        says(&bed, "trial status frozen", 1, &["not to be trusted", why]);
+        bed.container.ok(&mend);
+    }
+    let prepared = format!("{folder}/prepared.json");
+    let whole = bed.container.read_text(&prepared).unwrap();
+    bed.container.ok(&["rm", &prepared]);
+    says(&bed, "trial status", 0, &["frozen: running, 4 services"]);
+    bed.succeeds("trial resume frozen");
+    assert_eq!(bed.container.read_text(&prepared).unwrap(), whole, "it is there again");
+    bed.container.write(&prepared, "{", 0o600).unwrap();
+    says(&bed, "trial status frozen", 0, &["running"]);
+    bed.container.ok(&["rm", &prepared]);
+    reverted(&bed, "frozen", &units, &before);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_trial_whose_folder_is_gone_is_known_by_what_it_left() {
+    let Some((bed, units)) = planned("lost") else { return };
+    plan(&bed, "later");
+    let before = bed.snapshot();
+    bed.succeeds("trial start lost --yes");
+    let file = drop_in(&treated(&bed, "lost")[0]);
+    bed.container.ok(&["mv", &format!("{STATE}/trials"), "/root/trials"]);
+    let words = [
+        format!("lost: {STATE}/trials/lost is gone"),
+        format!("{STATE}/heaptrial.db has it as running"),
+        file.clone(),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    for command in ["trial status", "trial status lost", "trial stop lost --revert --yes", "rollout status"] {
+        says(&bed, command, 1, &words);
+    }
+    // Neither planned over it nor started.
+    bed.container.ok(&["rm", "/root/lost.plan.toml"]);
+    let refused = [file.as_str(), "(`lost`)", "rollback-by-hand", "Nothing was changed"];
+    says(&bed, "trial plan lost.toml", 3, &refused);
+    says(&bed, "trial start later --yes", 3, &refused);
+    let rollout = "rollout start --allocator jemalloc@5.3.0 --services churn@* --unmeasured --yes";
+    says(&bed, &format!("{rollout} --no-forecast"), 3, &["(`lost`)"]);
+    bed.container.ok(&["mv", "/root/trials", &format!("{STATE}/trials")]);
+    reverted(&bed, "lost", &units, &before);
+
+    // One that ended and left its treatment is told by its name.
+    plan(&bed, "ended");
+    bed.succeeds("trial start ended --yes --no-agent");
+    bed.succeeds("trial stop ended --yes");
+    let left = ["is there already, written for `ended`", "`heaptrial trial stop ended --revert`"];
+    says(&bed, "trial start later --yes --no-agent", 3, &left);
+    bed.succeeds("trial stop ended --revert --yes");
+
+    // Where nothing is in force any more there is only the database.
+    bed.succeeds("trial start later --yes --no-agent");
+    bed.container.ok(&["rm", "-r", &format!("{STATE}/trials/later")]);
+    shell(
+        &bed,
+        &format!("rm -rf {UNITS}/*.d {UNITS}/heaptrial-* /usr/lib/heaptrial; systemctl daemon-reload"),
+    );
+    shell(&bed, "systemctl restart 'churn@*'");
+    says(&bed, "trial status", 1, &["`heaptrial trial stop later` ends it there"]);
+    says(&bed, "trial stop later --yes", 0, &["trial later has ended"]);
+    bed.succeeds("trial status");
+}

@@ -1,0 +1,320 @@
+//! A watch on a host where other things happen too: trials are reverted, rollouts mend what was alerted, services have
+//! escaped names. And what rollouts tell of themselves there.
+
+use crate::support;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use heaptrial_testbed::ChurnService;
+use serde_json::Value;
+use support::bed::Bed;
+use support::{json, stderr, stdout, wait_for};
+
+const TRIAL: &str = r#"
+name = "two-way"
+services = "churn@*"
+duration = "2d"
+looks = ["1d", "2d"]
+metric = "rss"
+[pace]
+at_once = 6
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+const TOLD: &str = "/root/told.json";
+const LOCK: &str = "/var/lib/heaptrial/lock";
+const HOOK: &str = "/root/hook";
+const READINGS: Duration = Duration::from_secs(60);
+/// Nobody depends on these services.
+const PACE: &str = "--soak 1s --pause 0s --settle 0s --no-rollback-proof --no-forecast --yes";
+
+/// A host with a watch that is quiet, and the services that it watches.
+fn watched(count: usize) -> Option<(Bed, Vec<String>)> {
+    let (bed, _) = Bed::with_churn(count)?;
+    bed.write_trial("two-way", TRIAL);
+    bed.succeeds("trial plan two-way.toml --seed 1");
+    bed.succeeds("trial start two-way --yes");
+    let text = "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 1s\n";
+    bed.container.write("/etc/systemd/system/heaptrial-agent.service.d/interval.conf", text, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", "heaptrial-agent.service"]);
+    bed.container.write(HOOK, format!("#!/bin/sh\ncat >> {TOLD}\n"), 0o755).unwrap();
+    let plan = wait_for("there is a forecast", READINGS, || {
+        let output = bed.heaptrial(&format!("watch start two-way --arm jemalloc --yes --json --hook {HOOK}"));
+        match output.status.code() {
+            Some(0) => Some(json(&output)),
+            // No readings yet.
+            Some(3) => None,
+            code => panic!("{code:?} {}", stderr(&output)),
+        }
+    });
+    let services = plan["plan"]["services"].as_array().unwrap();
+    let services = services.iter().map(|own| own["service"].as_str().unwrap().to_owned()).collect();
+    wait_for("the watch is quiet", READINGS, || (check(&bed).0 == 0).then_some(()));
+    told(&bed);
+    Some((bed, services))
+}
+
+/// Runs a check: exit code and document.
+fn check(bed: &Bed) -> (i32, Value) {
+    let output = bed.heaptrial("watch check two-way --json");
+    (output.status.code().unwrap(), json(&output))
+}
+
+/// What the hook was told since the last call: news, key and advice.
+fn told(bed: &Bed) -> Vec<(String, String)> {
+    let text = stdout(&bed.container.run(&["cat", TOLD]));
+    bed.container.ok(&["rm", "-f", TOLD]);
+    let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    let word = |document: &Value, name: &str| document[name].as_str().unwrap().to_owned();
+    documents.map(Result::unwrap).map(|document| (word(&document, "news"), word(&document, "key"))).collect()
+}
+
+fn pair(news: &str, key: &str) -> (String, String) {
+    (news.to_owned(), key.to_owned())
+}
+
+fn drop_in(service: &str) -> String {
+    format!("/etc/systemd/system/{service}.d/zz-heaptrial.conf")
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn alerts_of_one_cause_are_one_alert_and_a_revert_is_a_cause() {
+    let Some((bed, services)) = watched(8) else { return };
+    assert_eq!(services.len(), 4);
+
+    // Somebody's script takes all drop-ins away.
+    for service in &services {
+        bed.container.ok(&["mv", &drop_in(service), &format!("/root/{service}")]);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let (code, document) = check(&bed);
+    assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
+    let text = document["alerts"][0]["alert"]["text"].as_str().unwrap();
+    assert!(services.iter().all(|service| text.contains(service)), "{text}");
+    assert_eq!(told(&bed), [pair("raised", "drop_in:gone")]);
+    for service in &services {
+        bed.container.ok(&["mv", &format!("/root/{service}"), &drop_in(service)]);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    assert_eq!(check(&bed).0, 0);
+    assert_eq!(told(&bed), [pair("resolved", "drop_in:gone")]);
+
+    // The trial is put back under the watch: its services, its library, and the agent that sampled them.
+    let mut revert = bed.command("trial stop two-way --revert --yes --pause 1s --at-once 1");
+    let mut revert = revert.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first of them is put back", READINGS, || {
+        let journal = bed.container.read_text("/var/lib/heaptrial/trials/two-way/journal.jsonl").unwrap();
+        let is_back = |line: &str| {
+            line.contains("\"what\":\"reverted\"") && services.iter().any(|service| line.contains(service))
+        };
+        journal.lines().any(is_back).then_some(())
+    });
+    // It stands still while somebody looks.
+    let holder: Value = serde_json::from_slice(&bed.container.read(LOCK).unwrap()).unwrap();
+    let pid = holder["pid"].to_string();
+    bed.container.ok(&["kill", "-STOP", &pid]);
+    let (code, document) = check(&bed);
+    bed.container.ok(&["kill", "-CONT", &pid]);
+    // nsenter stopped with the process that it ran.
+    assert!(Command::new("kill").args(["-CONT", &revert.id().to_string()]).status().unwrap().success());
+    assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
+    let text = document["alerts"][0]["alert"]["text"].as_str().unwrap();
+    assert!(text.contains("trial `two-way` is being put back"), "{text}");
+    assert_eq!(told(&bed), [pair("raised", "trial:two-way")]);
+    assert!(revert.wait().unwrap().success());
+    let (code, document) = check(&bed);
+    assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
+    assert_eq!(told(&bed), [pair("changed", "trial:two-way")]);
+    let status = stdout(&bed.succeeds("watch status two-way"));
+    assert!(status.contains("trial `two-way` was put back"), "{status}");
+    assert_eq!(check(&bed).0, 5);
+    assert_eq!(told(&bed), [], "once");
+    let fix = stdout(&bed.succeeds("watch fix two-way"));
+    assert!(fix.contains("heaptrial watch stop two-way"), "{fix}");
+    bed.succeeds("watch stop two-way --yes");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_a_watch_advises_can_be_followed_and_mends() {
+    let Some((bed, services)) = watched(4) else { return };
+    bed.succeeds("trial stop two-way --yes");
+
+    // A name with a backslash stands in a command as a shell reads it.
+    let escaped = r"churn@a\x2db.service";
+    bed.container.ok(&["systemctl", "start", escaped]);
+    let (_, document) = check(&bed);
+    let alert = &document["alerts"][0]["alert"];
+    assert_eq!(alert["service"], escaped, "{document:#}");
+    let advice = alert["advice"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
+    let fix = stdout(&bed.succeeds("watch fix two-way"));
+    for command in [advice.as_str(), fix.lines().last().unwrap()] {
+        let words = bed.container.ok(&["sh", "-c", &format!("printf '%s\\n' {command}")]);
+        assert_eq!(words.lines().last(), Some(escaped), "{command}");
+    }
+    bed.container.ok(&["systemctl", "stop", escaped]);
+    assert_eq!(check(&bed).0, 0);
+    told(&bed);
+
+    // A drop-in is gone, and a rollout brings it back, with a text of its own; then one is changed.
+    for spoil in [&["rm"][..], &["sed", "-i", "$a# changed"]] {
+        let mut words = spoil.to_vec();
+        let path = drop_in(&services[0]);
+        words.push(&path);
+        bed.container.ok(&words);
+        bed.container.ok(&["systemctl", "daemon-reload"]);
+        let key = format!("drop_in:{}", services[0]);
+        assert_eq!(check(&bed).0, 5);
+        assert_eq!(told(&bed), [pair("raised", &key)]);
+        let fix = stdout(&bed.succeeds("watch fix two-way"));
+        for command in fix.lines().filter(|line| !line.starts_with('#')) {
+            let command = match command.strip_prefix("heaptrial ") {
+                Some(command) => format!("cd /root && HOME=/root /ht/heaptrial {command} {PACE}"),
+                None => command.to_owned(),
+            };
+            bed.container.ok(&["sh", "-c", &command]);
+        }
+        let (code, document) = check(&bed);
+        assert_eq!(code, 0, "{document:#}");
+        assert_eq!(told(&bed), [pair("resolved", &key)]);
+    }
+
+    // What mended it is put back in its turn: by whom is known.
+    bed.succeeds("rollout rollback two-way-rollout-2 --yes");
+    assert_eq!(check(&bed).0, 5);
+    assert_eq!(told(&bed), [pair("raised", "rollout:two-way-rollout-2")]);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_stopped_service_and_a_timer_that_does_not_run_are_told_as_such_and_nothing_stays_behind() {
+    let Some((bed, services)) = watched(4) else { return };
+    let service = &services[0];
+    bed.container.ok(&["systemctl", "stop", service]);
+    let (code, document) = check(&bed);
+    let alert = &document["alerts"][0]["alert"];
+    assert_eq!((code, alert["kind"].as_str()), (5, Some("stopped")), "{document:#}");
+    assert!(alert["text"].as_str().unwrap().contains("does not run: it is inactive (dead)"), "{document:#}");
+    assert_eq!(told(&bed), [pair("raised", &format!("stopped:{service}"))]);
+    bed.container.ok(&["systemctl", "start", service]);
+    wait_for("the watch is quiet", READINGS, || (check(&bed).0 == 0).then_some(()));
+
+    // While the trial runs, it is the trial that writes its files again.
+    bed.container.ok(&["rm", &drop_in(service)]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    assert_eq!(check(&bed).0, 5);
+    let fix = stdout(&bed.succeeds("watch fix two-way"));
+    assert!(
+        fix.lines().any(|line| line == "heaptrial trial resume two-way") && !fix.contains("rollout"),
+        "{fix}"
+    );
+    bed.succeeds("trial resume two-way");
+    assert_eq!(check(&bed).0, 0);
+
+    let timer = "/etc/systemd/system/heaptrial-watch-two-way.timer";
+    bed.container.ok(&["mv", timer, "/root/timer"]);
+    bed.container.ok(&["ln", "-s", "/dev/null", timer]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "stop", "heaptrial-watch-two-way.timer"]);
+    let status = bed.heaptrial("watch status");
+    let said = stdout(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the unit is masked") && said.contains("heaptrial-watch-two-way.timer is "),
+        "{said}"
+    );
+    bed.container.ok(&["mv", "/root/timer", timer]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", "heaptrial-watch-two-way.timer"]);
+    bed.succeeds("watch status");
+
+    // The trial finds the watch's program in its folder, and the watch one that it did not make.
+    bed.succeeds("trial stop two-way --revert --yes");
+    bed.succeeds("watch stop two-way --yes");
+    assert!(!bed.container.root().join("usr/lib/heaptrial").exists());
+}
+
+const AGENT: &str = "heaptrial-agent.service";
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_holds_services_of_two_kinds_to_what_their_own_kind_uses() {
+    let Some(bed) = Bed::boot() else { return };
+    let program = support::bed::example("churn_service");
+    let large = ChurnService {
+        template: "churnlarge".to_owned(),
+        live_bytes: 64_000_000,
+        ..ChurnService::new(program, 1)
+    };
+    let large = bed.container.install_churn_service(&large).unwrap().remove(0);
+    bed.start_churn_of(8, 8_000_000);
+    bed.container.ok(&["systemctl", "start", &large]);
+    let unit = stdout(&bed.succeeds("agent --print-unit /ht/heaptrial"));
+    bed.container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
+    let often = "[Service]\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
+    bed.container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
+    bed.container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", AGENT]);
+    bed.write_trial("two-way", &TRIAL.replace("\"churn@*\"", "\"churn*@*\""));
+    bed.succeeds("trial plan two-way.toml --seed 1");
+    bed.succeeds("trial start two-way --yes --no-agent");
+    let old = |arm: &Value| arm["median_age_seconds"].as_f64().unwrap_or(0.0) >= 6.0;
+    wait_for("readings of services", Duration::from_secs(120), || {
+        let status = bed.json("trial status two-way --json");
+        status["arms"].as_array().unwrap().iter().all(old).then_some(())
+    });
+    bed.succeeds("trial stop two-way --yes");
+
+    // The arm that the large one is not in has seen nothing of its kind.
+    let arm = if bed.maps(&large).contains("libjemalloc") { "glibc" } else { "jemalloc" };
+    let pace = PACE.replace("--no-forecast", "--no-agent --patience 30s --at-once 9 --waves 100%");
+    let output = bed.heaptrial(&format!("rollout start two-way --arm {arm} {pace}"));
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    let lines =
+        ["(churn@*): ", "forecast for 1 service (churnlarge@*): none, so that memory is held to what"];
+    let status = stdout(&bed.succeeds("rollout status two-way-rollout"));
+    for line in lines {
+        assert!(stderr(&output).contains(line), "{}", stderr(&output));
+        assert!(status.contains(line), "{status}");
+    }
+    assert!(stderr(&output).contains("memory of churn@* is"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("memory of churnlarge@* is"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_that_was_cut_short_tells_which_process_ended_where() {
+    let Some((bed, _)) = Bed::with_churn(2) else { return };
+    let rollout = "--allocator jemalloc@5.3.0 --services churn@* --unmeasured --name short --no-agent";
+    let mut command = bed.command(&format!("rollout start {rollout} {PACE}"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    wait_for("the canary is watched", Duration::from_secs(60), || {
+        bed.container.read("/var/lib/heaptrial/trials/short/prepared.json").ok()?;
+        let status = bed.json_of("rollout status short --json");
+        (status["rollouts"][0]["waves"][0]["stage"] == "soaking").then_some(())
+    });
+    let holder: Value = serde_json::from_slice(&bed.container.read(LOCK).unwrap()).unwrap();
+    let pid = holder["pid"].to_string();
+    bed.container.ok(&["kill", "-9", &pid]);
+    process.wait().unwrap();
+    let status = bed.heaptrial("rollout status short");
+    let text = stdout(&status);
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    let line =
+        text.lines().find(|line| line.starts_with("  cut short: ")).unwrap_or_else(|| panic!("{text}"));
+    for told in [&format!("process {pid}, which began its start"), "killed", "wave 1 was being watched"] {
+        assert!(line.contains(told), "{line}");
+    }
+}

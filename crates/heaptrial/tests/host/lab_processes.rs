@@ -1,0 +1,524 @@
+//! `lab run` of services of several processes whose memory is known by construction.
+
+use crate::support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::shapes::{self, BARE_MIB, MIB, shapes};
+use support::{arm, heaptrial, json, run, stderr, stdout};
+
+/// Runs a shape, behind `wrapper`, a command that changes where the whole run lives.
+fn lab_behind(wrapper: &[&str], folder: &Path, options: &str, shape: &[&str]) -> Output {
+    let own = heaptrial(folder);
+    let mut command = match wrapper.split_first() {
+        Some((program, words)) => {
+            let mut command = Command::new(program);
+            command.args(words).arg(own.get_program()).current_dir(folder);
+            command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command
+        }
+        None => own,
+    };
+    command
+        .args("lab run --offline --source host --out run --seed 7 --tick 250ms --json".split(' '))
+        .args(options.split_whitespace())
+        .arg("--")
+        .arg("./shapes")
+        .args(shape)
+        .output()
+        .unwrap()
+}
+
+fn lab(options: &str, shape: &[&str]) -> Output {
+    lab_behind(&[], shapes().path(), options, shape)
+}
+
+#[track_caller]
+fn assert_anon(report: &Value, truth_mib: f64) {
+    shapes::assert_anon(report, "glibc", truth_mib);
+}
+
+/// Files of cgroups that cannot be written, and no process connector: what a container has.
+const CONFINED: [&str; 6] =
+    ["unshare", "--mount", "--net", "sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$0\" \"$@\""];
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn pages_that_workers_share_count_once() {
+    let output = lab("-a glibc --duration 4s", &["prefork", "64", "8", "6"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_anon(&report, 64.0 + 6.0 * 8.0 + 7.0 * BARE_MIB);
+    // Six workers and their parent each map the 64 MiB.
+    assert!(report.to_string().contains("its processes share memory"), "{report:#}");
+}
+
+#[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn without_a_cgroup_pages_that_workers_share_count_once() {
+    let output =
+        lab_behind(&CONFINED, shapes().path(), "-a glibc --duration 4s", &["prefork", "64", "8", "6"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_anon(&report, 64.0 + 6.0 * 8.0 + 7.0 * BARE_MIB);
+    assert!(report.to_string().contains("does not tell here of every end"), "{report:#}");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn processes_of_less_than_a_tick_are_in_the_figures() {
+    let output = lab("-a glibc --duration 10s", &["storm", "15"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    // A busy machine takes as long to start a process as that lives: a highest reading is of one that holds all. Between two of them there
+    // is none, which is less than half of the time.
+    let of = |field: &str| arm(&report, "glibc")["memory"][field].as_f64().unwrap() / MIB;
+    let (peak, median) = (of("peak_bytes"), of("median_bytes"));
+    assert!(
+        (14.0..16.0).contains(&peak) && median > 1.0 && median <= peak,
+        "{peak}, {median} MiB in {report:#}"
+    );
+}
+
+/// Three workers hold 16 MiB each, and none of them for as long as a tick of a second.
+#[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn workers_that_are_replaced_are_in_every_reading() {
+    let of = |wrapper: &[&str], options: &str, field: &str| {
+        let options = format!("-a glibc --duration 8s {options}");
+        let output = lab_behind(wrapper, shapes().path(), &options, &["recycle", "16", "3"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        arm(&report, "glibc")["memory"][field].as_f64().unwrap_or_else(|| panic!("{report:#}")) / MIB
+    };
+    for (wrapper, options) in [(&[][..], "--metric rss"), (&[][..], "--count shapes"), (&CONFINED[..], "")] {
+        let bytes = of(wrapper, options, "median_bytes");
+        // RSS has the pages of the program in each of four processes.
+        let most = if options == "--metric rss" { 60.0 } else { 51.0 };
+        assert!((47.0..most).contains(&bytes), "{options}: {bytes} MiB");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn one_process_has_what_it_tells_itself() {
+    let output = lab("-a glibc --duration 3s", &["hold", "80"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_anon(&json(&output), 80.0 + BARE_MIB);
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn an_arm_whose_workers_crash_is_not_ranked() {
+    let folder = shapes();
+    let output = lab_behind(&[], folder.path(), "-a glibc --duration 3s", &["crash-loop", "8"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+    let told = stderr(&output);
+    assert!(told.contains("SIGABRT") && told.contains("(shapes)") && told.contains("times"), "{told}");
+    // What it ran was proved, and is told; so is what it had, beside.
+    assert_eq!(arm(&report, "glibc")["identity"]["linkage"], "libc", "{report:#}");
+    let unmeasured = report["unmeasured"].to_string();
+    assert!(
+        unmeasured.contains("no service of glibc counts") && !unmeasured.contains("no age that"),
+        "{unmeasured}"
+    );
+    let folder = folder.path();
+    let text = stdout(&run(folder, "report run"));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "The control, glibc, has no figure: none of its services counts.",
+        "glibc has no figure and no rank: its service does not count (processes of it crashed: killed by SIGABRT",
+        "Told beside, and compared with nothing:",
+        "No service of glibc counts, so nothing is compared.",
+    ] {
+        assert!(text.contains(words), "`{words}` is not in: {text}");
+    }
+    assert!(!text.contains("not proved") && !text.to_lowercase().contains("contaminated"), "{text}");
+}
+
+#[test]
+#[ignore = "needs root: it makes cgroups"]
+fn a_process_that_leaves_the_cgroup_fails_its_arm() {
+    let folder = shapes();
+    // Where the own group of the service is, one beside it is made.
+    let script = "\
+                  beside=$(dirname \"$own\")/heaptrial-test-$$; mkdir \"$beside\" && echo \"$beside\" > beside; \
+                  sh -c 'echo $$ > \"$0\"/cgroup.procs; exec ./shapes hold 40' \"$beside\" & wait";
+    std::fs::write(folder.path().join("leaves"), format!("{OWN_GROUP}{script}")).unwrap();
+    let output = heaptrial(folder.path())
+        .args("lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 4s -- sh leaves".split(' '))
+        .output()
+        .unwrap();
+    let beside = std::fs::read_to_string(folder.path().join("beside")).unwrap();
+    std::fs::remove_dir(beside.trim()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+    assert!(stderr(&output).contains("was in another control group"), "{}", stderr(&output));
+}
+
+/// Which group of memory a shell is in, of version 1 or 2.
+const OWN_GROUP: &str = "own=/sys/fs/cgroup$(grep -E '^[0-9]+:(memory)?:' /proc/self/cgroup | head -1 | cut -d: -f3); \
+                         test -e /sys/fs/cgroup/cgroup.controllers || own=/sys/fs/cgroup/memory${own#/sys/fs/cgroup}; ";
+
+#[test]
+#[ignore = "needs root: it makes cgroups"]
+fn a_service_that_leaves_its_cgroup_at_once_fails_its_arm() {
+    for (options, why) in [
+        ("", "is in none of its figures"),
+        ("--memory-limit 64M", "was not under the limit of 64.0 MiB"),
+        ("--memory-limit 64M --count shapes", "was not under the limit of 64.0 MiB"),
+    ] {
+        let folder = shapes();
+        let script = format!(
+            "{OWN_GROUP} beside=$(dirname \"$own\")/heaptrial-test-$$; mkdir \"$beside\" && echo \"$beside\" > beside; \
+             echo $$ > \"$beside\"/cgroup.procs; exec ./shapes hold 100"
+        );
+        std::fs::write(folder.path().join("leaves"), script).unwrap();
+        let output = heaptrial(folder.path())
+            .args(
+                "lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 3s"
+                    .split(' '),
+            )
+            .args(options.split_whitespace())
+            .args(["--", "sh", "leaves"])
+            .output()
+            .unwrap();
+        let beside = std::fs::read_to_string(folder.path().join("beside")).unwrap();
+        std::fs::remove_dir(beside.trim()).unwrap();
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{options}: {told}");
+        assert!(told.contains("was in another control group") && told.contains(why), "{options}: {told}");
+        let report = json(&output);
+        assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+        assert!(!report.to_string().contains("lives under"), "{report:#}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn a_service_that_the_limit_of_the_whole_run_kills_is_told_so() {
+    if !Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
+        heaptrial_testbed::skip("control groups of version 1");
+        return;
+    }
+    let folder = shapes();
+    let group = format!("/sys/fs/cgroup/memory/heaptrial-test-{}", std::process::id());
+    std::fs::create_dir(&group).unwrap();
+    let script = format!(
+        "echo 192M > {group}/memory.limit_in_bytes; echo 192M > {group}/memory.memsw.limit_in_bytes; \
+         echo $$ > {group}/cgroup.procs; exec \"$0\" \"$@\""
+    );
+    let output =
+        lab_behind(&["sh", "-c", &script], folder.path(), "-a glibc --duration 3s", &["hold", "400"]);
+    std::fs::remove_dir(&group).unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("was killed for want of memory") && told.contains("without a --memory-limit"),
+        "{told}"
+    );
+}
+
+#[test]
+fn many_small_processes_without_the_treatment_fail_an_arm_together() {
+    let folder = shapes();
+    // Each of them has a small part of the memory.
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do \
+                  env -i ./shapes hold 1 & done; wait";
+    std::fs::write(folder.path().join("workers"), script).unwrap();
+    let output = heaptrial(folder.path())
+        .args("lab run --offline --source host --out run --tick 250ms --json".split(' '))
+        .args("-a glibc?arena_max=1 --duration 3s -- sh workers".split(' '))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(arm(&json(&output), "glibc?arena_max=1")["services"], 0);
+    assert!(stderr(&output).contains("more of its processes"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn a_helper_that_fails_is_told_and_counts() {
+    let output = lab("-a glibc --duration 3s", &["fail", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 1);
+    assert!(report.to_string().contains("ended with exit code 3 once"), "{report:#}");
+}
+
+#[test]
+fn a_pattern_that_no_process_has_fails_the_run_with_the_command_lines_that_there_were() {
+    let folder = shapes();
+    let output = lab_behind(&[], folder.path(), "-a glibc --duration 2s --count nosuchprog", &["hold", "8"]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let why = "no process of it has a command line like --count 'nosuchprog', so nothing of it was read; there were: \
+               ";
+    assert!(told.contains(why) && told.contains("/shapes hold 8`"), "{told}");
+    let report = json(&output);
+    assert!(arm(&report, "glibc")["warnings"].to_string().contains(&why[..60]), "{report:#}");
+    assert_eq!(report["services"][0]["smaps"], Value::Null, "{report:#}");
+    let text = stdout(&run(folder.path(), "report run")).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Of each service is told: no process of it has a command line like"), "{text}");
+    assert!(!text.contains("lived long enough") && !text.contains("-0%"), "{text}");
+}
+
+#[test]
+fn settings_of_a_program_that_sets_its_title_are_proved() {
+    let output = lab("-a glibc?arena_max=1 --duration 2s", &["title", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let identity = &arm(&report, "glibc?arena_max=1")["identity"];
+    assert_eq!(identity["settings"]["MALLOC_ARENA_MAX"], "1", "{identity:#}");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn a_memory_limit_shows_who_lives_under_it() {
+    let lives = lab("-a glibc --duration 2s --memory-limit 64M", &["hold", "40"]);
+    assert_eq!(lives.status.code(), Some(0), "{}", stderr(&lives));
+    assert!(json(&lives).to_string().contains("lives under"), "{}", stderr(&lives));
+    for shape in ["hold", "grow"] {
+        let dies = lab("-a glibc --duration 3s --memory-limit 64M", &[shape, "100"]);
+        assert_eq!(dies.status.code(), Some(0), "{shape}: {}", stderr(&dies));
+        let report = json(&dies);
+        assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+        assert!(report.to_string().contains("does not live under"), "{shape}: {report:#}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn a_memory_limit_without_cgroups_is_refused() {
+    let options = "-a glibc --duration 2s --memory-limit 64M";
+    let output = lab_behind(&CONFINED, shapes().path(), options, &["hold", "8"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--memory-limit needs control groups"), "{}", stderr(&output));
+}
+
+/// How a service is started, and whose figures are whose.
+const WAYS: [&[&str]; 2] = [&[], &CONFINED];
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn a_helper_that_lost_its_parent_is_in_all_figures() {
+    for way in WAYS {
+        for (options, most) in [("", 41.0), ("--metric rss", 44.0), ("--count helper", 41.0)] {
+            let options = format!("-a glibc --duration 3s --ready log:holds {options}");
+            let output = lab_behind(way, shapes().path(), &options, &["orphan", "40"]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+            assert!((39.5..most).contains(&bytes), "{way:?} {options}: {bytes} MiB");
+        }
+    }
+}
+
+#[test]
+fn a_helper_that_lost_its_parent_and_the_treatment_fails_its_arm() {
+    let output = lab("-a glibc?arena_max=1 --duration 2s --ready log:holds", &["orphan", "40"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("did not run the treatment"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn cpu_time_of_children_counts_whoever_waited_for_them() {
+    for (way, hows) in [
+        (WAYS[0], &["waited", "ignored", "uncollected", "orphan"][..]),
+        (WAYS[1], &["uncollected", "orphan"]),
+    ] {
+        for how in hows {
+            let options = "-a glibc --duration 2s --ready log:holds";
+            let output = lab_behind(way, shapes().path(), options, &["spend", how]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+            // Forking takes some as well.
+            assert!((0.96..1.2).contains(&seconds), "{way:?} {how}: {seconds} s");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn cpu_time_of_processes_that_counted_and_ended_stays() {
+    for way in WAYS {
+        // The round ends with its load, which waits for the last of them and some readings more.
+        let folder = shapes();
+        let load = folder.path().join("await");
+        std::fs::write(&load, "#!/bin/sh\nuntil [ -e burnt ]; do sleep 0.1; done\nsleep 1\n").unwrap();
+        std::fs::set_permissions(&load, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let options = "-a glibc --load ./await --count ^burner";
+        let output = lab_behind(way, folder.path(), options, &["burners", "8"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+        // Half a second each of four, of which three have ended.
+        assert!((1.9..2.4).contains(&seconds), "{way:?}: {seconds} s, not 2 s");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn a_crash_is_seen_whichever_thread_it_is_in() {
+    for how in ["exec", "thread"] {
+        let output = lab("-a glibc --duration 3s", &["late-crash", how]);
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{how}: {told}");
+        assert!(told.contains("processes of it crashed") && told.contains("SIGABRT"), "{how}: {told}");
+        assert_eq!(arm(&json(&output), "glibc")["services"], 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn a_process_whose_main_thread_has_ended_is_in_all_figures() {
+    for way in WAYS {
+        let options = "-a glibc --duration 2s --ready log:holds --metric rss";
+        for shape in [&["leaderless", "40"][..], &["leaderless", "40", "main"]] {
+            let output = lab_behind(way, shapes().path(), options, shape);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+            let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+            assert!(
+                (40.0..45.0).contains(&bytes) && (0.98..1.2).contains(&seconds),
+                "{way:?} {shape:?}: {bytes} MiB, {seconds} s"
+            );
+        }
+    }
+}
+
+/// Huge pages that the test set aside, put back at its end.
+struct HugePages(String);
+
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+impl HugePages {
+    fn set_aside(pages: u32) -> Self {
+        let before = std::fs::read_to_string(HUGE_PAGES).unwrap();
+        std::fs::write(HUGE_PAGES, (before.trim().parse::<u32>().unwrap() + pages).to_string()).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        std::fs::write(HUGE_PAGES, &self.0).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root: it sets huge pages aside, makes a cgroup, and hides the cgroups"]
+fn huge_pages_are_anonymous_memory() {
+    let _set_aside = HugePages::set_aside(16);
+    for way in WAYS {
+        for metric in ["anon", "rss"] {
+            let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+            let output = lab_behind(way, shapes().path(), &options, &["huge", "32"]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+            assert!((32.0..36.0).contains(&bytes), "{way:?} {metric}: {bytes} MiB");
+        }
+    }
+}
+
+#[test]
+fn shared_memory_beside_what_is_compared_is_told() {
+    for (metric, least, most, noted) in [("anon", 8.0, 9.0, true), ("rss", 72.0, 76.0, false)] {
+        let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+        let output = lab(&options, &["memfd", "64"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+        assert!((least..most).contains(&bytes), "{metric}: {bytes} MiB");
+        assert_eq!(
+            report.to_string().contains("it had up to 64.0 MiB of shared memory"),
+            noted,
+            "{report:#}"
+        );
+    }
+}
+
+#[test]
+fn programs_with_a_heap_of_their_own_are_told() {
+    let folder = shapes();
+    std::fs::copy(folder.path().join("shapes"), folder.path().join("java")).unwrap();
+    let output = heaptrial(folder.path())
+        .args(
+            "lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 1s".split(' '),
+        )
+        .args(["--", "./java", "hold", "8"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(json(&output).to_string().contains("java keeps its objects in a heap"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_helper_without_the_treatment_that_lives_in_between_fails_its_arm() {
+    let output = lab("-a glibc?arena_max=1 --duration 5s", &["between", "40"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("at an age of") && told.contains("did not run the treatment"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn memory_that_no_reading_saw_is_told_or_in_the_peak() {
+    let peak = |way: &[&str], metric: &str| {
+        let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+        let output = lab_behind(way, shapes().path(), &options, &["spike", "100"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let told = report.to_string().contains("came and went between readings");
+        (arm(&report, "glibc")["memory"]["peak_bytes"].as_f64().unwrap() / MIB, told)
+    };
+    for (way, metric) in [(WAYS[0], "cgroup"), (WAYS[1], "rss")] {
+        let (mib, told) = peak(way, metric);
+        assert!((100.0..112.0).contains(&mib) && !told, "{metric}: {mib} MiB, {told}");
+    }
+    for way in WAYS {
+        let (mib, told) = peak(way, "anon");
+        assert!((8.0..9.0).contains(&mib) && told, "{way:?}: {mib} MiB, {told}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn a_service_that_crashes_when_it_is_asked_to_end_does_not_count() {
+    for way in WAYS {
+        let output = lab_behind(
+            way,
+            shapes().path(),
+            "-a glibc --duration 1s --ready log:holds",
+            &["crash-at-end", "8"],
+        );
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{way:?}: {told}");
+        assert!(
+            told.contains("crashed when it was asked to end (SIGTERM)") && told.contains("SIGABRT"),
+            "{told}"
+        );
+        assert_eq!(arm(&json(&output), "glibc")["services"], 0);
+    }
+    let options = "-a glibc --duration 1s --ready log:holds --end-signal KILL";
+    let output = lab(options, &["crash-at-end", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn a_service_that_has_to_be_killed_is_told() {
+    let output = lab("-a glibc --duration 1s --ready log:holds --grace 200ms", &["stubborn", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert!(report.to_string().contains("1 of its processes had not ended 0.2 s after"), "{report:#}");
+}

@@ -1,0 +1,551 @@
+//! Blocks of lab runs as tasks of a real Slurm: a controller and three nodes, each a host of its own, one of which dies.
+
+use crate::support;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use heaptrial_store::Store;
+use heaptrial_testbed::{Options, SlurmCluster};
+use serde_json::Value;
+use support::upstream::{Commits, repository};
+use support::{bed, json, seconds_of_a_service, stderr, stdout, succeeds, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Holds 20 MB in pieces, and stays.
+const HOLDER: &str =
+    "import time\nheld = [bytes(4000) for _ in range(5000)]\nprint('held', flush=True)\ntime.sleep(600)\n";
+const PROGRAM: &str = "-- python3 /shared/holder.py";
+/// All that a task needs is asked for, so that nothing has to be measured first.
+const ALL_ASKED: &str = "--slurm mem=300M --slurm cpus-per-task=1 --slurm time=5";
+
+struct Bed {
+    cluster: SlurmCluster,
+    folder: tempfile::TempDir,
+}
+
+/// A file system of its own that is soon full.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: PathBuf) -> Self {
+        std::fs::create_dir(&path).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=384m,mode=777", "small"])
+            .arg(&path)
+            .status();
+        assert!(mounted.unwrap().success());
+        Self(path)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+impl Bed {
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = self.cluster.command("/shared", "/ht/heaptrial");
+        command.args(arguments.split_whitespace());
+        command
+    }
+
+    fn lab(&self, options: &str) -> Command {
+        self.command(&format!("lab run -a glibc -a jemalloc --source host --seed 7 {options} {PROGRAM}"))
+    }
+
+    fn start(&self, options: &str) -> Child {
+        self.lab(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn value(&self, path: &str) -> Option<Value> {
+        serde_json::from_slice(&std::fs::read(self.path(path)).ok()?).ok()
+    }
+
+    /// Jobs of a run's folder, once so many or more are written down.
+    fn jobs(&self, run: &str, count: usize) -> Vec<u64> {
+        wait_for("a submission", PATIENCE, || {
+            let submitted = self.value(&format!("{run}/slurm/submitted.json"))?;
+            let jobs: Vec<u64> = submitted.as_array()?.iter().filter_map(|one| one["job"].as_u64()).collect();
+            (jobs.len() >= count).then_some(jobs)
+        })
+    }
+
+    /// Reports of a run's blocks that are here.
+    fn blocks(&self, run: &str) -> Vec<Value> {
+        let found = |number: u32| self.value(&format!("{run}/blocks/{number:04}/block.json"));
+        (1..=20).filter_map(found).collect()
+    }
+
+    /// Sends a signal to the process that submitted a run.
+    fn signal(&self, signal: &str, run: &str) {
+        self.cluster.controller.ok(&[
+            "pkill",
+            signal,
+            "-f",
+            &format!("^/ht/heaptrial lab run.*--out /shared/{run} "),
+        ]);
+    }
+
+    fn under_way(&self, job: u64) -> Vec<String> {
+        let own = format!("{job}_");
+        let tasks = self.cluster.queue().into_iter();
+        tasks
+            .filter(|task| task.starts_with(&own) && (task.contains("RUNNING") || task.contains("PENDING")))
+            .collect()
+    }
+}
+
+#[track_caller]
+fn ended(child: Child, code: i32) -> Output {
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{}\n{}", stdout(&output), stderr(&output));
+    output
+}
+
+#[track_caller]
+fn told(output: &Output, words: &[&str]) {
+    let said = stderr(output);
+    words.iter().for_each(|word| assert!(said.contains(word), "`{word}` is not in\n{said}"));
+}
+
+/// Services of a run's database in the order of starting: name, block, arm.
+fn services(database: &Path) -> Vec<(String, u32, String)> {
+    let store = Store::open(database).unwrap();
+    let trial = store.trials().unwrap().remove(0).id;
+    let arms: BTreeMap<i64, String> =
+        store.arms(trial).unwrap().into_iter().map(|record| (record.id, record.arm.name)).collect();
+    let services = store.services(trial).unwrap().into_iter().enumerate().map(|(place, service)| {
+        assert_eq!(service.position as usize, place);
+        (service.name, service.block, arms[&service.arm_id].clone())
+    });
+    services.collect()
+}
+
+#[test]
+fn without_slurm_nothing_is_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |options: &str| {
+        let arguments = format!("lab run -a glibc --on slurm {options} --out run -- true");
+        support::heaptrial(folder.path())
+            .env("PATH", folder.path())
+            .args(arguments.split_whitespace())
+            .output()
+            .unwrap()
+    };
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("true")).unwrap();
+    let output = run("");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    told(&output, &["`sbatch` is not in PATH", "login node"]);
+    let output = run("--userland trixie");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    told(&output, &["--userland", "nodes of a cluster do not see"]);
+    let output = run("--slurm array=1-3");
+    told(&output, &["array is decided by the run"]);
+    assert!(!folder.path().join("run").exists());
+    let output = support::run(folder.path(), "lab attach .");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    told(&output, &["holds no run on a cluster"]);
+}
+
+/// Stands for Slurm: a task runs on this host at once, but block 2 of a search fails.
+const SBATCH: &str = r#"#!/bin/sh
+for script; do case $script in --job-name=*) name=${script#--job-name=};; --array=*) task=${script#--array=};; esac; done
+case $script in
+*/blocks/0002/*)
+    echo '{"node":"n2","why":"its disk is gone"}' >"${script%/*}/failed/0001.json"
+    printf '{"jobs":[{"array_job_id":7,"array_task_id":0,"name":"%s","job_state":"FAILED","nodes":"n2"}]}' "$name" >queue.json ;;
+*) SLURM_ARRAY_TASK_ID=$task SLURMD_NODENAME=n1 sh "$script" >/dev/null 2>&1 & ;;
+esac
+echo 7
+"#;
+
+/// A folder in which `lab tune` finds the stand-in for Slurm.
+struct StandIn(tempfile::TempDir);
+
+impl StandIn {
+    fn new(sbatch: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("bin")).unwrap();
+        std::fs::write(folder.path().join("queue.json"), r#"{"jobs":[]}"#).unwrap();
+        std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
+        for (name, text) in
+            [("sbatch", sbatch), ("squeue", "#!/bin/sh\ncat queue.json\n"), ("scancel", "#!/bin/sh\n")]
+        {
+            let path = folder.path().join("bin").join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn heaptrial(&self) -> Command {
+        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
+        let mut command = support::heaptrial(self.0.path());
+        command.env("PATH", path).env("XDG_CACHE_HOME", self.path("cache"));
+        command
+    }
+
+    fn tune(&self, options: &str) -> Command {
+        let mut command = self.heaptrial();
+        command.args("lab tune --json".split(' ')).args(options.split_whitespace());
+        command
+    }
+}
+
+const TUNED: &str = "--out found --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 --winners 1 \
+     run --on slurm --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 holder.py";
+
+/// Blocks of a search's report by their numbers.
+fn numbers(report: &Value) -> Vec<u64> {
+    report["blocks"].as_array().unwrap().iter().map(|block| block["number"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_search_whose_task_failed_goes_on_by_its_own_command() {
+    let slurm = StandIn::new(SBATCH);
+    let output = slurm.tune(TUNED).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    told(&output, &["block-2 of control, glibc", "on n2: its disk is gone", "lab tune --continue "]);
+    assert!(!stderr(&output).contains("lab attach"), "{}", stderr(&output));
+    let so_far = json(&output);
+    assert!(so_far["stopped"].as_str().unwrap().contains("its disk is gone"), "{so_far:#}");
+    assert_eq!(numbers(&so_far), [1]);
+    let first = std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap();
+
+    let output = slurm.tune("--continue found").output().unwrap();
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
+    let whole = json(&output);
+    assert_eq!(numbers(&whole)[..2], [1, 3], "{whole:#}");
+    assert_eq!(whole["blocks"][0], so_far["blocks"][0]);
+    assert_eq!(std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap(), first);
+}
+
+#[test]
+fn a_task_runs_the_part_of_the_length_that_its_run_asks_for() {
+    let slurm = StandIn::new(SBATCH);
+    let output = slurm.tune(&TUNED.replace("1s --tick 100ms", "6s --tick 100ms")).output().unwrap();
+    told(&output, &["its disk is gone"]);
+    let of_block = slurm.path("found/blocks/0001");
+    let delivered = of_block.join("blocks/0001");
+    // What a task delivers is taken into the run's own database.
+    let whole = seconds_of_a_service(&of_block.join("heaptrial.db"));
+
+    // What is written down for a block of short runs is this, and nothing else.
+    let kept = of_block.join("slurm/run.json");
+    let mut run: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    assert_eq!((&run["part"], &run["duration"]), (&1.0.into(), &"6s".into()), "{run:#}");
+    run["part"] = 0.25.into();
+    run["duration"] = Value::Null;
+    std::fs::write(&kept, run.to_string()).unwrap();
+    std::fs::rename(&delivered, of_block.join("whole")).unwrap();
+    let script = of_block.join("slurm/block.sh");
+    let task = Command::new("sh").arg(script).env("SLURM_ARRAY_TASK_ID", "0").output().unwrap();
+    succeeds(&task);
+    let short = seconds_of_a_service(&delivered.join("heaptrial.db"));
+    assert_eq!((short, whole), (1.5, 6.0));
+}
+
+#[test]
+fn what_a_task_delivered_after_its_search_was_gone_is_taken_in() {
+    // Of this search no task fails.
+    let slurm = StandIn::new(&SBATCH.replace("*/blocks/0002/*)", "none)"));
+    let mut search = slurm.tune(TUNED).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the task of a block", PATIENCE, || {
+        let submitted = std::fs::read(slurm.path("found/blocks/0001/slurm/submitted.json")).ok()?;
+        serde_json::from_slice::<Value>(&submitted).ok()?[0]["job"].as_u64()
+    });
+    search.kill().unwrap();
+    search.wait().unwrap();
+    let report = slurm.path("found/blocks/0001/blocks/0001/block.json");
+    assert!(!report.exists(), "the task ended before its search");
+    wait_for("what the task delivers", PATIENCE, || report.is_file().then_some(()));
+    // The task of the stand-in has the lock of whoever submitted it, until it ends.
+    let lock = slurm.path("found/blocks/0001/slurm/lock");
+    wait_for("the end of the task", PATIENCE, || {
+        let free = Command::new("flock").arg("--nonblock").arg(&lock).arg("true").status().unwrap();
+        free.success().then_some(())
+    });
+    let delivered = std::fs::read(&report).unwrap();
+
+    let output = slurm.tune("--continue found").output().unwrap();
+    told(&output, &["is taken up"]);
+    assert_eq!(std::fs::read(&report).unwrap(), delivered);
+    // Whatever came of blocks on a busy machine: none was begun of which no step tells.
+    let steps = std::fs::read_to_string(slurm.path("found/tune-steps.jsonl")).unwrap();
+    let of_blocks = ["searched", "verified", "void"]
+        .iter()
+        .map(|step| steps.matches(&format!("\"step\":\"{step}\"")).count());
+    assert!(steps.contains("\"number\":1,"), "{steps}");
+    let begun = std::fs::read_dir(slurm.path("found/blocks")).unwrap().count();
+    assert_eq!(of_blocks.sum::<usize>(), begun, "{steps}");
+}
+
+#[test]
+fn work_that_no_block_tells_of_fails_the_run() {
+    let slurm = StandIn::new(SBATCH);
+    // The first block tells of nothing, and the other of one of the two.
+    let load = "sleep 0.3; case {repeat} in 2) echo rps 5;; esac";
+    let options = [&["--work", "rps=rps ([0-9]+)"][..], &["--work", "tps=tps ([0-9]+)"]];
+    let run = |name: &str, work: &[&str]| {
+        let options = "lab run -a glibc --source host --repeat 2 --tick 100ms --seed 7 --on slurm";
+        let mut command = slurm.heaptrial();
+        command.args(options.split_whitespace()).args(["--out", name, "--load", load]).args(work);
+        command.args(["--", "sleep", "600"]).output().unwrap()
+    };
+    succeeds(&run("one", options[0]));
+    let output = run("both", &options.concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    told(&output, &["of the work tps no service told anything"]);
+}
+
+#[test]
+#[ignore = "needs root and containers"]
+fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters() {
+    let Some(base) = SlurmCluster::base_for_test() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
+    let small = Small::mount(folder.path().join("small"));
+    let options = Options::new().bind(bed::build_folder(), "/ht");
+    let cluster = SlurmCluster::boot(&base, 3, folder.path(), &options).unwrap();
+    let mut bed = Bed { cluster, folder };
+
+    a_node_that_dies_costs_its_block(&mut bed);
+    a_submitter_that_dies_is_replaced(&bed);
+    ctrl_c_cancels_and_keeps_what_is_there(&bed);
+    a_folder_that_takes_nothing_loses_nothing(&bed, &small.0);
+    what_cannot_be_is_told(&bed);
+    a_search_has_its_blocks_carried_out_there(&bed);
+    a_search_of_settings_and_its_winners_too(&bed);
+    a_search_that_dies_takes_its_task_up(&bed);
+}
+
+fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
+    let asked = "--repeat 6 --duration 3s";
+    let run = bed.start(&format!("{asked} --on slurm --out /shared/died --json"));
+    // The first block tells what the others ask for.
+    let jobs = bed.jobs("died", 2);
+    let submitted = bed.value("died/slurm/submitted.json").unwrap();
+    assert_eq!((&submitted[0]["blocks"], &submitted[0]["asked"]), (&serde_json::json!([0]), &Value::Null));
+    assert_eq!(submitted[1]["asked"]["processors"], 1);
+    let on_n2 = wait_for("a task on n2", PATIENCE, || {
+        let tasks = bed.under_way(jobs[1]);
+        tasks
+            .iter()
+            .find(|task| task.contains("RUNNING n2"))
+            .map(|task| task.split(' ').next().unwrap().to_owned())
+    });
+    bed.cluster.nodes[1].power_cut().unwrap();
+    wait_for("the task that is started again", PATIENCE, || {
+        bed.cluster.queue().iter().any(|task| task.starts_with(&format!("{on_n2} PENDING"))).then_some(())
+    });
+    // Slurm leaves two minutes between.
+    let now = ["scontrol", "update", &format!("JobId={on_n2}"), "StartTime=now"];
+    bed.cluster.controller.ok(&now);
+    let output = ended(run, 0);
+    told(&output, &["is started again by Slurm: n2 died", "5 blocks submitted", "each asks for"]);
+
+    let restarted: Vec<Value> =
+        bed.blocks("died").into_iter().filter(|block| block["restarts"] != 0).collect();
+    assert_eq!(bed.blocks("died").len(), 6);
+    assert_eq!(restarted.len(), 1, "{restarted:?}");
+    assert_eq!(format!("{}_{}", jobs[1], restarted[0]["block"]), on_n2);
+
+    // The same seed gives the same blocks here.
+    let report = json(&output);
+    let plan = json(&bed.lab(&format!("{asked} --dry-run --json")).output().unwrap());
+    let planned: Vec<(u32, String)> = plan["rounds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|round| {
+            (round["repeat"].as_u64().unwrap() as u32 - 1, round["arms"][0].as_str().unwrap().to_owned())
+        })
+        .collect();
+    let database = bed.path("died/heaptrial.db");
+    let ran = services(&database);
+    assert_eq!(ran.iter().map(|(_, block, arm)| (*block, arm.clone())).collect::<Vec<_>>(), planned);
+    let here = bed.lab("--repeat 1 --duration 1s --tick 200ms --out /shared/here --json").output().unwrap();
+    assert!(here.status.success(), "{}", stderr(&here));
+    assert_eq!(services(&bed.path("here/heaptrial.db")), ran[..2]);
+    let here = json(&here);
+    for (there, here) in report["arms"].as_array().unwrap().iter().zip(here["arms"].as_array().unwrap()) {
+        let what =
+            |arm: &Value| ["family", "version", "build_id", "sha256"].map(|key| arm["identity"][key].clone());
+        assert_eq!((&there["name"], what(there)), (&here["name"], what(here)));
+        assert_eq!((&there["services"], &here["services"]), (&Value::from(6), &Value::from(1)));
+    }
+    let keys = |report: &Value| {
+        let keys = report.as_object().unwrap().keys().filter(|key| *key != "hosts" && *key != "by_host");
+        keys.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&report), keys(&here));
+    // And knows besides where they ran.
+    let hosts: Vec<&str> =
+        report["hosts"].as_array().unwrap().iter().map(|host| host["name"].as_str().unwrap()).collect();
+    assert!(hosts.len() >= 2 && hosts.iter().all(|host| ["n1", "n2", "n3"].contains(host)), "{hosts:?}");
+    assert_eq!(report["outcome"], "completed");
+    assert_eq!(std::fs::read_dir(bed.path("died/logs")).unwrap().count(), 24);
+}
+
+fn a_submitter_that_dies_is_replaced(bed: &Bed) {
+    let run = bed
+        .start("-a jemalloc?narenas=1 --repeat 3 --duration 1s --tick 200ms --on slurm --out /shared/left");
+    // Two arms have one library.
+    let first = bed.jobs("left", 1);
+    bed.signal("-KILL", "left");
+    run.wait_with_output().unwrap();
+    let output = bed.command("lab attach /shared/left --json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 9);
+    let jobs = bed.jobs("left", 2);
+    assert_eq!(jobs[0], first[0]);
+    // Each block was a task once.
+    let of_run = |task: &&String| jobs.iter().any(|job| task.starts_with(&format!("{job}_")));
+    assert_eq!(bed.cluster.queue().iter().filter(of_run).count(), 3);
+    assert_eq!(bed.blocks("left").len(), 3);
+    // Who comes later finds all of it done.
+    let output = bed.command("lab attach /shared/left --again --json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 9);
+    assert_eq!(bed.jobs("left", 2), jobs);
+}
+
+fn ctrl_c_cancels_and_keeps_what_is_there(bed: &Bed) {
+    let run = bed.start(&format!("--repeat 8 --duration 2s --on slurm {ALL_ASKED} --out /shared/cut --json"));
+    let jobs = bed.jobs("cut", 1);
+    wait_for("a block", PATIENCE, || (!bed.blocks("cut").is_empty()).then_some(()));
+    bed.signal("-INT", "cut");
+    let output = ended(run, 1);
+    told(&output, &["the run was interrupted"]);
+    wait_for("an empty queue", PATIENCE, || bed.under_way(jobs[0]).is_empty().then_some(()));
+    let report = json(&output);
+    let services = report["services"].as_array().unwrap().len();
+    assert_eq!(report["outcome"], "interrupted");
+    assert!((2..16).contains(&services) && services % 2 == 0, "{services}");
+    assert_eq!(services, 2 * bed.blocks("cut").len());
+}
+
+fn a_folder_that_takes_nothing_loses_nothing(bed: &Bed, small: &Path) {
+    let run = bed.start("--repeat 1 --duration 4s --on slurm --out /shared/small/full");
+    bed.jobs("small/full", 1);
+    let filler = small.join("filler");
+    let filled =
+        Command::new("dd").args(["if=/dev/zero", "bs=4k"]).arg(format!("of={}", filler.display())).output();
+    assert!(stderr(&filled.unwrap()).contains("No space left"));
+    let output = ended(run, 1);
+    told(
+        &output,
+        &[
+            "no results of 1 of 1 block",
+            "cannot write to the run's folder",
+            "quota",
+            "lab attach /shared/small/full --again",
+        ],
+    );
+    std::fs::remove_file(&filler).unwrap();
+    let output = bed.command("lab attach /shared/small/full --again --json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 2);
+}
+
+fn what_cannot_be_is_told(bed: &Bed) {
+    let output = bed.lab("--on slurm --slurm partition=nope --out /shared/nope").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    told(&output, &["invalid partition specified: nope", "`sinfo` lists the partitions"]);
+    // Every host has a home of its own.
+    let output = bed.lab("--on slurm --repeat 2 --out /home/ana/run").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    told(&output, &["does not see the run's folder", "--out", "no results of 2 of 2 blocks"]);
+}
+
+fn a_search_has_its_blocks_carried_out_there(bed: &Bed) {
+    let commits = Commits { count: 3, bad: 1, broken: 9, crashes: 9 };
+    let ids = repository(bed.folder.path(), &commits);
+    let upstream = bed.path("upstream");
+    let given = Command::new("chown").args(["-R", "1000:1000"]).arg(&upstream).status().unwrap();
+    assert!(given.success());
+    let output = bed
+        .command(&format!(
+            "lab bisect --json --out /shared/search --good mimalloc --bad mimalloc --mirror /shared/upstream \
+             --good-commit {} --bad-commit {} --blocks 4 run --on slurm --ready log:^held --duration 1s --tick 200ms --seed 7 \
+             {PROGRAM}",
+            ids[0], ids[2]
+        ))
+        .output()
+        .unwrap();
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
+    let blocks = json(&output)["blocks"].as_array().unwrap().clone();
+    // From the second commit on a third more is asked for.
+    let log_ratio = blocks[0]["log_ratio"].as_f64().unwrap();
+    assert!((0.15..0.35).contains(&log_ratio), "{blocks:?}");
+    (1..=blocks.len()).for_each(|number| assert_by_a_node(bed, &format!("search/blocks/{number:04}")));
+}
+
+/// The block of a search in this folder was carried out by a node that lives.
+#[track_caller]
+fn assert_by_a_node(bed: &Bed, block: &str) {
+    let store = Store::open(&bed.path(&format!("{block}/heaptrial.db"))).unwrap();
+    let parts = store.parts(store.trials().unwrap()[0].id).unwrap();
+    assert!(parts.len() == 1 && ["n1", "n3"].contains(&parts[0].host.as_str()), "{parts:?}");
+}
+
+fn a_search_of_settings_and_its_winners_too(bed: &Bed) {
+    // Whoever has one arena holds half.
+    let program = HOLDER.replace("5000", "(2500 if os.environ.get('MALLOC_ARENA_MAX') == '1' else 5000)");
+    std::fs::write(bed.path("settings.py"), program.replace("import time", "import os, time")).unwrap();
+    let output = bed
+        .command(
+            "lab tune --json --out /shared/tuned --over glibc --setting arena_max=1,2 --candidates 2 --blocks 3 --verify 2 \
+             --winners 1 run --on slurm --source host --ready log:^held --duration 1s --tick 200ms --seed 7 -- python3 \
+             /shared/settings.py",
+        )
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let winner = &report["verified"]["arms"][0];
+    assert_eq!(winner["spec"], "glibc?arena_max=1", "{report:#}");
+    let level = &winner["against"][0][1];
+    assert!((-0.7..-0.2).contains(&level["log_ratio"].as_f64().unwrap()), "{level:#}");
+    let blocks = report["blocks"].as_array().unwrap();
+    assert_eq!(blocks.iter().filter(|block| block["fresh"] == true).count(), 2, "{blocks:#?}");
+    for block in blocks {
+        assert_by_a_node(bed, &format!("tuned/blocks/{:04}", block["number"].as_u64().unwrap()));
+    }
+}
+
+fn a_search_that_dies_takes_its_task_up(bed: &Bed) {
+    let search = bed
+        .command(
+            "lab tune --json --out /shared/killed --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 \
+             --winners 1 run --on slurm --source host --ready log:^held --duration 3s --tick 200ms --seed 7 -- python3 \
+             /shared/settings.py",
+        )
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let job = bed.jobs("killed/blocks/0002", 1)[0];
+    bed.cluster.controller.ok(&["pkill", "-KILL", "-f", "^/ht/heaptrial lab tune.*--out /shared/killed "]);
+    search.wait_with_output().unwrap();
+    // Its task is still in the queue, or just ran.
+    let output = bed.command("lab tune --json --continue /shared/killed").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    told(&output, &["is taken up"]);
+    assert_eq!(numbers(&json(&output)), [1, 2, 3, 4]);
+    assert_eq!(bed.jobs("killed/blocks/0002", 1), [job]);
+}

@@ -1,0 +1,800 @@
+//! Importing from a real Prometheus and a real VictoriaMetrics: histories with known lives are drawn, put into them, and
+//! what is imported is compared with what was drawn.
+
+use crate::support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use heaptrial_exchange::{Access, ReadingsRequest, read_readings};
+use heaptrial_model::{LifeStart, Metric, TrialKind};
+use heaptrial_store::{ImportedService, ImportedTrial, Readings, SeriesPoint, Store};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use support::bed::Bed;
+use support::series_store::{Server, ask, installed};
+use support::{heaptrial, json, run, stderr, stdout, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const S: i64 = 1_000_000;
+/// 2026-10-01, in seconds since 1970.
+const BEGIN: i64 = 1_790_812_800;
+const HOURS: i64 = 30;
+
+/// A life as it was drawn: when it began and its readings (seconds since 1970, bytes).
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Life {
+    started: i64,
+    readings: Vec<(i64, u64)>,
+}
+
+/// A service as it was drawn.
+#[derive(Debug, Clone)]
+struct Service {
+    instance: String,
+    name: String,
+    arm: String,
+    lives: Vec<Life>,
+    /// Seconds since 1970 at which it was scraped, what it told of its start and of its CPU time.
+    told: Vec<(i64, f64, f64)>,
+}
+
+/// Services that are restarted, fail to be scraped, stand still and come late, as real ones do.
+fn draw(seed: u64) -> Vec<Service> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let end = BEGIN + HOURS * 3600;
+    let mut services = Vec::new();
+    for number in 0..10 {
+        let offset = rng.random_range(0..60);
+        let wavering = rng.random_bool(0.3);
+        let first = BEGIN + offset + if rng.random_bool(0.2) { rng.random_range(0..36_000) } else { 0 };
+        // The first life began before the first reading.
+        let mut started = first - rng.random_range(120..864_000);
+        let mut next_restart = first + rng.random_range(600..40 * 3600);
+        let mut away = 0..0;
+        let (mut lives, mut life) = (Vec::new(), Life { started, readings: Vec::new() });
+        let mut told = Vec::new();
+        let mut at = first;
+        while at < end {
+            if at >= next_restart {
+                lives.push(std::mem::take(&mut life));
+                let last = told.last().map_or(0, |told: &(i64, f64, f64)| told.0);
+                started = (next_restart - rng.random_range(0..20)).max(last + 1);
+                life.started = started;
+                next_restart = at + rng.random_range(300..30 * 3600);
+            }
+            if rng.random_bool(0.0005) {
+                away = at..at + rng.random_range(60..7200);
+            }
+            if !away.contains(&at) && !rng.random_bool(0.01) && at >= started {
+                let age = (at - started) as f64;
+                let bytes = (200e6 + 40e6 * (age / 3600.0).sqrt() + rng.random_range(0.0..5e6)) as u64;
+                life.readings.push((at, bytes));
+                let jitter = if wavering { rng.random_range(-0.9..0.9) } else { 0.0 };
+                told.push((at, started as f64 + jitter, age * 0.1));
+            }
+            at += 60;
+        }
+        lives.push(life);
+        lives.retain(|life| !life.readings.is_empty());
+        services.push(Service {
+            instance: format!("host{}:9256", number % 3),
+            name: format!("relay{number}"),
+            arm: if number % 2 == 0 { "glibc" } else { "mimalloc-2.0.9" }.into(),
+            lives,
+            told,
+        });
+    }
+    services
+}
+
+/// A series: name of the metric, labels, and values by time in seconds.
+type Series = (&'static str, Value, Vec<(i64, f64)>);
+
+fn series(services: &[Service], world: u64) -> Vec<Series> {
+    let mut series = Vec::new();
+    for service in services {
+        // A label that is none of the service's changes and comes back.
+        for revision in ["first", "second"] {
+            let labels = json!({
+                "instance": service.instance, "name": service.name, "allocator": service.arm, "world": world.to_string(),
+                "revision": revision,
+            });
+            let own = |at: i64| (at - BEGIN) / 36_000 % 2 == i64::from(revision == "second");
+            let told = || service.told.iter().filter(|told| own(told.0));
+            let memory = service.lives.iter().flat_map(|life| &life.readings).filter(|(at, _)| own(*at));
+            series.push(("memory", labels.clone(), memory.map(|(at, bytes)| (*at, *bytes as f64)).collect()));
+            series.push(("start", labels.clone(), told().map(|told| (told.0, told.1)).collect()));
+            series.push(("cpu_total", labels, told().map(|told| (told.0, told.2)).collect()));
+        }
+    }
+    series.retain(|(.., values): &Series| !values.is_empty());
+    series
+}
+
+fn openmetrics(all: &[Series]) -> String {
+    let mut text = String::new();
+    for name in ["memory", "start", "cpu_total"] {
+        for (_, labels, values) in all.iter().filter(|(own, ..)| *own == name) {
+            let labels = labels.as_object().unwrap().iter().map(|(label, value)| format!("{label}={value}"));
+            let labels = labels.collect::<Vec<_>>().join(",");
+            for (at, value) in values {
+                writeln!(text, "{name}{{{labels}}} {value} {at}").unwrap();
+            }
+        }
+    }
+    text + "# EOF\n"
+}
+
+/// In VictoriaMetrics' own form, one series a line.
+fn json_lines(all: &[Series]) -> String {
+    let mut text = String::new();
+    for (name, labels, values) in all {
+        let mut metric = labels.clone();
+        metric["__name__"] = json!(name);
+        let (times, values): (Vec<i64>, Vec<f64>) =
+            values.iter().map(|(at, value)| (at * 1000, *value)).unzip();
+        writeln!(text, "{}", json!({ "metric": metric, "values": values, "timestamps": times })).unwrap();
+    }
+    text
+}
+
+fn import(folder: &Path, database: &str, url: &str, more: &[&str]) -> Output {
+    let mut command = heaptrial(folder);
+    command.args(["--db", database, "import", "prometheus", url]).args(more);
+    command.env("NO_PROXY", "127.0.0.1,localhost").output().unwrap()
+}
+
+#[track_caller]
+fn imported(output: &Output) {
+    assert!(output.status.success(), "{}{}", stdout(output), stderr(output));
+}
+
+fn trial(folder: &Path, database: &str, name: &str) -> ImportedTrial {
+    let store = Store::open(&folder.join(database)).unwrap();
+    store.read_imported(name, TrialKind::ImportPrometheus).unwrap().unwrap().1
+}
+
+/// A life: start in seconds (`None` where it is not told), readings.
+type FoundLife = (Option<i64>, Vec<(i64, u64)>);
+
+/// Services with their arm and lives.
+type Found = BTreeMap<String, (String, Vec<FoundLife>)>;
+
+fn found(trial: &ImportedTrial) -> Found {
+    let mut found = Found::new();
+    for (index, service) in trial.services.iter().enumerate() {
+        let arm = trial.lists.iter().find(|list| list.members.contains(&index)).unwrap();
+        let lives = service.lives.iter().map(|life| {
+            let started = (life.start == LifeStart::Observed)
+                .then(|| (life.started_wall_us as f64 / 1e6).round() as i64);
+            let readings = life.samples.iter().map(|sample| (sample.wall_us / S, sample.rss_bytes)).collect();
+            (started, readings)
+        });
+        found.insert(service.name.clone(), (arm.arm.name.clone(), lives.collect()));
+    }
+    found
+}
+
+/// The same lives with the same starts and readings.
+#[track_caller]
+fn same_lives(found: &ImportedTrial, wanted: &ImportedTrial) {
+    for (found, wanted) in found.services.iter().zip(&wanted.services) {
+        let lives = |service: &ImportedService| -> Vec<(i64, LifeStart, usize)> {
+            service.lives.iter().map(|life| (life.started_wall_us, life.start, life.samples.len())).collect()
+        };
+        assert_eq!((&found.name, lives(found)), (&wanted.name, lives(wanted)));
+    }
+    assert_eq!(found.services.len(), wanted.services.len());
+    assert_eq!(found.sources[0].sha256, wanted.sources[0].sha256);
+}
+
+fn drawn(services: &[Service]) -> Found {
+    let of = |service: &Service| {
+        let lives = service.lives.iter().map(|life| (Some(life.started), life.readings.clone())).collect();
+        (format!("{}/{}", service.instance, service.name), (service.arm.clone(), lives))
+    };
+    services.iter().map(of).collect()
+}
+
+/// Starts waver by less than a second: they may round to the next one.
+#[track_caller]
+fn same(found: &Found, drawn: &Found) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), drawn.keys().collect::<Vec<_>>());
+    for (name, (arm, lives)) in found {
+        let (drawn_arm, drawn_lives) = &drawn[name];
+        assert_eq!((arm, lives.len()), (drawn_arm, drawn_lives.len()), "{name}");
+        for (life, drawn) in lives.iter().zip(drawn_lives) {
+            let apart = life.0.unwrap().abs_diff(drawn.0.unwrap());
+            assert!(apart <= 1, "{name}: started at {:?}, drawn {:?}", life.0, drawn.0);
+            assert_eq!(life.1, drawn.1, "{name}");
+        }
+    }
+}
+
+const LABELS: [&str; 6] =
+    ["--service-label", "instance", "--service-label", "name", "--arm-label", "allocator"];
+
+/// What is asked of one world, from before its begin to its end.
+fn asked(world: u64) -> Vec<String> {
+    let of = |metric: &str| format!("{metric}{{world=\"{world}\"}}");
+    let mut words: Vec<String> = LABELS.iter().map(|word| (*word).to_owned()).collect();
+    words.extend(["--query".into(), of("memory"), "--start".into(), of("start")]);
+    words.extend(["--from".into(), (at(BEGIN - 100))]);
+    words
+}
+
+fn at(seconds: i64) -> String {
+    let time = std::process::Command::new("date")
+        .args(["-u", "-d", &format!("@{seconds}"), "+%Y-%m-%dT%H:%M:%SZ"])
+        .output()
+        .unwrap();
+    stdout(&time).trim().to_owned()
+}
+
+#[test]
+fn drawn_histories_come_back_from_both_stores() {
+    if !installed(&["prometheus", "promtool", "victoria-metrics"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let worlds: Vec<(u64, Vec<Service>)> = (1..=4).map(|seed| (seed, draw(seed))).collect();
+    let all: Vec<_> = worlds.iter().flat_map(|(world, services)| series(services, *world)).collect();
+    let prometheus = Server::prometheus_with(folder, &openmetrics(&all));
+    let victoria = Server::victoria(folder, &json_lines(&all));
+
+    let [from, middle, end] = [BEGIN - 100, BEGIN + 11 * 3600 + 30, BEGIN + HOURS * 3600].map(at);
+    for (world, services) in &worlds {
+        let drawn = drawn(services);
+        let words = asked(*world);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let with = |more: &[&'static str]| [&words[..], more].concat();
+        for (store, server) in [("p", &prometheus), ("v", &victoria)] {
+            let database = format!("{store}{world}.db");
+            // One reading a minute is all there is; a step must not thin it where scrapes move within their minute.
+            let name = "--step 1s --name whole".split(' ').collect::<Vec<_>>();
+            let to_end = [&with(&["--to"])[..], &[end.as_str()], &name].concat();
+            imported(&import(folder, &database, &server.url(), &to_end));
+            let whole = trial(folder, &database, "whole");
+            same(&found(&whole), &drawn);
+
+            // In two steps it is the same, and a third brings nothing.
+            let name = "--step 1s --name parts".split(' ').collect::<Vec<_>>();
+            let to_middle = [&with(&["--to"])[..], &[middle.as_str()], &name].concat();
+            imported(&import(folder, &database, &server.url(), &to_middle));
+            let go_on: Vec<&str> = words[..words.len() - 2].to_vec();
+            let to_end = [&go_on[..], &["--to", end.as_str()], &name].concat();
+            imported(&import(folder, &database, &server.url(), &to_end));
+            let parts = trial(folder, &database, "parts");
+            assert_eq!(found(&parts), found(&whole));
+            assert_eq!(parts.sources[0].sha256, whole.sources[0].sha256);
+            let again = import(folder, &database, &server.url(), &to_end);
+            imported(&again);
+            assert!(stdout(&again).contains("nothing new"), "{}", stdout(&again));
+        }
+
+        // From falls of a counter: the same lives, their starts between two readings.
+        let counter: Vec<String> = words
+            .iter()
+            .map(|word| match *word {
+                "--start" => "--counter".into(),
+                word => word.replace("start{", "cpu_total{"),
+            })
+            .collect();
+        let mut counter: Vec<&str> = counter.iter().map(String::as_str).collect();
+        counter.extend(["--to", end.as_str(), "--step", "1s", "--name", "counter"]);
+        imported(&import(folder, &format!("p{world}.db"), &prometheus.url(), &counter));
+        for service in &trial(folder, &format!("p{world}.db"), "counter").services {
+            let drawn = &drawn[&service.name].1;
+            // A life that was older at its first reading than the one before at its last does not show.
+            let shows = |pair: &&[FoundLife]| {
+                let age = |life: &FoundLife, at: i64| at - life.0.unwrap();
+                age(&pair[1], pair[1].1[0].0) < age(&pair[0], pair[0].1.last().unwrap().0)
+            };
+            assert_eq!(service.lives.len(), 1 + drawn.windows(2).filter(shows).count(), "{}", service.name);
+            for life in &service.lives[1..] {
+                let LifeStart::Inferred { uncertainty_us } = life.start else { panic!("{:?}", life.start) };
+                let near = |drawn: &FoundLife| {
+                    (drawn.0.unwrap() * S).abs_diff(life.started_wall_us) <= uncertainty_us as u64
+                };
+                assert!(drawn.iter().any(near), "{}: {life:?}", service.name);
+            }
+        }
+        // Readings that are much rarer than what the counter told: in two steps the lives are those of one.
+        let rare = |name: &'static str, to: &str, from: bool| {
+            let given = if from { &counter[..counter.len() - 6] } else { &counter[..counter.len() - 8] };
+            let more = ["--to", to, "--step", "1h", "--name", name];
+            imported(&import(folder, &format!("p{world}.db"), &prometheus.url(), &[given, &more].concat()));
+            trial(folder, &format!("p{world}.db"), name)
+        };
+        let whole = rare("rare", &end, true);
+        rare("rare-parts", &middle, true);
+        same_lives(&rare("rare-parts", &end, false), &whole);
+    }
+
+    // What is exported can be put into a store, from which it comes back.
+    let exported = heaptrial(folder).args("--db p1.db export whole --format openmetrics".split(' ')).output();
+    let exported = exported.unwrap();
+    imported(&exported);
+    let copy = folder.join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    let copy = Server::prometheus_with(&copy, &stdout(&exported));
+    let words = "--query heaptrial_service_rss_bytes --start heaptrial_service_start_time_seconds \
+                 --service-label service --arm-label arm --step 1s --name copy --from";
+    let words: Vec<&str> = words.split_whitespace().chain([from.as_str(), "--to", end.as_str()]).collect();
+    imported(&import(folder, "copy.db", &copy.url(), &words));
+    same(&found(&trial(folder, "copy.db", "copy")), &drawn(&worlds[0].1));
+
+    // An expression is evaluated at whole steps.
+    let sums = [
+        "--query",
+        "sum by (allocator) (memory{world=\"1\"})",
+        "--service-label",
+        "allocator",
+        "--step",
+        "10m",
+        "--from",
+        &at(BEGIN),
+        "--to",
+        &end,
+        "--name",
+        "sums",
+    ];
+    for (database, server) in [("p1.db", &prometheus), ("v1.db", &victoria)] {
+        imported(&import(folder, database, &server.url(), &sums));
+        let trial = trial(folder, database, "sums");
+        assert_eq!(
+            trial.services.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
+            ["glibc", "mimalloc-2.0.9"]
+        );
+        let samples =
+            || trial.services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
+        assert!(samples().all(|sample| sample.wall_us % (600 * S) == 0));
+        assert!(samples().count() > 300);
+    }
+
+    // A report is that of any import.
+    let report = run(folder, "--db p1.db report --json whole");
+    imported(&report);
+    let report = json(&report);
+    assert_eq!(report["kind"], "import_prometheus");
+    assert_eq!(report["arms"].as_array().unwrap().len(), 2);
+    let claimed = &support::arm(&report, "mimalloc-2.0.9")["treatment"]["allocator"];
+    assert_eq!(claimed, "mimalloc@2.0.9", "{report:#}");
+
+    refusals(folder, &prometheus, &end);
+}
+
+/// What cannot be imported is told, and leaves nothing behind.
+fn refusals(folder: &Path, prometheus: &Server, end: &str) {
+    let url = prometheus.url();
+    let span = ["--from", &at(BEGIN), "--to", end];
+    let whole = ["--query", "memory{world=\"1\"}"];
+    let nowhere = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let cases: [(&str, &[&str], &str); 9] = [
+        (&url, &["--query", "memory{world=\"1\"}"], "two series of the service host0:9256 at the same time"),
+        (&url, &["--query", "nothing"], "no readings of nothing"),
+        (
+            &url,
+            &["--query", "memory{world=\"1\"}", "--service-label", "pod"],
+            "has the label `pod`; the labels are: allocator, ",
+        ),
+        (&url, &["--query", "sum(memory"], "refuses the query"),
+        (&url, &["--query", "memory[5m]"], "refuses the query"),
+        (
+            &url,
+            &["--query", "memory{world=\"1\"}", "--service-label", "name", "--arm-label", "kind"],
+            "no service of the lists",
+        ),
+        (&format!("http://{nowhere}"), &whole, "cannot ask"),
+        ("http://user:secret@localhost:9090", &whole, "--basic-file"),
+        ("localhost:9090", &whole, "no address of a store"),
+    ];
+    for (url, words, why) in cases {
+        let words = [words, &span].concat();
+        let output = import(folder, "none/refused.db", url, &words);
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+        assert!(!said.contains("secret") || url.contains("secret"), "{said}");
+        assert!(!folder.join("none").exists(), "{words:?}");
+    }
+    let other = ["--query", "memory{world=\"2\"}", "--service-label", "name", "--name", "whole"];
+    let output = import(folder, "p1.db", &url, &[&other[..], &span].concat());
+    assert!(
+        stderr(&output).contains("was imported with the query of memory memory{world=\"1\"}"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// What comes into the store after an import is in the next one, where it goes on and what it had already; arms that changed before
+/// are no new change.
+#[test]
+fn who_will_wait_long_is_told_what_an_interruption_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |from: &str| {
+        // Nobody listens there.
+        let words = ["import", "prometheus", "http://127.0.0.1:1", "--query", "memory", "--from", from];
+        let output = heaptrial(folder.path()).args(words).output().unwrap();
+        assert!(!output.status.success());
+        stderr(&output)
+    };
+    let long = told("30d");
+    assert!(
+        long.contains("asked for 30 d") && long.contains("begins anew") && long.contains("--to"),
+        "{long}"
+    );
+    assert!(!told("1d").contains("begins anew"));
+}
+
+#[test]
+fn late_readings_come_with_the_next_import() {
+    if !installed(&["victoria-metrics"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let services = draw(7);
+    let all = series(&services, 1);
+    let late = |at: i64| (BEGIN + 5 * 3600..BEGIN + 7 * 3600).contains(&at);
+    let part = |wanted: &dyn Fn(i64) -> bool| -> Vec<Series> {
+        let of = |(name, labels, values): &Series| {
+            (*name, labels.clone(), values.iter().copied().filter(|(at, _)| wanted(*at)).collect())
+        };
+        let mut part: Vec<Series> = all.iter().map(of).collect();
+        part.retain(|(.., values)| !values.is_empty());
+        part
+    };
+    // One service came from another arm.
+    let moved = |from: i64, to: i64, arm: &str| {
+        let labels = json!({ "instance": "host0:1", "name": "moved", "allocator": arm, "world": "1" });
+        let values = (from..to).map(|minute| (BEGIN + minute * 60, 3e8 + minute as f64)).collect();
+        ("memory", labels, values)
+    };
+    let mut early = part(&|at| !late(at));
+    early.extend([moved(0, 300, "glibc"), moved(300, HOURS * 60, "mimalloc-2.0.9")]);
+    let victoria = Server::victoria(folder, &json_lines(&early));
+    let words = asked(1);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let import_to = |hours: i64, database: &str, from: bool, more: &[&str]| {
+        let given = if from { &words[..] } else { &words[..words.len() - 2] };
+        let until = at(BEGIN + hours * 3600);
+        let output = import(folder, database, &victoria.url(), &[given, &["--to", &until], more].concat());
+        imported(&output);
+        stdout(&output)
+    };
+    import_to(9, "late.db", true, &[]);
+    let put = victoria.ask("POST", "/api/v1/import", &json_lines(&part(&late))).unwrap();
+    assert!(put.starts_with("HTTP/1.1 204"), "{put}");
+    victoria.ask("GET", "/internal/force_flush", "").unwrap();
+    let said = import_to(9, "late.db", false, &["--late", "1h"]);
+    assert!(said.contains("nothing new"), "{said}");
+    import_to(12, "late.db", false, &[]);
+    import_to(12, "whole.db", true, &[]);
+    let (found, wanted) = (trial(folder, "late.db", "prometheus"), trial(folder, "whole.db", "prometheus"));
+    same_lives(&found, &wanted);
+    let readings =
+        |service: &ImportedService| service.lives.iter().map(|life| life.samples.len()).sum::<usize>();
+    let of_moved = found.services.iter().find(|service| service.name == "host0:1/moved").unwrap();
+    assert_eq!((readings(of_moved), found.events.len()), (12 * 60 - 300, 1), "{:?}", found.events);
+    assert_eq!(found.events, wanted.events);
+}
+
+/// A Prometheus that asks another one, which is away, answers with what it has itself and warns: that is not taken for the whole.
+#[test]
+fn answers_that_are_not_whole_are_refused() {
+    if !installed(&["prometheus", "promtool"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let whole = Server::prometheus_with(folder, &openmetrics(&series(&draw(3), 1)));
+    drop(whole);
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let remote = format!("remote_read: [{{url: 'http://{nobody}/read', read_recent: true}}]\n");
+    let part = Server::prometheus(folder, &remote, &[]);
+    let words = asked(1);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = import(folder, "part.db", &part.url(), &words);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("its answer is not whole") && said.contains("--accept-partial"), "{said}");
+    assert!(!folder.join("part.db").exists());
+    let output = import(folder, "part.db", &part.url(), &[&words[..], &["--accept-partial"]].concat());
+    imported(&output);
+    assert!(stdout(&output).contains("the store warns"), "{}", stdout(&output));
+}
+
+/// A target that tells of one process; while `away` it tells nothing.
+struct Target {
+    address: SocketAddr,
+    away: Arc<AtomicBool>,
+}
+
+impl Target {
+    fn start(started: i64) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let away = Arc::new(AtomicBool::new(false));
+        let own = away.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                if own.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let body =
+                    format!("process_resident_memory_bytes 1.5e8\nprocess_start_time_seconds {started}\n");
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
+                     Connection: close\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+        });
+        Self { address, away }
+    }
+}
+
+/// Prometheus marks what a scrape does not bring any more: it is missing at once, also in an expression, which else
+/// looks back for five minutes.
+#[test]
+fn missing_scrapes_are_missing() {
+    if !installed(&["prometheus"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let target = Target::start(1_790_000_000);
+    let configuration = format!(
+        "global: {{scrape_interval: 500ms, scrape_timeout: 400ms}}\n\
+         scrape_configs: [{{job_name: relays, static_configs: [{{targets: ['{}']}}]}}]\n",
+        target.address
+    );
+    let prometheus = Server::prometheus(folder, &configuration, &[]);
+    let values = |query: &str| -> usize {
+        let path = format!("/api/v1/query?query={query}");
+        let answer = prometheus.ask("GET", &path, "").unwrap();
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let body: Value =
+            serde_json::from_str(&body[body.find('{').unwrap()..=body.rfind('}').unwrap()]).unwrap();
+        body["data"]["result"]
+            .as_array()
+            .unwrap()
+            .first()
+            .map_or(0, |first| first["values"].as_array().unwrap().len())
+    };
+    let scraped = || values("process_resident_memory_bytes%5B1h%5D");
+    let failed = || values("up%5B1h%5D") - scraped();
+    wait_for("scrapes", PATIENCE, || (scraped() >= 4).then_some(()));
+    target.away.store(true, Ordering::Relaxed);
+    wait_for("scrapes that fail", PATIENCE, || (failed() >= 6).then_some(()));
+    target.away.store(false, Ordering::Relaxed);
+    let before = scraped();
+    wait_for("scrapes again", PATIENCE, || (scraped() >= before + 4).then_some(()));
+    let words = ["--exporter", "process", "--from", "1h", "--step", "500ms", "--name", "plain"];
+    imported(&import(folder, "live.db", &prometheus.url(), &words));
+    let words = [
+        "--query",
+        "process_resident_memory_bytes * 1",
+        "--start",
+        "process_start_time_seconds",
+        "--from",
+        "10m",
+        "--step",
+        "500ms",
+        "--name",
+        "expression",
+    ];
+    imported(&import(folder, "live.db", &prometheus.url(), &words));
+    for name in ["plain", "expression"] {
+        let trial = trial(folder, "live.db", name);
+        let [service] = &trial.services[..] else { panic!("{:?}", trial.services) };
+        let [life] = &service.lives[..] else { panic!("{name}: {:?}", service.lives) };
+        assert_eq!((life.start, life.started_wall_us), (LifeStart::Observed, 1_790_000_000 * S), "{name}");
+        assert_eq!(service.name, target.address.to_string());
+        let longest = life.samples.windows(2).map(|pair| pair[1].wall_us - pair[0].wall_us).max().unwrap();
+        assert!(longest >= 5 * 500_000, "{name}: the longest gap is {longest} µs");
+        assert!(life.samples.iter().all(|sample| sample.rss_bytes == 150_000_000));
+    }
+}
+
+/// With a password, a certificate of the client and an authority of one's own, all from files.
+#[test]
+fn credentials_are_read_from_files() {
+    if !installed(&["prometheus", "openssl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let openssl = |arguments: &str| {
+        let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{arguments}: {}", stderr(&output));
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority -days 30"));
+    fs::write(folder.join("server.ext"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+    fs::write(folder.join("client.ext"), "extendedKeyUsage=clientAuth\n").unwrap();
+    for name in ["server", "client"] {
+        openssl(&format!("req -new {key} -keyout {name}.key -out {name}.csr -subj /CN={name}"));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile {name}.ext -out {name}.pem"
+        ));
+    }
+    // The digest of `swordfish` by bcrypt at its least cost.
+    let hash = "$2b$04$MKaCtC8rZ3Hn/99wTq1SZOONjHFdXpWGDAq6qNXkdaWahwyXYJ8ia";
+    fs::write(
+        folder.join("web.yml"),
+        format!(
+            "tls_server_config: {{cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem, \
+             client_auth_type: RequireAndVerifyClientCert}}\nbasic_auth_users: {{operator: '{hash}'}}\n"
+        ),
+    )
+    .unwrap();
+    let target = Target::start(1_790_000_000);
+    let configuration = format!(
+        "global: {{scrape_interval: 500ms, scrape_timeout: 400ms}}\n\
+         scrape_configs: [{{job_name: relays, static_configs: [{{targets: ['{}']}}]}}]\n",
+        target.address
+    );
+    let prometheus = Server::prometheus(folder, &configuration, &["--web.config.file=web.yml"]);
+    fs::write(folder.join("password"), "operator:swordfish\n").unwrap();
+    fs::write(folder.join("wrong"), "operator:trout\n").unwrap();
+    let url = prometheus.url().replace("http:", "https:");
+    let with = |words: &str| {
+        let words = format!("--exporter process --from 1h --step 500ms {words}");
+        import(folder, "tls.db", &url, &words.split_whitespace().collect::<Vec<_>>())
+    };
+    let all = "--ca-file ca.pem --cert-file client.pem --key-file client.key --basic-file password";
+    wait_for("an import", PATIENCE, || with(all).status.success().then_some(()));
+    for (words, why) in [
+        (all.replace("--basic-file password", "--basic-file wrong"), "wants credentials"),
+        (all.replace(" --basic-file password", ""), "wants credentials"),
+        (all.replace(" --cert-file client.pem --key-file client.key", ""), "cannot ask"),
+        (all.replace("--ca-file ca.pem ", ""), "cannot ask"),
+        (all.replace("password", "ca.srl.missing"), "ca.srl.missing: No such file"),
+        (all.replace("--ca-file ca.pem", "--ca-file password"), "no certificate in it"),
+    ] {
+        let output = with(&words);
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains(why), "{words}: {said}");
+        assert!(!said.contains("trout") && !said.contains("swordfish"), "{said}");
+    }
+}
+
+/// Serves a unix socket at a port of loopback.
+fn at_a_port(socket: PathBuf) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let Ok(served) = UnixStream::connect(&socket) else { continue };
+            let (mut asks, mut asked) = (stream.try_clone().unwrap(), served.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut asks, &mut asked));
+            let (mut answers, mut answered) = (served, stream);
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut answers, &mut answered);
+                let _ = answered.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+/// The agent on a real systemd, scraped by a real Prometheus under the rules of `monitoring/`: what is imported is what
+/// the agent's own database has.
+#[test]
+#[ignore = "needs root and a container"]
+fn a_prometheus_has_what_the_database_has() {
+    if !installed(&["prometheus", "promtool"]) {
+        return;
+    }
+    let Some((bed, units)) = Bed::with_churn(4) else { return };
+    let unit = bed.succeeds("agent --print-unit /ht/heaptrial").stdout;
+    let folder = "/etc/systemd/system/heaptrial-agent.service";
+    bed.container.write(folder, unit, 0o644).unwrap();
+    let options = "--interval 1s --services churn@* --metrics unix:/run/heaptrial/metrics.sock";
+    let start = format!("[Service]\nExecStart=\nExecStart=/ht/heaptrial agent {options}\n");
+    bed.container.write(format!("{folder}.d/test.conf"), start, 0o644).unwrap();
+    bed.container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", "heaptrial-agent.service"]);
+    let socket = bed.container.root().join("run/heaptrial/metrics.sock");
+    wait_for("the metrics", PATIENCE, || UnixStream::connect(&socket).ok());
+    let address = at_a_port(socket);
+
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring/heaptrial.rules.yml");
+    let configuration = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 900ms, evaluation_interval: 1s}}\n\
+         rule_files: ['{}']\n\
+         scrape_configs: [{{job_name: heaptrial, static_configs: [{{targets: ['{address}']}}]}}]\n",
+        rules.display()
+    );
+    let prometheus = Server::prometheus(folder, &configuration, &[]);
+    let ticks = || {
+        let store = Store::create(&bed.database()).ok()?;
+        let trial = store.trials().ok()?.into_iter().find(|trial| trial.plan.kind == TrialKind::Host)?;
+        Some((trial.id, store.tick_summary(trial.id).ok()?.ticks))
+    };
+    wait_for("ticks", PATIENCE, || ticks().filter(|(_, ticks)| *ticks >= 15));
+    bed.container.ok(&["systemctl", "restart", &units[1]]);
+    let begun = ticks().unwrap().1;
+    let (id, _) = wait_for("more ticks", PATIENCE, || ticks().filter(|(_, ticks)| *ticks >= begun + 15));
+
+    let words =
+        ["--exporter", "heaptrial", "--metric", "rss", "--step", "100ms", "--from", "1h", "--name", "host"];
+    imported(&import(folder, "host.db", &prometheus.url(), &words));
+    let trial = trial(folder, "host.db", "host");
+    assert_eq!(trial.services.len(), 4);
+    let store = Store::create(&bed.database()).unwrap();
+    let (services, lives) = (store.services(id).unwrap(), store.lives(id).unwrap());
+    for service in &trial.services {
+        let name = service.name.split_once('/').unwrap().1;
+        let own = services.iter().find(|own| own.name == name).unwrap();
+        let own: Vec<_> = lives.iter().filter(|life| life.service_id == own.id).collect();
+        assert_eq!(own.len(), if name == units[1] { 2 } else { 1 }, "{name}");
+        assert_eq!(service.lives.len(), own.len(), "{name}");
+        for (life, own) in service.lives.iter().zip(own) {
+            assert_eq!(life.start, LifeStart::Observed);
+            assert!(life.started_wall_us.abs_diff(own.started_wall_us) < 1000, "{life:?} {own:?}");
+            let series = store.series(own, Metric::Rss).unwrap();
+            assert!(life.samples.len() >= 5 && series.len() >= 5, "{name}: {}", life.samples.len());
+            for sample in &life.samples {
+                // Of the last tick before the scrape, which may have been in the middle of the next one.
+                let age = (sample.wall_us - own.started_wall_us) as f64 / 1e6;
+                let near = |point: &SeriesPoint| {
+                    (age - 3.0..age + 0.2).contains(&point.age_seconds)
+                        && point.metric_bytes == sample.rss_bytes
+                };
+                assert!(series.iter().any(near), "{name}: {sample:?} at {age} s is none of {series:?}");
+            }
+        }
+    }
+
+    // With the ledger of that database, the series give the lives and readings that it has itself.
+    let record = store.trials().unwrap().into_iter().find(|trial| trial.id == id).unwrap();
+    let request = ReadingsRequest {
+        url: prometheus.url(),
+        access: Access::default(),
+        step_us: 100_000,
+        until_us: None,
+    };
+    let (remote, _) = read_readings(&store, &record, &request).unwrap();
+    assert!(remote.of_unknown_lives.is_empty() && remote.hosts_without.is_empty(), "{remote:?}");
+    let own = Readings::of_trial(&store, id, record.plan.metric).unwrap();
+    for life in &lives {
+        let found = &remote.lives[&life.id].readings;
+        let own = own.of_life(&store, life.id, life.started_boottime_us).unwrap();
+        assert!(
+            found.len() >= 5 && found.iter().all(|reading| own.contains(reading)),
+            "{found:?} and {own:?}"
+        );
+    }
+
+    let answer = prometheus.ask("GET", "/api/v1/rules", "").unwrap();
+    assert!(answer.contains("\"health\":\"ok\"") && !answer.contains("\"health\":\"err\""), "{answer}");
+    let exposed = ask(address, "GET", "/metrics", "").unwrap();
+    let mut promtool = Command::new("promtool");
+    let mut promtool =
+        promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let body = exposed.split_once("\r\n\r\n").unwrap().1;
+    promtool.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+    let checked = promtool.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{}\n{body}", stderr(&checked));
+}

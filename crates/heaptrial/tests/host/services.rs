@@ -1,0 +1,236 @@
+//! `heaptrial services` on a real systemd.
+
+use crate::support;
+
+use serde_json::Value;
+use support::bed::{Bed, example};
+use support::{json, stderr, stdout};
+
+/// Puts a library before the allocator of a unit by a drop-in.
+fn preload(bed: &Bed, unit: &str, library: &str) {
+    let path = format!("/etc/systemd/system/{unit}.d/50-preload.conf");
+    bed.container.write(path, format!("[Service]\nEnvironment=LD_PRELOAD={library}\n"), 0o644).unwrap();
+}
+
+fn library(bed: &Bed, name: &str) -> String {
+    bed.container.ok(&["find", "/usr/lib", "-name", name]).lines().next().expect(name).to_owned()
+}
+
+fn service<'a>(listed: &'a Value, name: &str) -> &'a Value {
+    let services = listed["services"].as_array().unwrap();
+    services.iter().find(|service| service["unit"]["name"] == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_really_runs_is_told_and_not_what_was_asked_for() {
+    let Some((bed, units)) = Bed::with_churn(12) else { return };
+    let jemalloc = library(&bed, "libjemalloc.so.2");
+    preload(&bed, &units[0], &jemalloc);
+    preload(&bed, &units[1], "libjemalloc.so.2");
+    preload(&bed, &units[2], "/opt/gone/libmimalloc.so.2.0");
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    // One has its drop-in and was not restarted.
+    bed.container.ok(&["systemctl", "restart", &units[0], &units[1], &units[2]]);
+    preload(&bed, &units[3], &jemalloc);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+
+    let listed = bed.json("services churn@* --json");
+    assert_eq!(listed["schema_version"], 1);
+    assert_eq!(listed["services"].as_array().unwrap().len(), 12);
+    let process = |number: usize| &service(&listed, &units[number])["process"];
+    for (number, unit) in units.iter().enumerate() {
+        let family = if number < 2 { "jemalloc" } else { "glibc" };
+        assert_eq!(process(number)["identity"]["family"], family, "{unit}");
+        let pid = bed.property(unit, "MainPID").parse::<i32>().unwrap();
+        assert_eq!(process(number)["life"]["pid"], pid, "{unit}");
+        assert!(process(number)["sample"]["rss_bytes"].as_u64().unwrap() > 1 << 20, "{unit}");
+        assert!(process(number)["age_seconds"].as_f64().unwrap() < 3600.0, "{unit}");
+    }
+    for (number, loaded) in [(0, true), (1, true), (2, false)] {
+        assert_eq!(process(number)["preloads"][0]["loaded"], loaded, "{}", units[number]);
+    }
+    assert_eq!(process(3)["preloads"], serde_json::json!([]));
+    let allocators = listed["allocators"].as_array().unwrap();
+    let counts: Vec<u64> = allocators.iter().map(|entry| entry["services"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [10, 2]);
+
+    let table = stdout(&bed.succeeds("services churn@*"));
+    assert!(table.contains("(asked for libmimalloc.so.2.0: not loaded)"), "{table}");
+    assert!(table.contains("1 does not run what LD_PRELOAD asks for: churn@003\n"), "{table}");
+    assert!(table.contains("10 of 12 run glibc "), "{table}");
+    assert!(table.contains("1, LD_PRELOAD by 50-preload.conf"), "{table}");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_preload_whose_file_an_upgrade_took_away_is_told() {
+    let Some((bed, units)) = Bed::with_churn(3) else { return };
+    let path = library(&bed, "libmimalloc.so.2");
+    for unit in &units {
+        preload(&bed, unit, &path);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let restart = || units.iter().for_each(|unit| drop(bed.container.ok(&["systemctl", "restart", unit])));
+    restart();
+    let table = stdout(&bed.succeeds("services churn@*"));
+    assert!(table.contains("all 3 run mimalloc 2.0.9"), "{table}");
+
+    // What an upgrade from Debian 12 to 13 does: the next major version under another name.
+    bed.container.ok(&["mv", &path, &path.replace(".so.2", ".so.3")]);
+    // Processes that run keep what they have mapped.
+    assert!(stdout(&bed.succeeds("services churn@*")).contains("all 3 run mimalloc 2.0.9"));
+    restart();
+    bed.assert_active(&units);
+    let table = stdout(&bed.succeeds("services churn@*"));
+    let lines: Vec<&str> = table.lines().filter(|line| line.starts_with("churn@")).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        assert!(
+            line.contains("glibc") && line.contains("(asked for libmimalloc.so.2: not loaded)"),
+            "{table}"
+        );
+    }
+    assert!(
+        table.contains("3 do not run what LD_PRELOAD asks for: churn@001, churn@002, churn@003"),
+        "{table}"
+    );
+    let told =
+        bed.container.ok(&["journalctl", "--unit", &units[0], "--grep", "LD_PRELOAD", "--output", "cat"]);
+    assert!(told.contains("cannot be preloaded"), "{told}");
+    eprintln!("{table}\n{told}");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn names_are_exact_and_a_pattern_without_a_match_is_a_failure_that_names_what_is_near() {
+    let Some((bed, _)) = Bed::with_churn(12) else { return };
+    // An instance whose name begins with another's.
+    bed.container.ok(&["systemctl", "start", "churn@0011.service"]);
+    let names = |arguments: &str| -> Vec<String> {
+        let listed = bed.json(arguments);
+        let names = listed["services"].as_array().unwrap().iter().map(|service| &service["unit"]["name"]);
+        names.map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("services churn@001 --json"), ["churn@001.service"]);
+    assert_eq!(names("services churn@001* --json"), ["churn@001.service", "churn@0011.service"]);
+    assert_eq!(
+        names("services churn@002 churn@001 churn@002.service --json"),
+        ["churn@001.service", "churn@002.service"]
+    );
+    // What is not loaded is found by its exact name alone.
+    bed.container.ok(&["systemctl", "stop", "churn@012.service"]);
+    assert_eq!(names("services churn@012 --json"), ["churn@012.service"]);
+
+    let output = bed.heaptrial("services chrun@001 churn@ churn@001 --json");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["unmatched"], serde_json::json!(["chrun@001", "churn@"]));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 1);
+    let said = stderr(&output);
+    assert!(said.contains("no service matches `chrun@001`; near it: churn@001"), "{said}");
+    assert!(said.contains("`churn@`; this is a template, whose instances are `churn@*`"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn services_in_trouble_are_listed_with_what_is_wrong() {
+    let Some((bed, units)) = Bed::with_churn(1) else { return };
+    let write = |name: &str, text: &str| {
+        bed.container.write(format!("/etc/systemd/system/{name}.service"), text, 0o644).unwrap();
+    };
+    write("fails", "[Service]\nExecStart=/bin/sh -c 'exit 7'\n");
+    write("bad", "[Service]\nExecStart=no-absolute-path/at all\nType=nonsense\n");
+    write("changed", "[Service]\nExecStart=/bin/sleep 1000\nRestart=always\nRestartSec=0\n");
+    bed.container.ok(&["ln", "-s", "/dev/null", "/etc/systemd/system/hidden.service"]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", "changed"]);
+    bed.container.run(&["systemctl", "start", "fails"]);
+    bed.container.ok(&["sh", "-c", "kill -9 $(systemctl show -P MainPID changed)"]);
+    support::wait_for("the restart", std::time::Duration::from_secs(30), || {
+        (bed.property("changed", "NRestarts") == "1" && bed.property("changed", "SubState") == "running")
+            .then_some(())
+    });
+    write("changed", "[Service]\nExecStart=/bin/sleep 2000\nRestart=always\nRestartSec=0\n");
+
+    let table = stdout(&bed.succeeds("services fails bad changed hidden"));
+    let row = |name: &str| {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+        row.unwrap_or_else(|| panic!("no {name} in\n{table}")).to_owned()
+    };
+    assert!(row("fails").contains("failed with exit code 7"), "{table}");
+    assert!(row("bad").contains("bad-setting"), "{table}");
+    assert!(row("hidden").contains("masked"), "{table}");
+    assert!(
+        row("changed").contains("1 restart by itself, files changed: needs `systemctl daemon-reload`"),
+        "{table}"
+    );
+
+    // Without patterns there is only what runs.
+    let listed = bed.json("services --json");
+    let running = service(&listed, &units[0]);
+    assert_eq!(running["unit"]["template"], serde_json::json!(["churn@.service", "001"]));
+    assert!(listed["services"].as_array().unwrap().iter().all(|service| !service["process"].is_null()));
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_user_sees_what_may_be_seen_and_learns_what_is_missing() {
+    let Some((bed, units)) = Bed::with_churn(2) else { return };
+    preload(&bed, &units[0], "libjemalloc.so.2");
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let program = "/ht/heaptrial";
+    let output = bed.container.run(&[
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        program,
+        "services",
+        "churn@*",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(table.contains("not told (asked for libjemalloc.so.2)"), "{table}");
+    assert!(table.contains("of 2 the allocator is not told"), "{table}");
+    assert!(table.contains(" MiB "), "{table}");
+    assert!(stderr(&output).contains("run it as the process' user or as root"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_tor_instance_has_its_nickname_and_fingerprint() {
+    let Some(bed) = Bed::boot() else { return };
+    bed.container.ok(&["tor-instance-create", "relay1"]);
+    let torrc = "Nickname fast\nORPort 127.0.0.1:9001\nSocksPort 0\nDisableNetwork 1\n";
+    bed.container.write("/etc/tor/instances/relay1/torrc", torrc, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "start", "tor@relay1"]);
+    let listed = bed.json("services tor@relay1 --json");
+    let relay = &service(&listed, "tor@relay1.service")["relay"];
+    assert_eq!(relay["nickname"], "fast");
+    assert_eq!(relay["fingerprint"].as_str().unwrap().len(), 40);
+    assert!(stdout(&bed.succeeds("services tor@relay1")).contains("  fast"));
+    bed.container.ok(&["systemctl", "kill", "--signal=KILL", "tor@relay1"]);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn jobs_are_followed_by_several_threads_at_once() {
+    let Some((bed, units)) = Bed::with_churn(20) else { return };
+    let write = |name: &str, text: &str| {
+        bed.container.write(format!("/etc/systemd/system/{name}"), text, 0o644).unwrap();
+    };
+    write("fails.service", "[Service]\nType=exec\nExecStart=/usr/local/bin/not-there\n");
+    write("slow.service", "[Service]\nExecStartPre=/bin/sleep 600\nExecStart=/bin/sleep 600\n");
+    write("later.timer", "[Timer]\nOnCalendar=2100-01-01\nUnit=slow.service\n");
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", "later.timer"]);
+    let program = bed.container.install_program(&example("systemd_jobs")).unwrap();
+    let mut words = vec![program.as_str(), "fails=fails.service", "slow=slow.service", "timer=later.timer"];
+    words.extend(units.iter().map(String::as_str));
+    assert_eq!(bed.container.ok(&words), "restarted 20\n");
+
+    words.splice(0..0, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let output = bed.container.run(&words);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("AccessDenied"), "{}", stderr(&output));
+}

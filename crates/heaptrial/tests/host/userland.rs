@@ -1,0 +1,160 @@
+//! `--userland` and `--exchange`: a lab run in the root of another suite.
+
+use crate::support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{heaptrial, stderr};
+
+/// A relay that does nothing: it maps what a relay links.
+const IDLE_RELAY: [&str; 6] = ["--", "tor", "--hush", "--DisableNetwork", "1", "--DataDirectory"];
+
+fn run(folder: &Path, out: &str, arguments: &[&str]) -> (Output, Value) {
+    let data = folder.join(format!("{out}-data"));
+    let output = heaptrial(folder)
+        .args([
+            "lab",
+            "run",
+            "-a",
+            "glibc",
+            "-a",
+            "jemalloc@5.3.0",
+            "--duration",
+            "3s",
+            "--seed",
+            "1",
+            "--out",
+            out,
+        ])
+        .args(arguments)
+        .args(IDLE_RELAY)
+        .arg(&data)
+        .output()
+        .unwrap();
+    let report = folder.join(out).join("report.json");
+    let report = fs::read_to_string(report).map_or(Value::Null, |text| serde_json::from_str(&text).unwrap());
+    (output, report)
+}
+
+/// The builds of a library in an arm.
+fn versions<'a>(report: &'a Value, arm: usize, name: &str) -> Vec<&'a str> {
+    let libraries = report["arms"][arm]["libraries"].as_array().unwrap();
+    libraries
+        .iter()
+        .filter(|library| library["name"] == name)
+        .filter_map(|library| library["version"].as_str())
+        .collect()
+}
+
+/// What is mounted, but for the containers of tests that run beside this one.
+fn mounts() -> Vec<String> {
+    let all = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    all.lines().filter(|mount| !mount.contains(" heaptrial-testbed ")).map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs root and the package archive"]
+fn another_suite_and_one_library_of_a_third() {
+    if !rustix::process::geteuid().is_root() {
+        return heaptrial_testbed::skip("a userland is entered by root alone");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let before = mounts();
+    let (output, plain) = run(folder.path(), "plain", &["--userland", "trixie"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        plain["host"]["userland"].as_str().unwrap().starts_with("userland trixie, on a host of"),
+        "{}",
+        plain["host"]
+    );
+    assert!(plain["host"]["os"].as_str().unwrap().contains("trixie"));
+    // Debian 13's C library, as the process itself maps it, and not that of this host.
+    assert_eq!(plain["arms"][0]["identity"]["version"], "2.41");
+    assert!(versions(&plain, 0, "libzstd.so.1")[0].starts_with("1.5.7"), "{plain}");
+    assert_eq!(versions(&plain, 0, "libzstd.so.1"), versions(&plain, 1, "libzstd.so.1"));
+
+    // TLS clients inside trust whom the host trusts, by the files that it has for them.
+    let own = folder.path().join("own-authority.pem");
+    fs::write(&own, "whom this host trusts besides").unwrap();
+    let script = format!(
+        "cat /etc/ssl/certs/ca-certificates.crt {} > {}",
+        own.display(),
+        folder.path().join("trusted").display()
+    );
+    let output = heaptrial(folder.path())
+        .args("lab run --userland trixie -a glibc --duration 1s --tick 100ms --out trust -- sh -c".split(' '))
+        .arg(format!("{script}; sleep 60"))
+        .env("SSL_CERT_FILE", &own)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let bundle = fs::read("/etc/ssl/certs/ca-certificates.crt").unwrap();
+    let expected = [bundle, fs::read(&own).unwrap()].concat();
+    assert!(
+        fs::read(folder.path().join("trusted")).unwrap() == expected,
+        "other authorities are trusted inside"
+    );
+
+    let exchange = ["--userland", "trixie", "--exchange", "libzstd1=bookworm"];
+    let (output, exchanged) = run(folder.path(), "exchanged", &exchange);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for arm in 0..2 {
+        let found = versions(&exchanged, arm, "libzstd.so.1");
+        assert!(
+            found.len() == 1 && found[0].starts_with("1.5.4") && found[0].ends_with("of bookworm"),
+            "{found:?}"
+        );
+        // Everything else is equal.
+        for name in ["libc.so.6", "libcrypto.so.3", "liblzma.so.5"] {
+            assert_eq!(versions(&exchanged, arm, name), versions(&plain, arm, name), "{name}");
+        }
+    }
+    let compared = heaptrial(folder.path()).args(["report", "plain", "exchanged"]).output().unwrap();
+    let told = String::from_utf8_lossy(&compared.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("The libraries differ") && told.contains("libzstd.so.1 1.5.7"), "{told}");
+    assert!(!told.contains("libcrypto"), "{told}");
+    let command = exchanged["command"].as_str().unwrap();
+    assert!(
+        command.contains("--userland trixie") && command.contains("--exchange libzstd1=bookworm"),
+        "{command}"
+    );
+    assert_eq!(mounts(), before, "mounts were left");
+}
+
+#[test]
+fn what_is_no_userland_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, code, told) in [
+        (["--userland", "Debian 13"], 2, "expected a suite"),
+        (
+            ["--userland", "./nothing"],
+            3,
+            if rustix::process::geteuid().is_root() { "no root file system" } else { "root alone" },
+        ),
+        (["--exchange", "libzstd1"], 2, "PACKAGE=SUITE"),
+        (["--exchange", "no-such-package-anywhere=bookworm"], 3, "no-such-package-anywhere"),
+    ] {
+        let (output, report) = run(folder.path(), "refused", &arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{arguments:?}: {}", stderr(&output));
+        assert!(report.is_null() && !folder.path().join("refused").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_dry_run_makes_no_userland() {
+    let folder = tempfile::tempdir().unwrap();
+    // There is no such userland, and none can be made.
+    let userland = "--userland trixie --userland-package no-such-package-anywhere";
+    let output = heaptrial(folder.path())
+        .args(format!("lab run --dry-run {userland} -a glibc --duration 9s -- sleep 60").split(' '))
+        .output()
+        .unwrap();
+    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    assert!(said.contains("1 round of 9s") && said.contains(userland), "{said}");
+    assert!(told.contains("is not there yet, and a dry run makes none"), "{told}");
+}

@@ -1,0 +1,245 @@
+//! A watch on real services of a real systemd: what is changed is alerted once, and resolved after mending.
+
+use crate::support;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use support::bed::Bed;
+use support::{json, stderr, stdout, wait_for};
+
+const TRIAL: &str = r#"
+name = "two-way"
+services = "churn@*"
+duration = "2d"
+looks = ["1d", "2d"]
+metric = "rss"
+[pace]
+at_once = 6
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+const METRICS: &str = "/root/heaptrial.prom";
+const TOLD: &str = "/root/told.json";
+const HOOK: &str = "/root/hook";
+const SERVICE: &str = "heaptrial-watch-two-way.service";
+/// What a watch may leave nothing in; the trial's own state is below /var/lib/heaptrial too.
+const FOLDERS: [&str; 3] = ["/etc", "/usr", "/var/lib/heaptrial/watches"];
+const READINGS: Duration = Duration::from_secs(60);
+
+/// A host with a trial that runs, of which every service of an arm has readings.
+fn with_trial(count: usize) -> Option<(Bed, Vec<String>)> {
+    let (bed, units) = Bed::with_churn(count)?;
+    bed.write_trial("two-way", TRIAL);
+    bed.succeeds("trial plan two-way.toml --seed 1");
+    bed.succeeds("trial start two-way --yes");
+    sample_each_second(&bed);
+    Some((bed, units))
+}
+
+fn sample_each_second(bed: &Bed) {
+    let text = "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 1s\n";
+    let folder = "/etc/systemd/system/heaptrial-agent.service.d";
+    bed.container.ok(&["mkdir", "-p", folder]);
+    bed.container.write(format!("{folder}/interval.conf"), text, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", "heaptrial-agent.service"]);
+}
+
+/// Starts a watch on the arm with jemalloc once there is something to forecast from.
+fn start(bed: &Bed, options: &str) -> Value {
+    let command = format!("watch start two-way --arm jemalloc --yes --json {options}");
+    let output = wait_for("there is a forecast", READINGS, || {
+        let output = bed.heaptrial(&command);
+        match output.status.code() {
+            Some(0) => Some(output),
+            // No readings yet.
+            Some(3) => None,
+            code => panic!("{code:?} {}", stderr(&output)),
+        }
+    });
+    json(&output)
+}
+
+/// Runs a check: exit code and document.
+fn check(bed: &Bed) -> (i32, Value) {
+    let output = bed.heaptrial("watch check two-way --json");
+    (output.status.code().unwrap(), json(&output))
+}
+
+/// Checks until the first readings of the watch are there.
+fn quiet(bed: &Bed) {
+    wait_for("the watch is quiet", READINGS, || (check(bed).0 == 0).then_some(()));
+}
+
+fn keys(document: &Value) -> Vec<&str> {
+    let alerts = document["alerts"].as_array().unwrap();
+    alerts.iter().map(|alert| alert["alert"]["key"].as_str().unwrap()).collect()
+}
+
+/// What the hook was told since the last call.
+fn told(bed: &Bed) -> Vec<(String, String)> {
+    let text = bed.container.run(&["cat", TOLD]);
+    bed.container.ok(&["rm", "-f", TOLD]);
+    let texts = stdout(&text);
+    let documents = serde_json::Deserializer::from_str(&texts).into_iter::<Value>();
+    let text = |document: &Value, name: &str| document[name].as_str().unwrap().to_owned();
+    documents.map(Result::unwrap).map(|document| (text(&document, "news"), text(&document, "key"))).collect()
+}
+
+fn pair(news: &str, key: &str) -> (String, String) {
+    (news.to_owned(), key.to_owned())
+}
+
+/// The services of the arm with jemalloc, and its library.
+fn treated(plan: &Value) -> (Vec<String>, String) {
+    let services = plan["services"].as_array().unwrap();
+    let names = services.iter().map(|own| own["service"].as_str().unwrap().to_owned()).collect();
+    (names, services[0]["expected"]["object"].as_str().unwrap().to_owned())
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_changes_is_told_once_and_told_again_when_it_is_mended() {
+    let Some((bed, _)) = with_trial(6) else { return };
+    let watched = snapshot(&bed);
+    bed.container.write(HOOK, format!("#!/bin/sh\ncat >> {TOLD}\n"), 0o755).unwrap();
+    let plan = start(&bed, &format!("--hook {HOOK} --metrics {METRICS}"));
+    let (services, library) = treated(&plan["plan"]);
+    assert_eq!(services.len(), 3, "{plan:#}");
+    let timers = bed.container.ok(&["systemctl", "list-timers", "--all", "--no-legend"]);
+    assert!(timers.contains("heaptrial-watch-two-way.timer"), "{timers}");
+    assert_eq!(bed.property("heaptrial-watch-two-way.timer", "Persistent"), "yes");
+    for file in plan["plan"]["installed"].as_array().unwrap() {
+        bed.container.ok(&["test", "-e", file["path"].as_str().unwrap()]);
+    }
+    assert_eq!(bed.heaptrial("watch start two-way --arm jemalloc --yes").status.code(), Some(3));
+    quiet(&bed);
+    told(&bed);
+
+    // A library is replaced on disk, as by an upgrade.
+    bed.container.ok(&["cp", "-a", &library, "/root/library"]);
+    bed.container.ok(&["cp", "/usr/bin/true", "/root/other"]);
+    bed.container.ok(&["mv", "/root/other", &library]);
+    let file = format!("file:{library}");
+    let (code, document) = check(&bed);
+    assert_eq!((code, keys(&document)), (5, vec![file.as_str()]), "{document:#}");
+    assert_eq!(told(&bed), [pair("raised", &file)]);
+    let metrics = bed.container.ok(&["cat", METRICS]);
+    assert!(metrics.contains("kind=\"file\"") && metrics.ends_with("# EOF\n"), "{metrics}");
+    assert_eq!(check(&bed).0, 5);
+    assert_eq!(told(&bed), [], "once");
+
+    // The unit of the timer tells the journal, by priority, and does not fail for an alert.
+    let drop_in = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", services[0]);
+    bed.container.ok(&["cp", "-a", &drop_in, "/root/drop-in"]);
+    bed.container.ok(&["sed", "-i", "$a# changed", &drop_in]);
+    bed.container.ok(&["systemctl", "start", SERVICE]);
+    let journal = bed.container.ok(&["journalctl", "--no-pager", "-o", "json", "-p", "err", "-u", SERVICE]);
+    assert!(journal.contains("raised: drop_in:") && journal.contains("\"PRIORITY\":\"3\""), "{journal}");
+    assert_eq!(told(&bed), [pair("raised", &format!("drop_in:{}", services[0]))]);
+
+    // A new instance without a treatment.
+    bed.container.ok(&["systemctl", "start", "churn@900.service"]);
+    assert_eq!(check(&bed).0, 5);
+    assert_eq!(told(&bed), [pair("raised", "new_service:churn@900.service")]);
+    let fix = bed.succeeds("watch fix two-way");
+    assert!(
+        stdout(&fix).contains("heaptrial rollout start two-way --arm jemalloc --services churn@"),
+        "{}",
+        stdout(&fix)
+    );
+
+    // Mended.
+    bed.container.ok(&["mv", "/root/library", &library]);
+    bed.container.ok(&["mv", "/root/drop-in", &drop_in]);
+    bed.container.ok(&["systemctl", "stop", "churn@900.service"]);
+    let (code, document) = check(&bed);
+    assert_eq!((code, keys(&document)), (0, vec![]), "{document:#}");
+    let mut resolved = told(&bed);
+    resolved.sort();
+    let drop_in = format!("drop_in:{}", services[0]);
+    let expected =
+        [drop_in.as_str(), &file, "new_service:churn@900.service"].map(|key| pair("resolved", key));
+    assert_eq!(resolved, expected);
+    assert!(!bed.container.ok(&["cat", METRICS]).contains("heaptrial_watch_alert{"));
+
+    let status = bed.succeeds("watch status two-way");
+    assert!(stdout(&status).contains("two-way: quiet, 0 of 11 looks taken"), "{}", stdout(&status));
+    bed.succeeds("report two-way+watch");
+    bed.succeeds("trial status two-way");
+    bed.succeeds("watch stop two-way --yes");
+    assert_eq!(watched.difference(&snapshot(&bed)), Vec::<String>::new());
+    assert_eq!(bed.heaptrial("watch check two-way").status.code(), Some(3));
+}
+
+fn snapshot(bed: &Bed) -> heaptrial_testbed::Snapshot {
+    heaptrial_testbed::Snapshot::of(&bed.container, &FOLDERS).unwrap()
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn another_process_and_missing_readings_are_told_and_a_failing_hook_too() {
+    let Some((bed, _)) = with_trial(6) else { return };
+    let plan = start(&bed, "--hook /usr/bin/false --no-data-after 10s");
+    let (services, _) = treated(&plan["plan"]);
+    quiet(&bed);
+
+    // Started anew without its treatment: the drop-in is gone.
+    let service = services[1].as_str();
+    bed.container.ok(&["rm", &format!("/etc/systemd/system/{service}.d/zz-heaptrial.conf")]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", service]);
+    let output = bed.heaptrial("watch check two-way");
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("/usr/bin/false ended with exit status: 1"), "{}", stderr(&output));
+    for key in
+        [format!("identity: {service} does not run"), format!("drop_in: the drop-in of {service} is gone")]
+    {
+        assert!(stdout(&output).contains(&key), "{}", stdout(&output));
+    }
+
+    // Without the agent there are no readings.
+    bed.container.ok(&["systemctl", "stop", "heaptrial-agent.service"]);
+    let document = wait_for("missing readings are told", READINGS, || {
+        let (_, document) = check(&bed);
+        keys(&document).contains(&"no_data:all").then_some(document)
+    });
+    assert!(keys(&document).contains(&format!("identity:{service}").as_str()), "{document:#}");
+    bed.succeeds("watch stop two-way --yes");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_cannot_be_watched_is_refused_and_nothing_is_changed() {
+    let Some((bed, _)) = with_trial(4) else { return };
+    let before = snapshot(&bed);
+    for (arguments, code, said) in [
+        ("watch start other --yes", 3, "no trial, rollout or adoption `other`; it has two-way"),
+        ("watch start two-way --arm x --yes", 3, "has no arm `x`; it has glibc, jemalloc"),
+        ("watch start two-way --yes", 3, "name one with --arm"),
+        ("watch start two-way --hook tee --yes", 2, "no absolute path"),
+        ("watch start two-way --metrics heaptrial.prom --yes", 2, "absolute path"),
+        ("watch start two-way --every 7m --yes", 2, "expected 1m, 2m, 3m"),
+        ("watch start ../x --yes", 2, "cannot name a trial"),
+        ("watch check two-way", 3, "no watch `two-way`"),
+        ("watch stop two-way --yes", 3, "no watch `two-way`"),
+    ] {
+        let output = bed.heaptrial(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{arguments}: {}", stderr(&output));
+    }
+    let output = wait_for("a dry run shows a watch", READINGS, || {
+        let output = bed.heaptrial("watch start two-way --arm jemalloc --dry-run");
+        output.status.success().then_some(output)
+    });
+    assert!(stdout(&output).contains("OnCalendar=*:00/15:00"), "{}", stdout(&output));
+    assert_eq!(before.difference(&snapshot(&bed)), Vec::<String>::new());
+}

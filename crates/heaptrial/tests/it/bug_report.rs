@@ -1,0 +1,444 @@
+//! `heaptrial report --bug` and `--factorial` over real lab runs and stored trials.
+
+use crate::fixture;
+use crate::support;
+use crate::trial;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Output;
+
+use heaptrial_store::Store;
+use serde_json::Value;
+use support::{heaptrial, json, run, stderr, stdout};
+use trial::{FieldArm, FieldTrial, four_arms};
+
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+
+/// Builds and drops structures of many sizes, keeps a little of each, and then stays as it is.
+const CHURN: &str = "import random, time
+random.seed(1)
+kept = []
+for _ in range(4):
+    burst = [bytes(int(random.lognormvariate(6, 1)) % 20000) for _ in range(20000)]
+    kept += burst[::200]
+    del burst
+print('built', flush=True)
+time.sleep(600)
+";
+
+/// The files of a bundle, by name.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+        .collect()
+}
+
+fn text<'a>(files: &'a BTreeMap<String, Vec<u8>>, name: &str) -> &'a str {
+    std::str::from_utf8(&files[name]).unwrap()
+}
+
+fn holds(bytes: &[u8], wanted: &str) -> bool {
+    bytes.windows(wanted.len()).any(|window| window.eq_ignore_ascii_case(wanted.as_bytes()))
+}
+
+#[track_caller]
+fn assert_holds_none(files: &BTreeMap<String, Vec<u8>>, secrets: &[&str]) {
+    for (name, bytes) in files {
+        // A few bytes may turn up in compressed data by chance.
+        let likely = |secret: &&&str| !name.ends_with(".png") || secret.len() > 6;
+        for secret in secrets.iter().filter(likely) {
+            assert!(!holds(bytes, secret), "{name} holds {secret}");
+        }
+    }
+}
+
+/// The types of a PNG's chunks.
+fn chunks(png: &[u8]) -> Vec<String> {
+    let (mut at, mut types) = (8, Vec::new());
+    while at + 8 <= png.len() {
+        let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+        types.push(String::from_utf8_lossy(&png[at + 4..at + 8]).into_owned());
+        at += 12 + length;
+    }
+    types
+}
+
+/// The arms that a command would run, as the program itself reads it.
+fn arms_of(folder: &Path, command: &str) -> BTreeSet<String> {
+    let words = shell_words::split(command).unwrap();
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let output = heaptrial(folder)
+        .args(&words[1..end])
+        .args(["--dry-run", "--json"])
+        .args(&words[end..])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
+    let rounds = json(&output)["rounds"].as_array().unwrap().clone();
+    let arms = rounds.iter().flat_map(|round| round["arms"].as_array().unwrap().clone());
+    arms.map(|arm| arm.as_str().unwrap().to_owned()).collect()
+}
+
+fn names(arms: &Value) -> BTreeSet<String> {
+    arms.as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Two versions of mimalloc under the default purge_delay of both, twice.
+fn factorial_run(folder: &Path) -> Output {
+    std::fs::write(folder.join("program.py"), CHURN).unwrap();
+    heaptrial(folder)
+        .args(
+            "lab run --factorial mimalloc@2.1.7,mimalloc@3.0.1 --settings purge_delay --out run --seed 7"
+                .split(' '),
+        )
+        .args(
+            "--repeat 2 --duration 3s --tick 100ms --ready log:built -- /usr/bin/python3 program.py"
+                .split(' '),
+        )
+        .env("PYTHONMALLOC", "malloc")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_factorial_of_two_versions_becomes_a_bundle_for_their_maintainers() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = factorial_run(folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("mimalloc@3.0.1?purge_delay=2500 is mimalloc@3.0.1 as it comes"),
+        "{}",
+        stderr(&output)
+    );
+    let said = stdout(&output);
+    assert!(said.contains("Version against settings: mimalloc@3.0.1 over mimalloc@2.1.7"), "{said}");
+    let factorial = json(&run(folder.path(), "report --factorial run --json"));
+    let written = std::fs::read_to_string(folder.path().join("run/factorial.json")).unwrap();
+    assert_eq!(factorial, serde_json::from_str::<Value>(&written).unwrap());
+    assert_eq!((&factorial["schema_version"], &factorial["repeats"]), (&1.into(), &2.into()));
+    assert_eq!(factorial["cells"].as_array().unwrap().len(), 4);
+    assert!(factorial["cells"].as_array().unwrap().iter().all(|cell| cell["services"] == 2));
+    let ratio = |value: &Value| value["estimate"].as_f64().unwrap();
+    let parts = &factorial["parts"];
+    let product = ratio(&parts["version"]) * ratio(&parts["setting"]);
+    assert!((product / ratio(&parts["total"]) - 1.0).abs() < 1e-9, "{parts}");
+
+    let output = run(folder.path(), "report run --bug mimalloc@3.0.1 --good mimalloc@2.1.7 --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let warnings: Vec<String> =
+        stderr(&output).lines().filter(|line| line.starts_with("warning")).map(str::to_owned).collect();
+    let files = files(&folder.path().join("bundle"));
+    let expected = ["bug.json", "bug.md", "memory-over-time.png", "memory-over-time.svg"];
+    assert_eq!(files.keys().collect::<Vec<_>>(), expected);
+    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    let evidence = &bug["evidence"][0];
+    assert_eq!(evidence["bad_arm"], "mimalloc@3.0.1?purge_delay=2500");
+    assert_eq!(evidence["good_arm"], "mimalloc@2.1.7?purge_delay=10");
+    // When mimalloc purges is a matter of time: which version needs less here is the machine's to say.
+    let less = "warning: mimalloc@3.0.1 needs less than mimalloc@2.1.7: this is no evidence against it";
+    let expected_warnings: &[&str] = if ratio(&evidence["ratio"]) < 1.0 { &[less] } else { &[] };
+    assert_eq!(warnings, expected_warnings);
+    // Bad over good by two ways: the evidence's ratio and the whole of the factorial.
+    assert!((ratio(&evidence["ratio"]) / ratio(&parts["total"]) - 1.0).abs() < 1e-6);
+    assert_eq!(bug["factorial"]["parts"], *parts);
+    assert!(
+        bug["defaults"].as_array().unwrap().iter().any(|found| {
+            found["name"] == "purge_delay" && found["good"] == "10" && found["bad"] == "2500"
+        })
+    );
+    for fact in ["kernel", "libc", "thp_mode", "page_size_bytes", "ram_bytes", "cpu_count"] {
+        assert!(!evidence["host"][fact].is_null(), "{fact}: {}", evidence["host"]);
+    }
+
+    // What ran is told by digests that are those of the run's libraries.
+    let page = text(&files, "bug.md");
+    let builds: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("run/allocators.json")).unwrap())
+            .unwrap();
+    for build in builds.as_array().unwrap() {
+        assert!(page.contains(build["sha256"].as_str().unwrap()), "{build}");
+    }
+    let own_folder = folder.path().to_str().unwrap().to_owned();
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_holds_none(&files, &[&own_folder, boot_id.trim(), "/root/", "/home/", "arm1-repeat1"]);
+    assert!(chunks(&files["memory-over-time.png"]).iter().all(|kind| !kind.ends_with("Xt")));
+
+    // The command is one that this program reads, and gives the arms that were measured.
+    let command = bug["reproduce"][0]["command"].as_str().unwrap();
+    assert!(page.contains(command), "{command}");
+    assert_eq!(arms_of(folder.path(), command), names(&evidence["arms"]));
+
+    // Written anew in place of an earlier one, and never beside anything else.
+    std::fs::write(folder.path().join("bundle/memory-over-time-2.svg"), "of an earlier bundle").unwrap();
+    let again = run(folder.path(), "report run --bug mimalloc@3.0.1 --good mimalloc@2.1.7 --out bundle");
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    assert_eq!(self::files(&folder.path().join("bundle")).keys().collect::<Vec<_>>(), expected);
+    let refused = run(folder.path(), "report run --bug mimalloc@3.0.1 --good mimalloc@2.1.7 --out run");
+    assert_eq!(refused.status.code(), Some(REFUSED), "{}", stderr(&refused));
+    assert!(!folder.path().join("run/bug.md").exists());
+}
+
+#[test]
+fn what_is_missing_is_told_with_the_command_that_makes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_of = |options: &str| {
+        let output = heaptrial(folder.path())
+            .args("lab run -a glibc -a glibc?arena_max=1 --duration 1s --tick 100ms --out run".split(' '))
+            .args(["--", "sleep", "60"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{options}: {}", stderr(&output));
+    };
+    run_of("");
+    for (arguments, code, words) in [
+        (
+            "report run --bug jemalloc@5.3.0",
+            REFUSED,
+            vec!["no evidence", "glibc", "heaptrial lab tor -a GOOD -a jemalloc@5.3.0"],
+        ),
+        (
+            "report run --bug glibc --good jemalloc@5.3.0",
+            REFUSED,
+            vec!["nothing to compare", "--good", "-a jemalloc@5.3.0 -a glibc"],
+        ),
+        ("report --factorial run", REFUSED, vec!["no factorial", "--factorial GOOD,BAD --settings NAME"]),
+        (
+            "report run --bug glibc?arena_max=1 --good glibc --factorial run",
+            REFUSED,
+            vec!["no factorial", "GOOD,glibc"],
+        ),
+        ("report run --good glibc", USAGE, vec!["--bug"]),
+        ("report run --bug glibc@", USAGE, vec!["position 7"]),
+        (
+            "lab tor --factorial mimalloc@2.0.9,mimalloc@3.0.1 --settings purge_delay",
+            USAGE,
+            vec!["decommit_delay"],
+        ),
+        ("lab tor --factorial mimalloc@2.1.7,mimalloc@3.0.1", USAGE, vec!["--settings"]),
+        ("lab tor --factorial mimalloc@2.1.7 --settings purge_delay", USAGE, vec!["GOOD,BAD"]),
+        ("lab tor --factorial a,b --settings purge_delay", USAGE, vec!["no allocator `a`"]),
+        (
+            "lab tor -a glibc --factorial mimalloc@2.1.7,mimalloc@3.0.1 --settings purge_delay",
+            USAGE,
+            vec!["cannot be used with"],
+        ),
+    ] {
+        let output = run(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {}", stderr(&output));
+        for word in words {
+            assert!(stderr(&output).contains(word), "{arguments}: `{word}` is not in {}", stderr(&output));
+        }
+    }
+    assert!(!folder.path().join("heaptrial-runs").exists());
+    // One build with another setting is a finding too, without versions to tell apart.
+    let output = run(folder.path(), "report run --bug glibc?arena_max=1 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let files = files(&folder.path().join("bundle"));
+    assert!(text(&files, "bug.md").contains("Both are the same build"));
+    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    let reproduce = bug["reproduce"].as_array().unwrap();
+    assert!(reproduce.iter().all(|found| found["measured"] == true) && reproduce.len() == 1, "{reproduce:?}");
+}
+
+/// Names that are words of the report, parts of its specs, or as odd as names get.
+const NASTY: [(&str, &str); 12] = [
+    ("tor@a.service", "a"),
+    ("tor@growth.service", "growth"),
+    ("memory", "Memory"),
+    ("tor@GoldenOwl.service", "GoldenOwl"),
+    ("mail@backend-7.barn.example.org.service", "backend7"),
+    ("tor@203.0.113.9.service", "Unnamed"),
+    ("level", "Level"),
+    ("evidence", "services"),
+    ("tor@mimalloc.service", "mimalloc"),
+    ("relay\\x2dof\\x2dopuser", "opusersRelay42"),
+    ("1", "0"),
+    ("tor@operator.example.net.service", "OperatorNet"),
+];
+const SECRETS: [&str; 13] = [
+    "GoldenOwl",
+    "backend-7",
+    "backend7",
+    "barn.example",
+    "203.0.113.9",
+    "198.51.100.7",
+    "2001:db8",
+    "opuser",
+    "OperatorNet",
+    "example.net",
+    "example.org",
+    "A0B1C2D3",
+    "abcdefghij234567",
+];
+
+fn nasty(service: usize) -> (String, Option<[String; 2]>) {
+    let (name, nickname) = NASTY[service % NASTY.len()];
+    let name = if service < NASTY.len() { name.to_owned() } else { format!("{service}-{name}") };
+    let fingerprint = format!("A0B1C2D3{service:032X}");
+    (name, Some([nickname.to_owned(), fingerprint]))
+}
+
+fn plain(service: usize) -> (String, Option<[String; 2]>) {
+    (format!("tor@relay{service:02}.service"), None)
+}
+
+/// A trial of two versions against a control, with an arm of a torrc option.
+fn mimalloc_trial(named: fn(usize) -> (String, Option<[String; 2]>)) -> FieldTrial {
+    let base = four_arms(120);
+    let glibc = base.arms[0].clone();
+    let version = |name: &'static str,
+                   spec: &'static str,
+                   level_gib: f64,
+                   growth_gib_per_day: f64,
+                   contaminated: usize| FieldArm {
+        name,
+        allocator: Some(spec),
+        level_gib,
+        growth_gib_per_day,
+        contaminated,
+        ..glibc.clone()
+    };
+    let arms = vec![
+        FieldArm { name: "as opuser had it", ..glibc.clone() },
+        version("opuser's favourite", "mimalloc@2.1.7", 1.2, 0.0003, 0),
+        version("GoldenOwl group", "mimalloc@3.0.1", 3.1, 0.2, 1),
+        FieldArm { name: "address", torrc: Some(("Address", "198.51.100.7")), ..glibc.clone() },
+    ];
+    FieldTrial { arms, named, outcome: Some("completed"), ..base }
+}
+
+/// Writes the trial and its bundle; gives the bundle's files and what was said.
+fn bundle_of(trial: &FieldTrial, gossip: &str) -> (BTreeMap<String, Vec<u8>>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.db");
+    let id = trial.write(&path);
+    let mut store = Store::create(&path).unwrap();
+    let service = store.services(id).unwrap()[2].id;
+    for kind in ["warning", "note", "crash", "gap", "config_change"] {
+        store
+            .add_event(id, Some(service), trial.start_us + 1_000_000, kind.parse().unwrap(), gossip)
+            .unwrap();
+    }
+    drop(store);
+    let output = run(folder.path(), "report five-way --db host.db --bug mimalloc@3.0.1 --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    (files(&folder.path().join("bundle")), stderr(&output))
+}
+
+#[test]
+fn nasty_names_leave_no_trace_and_damage_nothing() {
+    let gossip = "GoldenOwl on barn.example.org (203.0.113.9, [2001:db8::7]) said to op@example.net: /home/opuser/tor.log, \
+                  abcdefghij234567.onion, A0B1C2D300000000000000000000000000000002, growth of memory, a level";
+    let (nasty, _) = bundle_of(&mimalloc_trial(nasty), gossip);
+    assert_holds_none(&nasty, &SECRETS);
+    // A trial with harmless names and gossip has the same bundle, byte for byte: no name is in it, and none of the
+    // words that are names elsewhere was touched.
+    let harmless = "service-3 on service-7 (REMOVED-ADDRESS)";
+    let (plain, said) = bundle_of(&mimalloc_trial(plain), harmless);
+    assert_eq!(nasty.keys().collect::<Vec<_>>(), plain.keys().collect::<Vec<_>>());
+    for (name, bytes) in
+        plain.iter().filter(|(name, _)| name.as_str() != "bug.md" && name.as_str() != "bug.json")
+    {
+        assert!(*bytes == nasty[name], "{name} differs");
+    }
+    let without_gossip = |text: &str| -> String {
+        text.lines().filter(|line| !line.contains("service-3")).map(|line| format!("{line}\n")).collect()
+    };
+    assert_eq!(without_gossip(text(&nasty, "bug.md")), without_gossip(text(&plain, "bug.md")));
+    assert!(said.contains("no factorial"), "{said}");
+
+    let page = text(&nasty, "bug.md");
+    assert!(page.starts_with("# mimalloc 3.0.1 needs "), "{page}");
+    let bug: Value = serde_json::from_str(text(&nasty, "bug.json")).unwrap();
+    let evidence = &bug["evidence"][0];
+    assert_eq!(
+        (&evidence["bad_arm"], &evidence["good_arm"]),
+        (&"mimalloc@3.0.1".into(), &"mimalloc@2.1.7".into())
+    );
+    let arms = names(&evidence["arms"]);
+    assert!(arms.contains("as found, Address …"), "{arms:?}");
+    let ratio = evidence["ratio"]["estimate"].as_f64().unwrap();
+    let bad =
+        evidence["arms"].as_array().unwrap().iter().find(|arm| arm["name"] == "mimalloc@3.0.1").unwrap();
+    assert!(ratio > 1.5 && bad["growth_share_per_day"]["low"].as_f64().unwrap() > 0.0, "{ratio} {bad}");
+    // One of its services ran something else, which is told and counted in no figure.
+    assert_eq!((&bad["services"], &bad["services_excluded"]), (&7.into(), &1.into()));
+    // What was not measured has the command that measures it, and the program reads it.
+    let proposed = &bug["reproduce"][0];
+    assert_eq!(proposed["measured"], false);
+    let folder = tempfile::tempdir().unwrap();
+    let arms = arms_of(folder.path(), proposed["command"].as_str().unwrap());
+    assert_eq!(arms.len(), 4, "{arms:?}");
+}
+
+#[test]
+fn an_arm_of_which_no_service_counts_is_no_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stored = fixture::command(2);
+    for service in stored.services.iter_mut().filter(|service| service.arm == 1) {
+        service.contamination = Some("the library was not loaded");
+    }
+    drop(stored.write(&folder.path().join("heaptrial.db")));
+    let output = run(folder.path(), "report . --bug jemalloc@5.3.0 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(REFUSED), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no service of jemalloc@5.3.0 counts"), "{}", stderr(&output));
+    assert!(!folder.path().join("bundle").exists());
+}
+
+#[test]
+fn settings_that_a_process_had_are_told_before_those_of_the_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stored = fixture::command(2);
+    let effective = &mut stored.arms[1].1.as_mut().unwrap().effective;
+    effective.insert("narenas".to_owned(), "1".to_owned());
+    drop(stored.write(&folder.path().join("heaptrial.db")));
+    let output = run(folder.path(), "report . --bug jemalloc@5.3.0 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let files = files(&folder.path().join("bundle"));
+    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    let arms = bug["evidence"][0]["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|arm| arm["name"] == "jemalloc@5.3.0").unwrap();
+    assert_eq!(arm["identity"]["settings"], serde_json::json!([["narenas", "1"]]), "{arm}");
+}
+
+#[test]
+fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stored = fixture::command(2);
+    stored.command = "heaptrial lab run --arms /home/opuser/plans/p.toml --from \
+                      'mimalloc@3.0.1?purge_delay=0=/home/opuser/lib/my.so' --mirror https://git.example.org/ --repeat 2 \
+                      --seed 42 --name=secret --prepare 'ping db1.prod.acme.pl' --load='wrk http://web7.acme.it/' -- /home/opuser/bin/server --listen 203.0.113.9:80 'two words'"
+        .to_owned();
+    // A setting in force that holds a path: no name, and nothing that is replaced before the net.
+    let settings = &mut stored.arms[2].1.as_mut().unwrap().settings;
+    settings.insert("MIMALLOC_TRACE".to_owned(), "/home/opuser/trace,op@example.org".to_owned());
+    let (store, _) = stored.write(&folder.path().join("heaptrial.db"));
+    drop(store);
+    let output = run(folder.path(), "report . --bug mimalloc@3.0.1?purge_delay=0 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for told in ["bug.md: 1 e-mail addresses", "bug.md: 1 home folders", "bug.json: 1 home folders"] {
+        assert!(stderr(&output).contains(&format!("warning: replaced in {told}")), "{}", stderr(&output));
+    }
+    let files = files(&folder.path().join("bundle"));
+    assert_holds_none(&files, &["opuser", "203.0.113.9", "example.org"]);
+    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    assert!(
+        bug["replaced"].as_array().unwrap().contains(&"bug.json: 1 home folders".into()),
+        "{}",
+        bug["replaced"]
+    );
+    let found = &bug["reproduce"][0];
+    assert_eq!(
+        found["command"],
+        "heaptrial lab run --arms arms.toml --from 'mimalloc@3.0.1?purge_delay=0=my.so' --repeat 2 --seed 42 \
+         --prepare 'ping REMOVED-HOST' --load 'wrk http://REMOVED-HOST/' -- '~/server' --listen REMOVED-ADDRESS:80 'two words'"
+    );
+    assert_eq!(found["notes"].as_array().unwrap().len(), 2, "{found}");
+    let plan = heaptrial_model::TrialPlan::from_toml(text(&files, "arms.toml")).unwrap();
+    assert_eq!(plan.arms.len(), 3);
+    assert_eq!(plan.control().name, "glibc");
+    assert_eq!(plan.arms[2].allocator().to_string(), "mimalloc@3.0.1?purge_delay=0");
+}

@@ -1,0 +1,445 @@
+//! `heaptrial lab run` with a service under load.
+
+use crate::support;
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{arm, heaptrial, json, run, stderr, stdout};
+
+/// Listens, holds 20 MB, and tells of its start and end.
+const SERVER: &str = r#"
+import os, signal, socket, sys, time
+held = bytearray(20_000_000)
+def say(word):
+    with open("order", "a") as order:
+        order.write(word + "\n")
+def end(*_):
+    say("service ended")
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+say("service started")
+while True:
+    listener.accept()[0].close()
+    sum(range(20_000))
+"#;
+
+fn lab(folder: &Path, arms: &[&str], options: &[&str], command: &[&str]) -> Output {
+    heaptrial(folder)
+        .args("lab run --offline --source host --out run --seed 7 --tick 50ms".split(' '))
+        .args(arms)
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap()
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("server.py"), SERVER).unwrap();
+    folder
+}
+
+const SERVICE: [&str; 3] = ["/usr/bin/python3", "server.py", "{port}"];
+
+fn report_of(folder: &Path) -> Value {
+    let text = std::fs::read_to_string(folder.join("run/report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn the_load_is_apart_from_the_service_and_ends_first() {
+    let folder = folder();
+    let load = "trap 'echo load ended >> order; exit 0' INT; echo load ${LD_PRELOAD:-without preload} >> order; \
+                while :; do sleep 0.05; done";
+    let options = [
+        "--duration",
+        "1s",
+        "--prepare",
+        "echo prepare {arm} {repeat} > {dir}/told; cat {dir}/told >> order; echo {dir} > dir",
+        "--ready",
+        "tcp:{port}",
+        "--load",
+        load,
+        "--conclude",
+        "echo conclude >> order",
+    ];
+    let output = lab(folder.path(), &["-a", "jemalloc@5.3.0"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let order = "prepare jemalloc@5.3.0 1\nservice started\nload without preload\nload ended\nconclude\nservice ended\n";
+    assert_eq!(read("order"), order);
+    assert!(!Path::new(read("dir").trim()).exists(), "the service's folder is removed");
+    let report = report_of(folder.path());
+    // The load's shell is not of the service.
+    let bytes = arm(&report, "jemalloc@5.3.0")["anon_bytes_final"].as_f64().unwrap();
+    assert!((2e7..6e7).contains(&bytes), "{bytes}");
+    assert_eq!(report["name"], "python3");
+    assert!(read("run/command.txt").contains("--load"), "{}", read("run/command.txt"));
+}
+
+#[test]
+fn the_arms_of_a_repeat_share_a_seed() {
+    let folder = folder();
+    let options = ["--duration", "300ms", "--repeat", "2", "--prepare", "echo {repeat} {seed} >> seeds"];
+    let output =
+        lab(folder.path(), &["-a", "glibc", "-a", "jemalloc@5.3.0"], &options, &["sleep", "600", "{seed}"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told = std::fs::read_to_string(folder.path().join("seeds")).unwrap();
+    let told: std::collections::BTreeSet<(&str, &str)> =
+        told.lines().map(|line| line.split_once(' ').unwrap()).collect();
+    let seeds: std::collections::BTreeSet<u64> = told.iter().map(|(_, seed)| seed.parse().unwrap()).collect();
+    assert_eq!((told.len(), seeds.len()), (2, 2), "{told:?}");
+}
+
+#[test]
+fn lines_that_come_faster_than_ticks_are_one_number_of_each_tick() {
+    let folder = folder();
+    let load = "for i in 1 2 3 4 5 6 7 8 9 10; do printf 'rate 10\\nrate 30\\nserved %d\\ntook 2 ms\\n' $i$i; sleep 0.05; done";
+    let options = [
+        "--load",
+        load,
+        "--work",
+        "rate=^rate ([0-9.]+)",
+        "--work",
+        "count:served=^served ([0-9]+)",
+        "--work",
+        "less:took_ms=^took ([0-9]+) ms",
+        "--json",
+    ];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &["sleep", "600"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let of = |name: &str| {
+        let measures = arm(&report, "glibc")["work"]["measures"].as_array().unwrap();
+        measures.iter().find(|measure| measure["name"] == name).unwrap_or_else(|| panic!("{report:#}"))
+    };
+    assert!((of("rate")["amount"].as_f64().unwrap() - 20.0).abs() < 1e-9, "{report:#}");
+    assert_eq!((&of("took_ms")["amount"], &of("took_ms")["step"]), (&2.0.into(), &1.0.into()), "{report:#}");
+}
+
+/// Puts work on the server, for long enough that a busy machine too reads each service many times.
+const CLIENT: &str = r#"
+import socket, sys, time
+for _ in range(300):
+    socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+time.sleep(2)
+"#;
+
+/// Two arms of one allocator, told apart by a variable; the load's numbers depend on it.
+const ARMS: &str = r#"
+name = "pools"
+[[arm]]
+name = "small"
+control = true
+environment = { POOL = "small" }
+[[arm]]
+name = "large"
+environment = { POOL = "large at {port}" }
+command = ["/usr/bin/python3", "-c", "import os, sys; assert os.environ['POOL'] == 'large at ' + sys.argv[1]; sys.argv[0:1] = []; exec(open('server.py').read().replace('sys.argv[1]', 'sys.argv[0]'))", "{port}"]
+"#;
+
+#[test]
+fn work_is_told_beside_memory_and_beyond_the_margin_takes_the_rank() {
+    let folder = folder();
+    std::fs::write(folder.path().join("arms.toml"), ARMS).unwrap();
+    std::fs::write(folder.path().join("client.py"), CLIENT).unwrap();
+    let load = "/usr/bin/python3 client.py {port}; case {arm} in small) echo latency 10.{repeat} ms, 100{repeat} tps;; \
+                *) echo latency 13.{repeat} ms, 99{repeat} tps;; esac";
+    let options = [
+        "--repeat",
+        "4",
+        "--ready",
+        "tcp:{port}",
+        "--load",
+        load,
+        "--work",
+        "tps=([0-9]+) tps",
+        "--work",
+        "less:latency_ms=latency ([0-9.]+) (ms)",
+        "--work-margin",
+        "1.05",
+    ];
+    let output = lab(folder.path(), &["--arms", "arms.toml"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    assert_eq!(report["name"], "pools");
+    let measures = arm(&report, "large")["work"]["measures"].as_array().unwrap();
+    let of = |name: &str| measures.iter().find(|measure| measure["name"] == name).unwrap();
+    let near = |value: &Value, expected: f64| (value.as_f64().unwrap() / expected - 1.0).abs() < 0.01;
+    let latency = of("latency_ms");
+    assert!(near(&latency["amount"], 13.25), "{latency:#}");
+    assert!(near(&latency["ratio"]["estimate"]["value"], 13.25 / 10.25), "{latency:#}");
+    assert_eq!((&latency["less_is_better"], &latency["standing"]), (&true.into(), &"clearly_less".into()));
+    let tps = of("tps");
+    assert!(near(&tps["amount"], 992.5) && near(&tps["ratio"]["estimate"]["value"], 0.9901), "{tps:#}");
+    assert_eq!(tps["standing"], "does_its_work");
+    assert!(tps["cpu_seconds_for_each"].is_number() && latency["cpu_seconds_for_each"].is_null());
+    let told = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("times the memory at 1.29 times the latency_ms (1.2"), "{told}");
+    assert!(told.contains("large took 1.29 times the latency_ms"), "{told}");
+}
+
+/// A summary at the end is all that a tool tells: an error is soon told, so that an arm of which half of the answers are errors looks
+/// like the best.
+#[test]
+fn an_arm_that_fails_a_larger_share_of_requests_is_told_and_not_recommended() {
+    let folder = folder();
+    let load = "sleep 1; echo '  4000 requests in 1.00s, 1MB read'; case {arm} in glibc) ;; \
+                *) echo '  Non-2xx or 3xx responses: 200{repeat}';; esac; echo 'Requests/sec: 4000'";
+    let options = ["--repeat", "4", "--ready", "tcp:{port}", "--load", load, "--work-preset", "wrk"];
+    let output = lab(folder.path(), &["-a", "glibc", "-a", "jemalloc@5.3.0"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    let served = |name: &str| {
+        let measures = arm(&report, name)["work"]["measures"].as_array().unwrap().clone();
+        measures
+            .into_iter()
+            .find(|measure| measure["name"] == "requests of the load")
+            .unwrap_or_else(|| panic!("{report:#}"))
+    };
+    let (control, other) = (served("glibc"), served("jemalloc@5.3.0"));
+    assert_eq!(
+        (control["amount"].as_f64(), control["total"].as_f64()),
+        (Some(1.0), Some(0.0)),
+        "{control:#}"
+    );
+    assert!((other["amount"].as_f64().unwrap() - 0.499).abs() < 0.001, "{other:#}");
+    assert_eq!(other["standing"], "clearly_less", "{other:#}");
+    let told = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = "requests of the load where the control failed 0 of";
+    assert!(told.contains(sentence) && told.contains("it has no rank"), "{told}");
+}
+
+#[test]
+fn a_load_that_fails_fails_its_repeat_with_its_last_words() {
+    let folder = folder();
+    let options = ["--duration", "20s", "--load", "sleep 0.3; echo no route >&2; exit 3", "--json"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("its --load ended with code 3; it wrote last: no route"), "{told}");
+    // The last line is the error, as JSON.
+    let error: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    assert_eq!(error["class"], "failed");
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+    // The service was not kept under a load that is gone.
+    assert!(report["duration_seconds"].as_f64().unwrap() < 15.0, "{report:#}");
+}
+
+#[test]
+fn an_arm_whose_load_is_done_much_sooner_counts() {
+    let folder = folder();
+    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1"];
+    let load = ["--ready", "tcp:{port}", "--load", "case {arm} in glibc) sleep 1;; *) sleep 4;; esac"];
+    let output = lab(folder.path(), &arms, &load, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    for arm in report["arms"].as_array().unwrap() {
+        assert_eq!(arm["services"], 1, "{report:#}");
+    }
+    // A warm-up that the shorter one does not reach leaves a report all the same.
+    let out = folder.path().join("run");
+    let output = heaptrial(folder.path()).args(["report", "--warm-up", "3s"]).arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn an_arm_that_fails_in_a_repeat_has_no_rank() {
+    let folder = folder();
+    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1", "--repeat", "3"];
+    // Of the second arm one repeat comes up, with less memory than the control's.
+    let service = "case {arm}{repeat} in glibc[123]|*1) ;; *) exit 4;; esac; exec python3 server.py {port}";
+    let output =
+        lab(folder.path(), &arms, &["--ready", "tcp:{port}", "--duration", "1s"], &["sh", "-c", service]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("glibc?arena_max=1 has no rank: 2 of its 3 services failed"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(!stdout(&output).contains("arena_max=1 needs"), "{}", stdout(&output));
+}
+
+#[test]
+fn ages_count_from_when_a_service_is_ready() {
+    let folder = folder();
+    let options = ["--ready", "path:{dir}/ready", "--load", "sleep 1"];
+    let service = ["sh", "-c", "sleep 3; touch {dir}/ready; exec sleep 60"];
+    let started = std::time::Instant::now();
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &service);
+    let whole = started.elapsed().as_secs_f64();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    assert!(report["notes"].to_string().contains("it was ready after"), "{report:#}");
+    let age = report["services"][0]["age_seconds"].as_f64().unwrap();
+    assert!(age < whole - 3.0, "{age} of {whole}: {report:#}");
+}
+
+#[test]
+fn a_load_that_ends_early_is_told_and_one_that_is_cut_off_too() {
+    let folder = folder();
+    let options = ["--duration", "4s", "--load", "sleep 0.2", "--work", "tps=([0-9]+) tps"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("the load ended by itself after "), "{told}");
+    assert!(told.contains("the load wrote no tps; see"), "{told}");
+    assert!(told.contains("of the work tps no service told anything"), "{told}");
+    std::fs::remove_dir_all(folder.path().join("run")).unwrap();
+    let options = ["--duration", "1s", "--load", "sleep 60", "--work", "tps=([0-9]+) tps"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert!(stderr(&output).contains("give it less time than --duration"), "{}", stderr(&output));
+}
+
+#[test]
+fn work_that_nothing_tells_fails_the_run() {
+    for (source, found) in [("held#no.such", 1), ("held#a.b", 0)] {
+        let folder = folder();
+        std::fs::write(folder.path().join("held"), "{\"a\": {\"b\": 4}}").unwrap();
+        let work = format!("kept=file:{}/{source}", folder.path().display());
+        let options = ["--duration", "1s", "--work", &work];
+        let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+        assert_eq!(output.status.code(), Some(found), "{}", stderr(&output));
+        let told = stderr(&output);
+        assert_eq!(told.contains("of the work kept no service told anything"), found == 1, "{told}");
+    }
+}
+
+#[test]
+fn a_count_that_is_told_once_is_of_the_time_until_then_and_a_name_is_of_one_kind() {
+    let folder = folder();
+    let options =
+        ["--ready", "tcp:{port}", "--load", "sleep 1; echo did 500", "--work", "count:done=did ([0-9]+)"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    let measure = &arm(&report, "glibc")["work"]["measures"][0];
+    assert_eq!(measure["name"], "done");
+    // The service was there for a second at least.
+    let rate = measure["amount"].as_f64().unwrap();
+    assert!(rate > 0.0 && rate <= 500.0, "{measure:#}");
+
+    let options = [&options[..], &["--work", "done=did ([0-9]+)"]].concat();
+    let refused = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    let told = stderr(&refused);
+    assert!(refused.status.code() == Some(2) && told.contains("of one name and not of one kind"), "{told}");
+}
+
+#[test]
+fn a_service_that_is_never_ready_fails_and_says_what_was_waited_for() {
+    let folder = folder();
+    let options = ["--ready", "path:{dir}/socket", "--ready-timeout", "500ms"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("was not ready within") && told.contains("there is no such file"), "{told}");
+    std::fs::remove_dir_all(folder.path().join("run")).unwrap();
+    // It ends when it is asked for the first time whether it is ready.
+    let refuses = "import os, socket, sys; asked = socket.create_server(('127.0.0.1', int(sys.argv[1]))).accept()[0]; asked.recv(999); \
+                   asked.sendall(b'HTTP/1.1 503 Busy\\r\\nContent-Length: 0\\r\\n\\r\\n'); print('gone', file=sys.stderr); sys.exit(4)";
+    let options = ["--ready", "http://127.0.0.1:{port}/"];
+    let output =
+        lab(folder.path(), &["-a", "glibc"], &options, &["/usr/bin/python3", "-c", refuses, "{port}"]);
+    let told = stderr(&output);
+    assert!(told.contains("was not ready before it ended") && told.contains("code 4"), "{told}");
+    assert!(told.contains("it wrote last: gone"), "{told}");
+}
+
+#[test]
+fn what_prepares_may_fail_and_what_it_left_running_ends_with_the_service() {
+    let folder = folder();
+    let output = lab(folder.path(), &["-a", "glibc"], &["--prepare", "echo no disk >&2; false"], &SERVICE);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("its --prepare ended with code 1; it wrote last: no disk"));
+    std::fs::remove_dir_all(folder.path().join("run")).unwrap();
+    let long = support::own_seconds(606);
+    let prepare = format!("sleep {long} & echo begun");
+    let options = ["--duration", "500ms", "--prepare", &prepare];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(support::processes_with(&format!("sleep\u{0}{long}")), Vec::<i32>::new());
+}
+
+#[test]
+fn work_comes_from_a_file_while_the_service_runs() {
+    let folder = folder();
+    let command =
+        "i=0; while :; do i=$((i + 10)); echo $i > {dir}/new; mv {dir}/new {dir}/count; sleep 0.1; done";
+    let options = ["--duration", "2s", "--work", "count:requests=file:{dir}/count"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &["sh", "-c", command]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    let measure = &arm(&report, "glibc")["work"]["measures"][0];
+    assert_eq!(measure["name"], "requests");
+    // Ten for each 0.1 s at most; on a busy machine fewer.
+    let rate = measure["amount"].as_f64().unwrap();
+    assert!((1.0..=110.0).contains(&rate), "{measure:#}");
+}
+
+#[test]
+fn only_processes_that_count_are_counted() {
+    let folder = folder();
+    let script = "/usr/bin/python3 -c 'import time; held = bytearray(50_000_000); time.sleep(600)' & \
+                  exec /usr/bin/python3 server.py \"$0\"";
+    let command = ["sh", "-c", script, "{port}"];
+    let bytes = |options: &[&str]| {
+        let output = lab(folder.path(), &["-a", "glibc"], options, &command);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        std::fs::remove_dir_all(folder.path().join("run")).unwrap();
+        arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap()
+    };
+    let options = ["--duration", "2500ms", "--ready", "tcp:{port}", "--json", "--count", "server.py [0-9]+$"];
+    let (some, all) = (bytes(&options), bytes(&options[..5]));
+    assert!(some < 5e7 && all > 7e7, "{some} {all}");
+}
+
+#[test]
+fn a_run_has_a_name_and_a_database() {
+    let folder = folder();
+    let options = ["--duration", "500ms", "--name", "first", "--db", "all.db"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!folder.path().join("run/heaptrial.db").exists());
+    let report = json(&run(folder.path(), "report first --db all.db --json --out again"));
+    assert_eq!(report["name"], "first");
+}
+
+#[test]
+fn what_is_no_program_is_told_apart() {
+    let folder = folder();
+    for (program, why) in [
+        ("./none", "was not found"),
+        ("./server.py", "is not executable"),
+        ("./", "is a folder"),
+        ("no-such-program-anywhere", "was not found; check the name"),
+    ] {
+        let output = lab(folder.path(), &["-a", "glibc"], &[], &[program]);
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{program}: {}", stderr(&output));
+    }
+    let options = ["--work", "tps=([0-9]+)"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("there is none"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_command_that_repeats_a_run_keeps_every_byte() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = folder();
+    let raw = std::ffi::OsStr::from_bytes(b"\xffname");
+    let output = heaptrial(folder.path())
+        .args(
+            "lab run --offline --source host -a glibc --seed 7 --duration 3s --dry-run -- sleep 5".split(' '),
+        )
+        .arg(raw)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("-- sleep 5 $'\\377name'"), "{}", stdout(&output));
+}

@@ -1,0 +1,472 @@
+//! `heaptrial lab tune` with a real program under the real C library.
+
+use crate::support;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use support::served::Served;
+use support::{heaptrial, json, seconds_of_a_service, stderr, stdout};
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// Fills memory with large pieces and small ones between them, and frees the large ones. As it comes the C library serves large
+/// ones from the heap after the first was freed, where the small ones keep the memory; with a fixed threshold they are mapped,
+/// and given back. Every run draws other sizes.
+const PROGRAM: &str = "import random, time\n\
+    kept = []\n\
+    for _ in range(4):\n\
+    \x20   large = []\n\
+    \x20   for _ in range(60):\n\
+    \x20       large.append(b'x' * random.randrange(150000, 300000))\n\
+    \x20       kept.append(b'y' * random.randrange(600, 3000))\n\
+    \x20   del large\n\
+    print('held', flush=True)\n\
+    time.sleep(600)\n";
+
+fn tune(folder: &Path, options: &str) -> Output {
+    command(folder, options).output().unwrap()
+}
+
+fn command(folder: &Path, options: &str) -> Command {
+    let mut command = heaptrial(folder);
+    command.env("XDG_CACHE_HOME", folder.join("cache"));
+    command.args("lab tune".split(' ')).args(options.split_whitespace());
+    command
+}
+
+const SPACE: &str = "--over glibc --setting mmap_threshold=65536,33554432 --setting trim_threshold=131072 \
+                     --setting arena_test=2 --candidates 3 --verify 3 --winners 1";
+const LOAD: &str = "run --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
+
+/// Holds so much by its setting: half of it at once, and the rest after a third of the run.
+const GROWS: &str = "import os, time\n\
+    of = int(os.environ.get('MALLOC_ARENA_MAX', '0'))\n\
+    piece = (20 + of * 7 % 29 * 2 if of else 50) * 12500\n\
+    held = [b'x' * piece for _ in range(40)]\n\
+    print('held', flush=True)\n\
+    time.sleep(1.8)\n\
+    held += [b'x' * piece for _ in range(40)]\n\
+    time.sleep(600)\n";
+
+/// Starts a search and interrupts it when it has said a line that starts like this, and `then` has come back.
+fn interrupted_at(folder: &Path, options: &str, line: &str, then: impl FnOnce()) -> i32 {
+    let mut child = command(folder, options).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = Vec::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let there = lines.by_ref().inspect(|line| said.push(line.clone())).any(|told| told.starts_with(line));
+    assert!(there, "{}", said.join("\n"));
+    then();
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.contains("lab tune --continue")), "{}", rest.join("\n"));
+    child.wait().unwrap().code().unwrap()
+}
+
+/// Starts a search and interrupts it after its first block.
+fn interrupted(folder: &Path, options: &str) -> i32 {
+    interrupted_at(folder, options, "block 1:", || ())
+}
+
+/// The steps that a search wrote down.
+fn steps(folder: &Path) -> Vec<Value> {
+    let steps = std::fs::read_to_string(folder.join("tune-steps.jsonl")).unwrap();
+    steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn specs_of_blocks(report: &Value) -> Vec<(bool, Vec<String>)> {
+    let blocks = report["blocks"].as_array().unwrap().iter();
+    blocks
+        .map(|block| {
+            let arms = block["arms"].as_array().unwrap().iter();
+            let specs = arms.map(|arm| arm[0].as_str().unwrap().to_owned()).collect();
+            (block["fresh"].as_bool().unwrap(), specs)
+        })
+        .collect()
+}
+
+#[test]
+fn a_setting_that_matters_is_found_and_verified_and_a_search_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("program.py"), PROGRAM).unwrap();
+
+    let dry = json(&tune(
+        folder,
+        &format!("--json {SPACE} --blocks 3 {}", LOAD.replace("--seed", "--dry-run --seed")),
+    ));
+    // Three levels, two and two, without the one that the control is.
+    assert_eq!(dry["candidates"], 11, "{dry:#}");
+    assert_eq!(dry["measured_at_most"], 9);
+
+    let code = interrupted(folder, &format!("--out found {SPACE} --blocks 4 {LOAD}"));
+    assert_eq!(code, 1);
+    let so_far = json(&heaptrial(folder).args(["report", "found", "--json"]).output().unwrap());
+    assert_eq!(so_far["blocks"].as_array().unwrap().len(), 1);
+    assert_eq!(so_far["verified"], Value::Null);
+
+    // What ran elsewhere is not put together with what runs here, and two do not go on at once.
+    let plan = std::fs::read_to_string(folder.join("found/tune-plan.json")).unwrap();
+    let mut elsewhere: Value = serde_json::from_str(&plan).unwrap();
+    elsewhere["started"]["runs_in"] = "userland trixie, on a host of another".into();
+    std::fs::write(folder.join("found/tune-plan.json"), elsewhere.to_string()).unwrap();
+    let refused = tune(folder, "--continue found");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("ran in userland trixie, on a host of another"),
+        "{}",
+        stderr(&refused)
+    );
+    std::fs::write(folder.join("found/tune-plan.json"), plan).unwrap();
+    let mut command = Command::new("flock");
+    let holder = command.args(["found/search.lock", "sh", "-c", "echo held; read end"]).current_dir(folder);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(holder.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    let refused = tune(folder, "--continue found");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("goes on with the search in"), "{}", stderr(&refused));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+
+    // A page that is open hears of each step.
+    let served = Served::of(&folder.join("found"));
+    let page = served.get("/");
+    assert!(page.contains("in 1 block") && !page.contains("On fresh seeds"), "{page}");
+    let mut versions = served.versions();
+    let before = versions.next().unwrap();
+    let whole = tune(folder, "--json --continue found");
+    assert!(versions.next().is_some_and(|version| version != before));
+    let page = served.get("/");
+    assert!(page.contains("On fresh seeds"), "{page}");
+    drop(served);
+    assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
+    let report = json(&whole);
+    assert_eq!(report["blocks"][0], so_far["blocks"][0]);
+    let blocks = specs_of_blocks(&report);
+    assert_eq!(blocks.iter().filter(|(fresh, _)| !fresh).count(), 4);
+    assert_eq!(blocks.iter().filter(|(fresh, _)| *fresh).count(), 3);
+    let winner = &report["verified"]["arms"][0];
+    let spec = winner["spec"].as_str().unwrap();
+    // Either threshold ends that glibc raises its own.
+    let ends_it = spec.contains("mmap_threshold=65536") || spec.contains("trim_threshold=131072");
+    assert!(ends_it && !spec.contains("mmap_threshold=33554432"), "{report:#}");
+    assert!(blocks.iter().filter(|(fresh, _)| *fresh).all(|(_, specs)| *specs == [spec]));
+    let level =
+        winner["against"].as_array().unwrap().iter().find(|against| against[1]["figure"] == "level").unwrap();
+    let (ratio, high) =
+        (level[1]["log_ratio"].as_f64().unwrap().exp(), level[1]["interval"][1].as_f64().unwrap());
+    assert!(ratio < 0.7 && high < 0.0, "{level:#}");
+    // What is told of the level is of fresh seeds alone.
+    let fresh = report["blocks"].as_array().unwrap().iter().filter(|block| block["fresh"] == true);
+    let logs: Vec<f64> = fresh
+        .map(|block| (block["arms"][0][1].as_f64().unwrap() / block["control_bytes"].as_f64().unwrap()).ln())
+        .collect();
+    assert!((logs.iter().sum::<f64>() / 3.0 - ratio.ln()).abs() < 1e-9, "{logs:?} {ratio}");
+
+    let page = std::fs::read_to_string(folder.join("found/tune.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("mmap_threshold=65536"));
+    let text = stdout(&heaptrial(folder).args(["report", "found"]).output().unwrap());
+    assert!(text.contains("On fresh seeds") && text.contains("the search believed"), "{text}");
+
+    let new = heaptrial(folder)
+        .args(["trial", "new", "tuned", "--services", "web-*", "--from-tune", "found"])
+        .output()
+        .unwrap();
+    assert!(new.status.success(), "{}", stderr(&new));
+    let plan = std::fs::read_to_string(folder.join("tuned.toml")).unwrap();
+    assert!(
+        plan.contains("allocator = \"glibc\"") && plan.contains(&format!("allocator = \"{spec}\"")),
+        "{plan}"
+    );
+
+    let again = tune(folder, &format!("--out found {SPACE} --blocks 4 {LOAD}"));
+    assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
+    assert!(stderr(&again).contains("already holds a search"), "{}", stderr(&again));
+
+    let more = json(&tune(folder, "--json --continue found --blocks 5"));
+    assert_eq!(more["verified"]["round"], 2);
+    let blocks = specs_of_blocks(&more);
+    assert_eq!(
+        blocks.iter().map(|(fresh, _)| *fresh).collect::<Vec<_>>(),
+        [false, false, false, false, true, true, true, false, true, true, true]
+    );
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(
+        folder.join("bad.toml"),
+        "over = [\"glibc\"]\n[[setting]]\nname = \"arena_max\"\nfrom = 9\nto = 2\n",
+    )
+    .unwrap();
+    let load = "run --duration 4s -- true";
+    for (options, code, told) in [
+        ("", 2, "--over SPEC"),
+        ("--over glibc --setting arena_mx", 2, "none of glibc has a setting `arena_mx`"),
+        ("--over glibc --setting arena_max=many", 2, "`many` is not a value"),
+        (
+            "--over mimalloc@2.0.9 --setting purge_delay",
+            2,
+            "none of mimalloc@2.0.9 has a setting `purge_delay`",
+        ),
+        ("--over glibc --keep armour", 2, "no mitigation `armour`"),
+        ("--over mimalloc@2.0.9 --keep guard_pages", 2, "mimalloc@2.0.9 has no guard_pages"),
+        ("--over mimalloc@2.0.9,snmalloc --keep guard_pages", 2, "there is nothing to search"),
+        ("--over glibc?arena_max=1 --setting mmap_max --control glibc?arena_max=1 --levels 99", 2, "2..=50"),
+        (
+            "--over glibc,jemalloc@5.3.0,mimalloc@2.0.9 --candidates 2 --blocks 2",
+            2,
+            "--blocks 2 is too little",
+        ),
+        ("--over glibc --time 9s", 2, "--time 9 s is too little"),
+        ("--over glibc --work-within 1.05", 2, "but no work"),
+        ("--over glibc --candidates 1", 2, "2..=50"),
+        ("--space bad.toml", 2, "`from` below `to`"),
+        ("--space nowhere.toml", 2, "cannot read the space"),
+    ] {
+        let output = tune(folder, &format!("--out run {options} {load}"));
+        assert_eq!(output.status.code(), Some(code), "{options}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{options}: {}", stderr(&output));
+    }
+    for (options, told) in [
+        ("--over glibc run --duration 4s -a glibc -- true", "--allocator is not for a search"),
+        ("--over glibc", "under what load?"),
+        ("--continue run", "holds no search"),
+    ] {
+        let output = tune(folder, &format!("--out run {options}"));
+        assert!(stderr(&output).contains(told), "{options}: {}", stderr(&output));
+    }
+    assert!(!folder.join("run").exists());
+}
+
+#[test]
+fn a_plan_by_time_tells_no_number_of_blocks_that_nobody_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // How long the program runs is its own business.
+    let unknown = "--time 1h run --load true --dry-run -- true";
+    let over = "--over glibc --setting arena_max=1,2,4";
+    let told = stdout(&tune(folder, &format!("{over} {unknown}")));
+    assert!(!told.contains("12 blocks") && told.contains("known once the first was run"), "{told}");
+    assert!(told.contains("1 h in all"), "{told}");
+    let dry = json(&tune(folder, &format!("--json {over} {unknown}")));
+    assert_eq!((&dry["blocks"], &dry["measured_at_most"]), (&Value::Null, &Value::Null), "{dry:#}");
+    assert_eq!(dry["seconds"], 3600.0);
+    // Where it is told how long services live, there can be no more than these.
+    let known = stdout(&tune(folder, &format!("{over} --time 1h run --duration 10s --dry-run -- true")));
+    assert!(known.contains("At most ") && known.contains("makes it fewer"), "{known}");
+    let asked = stdout(&tune(folder, &format!("{over} --blocks 9 run --duration 10s --dry-run -- true")));
+    assert!(asked.contains(". 9 blocks of glibc"), "{asked}");
+}
+
+/// The report of a search over two settings of a program that writes its work into its folder; nothing keeps the limits.
+fn finds_nothing(folder: &Path, program: &str, measure: &str) -> Value {
+    std::fs::write(folder.join("program.py"), program).unwrap();
+    let options = "--out none --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --json run --ready log:^held \
+                   --duration 1s --tick 100ms";
+    let found = tune(
+        folder,
+        &format!(
+            "{options} --work {measure}=file:{{dir}}/work#{measure} -- /usr/bin/python3 program.py {{dir}}"
+        ),
+    );
+    assert_eq!(found.status.code(), Some(4), "{}", stderr(&found));
+    json(&found)
+}
+
+#[test]
+fn limits_that_nothing_keeps_are_told_as_such_and_make_no_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Whoever sets anything does a tenth of the work.
+    let program = "import os, sys, time\n\
+        rate = 10 if any(name.startswith('MALLOC_') for name in os.environ) else 100\n\
+        open(sys.argv[1] + '/work', 'w').write('{\"rate\": %d}' % rate)\n\
+        print('held', flush=True)\n\
+        time.sleep(600)\n";
+    let report = finds_nothing(folder, program, "rate");
+    assert_eq!(report["verified"], Value::Null);
+    assert!(report["candidates"].as_array().unwrap().iter().all(|one| one["within"] == false), "{report:#}");
+    let text = std::fs::read_to_string(folder.join("none/tune.md")).unwrap();
+    assert!(text.contains("2 do not keep the limits (work missed of 1.11)"), "{text}");
+    let new =
+        heaptrial(folder).args("trial new t --services web-* --from-tune none".split(' ')).output().unwrap();
+    assert_eq!(new.status.code(), Some(3), "{}", stderr(&new));
+    assert!(stderr(&new).contains("has no winner"), "{}", stderr(&new));
+}
+
+#[test]
+fn who_does_no_work_is_no_winner_however_little_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Whoever sets anything does nothing, and needs a fifth of the memory.
+    let program = "import os, sys, time\n\
+        idle = any(name.startswith('MALLOC_') for name in os.environ)\n\
+        held = bytearray(10_000_000 if idle else 90_000_000)\n\
+        open(sys.argv[1] + '/work', 'w').write('{\"ops\": %d}' % (0 if idle else 100))\n\
+        print('held', flush=True)\n\
+        time.sleep(600)\n";
+    let report = finds_nothing(folder, program, "ops");
+    let out = report["candidates"].as_array().unwrap().iter().map(|one| one["out"].as_str().unwrap_or(""));
+    assert!(out.clone().count() == 2 && out.clone().all(|out| out.contains("it did no work")), "{report:#}");
+    assert_eq!(report["verified"], Value::Null);
+}
+
+#[test]
+fn candidates_and_what_is_beside_them_that_come_to_the_same_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("program.py"), PROGRAM).unwrap();
+    let options = "--over glibc,glibc?mmap_threshold=65536 --setting mmap_threshold=65536,131072 --candidates 2 --blocks 3 \
+                   --verify 2 --winners 1 --beside glibc?trim_threshold=131072&mmap_threshold=65536 \
+                   --beside glibc?mmap_threshold=65536&trim_threshold=131072 --beside glibc";
+    let dry =
+        json(&tune(folder, &format!("--json {options} {}", LOAD.replace("--seed", "--dry-run --seed"))));
+    assert_eq!(dry["candidates"], 2, "{dry:#}");
+    let found = tune(folder, &format!("--json --out found {options} {LOAD}"));
+    assert!([0, 4].contains(&found.status.code().unwrap()), "{}", stderr(&found));
+    let report = json(&found);
+    assert_eq!(
+        report["verified"]["beside"],
+        serde_json::json!(["glibc?trim_threshold=131072&mmap_threshold=65536"])
+    );
+    assert_eq!(report["verified"]["blocks"], 2, "{report:#}");
+}
+
+#[test]
+fn who_crashes_is_told_as_that_and_breaks_no_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let program = "import os, sys, time\n\
+        if any(name.startswith('MALLOC_') for name in os.environ): os.abort()\n\
+        print('held', flush=True)\n\
+        time.sleep(600)\n";
+    std::fs::write(folder.join("program.py"), program).unwrap();
+    let found = tune(
+        folder,
+        "--out none --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --json run --ready log:^held --duration 1s \
+         --tick 100ms -- /usr/bin/python3 program.py",
+    );
+    assert_eq!(found.status.code(), Some(4), "{}", stderr(&found));
+    let report = json(&found);
+    assert_eq!(report["limits"]["work"], Value::Null);
+    let text = std::fs::read_to_string(folder.join("none/tune.md")).unwrap();
+    assert!(text.contains("None of 0 measured candidates is to be verified: 2 failed."), "{text}");
+    assert!(text.contains("Measured 0 of 2 candidates"), "{text}");
+}
+
+#[test]
+fn a_search_goes_on_in_its_userland() {
+    if !rustix::process::geteuid().is_root() {
+        return heaptrial_testbed::skip("a userland is entered by root alone");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // The root of this host, in mounts of its own.
+    let program = "import os, time\n\
+        open('mounts', 'a').write(os.readlink('/proc/self/ns/mnt') + '\\n')\n\
+        held = bytes(20_000_000)\n\
+        print('held', flush=True)\n\
+        time.sleep(600)\n";
+    std::fs::write(folder.join("program.py"), program).unwrap();
+    let load = "run --userland / --ready log:^held --duration 1s --tick 100ms -- /usr/bin/python3 program.py";
+    let first = tune(
+        folder,
+        &format!(
+            "--out found --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 {load}"
+        ),
+    );
+    assert!([0, 4].contains(&first.status.code().unwrap()), "{}", stderr(&first));
+    let mounts = || {
+        std::fs::read_to_string(folder.join("mounts")).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = mounts().len();
+    let more = tune(folder, "--continue found --blocks 3");
+    assert!([0, 4].contains(&more.status.code().unwrap()), "{}", stderr(&more));
+    let own = std::fs::read_link("/proc/self/ns/mnt").unwrap();
+    let after = mounts();
+    assert!(after.len() > before && after.iter().all(|mounts| Path::new(mounts) != own), "{own:?} {after:?}");
+}
+
+#[test]
+fn candidates_go_through_short_runs_first_where_those_foretell_whole_ones_and_a_search_goes_on_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("program.py"), GROWS).unwrap();
+    let load = "run --ready log:^held --duration 5s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
+    let space = "--over glibc --setting arena_max=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20 --candidates 3 --verify 2 --winners 1";
+    let told =
+        stdout(&tune(folder, &format!("{space} --blocks 6 {}", load.replace("--seed", "--dry-run --seed"))));
+    assert!(
+        told.contains("go through them first") && told.contains("four such blocks count as one"),
+        "{told}"
+    );
+
+    for (options, length) in [("--no-short-runs", "5s"), ("--goal both", "5s"), ("", "2s")] {
+        let load =
+            load.replace("--seed", "--dry-run --seed").replace("duration 5s", &format!("duration {length}"));
+        let told = stdout(&tune(folder, &format!("{space} {options} --blocks 6 {load}")));
+        assert!(!told.contains("go through them first"), "{options} {length}: {told}");
+    }
+
+    let found = folder.join("found");
+    let code = interrupted_at(folder, &format!("--out found {space} --blocks 6 {load}"), "block 3:", || {
+        // It is chosen, and runs: its folder is there.
+        support::wait_for("a block of short runs", PATIENCE, || {
+            let steps = steps(&found);
+            let searched = steps.iter().filter(|step| step["step"] == "searched").count();
+            let under_way = found.join(format!("blocks/{:04}", searched + 1)).exists();
+            (steps.last()?["length"] == "short" && under_way).then_some(())
+        });
+    });
+    assert_eq!(code, 1);
+    let before = steps(&found);
+    let chosen = before.last().unwrap();
+    assert_eq!((&chosen["step"], &chosen["length"]), (&"chosen".into(), &"short".into()), "{before:#?}");
+
+    let whole = tune(folder, "--json --continue found");
+    assert!([0, 4].contains(&whole.status.code().unwrap()), "{}", stderr(&whole));
+    let (report, after) = (json(&whole), steps(&found));
+    assert_eq!(after[..before.len()], before);
+    // What was chosen and interrupted is what is run.
+    let short = &after[before.len()];
+    assert_eq!(
+        (&short["step"], &short["block"]["length"]),
+        (&"searched".into(), &"short".into()),
+        "{short:#}"
+    );
+    let run: Vec<&Value> =
+        short["block"]["arms"].as_array().unwrap().iter().map(|arm| &arm["candidate"]).collect();
+    assert_eq!(run, chosen["candidates"].as_array().unwrap().iter().collect::<Vec<_>>());
+
+    let blocks = report["blocks"].as_array().unwrap();
+    let (shorts, wholes): (Vec<&Value>, Vec<&Value>) =
+        blocks.iter().partition(|block| block["length"] == "short");
+    let fresh = blocks.iter().filter(|block| block["fresh"] == true).count();
+    // Of six blocks the short ones took a quarter each.
+    let spent = (wholes.len() - fresh) as f64 + 0.25 * shorts.len() as f64;
+    assert!(!shorts.is_empty() && spent > 5.0 && spent <= 6.0 && fresh == 2, "{report:#}");
+    let seconds = |block: &Value| {
+        let number = block["number"].as_u64().unwrap();
+        seconds_of_a_service(&found.join(format!("blocks/{number:04}/heaptrial.db")))
+    };
+    assert!(wholes.iter().all(|block| seconds(block) == 5.0), "{blocks:#?}");
+    assert!(shorts.iter().all(|block| seconds(block) == 1.25), "{blocks:#?}");
+    // Who was in short runs alone did not win, and has no CPU time.
+    let candidates = report["candidates"].as_array().unwrap();
+    let alone: Vec<&Value> = candidates.iter().filter(|one| one["blocks"] == 0).collect();
+    assert!(
+        alone.iter().all(|one| (one["short_blocks"] != 0 || one["without_short"] != Value::Null)
+            && one["cpu"] == Value::Null),
+        "{alone:#?}"
+    );
+    let winner = &report["verified"]["arms"][0]["spec"];
+    assert!(alone.iter().all(|one| one["spec"] != *winner), "{report:#}");
+    let text = stdout(&heaptrial(folder).args(["report", "found"]).output().unwrap());
+    assert!(text.contains("went on to whole runs"), "{text}");
+}

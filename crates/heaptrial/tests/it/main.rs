@@ -1,0 +1,28 @@
+//! Commands that need no root and no container.
+
+#[path = "../../../report/tests/it/fixture/mod.rs"]
+mod fixture;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../../../report/tests/it/trial/mod.rs"]
+mod trial;
+
+mod allocators;
+mod bad_input;
+mod bug_report;
+mod docs;
+mod field_import;
+mod import_headline;
+mod lab_bisect;
+mod lab_load;
+mod lab_run;
+mod lab_tune;
+mod prometheus_exporters;
+mod prometheus_variety;
+mod reading_during_import;
+mod report_from_a_store;
+mod rollup_report;
+mod serve;
+mod slow_connections;
+mod trial_look;
+mod verdict;

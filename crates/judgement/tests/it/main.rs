@@ -1,0 +1,5 @@
+//! From rows to findings.
+
+mod nodes;
+mod score;
+mod several_hosts;

@@ -1,0 +1,4 @@
+//! The private network and real relays on it.
+
+mod private_network;
+mod running_relay;

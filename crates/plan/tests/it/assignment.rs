@@ -1,0 +1,260 @@
+//! Who gets what, and in which order.
+
+use crate::support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use heaptrial_plan::{Candidate, DrawnPlan, MAX_SEED, PlanError};
+use heaptrial_stats::{Block, IntervalMethod, ratio_to_control};
+use proptest::prelude::*;
+use support::{candidate, drawn, fleet, trial, try_draw};
+
+fn sizes<'a>(plan: &DrawnPlan, arms: impl Iterator<Item = &'a str>) -> (usize, usize) {
+    let mut counts: BTreeMap<&str, usize> = plan.arms.iter().map(|arm| (arm.name.as_str(), 0)).collect();
+    arms.for_each(|arm| *counts.entry(arm).or_default() += 1);
+    (counts.values().copied().min().unwrap(), counts.values().copied().max().unwrap())
+}
+
+prop_compose! {
+    fn any_candidates()(
+        facts in prop::collection::vec(
+            (0..3usize, 0..3usize, prop::option::of(1u64..1 << 34), prop::option::of(0.0..1e7f64), prop::option::of(0..8u8)),
+            6..90,
+        ),
+        own_system: bool,
+    ) -> Vec<Candidate> {
+        facts
+            .into_iter()
+            .enumerate()
+            .map(|(number, (host, role, baseline_bytes, age_seconds, family))| Candidate {
+                host: ["a", "b", "c"][host].to_owned(),
+                system: ["12", "12", "13"][if own_system { host } else { 0 }].to_owned(),
+                role: ["relay", "exit", "bridge"][role].to_owned(),
+                baseline_bytes,
+                age_seconds,
+                family: family.map(|family| format!("family{family}")),
+                ..candidate(number)
+            })
+            .collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_plan_is_whole(candidates in any_candidates(), arms in 2..7usize, seed in 0..MAX_SEED, at_once in 1..4u32) {
+        let mut trial = trial(arms);
+        trial.pace.at_once = at_once;
+        let plan = drawn(&trial, &candidates, seed);
+        // Each service once.
+        let services: BTreeSet<_> = plan.services.iter().map(|assigned| &assigned.service).collect();
+        prop_assert_eq!(services.len(), candidates.len());
+        prop_assert_eq!(plan.services.len(), candidates.len());
+        // Arms of the same size, also in every block and up to every moment of the restarts.
+        let (least, most) = sizes(&plan, plan.services.iter().map(|assigned| assigned.arm.as_str()));
+        prop_assert!(most - least <= 1);
+        let blocks: BTreeSet<u32> = plan.services.iter().map(|assigned| assigned.block).collect();
+        for block in blocks {
+            let own = plan.services.iter().filter(|assigned| assigned.block == block);
+            let (least, most) = sizes(&plan, own.map(|assigned| assigned.arm.as_str()));
+            prop_assert!(least >= 1 && most - least <= 1, "block {}: {} to {}", block, least, most);
+        }
+        // Blocks are of one system where each has enough services.
+        let mut systems: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for candidate in &candidates {
+            let assigned = plan.services.iter().find(|assigned| assigned.service == candidate.service).unwrap();
+            systems.entry(&candidate.system).or_default().insert(assigned.block);
+        }
+        let of_system = |system: &str| candidates.iter().filter(|candidate| candidate.system == system).count();
+        if let [one, other] = systems.iter().collect::<Vec<_>>()[..]
+            && of_system(one.0) >= arms && of_system(other.0) >= arms
+        {
+            prop_assert!(one.1.is_disjoint(other.1), "{:?}", systems);
+        }
+        // Each host has every arm as often as its services allow, but for one whose block took in a host of fewer services than arms.
+        let hosts: BTreeSet<&str> = candidates.iter().map(|candidate| candidate.host.as_str()).collect();
+        let of_host = |host: &str| plan.services.iter().filter(|assigned| assigned.host == host).count();
+        for host in hosts.iter().filter(|_| hosts.len() > 1) {
+            let own: Vec<_> = plan.services.iter().filter(|assigned| assigned.host == *host).collect();
+            let took_in = |block: u32| {
+                plan.services.iter().any(|other| other.block == block && other.host != *host && of_host(&other.host) < arms)
+            };
+            if own.iter().filter(|assigned| took_in(assigned.block)).count() >= arms {
+                continue;
+            }
+            let (least, _) = sizes(&plan, own.iter().map(|assigned| assigned.arm.as_str()));
+            prop_assert!(least >= own.len() / arms, "{}: {} of {}", host, least, own.len());
+        }
+        for restarted in 1..plan.services.len() {
+            let (least, most) = sizes(&plan, plan.services[..restarted].iter().map(|assigned| assigned.arm.as_str()));
+            prop_assert!(most - least <= 1, "after {} restarts: {} to {}", restarted, least, most);
+        }
+        // The same again, from candidates in another order, and from its file.
+        let mut reversed = candidates.clone();
+        reversed.reverse();
+        prop_assert_eq!(&drawn(&trial, &reversed, seed), &plan);
+        let text = plan.to_toml();
+        let read = DrawnPlan::from_toml(&text).unwrap();
+        prop_assert!(!read.is_edited());
+        prop_assert_eq!(read.to_toml(), text);
+        prop_assert_eq!(read, plan);
+    }
+
+    /// A fifth of a host's services in one family at most. Each host restarts its own, in the plan's order.
+    #[test]
+    fn families_are_kept_apart(
+        family_of in prop::collection::vec(0..8usize, 40..60), hosts in 1..3usize, seed in 0..1000u64, at_once in 1..3u32,
+    ) {
+        let mut left = [[8 / hosts; 8]; 2];
+        let candidates: Vec<Candidate> = family_of
+            .iter()
+            .enumerate()
+            .map(|(number, family)| {
+                let left = &mut left[number % hosts][*family];
+                let has = *left > 0;
+                *left -= usize::from(has);
+                let host = ["alpha", "beta"][number % hosts].to_owned();
+                Candidate { family: has.then(|| format!("f{family}")), host, ..candidate(number) }
+            })
+            .collect();
+        let mut trial = trial(4);
+        trial.pace.at_once = at_once;
+        let plan = drawn(&trial, &candidates, seed);
+        for (index, assigned) in plan.services.iter().enumerate() {
+            let of_host = plan.services[index + 1..].iter().filter(|next| next.host == assigned.host);
+            let next = of_host.take(at_once as usize);
+            let close = next.filter(|next| next.family.is_some() && next.family == assigned.family).count();
+            prop_assert_eq!(close, 0, "{} at {}", assigned.service, index);
+        }
+    }
+}
+
+#[test]
+fn another_seed_is_another_plan() {
+    let candidates = fleet(40);
+    let (a, b) = (drawn(&trial(4), &candidates, 1), drawn(&trial(4), &candidates, 2));
+    let arms = |plan: &DrawnPlan| -> BTreeMap<_, _> {
+        plan.services.iter().map(|assigned| (assigned.service.clone(), assigned.arm.clone())).collect()
+    };
+    assert_ne!(a.id, b.id);
+    assert_ne!(arms(&a), arms(&b));
+}
+
+/// Each service is as likely to get one arm as any other, also where arms are of unequal size and strata are too small
+/// for blocks of their own. 1,200 plans; five standard errors.
+#[test]
+fn every_service_is_as_likely_to_get_any_arm() {
+    let plans = 1_200_u32;
+    for (services, arms) in [(12, 3), (13, 4), (33, 5)] {
+        let (trial, candidates) = (trial(arms), fleet(services));
+        let mut counts: BTreeMap<(String, String), u32> = BTreeMap::new();
+        for seed in 0..u64::from(plans) {
+            for assigned in drawn(&trial, &candidates, seed).services {
+                *counts.entry((assigned.service.to_string(), assigned.arm)).or_default() += 1;
+            }
+        }
+        assert_eq!(counts.len(), services * arms);
+        let share = 1.0 / arms as f64;
+        let error = (share * (1.0 - share) / f64::from(plans)).sqrt();
+        for ((service, arm), count) in counts {
+            let found = f64::from(count) / f64::from(plans);
+            assert!((found - share).abs() < 5.0 * error, "{service} in {arm}: {found:.3} of {share:.3}");
+        }
+    }
+}
+
+/// The order of restarts favours no arm and no service.
+#[test]
+fn no_arm_and_no_service_is_always_early() {
+    let (trial, candidates) = (trial(4), fleet(32));
+    let plans = 600;
+    let mut places: BTreeMap<String, f64> = BTreeMap::new();
+    for seed in 0..plans {
+        for (place, assigned) in drawn(&trial, &candidates, seed).services.into_iter().enumerate() {
+            let place = place as f64 / 31.0 / plans as f64;
+            *places.entry(assigned.service.to_string()).or_default() += place;
+            *places.entry(assigned.arm).or_default() += place / 8.0;
+        }
+    }
+    for (what, mean) in places {
+        // A mean of 600 uniform places has a standard error of 0.012.
+        assert!((mean - 0.5).abs() < 0.06, "{what}: {mean:.3}");
+    }
+}
+
+/// What is drawn is what the analysis permutes: services that differ by host, role and past memory, and treatments
+/// that do nothing. At most 5% of the plans may find something at 5%, and the blocks must make the test much sharper
+/// than none would.
+#[test]
+fn the_permutation_test_within_blocks_keeps_its_level() {
+    for (services, arms) in [(24, 3), (26, 4)] {
+        let (trial, candidates) = (trial(arms), fleet(services));
+        let outcome: BTreeMap<String, f64> = candidates
+            .iter()
+            .enumerate()
+            .map(|(number, candidate)| {
+                let host = if candidate.host == "alpha" { 1.0 } else { 3.0 };
+                let role = if candidate.role == "exit" { 1.7 } else { 1.0 };
+                let own = 1.0 + 0.1 * (number as f64 * 0.618).fract();
+                (candidate.service.to_string(), host * role * own)
+            })
+            .collect();
+        let (plans, mut rejected, mut widths) = (400, 0, Vec::new());
+        for seed in 0..plans {
+            let plan = drawn(&trial, &candidates, seed);
+            let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
+            for assigned in &plan.services {
+                let block = blocks.entry(assigned.block).or_default();
+                let value = outcome[assigned.service.as_str()];
+                match assigned.arm.as_str() {
+                    "arm0" => block.control.push(value),
+                    "arm1" => block.treated.push(value),
+                    _ => {}
+                }
+            }
+            let blocks: Vec<Block> = blocks.into_values().collect();
+            let ratio = ratio_to_control(&blocks, 0.95, plan.seed).unwrap();
+            assert_eq!(ratio.method, IntervalMethod::Permutation);
+            rejected += u32::from(ratio.p_value.unwrap() <= 0.05);
+            let (low, high) = ratio.interval.unwrap();
+            widths.push((high / low).ln());
+        }
+        let share = f64::from(rejected) / plans as f64;
+        // 0.05 and four standard errors.
+        assert!(share <= 0.094, "{services} services in {arms} arms: {share}");
+        widths.sort_by(f64::total_cmp);
+        let unblocked = 2.0 * 2.0 * spread(outcome.values()) * (2.0 * arms as f64 / services as f64).sqrt();
+        let width = widths[widths.len() / 2];
+        assert!(width < 0.8 * unblocked, "{services} services in {arms} arms: {width:.2} of {unblocked:.2}");
+    }
+}
+
+fn spread<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
+    let logs: Vec<f64> = values.map(|value| value.ln()).collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64).sqrt()
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused() {
+    assert_eq!(try_draw(&trial(3), &[], 1), Err(PlanError::NoServices));
+    let error = try_draw(&trial(3), &fleet(2), 1).unwrap_err();
+    assert_eq!(error, PlanError::TooFewServices { services: 2, arms: 3 });
+    assert!(error.to_string().contains("2 services"), "{error}");
+    assert_eq!(try_draw(&trial(1), &fleet(9), 1), Err(PlanError::OneArm));
+    assert_eq!(try_draw(&trial(2), &fleet(9), u64::MAX), Err(PlanError::Seed));
+    let twice = [candidate(1), candidate(2), candidate(1)];
+    assert!(matches!(try_draw(&trial(2), &twice, 1), Err(PlanError::Twice { .. })));
+    let elsewhere = Candidate { host: "beta".to_owned(), ..candidate(1) };
+    assert!(try_draw(&trial(2), &[candidate(1), candidate(2), elsewhere], 1).is_ok());
+    let mut endless = trial(2);
+    endless.duration = None;
+    assert_eq!(try_draw(&endless, &fleet(9), 1), Err(PlanError::NoDuration));
+    endless.looks = vec!["1d".parse().unwrap(), "4d".parse().unwrap()];
+    assert_eq!(drawn(&endless, &fleet(9), 1).duration.to_string(), "4d");
+    let mut never = trial(2);
+    never.arms[1].treatment.restart_every = Some("10d".parse().unwrap());
+    assert!(matches!(try_draw(&never, &fleet(9), 1), Err(PlanError::RestartEvery { .. })));
+    let mut unsafe_name = trial(2);
+    unsafe_name.name = "../etc".to_owned();
+    assert!(matches!(try_draw(&unsafe_name, &fleet(9), 1), Err(PlanError::Name(_))));
+}

@@ -1,0 +1,191 @@
+//! The plan as a file, and edits of it.
+
+use crate::support;
+
+use heaptrial_model::TrialPlan;
+use heaptrial_plan::{Build, Builds, Candidate, DrawRequest, DrawnPlan, PlanFileError, draw};
+use support::{build, fleet};
+
+const TRIAL: &str = r#"
+    name = "five-way"
+    duration = "10d"
+    [[arm]]
+    name = "glibc"
+    control = true
+    allocator = "glibc"
+    [[arm]]
+    name = "mimalloc \"2.0.9\", # = secure"
+    allocator = "mimalloc@2.0.9+secure?purge_delay=0"
+    [[arm]]
+    name = "dircache-0"
+    allocator = "glibc"
+    torrc = { DirCache = "0", ContactInfo = "a 'quoted' \"name\"" }
+    restart_every = "2d"
+"#;
+
+fn plan() -> DrawnPlan {
+    let trial = TrialPlan::from_toml(TRIAL).unwrap();
+    let builds = [(trial.arms[1].name.clone(), build("libmimalloc-secure.so.2.0").into())].into();
+    let candidates: Vec<Candidate> = fleet(11)
+        .into_iter()
+        .enumerate()
+        .map(|(number, candidate)| Candidate { family: (number < 3).then(|| "f1".to_owned()), ..candidate })
+        .collect();
+    let request = DrawRequest {
+        trial: &trial,
+        candidates: &candidates,
+        builds: &builds,
+        seed: 7,
+        tool_version: "1.2.3",
+    };
+    draw(&request).unwrap()
+}
+
+#[test]
+fn the_file_reads_well() {
+    insta::assert_snapshot!(plan().to_toml());
+}
+
+#[test]
+fn what_a_trial_is_about_goes_into_the_plan_and_a_hypothesis_is_fixed() {
+    let about = "[about]\nhypothesis = 'less \"than\" half'\nnotes = \"one\\ntwo\\t\\\\three\"\n[[arm]]\n    name = \"glibc\"";
+    let trial = TrialPlan::from_toml(&TRIAL.replace("[[arm]]\n    name = \"glibc\"", about)).unwrap();
+    assert_eq!(trial.about.notes.as_deref(), Some("one\ntwo\t\\three"));
+    let mut drawn = plan();
+    drawn.about = trial.about;
+    drawn.id = drawn.digest();
+    let text = drawn.to_toml();
+    let read = DrawnPlan::from_toml(&text).unwrap();
+    assert_eq!(read, drawn);
+    assert!(!read.is_edited());
+    let noted = DrawnPlan::from_toml(&text.replace("one\\ntwo", "one, then two")).unwrap();
+    assert!(!noted.is_edited() && noted.about.notes.as_deref() == Some("one, then two\t\\three"));
+    let afterwards = DrawnPlan::from_toml(&text.replace("half", "nine tenths")).unwrap();
+    assert!(afterwards.is_edited());
+    // A plan that says nothing has the id that it always had.
+    assert!(!plan().to_toml().contains("about"));
+}
+
+#[test]
+fn allowed_edits_are_noticed_and_accepted() {
+    let drawn = plan();
+    let text = drawn.to_toml();
+    assert!(!DrawnPlan::from_toml(&text).unwrap().is_edited());
+    // Comments and spaces say nothing.
+    let respaced = text.replace("seed = 7", "seed   = 7 # mine");
+    assert!(!DrawnPlan::from_toml(&respaced).unwrap().is_edited());
+    let paced = DrawnPlan::from_toml(&text.replace("at_once = 1", "at_once = 2")).unwrap();
+    assert!(paced.is_edited() && paced.pace.at_once == 2);
+    let without = text.lines().filter(|line| !line.contains("tor@r004.service"));
+    let without = DrawnPlan::from_toml(&without.collect::<Vec<_>>().join("\n")).unwrap();
+    assert!(without.is_edited() && without.services.len() == 10);
+}
+
+/// A line that was moved or taken out is as it was drawn; one with another arm or block, another service or no mark is not.
+#[test]
+fn an_assignment_by_hand_is_told_from_one_that_was_drawn() {
+    let drawn = plan();
+    let text = drawn.to_toml();
+    let by_hand = |text: &str| -> Vec<String> {
+        let plan = DrawnPlan::from_toml(text).unwrap();
+        plan.by_hand().iter().map(|assigned| assigned.service.to_string()).collect()
+    };
+    assert_eq!(by_hand(&text), [""; 0]);
+    let line = |service: &str| text.lines().find(|line| line.contains(service)).unwrap();
+    let (first, last) = (line("tor@r009.service"), line("tor@r004.service"));
+    let without = text.replace(&format!("{last}\n"), "");
+    assert_eq!(by_hand(&without), [""; 0]);
+    let moved = without.replace(first, &format!("{last}\n{first}"));
+    assert_eq!(by_hand(&moved), [""; 0]);
+    assert_eq!(by_hand(&text.replace("family = \"f1\"", "family = \"f2\"")), [""; 0]);
+    let edits = [
+        line("tor@r010.service").replace("arm = \"glibc\"", "arm = \"dircache-0\""),
+        line("tor@r010.service").replace("block = ", "block = 1"),
+        line("tor@r010.service").replace("tor@r010", "tor@r110"),
+        line("tor@r010.service").split(", drawn").next().unwrap().to_owned() + " },",
+    ];
+    for edit in edits {
+        let found = by_hand(&text.replace(line("tor@r010.service"), &edit));
+        assert!(found.len() == 1 && found[0].ends_with("10.service"), "{edit}: {found:?}");
+    }
+    // What tells one of these plans from the other is no part of what was drawn.
+    let old: String = text
+        .lines()
+        .map(|line| match line.split_once(", drawn = ") {
+            Some((line, _)) => format!("{line} }},\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    let old = DrawnPlan::from_toml(&old).unwrap();
+    assert!(!old.is_edited() && old.by_hand().is_empty() && old.services[0].drawn.is_none());
+}
+
+#[test]
+fn edits_that_break_the_plan_are_refused() {
+    let text = plan().to_toml();
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        DrawnPlan::from_toml(&text.replacen(from, to, 1)).unwrap_err()
+    };
+    let message = |from: &str, to: &str| refused(from, to).to_string();
+    assert!(matches!(refused("tor@r000.service", "tor@r001.service"), PlanFileError::Twice { .. }));
+    assert!(message("\"tor@r004.service\"", "\"tor@r4;reboot\"").contains("not a service name"));
+    assert!(matches!(
+        refused("arm = \"dircache-0\"", "arm = \"dircache\""),
+        PlanFileError::UnknownArm { .. }
+    ));
+    assert!(message("arm = \"dircache-0\", ", "").contains("arm"));
+    assert!(message("family = ", "famliy = ").contains("famliy"));
+    assert!(message("looks = [\"3d\", \"7d\"", "looks = [\"7d\", \"3d\"").contains("ascend"));
+    assert!(matches!(refused("duration = \"10d\"", "duration = \"12d\""), PlanFileError::LastLook { .. }));
+    assert!(message(", control = true", "").contains("exactly one arm"));
+    assert!(message("at_once = 1", "at_once = 0").contains("at_once"));
+    assert!(matches!(refused("name = \"five-way\"", "name = \"../x\""), PlanFileError::Name(_)));
+    assert!(matches!(refused("libmimalloc-secure.so.2.0", "../../evil.so"), PlanFileError::Text { .. }));
+    assert!(matches!(refused("sha256 = \"ab", "sha256 = \"zz"), PlanFileError::Text { .. }));
+    assert!(message("restart_every = \"2d\"", "restart_every = \"20d\"").contains("restart_every"));
+    assert!(message("DirCache\" = \"0\"", "DirCache\" = \"0\\nORPort 1\"").contains("torrc option"));
+    let arm = "    { name = \"dircache-0\"";
+    let further = format!("    {{ name = \"further\" }},\n{arm}");
+    assert_eq!(refused(arm, &further), PlanFileError::EmptyArm("further".to_owned()));
+    let cut = &text[..text.find("services = [").unwrap()];
+    assert!(matches!(DrawnPlan::from_toml(cut), Err(PlanFileError::Syntax(_))));
+    let none = format!("{cut}services = []\n[builds]\n");
+    assert_eq!(DrawnPlan::from_toml(&none), Err(PlanFileError::NoServices));
+}
+
+#[test]
+fn hosts_may_have_builds_of_their_own() {
+    let mut plan = plan();
+    let arm = plan.arms[1].name.clone();
+    let (alpha, beta) = ("alpha".to_owned(), "beta".to_owned());
+    let other = Build { sha256: "cd".repeat(32), ..build("libmimalloc.so.2") };
+    // Equal builds are one.
+    let same =
+        Builds::of([(alpha.clone(), build("libmimalloc.so.2")), (beta.clone(), build("libmimalloc.so.2"))]);
+    assert_eq!(same, Some(Builds::One(build("libmimalloc.so.2"))));
+    assert_eq!(Builds::of([]), None);
+    let both = Builds::of([(alpha, build("libmimalloc.so.2")), (beta, other.clone())]).unwrap();
+    plan.builds.insert(arm.clone(), both);
+    plan.id = plan.digest();
+    assert_eq!(
+        (plan.build(&arm, "alpha"), plan.build(&arm, "beta")),
+        (Some(&build("libmimalloc.so.2")), Some(&other))
+    );
+    assert_eq!(plan.build(&arm, "gamma"), None);
+    let text = plan.to_toml();
+    let read = DrawnPlan::from_toml(&text).unwrap();
+    assert_eq!(read, plan);
+    assert!(!read.is_edited());
+    for (edited, told) in [
+        (text.replace("hosts = [\"beta\"]", "hosts = [\"alpha\"]"), "has two builds"),
+        (
+            text.replace("hosts = [\"beta\"]", "hosts = [\"gamma\"]"),
+            "for host beta, which has services of it",
+        ),
+        (text.replace(&"cd".repeat(32), "cd"), "64 hexadecimal digits"),
+    ] {
+        let error = DrawnPlan::from_toml(&edited).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}

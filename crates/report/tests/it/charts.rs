@@ -1,0 +1,223 @@
+//! What charts show: bars of the figure that is compared, one look for a family in all reports, and the calendar.
+
+use crate::fixture;
+use crate::fleet;
+
+use std::collections::BTreeMap;
+
+use fixture::Fixture;
+use heaptrial_judgement::{Happened, Trajectories};
+use heaptrial_model::{Arm, Treatment};
+use heaptrial_report::{Options, Report, embedded};
+use heaptrial_store::{ImportedTrial, Store};
+
+fn read((store, trial): (Store, i64)) -> (Report, Trajectories) {
+    Report::with_trajectories(&store, trial, &Options::default()).unwrap()
+}
+
+fn lab(fixture: &Fixture) -> (Report, Trajectories) {
+    let folder = tempfile::tempdir().unwrap();
+    read(fixture.write(&folder.path().join("trial.db")))
+}
+
+fn import(trial: &ImportedTrial) -> (Report, Trajectories) {
+    let folder = tempfile::tempdir().unwrap();
+    read(fleet::write(trial, &folder.path().join("fleet.db")))
+}
+
+fn chart((report, trajectories): &(Report, Trajectories), name: &str) -> String {
+    let charts = report.charts(trajectories).unwrap();
+    charts.iter().find(|chart| chart.name == name).unwrap_or_else(|| panic!("no chart {name}")).file()
+}
+
+fn caption((report, trajectories): &(Report, Trajectories), name: &str) -> String {
+    let charts = report.charts(trajectories).unwrap();
+    charts.into_iter().find(|chart| chart.name == name).unwrap().caption
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> &'a str {
+    let from = element.split_once(&format!(" {name}=\"")).unwrap_or_else(|| panic!("{element}")).1;
+    from.split_once('"').unwrap().0
+}
+
+/// Class and width of each bar, in the order of the ranking.
+fn bars(svg: &str) -> Vec<(String, f64)> {
+    let rectangles = svg.split("<rect").skip(1).map(|rest| rest.split('>').next().unwrap());
+    let bars = rectangles
+        .filter(|element| attribute(element, "class").split(' ').next_back().unwrap().starts_with('f'));
+    let bars = bars.filter(|element| !attribute(element, "class").contains("frame"));
+    bars.map(|element| (attribute(element, "class").to_owned(), attribute(element, "width").parse().unwrap()))
+        .collect()
+}
+
+/// Arms with their bars.
+fn bars_of(of: &(Report, Trajectories)) -> Vec<(&heaptrial_report::Arm, String, f64)> {
+    let ranked = of.0.ranking().into_iter().map(|index| &of.0.arms[index]).filter(|arm| arm.memory.is_some());
+    let bars = bars(&chart(of, "final-memory"));
+    assert_eq!(ranked.clone().count(), bars.len());
+    ranked.zip(bars).map(|(arm, (class, width))| (arm, class, width)).collect()
+}
+
+#[test]
+fn a_bar_and_the_ratio_beside_it_are_of_the_same_figure() {
+    // The means at the end differ: arms grow, and the control has off-treatment services.
+    for of in [lab(&fixture::tor()), lab(&fixture::command(3)), import(&fleet::contaminated())] {
+        let bars = bars_of(&of);
+        let control = bars.iter().find(|(arm, _, _)| arm.control).unwrap().2;
+        let mut compared = 0;
+        for (arm, class, width) in &bars {
+            // What is restarted at intervals is compared by averages over time.
+            let Some(ratio) = arm.ratio_as_treated().filter(|_| arm.sawtooth.is_none()) else { continue };
+            assert!(
+                (width / control - ratio.estimate).abs() < 0.01,
+                "{}: {width} {control} {}",
+                arm.name,
+                ratio.estimate
+            );
+            assert!(!class.contains("pale"));
+            compared += 1;
+        }
+        assert!(compared >= 2);
+        let caption = caption(&of, "final-memory");
+        assert!(caption.contains("beside it the ratio of that to the control's"), "{caption}");
+        assert!(caption.contains("Thin upright mark: the mean of last readings"), "{caption}");
+    }
+}
+
+#[test]
+fn an_arm_without_the_compared_figure_shows_its_last_readings_and_no_ratio() {
+    let mut trial = fleet::contaminated();
+    // Its services were read in the first hours and once at the end: nothing covers the window of comparison.
+    for member in trial.lists[4].members.clone() {
+        let samples = &mut trial.services[member].lives[0].samples;
+        let last = samples.len() - 1;
+        samples.drain(6..last);
+    }
+    let of = import(&trial);
+    let found = bars_of(&of);
+    let (arm, class, _) = found.iter().find(|(arm, _, _)| arm.name == "group_mimalloc301").unwrap();
+    assert!(arm.ratio_as_treated().is_none());
+    assert!(class.contains("pale"), "{class}");
+    assert_eq!(found.iter().filter(|(_, class, _)| class.contains("pale")).count(), 1);
+    assert!(chart(&of, "final-memory").contains(">last readings</tspan>"));
+    assert!(caption(&of, "final-memory").contains("Pale bars are arms without that figure"));
+}
+
+/// Family of a class such as `outlined f7`: colours of a family stand together.
+fn family(class: &str) -> usize {
+    class.rsplit('f').next().unwrap().parse::<usize>().unwrap() / 4
+}
+
+fn families(of: &(Report, Trajectories)) -> BTreeMap<String, usize> {
+    bars_of(of).into_iter().map(|(arm, class, _)| (arm.name.clone(), family(&class))).collect()
+}
+
+#[test]
+fn a_family_has_one_colour_in_all_kinds_of_reports() {
+    let (tor, command) = (families(&lab(&fixture::tor())), families(&lab(&fixture::command(2))));
+    let field = families(&import(&fleet::contaminated()));
+    assert_eq!(tor["glibc"], command["glibc"]);
+    assert_eq!(tor["glibc"], field["group_glibc"]);
+    assert_eq!(tor["glibc"], tor["DirCache 0"], "by what it was proved to run");
+    assert_eq!(field["group_glibc"], field["group_restarted"]);
+    assert_eq!(tor["jemalloc@5.3.0"], field["group_jemalloc"]);
+    let mimalloc = [&tor["mimalloc@2.0.9"], &tor["mimalloc@3.0.1"], &command["mimalloc@3.0.1?purge_delay=0"]];
+    assert!(mimalloc.iter().all(|family| **family == field["group_mimalloc217"]));
+    let distinct: std::collections::BTreeSet<usize> =
+        [tor["glibc"], tor["jemalloc@5.3.0"], tor["mimalloc@2.0.9"]].into();
+    assert_eq!(distinct.len(), 3);
+    // The dashboard's swatch of a trial that still runs is the same.
+    let arm = |name: &str| Arm { name: name.to_owned(), control: false, treatment: Treatment::default() };
+    let arms = ["A_mimalloc301", "group_E_glibc"].map(arm);
+    let looks = embedded::Looks::of(arms.iter().map(|arm| (arm, None)));
+    for (place, name) in ["mimalloc@2.0.9", "glibc"].iter().enumerate() {
+        let swatch = embedded::swatch(&looks, place).into_string();
+        let class = swatch.split("class=\"marker ").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!(family(class), tor[*name], "{swatch}");
+    }
+}
+
+#[test]
+fn names_of_lists_tell_the_family_where_nothing_else_does() {
+    let known = families(&import(&fleet::contaminated()));
+    let mut trial = fleet::contaminated();
+    for list in &mut trial.lists {
+        list.arm.treatment.allocator = None;
+    }
+    let mut named = families(&import(&trial));
+    let nameless = named.remove("group_restarted").unwrap();
+    assert!(named.iter().all(|(name, family)| known[name] == *family), "{named:?} {known:?}");
+    assert!(!named.values().any(|family| *family == nameless), "what nothing is known of is neutral");
+}
+
+#[test]
+fn the_same_arms_in_another_order_look_the_same() {
+    let trial = fleet::contaminated();
+    let classes = |trial: &ImportedTrial| -> BTreeMap<String, String> {
+        bars_of(&import(trial)).into_iter().map(|(arm, class, _)| (arm.name.clone(), class)).collect()
+    };
+    let mut turned = trial.clone();
+    turned.lists.truncate(6);
+    let before = classes(&turned);
+    turned.lists.reverse();
+    turned.events.clear();
+    assert_eq!(before, classes(&turned));
+    // The control is told apart by its edge alone.
+    let outlined: Vec<&String> = before.values().filter(|class| class.contains("outlined")).collect();
+    assert_eq!(outlined, [&before["group_glibc"]]);
+}
+
+#[test]
+fn a_trial_over_days_has_a_calendar_and_a_lab_run_has_none() {
+    let of = import(&fleet::contaminated());
+    let calendar = of.1.calendar.as_ref().unwrap();
+    let svg = chart(&of, "over-calendar-time");
+    for told in [">restarts<", ">events<", ">services read<", "UTC<"] {
+        assert!(svg.contains(told), "{told}");
+    }
+    // Its 8 services are restarted together, three times.
+    let restarts = calendar.marks.iter().filter(|mark| mark.happened == Happened::Restart);
+    assert_eq!(restarts.map(|mark| mark.count).collect::<Vec<_>>(), [8, 8, 8]);
+    // What came before the first reading is not on the axis.
+    let caption = caption(&of, "over-calendar-time");
+    assert!(caption.contains("Events: note 1."), "{caption}");
+    assert_eq!(calendar.read.iter().map(|step| step.services).max(), Some(74));
+    let lab = lab(&fixture::tor());
+    assert_eq!(lab.1.calendar, None);
+    assert!(lab.0.charts(&lab.1).unwrap().iter().all(|chart| chart.name != "over-calendar-time"));
+}
+
+#[test]
+fn a_trial_of_hours_has_no_calendar() {
+    let mut trial = fleet::contaminated();
+    for service in &mut trial.services {
+        service.lives.truncate(1);
+        service.lives[0].samples.truncate(9);
+    }
+    let (report, trajectories) = import(&trial);
+    assert!(report.charts(&trajectories).unwrap().iter().all(|chart| chart.name != "over-calendar-time"));
+}
+
+#[test]
+fn a_comparison_shows_treatments_as_reports_do() {
+    let (tor, field) = (lab(&fixture::tor()), import(&fleet::contaminated()));
+    let known = families(&tor);
+    let html = heaptrial_report::compare(&[tor.0, field.0]).html().unwrap();
+    let rows: Vec<(usize, &str)> = html
+        .split("<th scope=\"row\">")
+        .skip(1)
+        .filter_map(|row| {
+            let class = row.split_once("class=\"marker ")?.1.split('"').next()?;
+            let name = row.split_once("</svg>")?.1.split("</th>").next()?;
+            Some((family(class), name))
+        })
+        .collect();
+    let of = |name: &str| {
+        let found: Vec<usize> = rows.iter().filter(|row| row.1.contains(name)).map(|row| row.0).collect();
+        assert!(found.len() >= 2 && found.iter().all(|family| *family == found[0]), "{name}: {rows:?}");
+        found[0]
+    };
+    assert_eq!(of("mimalloc"), known["mimalloc@2.0.9"]);
+    assert_eq!(of("jemalloc"), known["jemalloc@5.3.0"]);
+    assert_eq!(of("glibc"), known["glibc"]);
+}

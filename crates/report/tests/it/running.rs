@@ -1,0 +1,697 @@
+//! Reports of and looks at field trials that Heaptrial runs itself, over a synthetic trial in a real database.
+
+use crate::digits;
+use crate::trial;
+
+use heaptrial_analysis::{Decision, LookStanding};
+use heaptrial_judgement::look::{self, Gaps, LookState};
+use heaptrial_judgement::{JudgementError, Options};
+use heaptrial_model::{KnownEvent, TrialKind};
+use heaptrial_report::{Arm, FindingKind, LookReport, Report, Severity, Trajectories, terminal};
+use heaptrial_store::Store;
+use trial::{DAY_US, FieldArm, FieldTrial, GIB, HOUR_US, START_US, four_arms, identity};
+
+/// Two databases at once would be two trials; each test has its own folder.
+struct Written {
+    _folder: tempfile::TempDir,
+    store: Store,
+    id: i64,
+}
+
+fn write(trial: &FieldTrial) -> Written {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaptrial.db");
+    let id = trial.write(&path);
+    let store = Store::create(&path).unwrap();
+    Written { _folder: folder, store, id }
+}
+
+/// As the command does: takes a look and records what it shows.
+fn take(store: &mut Store, id: i64, number: u32, now: i64, gaps: Gaps) -> Result<LookReport, JudgementError> {
+    if let Some(taken) = look::recorded(store, id, number)? {
+        return Ok(LookReport::stored(&taken).unwrap());
+    }
+    let taken = look::take(store, id, number, now, gaps, &Options::default())?;
+    let report = LookReport::of(&taken).unwrap();
+    taken.record(store, report.record().unwrap())?;
+    Ok(report)
+}
+
+fn peek(store: &Store, id: i64, now: i64) -> LookReport {
+    LookReport::of_peek(&look::peek(store, id, now, &Options::default()).unwrap(), now).unwrap()
+}
+
+impl Written {
+    fn report(&self) -> (Report, Trajectories) {
+        let (report, trajectories) =
+            Report::with_trajectories(&self.store, self.id, &Options::default()).unwrap();
+        validate(&report);
+        (report, trajectories)
+    }
+
+    fn look(&mut self, number: u32, days: f64) -> LookReport {
+        let now = START_US + (days * DAY_US as f64) as i64;
+        take(&mut self.store, self.id, number, now, Gaps::Refused).unwrap()
+    }
+}
+
+fn validate(report: &Report) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let json = serde_json::from_str(&report.json().unwrap()).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    let back: Report = serde_json::from_str(&report.json().unwrap()).unwrap();
+    assert_eq!(back.json().unwrap(), report.json().unwrap());
+}
+
+fn arm<'a>(report: &'a Report, name: &str) -> &'a Arm {
+    report.arms.iter().find(|arm| arm.name == name).unwrap()
+}
+
+fn find(report: &Report, kind: FindingKind) -> Vec<&heaptrial_report::Finding> {
+    report.findings.iter().filter(|finding| finding.kind == kind).collect()
+}
+
+/// The report's recommendation on one line.
+fn advice(report: &Report) -> String {
+    let text = terminal(report, false).unwrap();
+    let advice = text.split("Recommendation\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    advice.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn same_services(growth: f64) -> FieldTrial {
+    let mut trial = four_arms(24);
+    trial.arms.truncate(2);
+    let control = trial.arms[0].clone();
+    trial.arms[1] =
+        FieldArm { name: "the-same", growth_gib_per_day: control.growth_gib_per_day + growth, ..control };
+    trial
+}
+
+#[test]
+fn a_running_trial_as_json() {
+    insta::assert_snapshot!(digits::nine_digits(&write(&four_arms(72)).report().0.json().unwrap()));
+}
+
+#[test]
+fn a_running_trial_is_reported_as_assigned_and_as_treated() {
+    let (report, _) = write(&four_arms(72)).report();
+    assert_eq!((report.outcome_word(), report.assignment()), ("running", Some("random within blocks")));
+    let mimalloc = arm(&report, "mimalloc-2.0.9");
+    assert_eq!((mimalloc.services, mimalloc.services_belonging()), (8, 7));
+    assert_eq!(mimalloc.services_excluded[0].reason, "glibc 2.36 in place of mimalloc 2.0.9");
+    let assigned = mimalloc.ratio_to_control.as_ref().unwrap();
+    let treated = mimalloc.ratio_as_treated().unwrap();
+    assert!((treated.estimate - 1.05 / 4.0).abs() < 0.01, "{treated:?}");
+    assert!(assigned.estimate > 1.1 * treated.estimate, "{assigned:?}");
+    assert_eq!(mimalloc.identity.as_ref().unwrap().label(), identity("mimalloc", "2.0.9").label());
+    assert_eq!(mimalloc.events.unwrap().contaminated_lives, 1);
+    assert_eq!(report.sampler().unwrap().ticks, 72);
+    assert_eq!(report.looks().len(), 4);
+    assert!(report.services.iter().all(|service| service.memory_limit_bytes == Some((12.0 * GIB) as u64)));
+    assert!(
+        report.services.iter().all(|service| service.anon_bytes_final.is_some() && service.ran.is_some())
+    );
+}
+
+/// Blocks differ by a factor of three: an interval that did not use them would be far wider.
+#[test]
+fn services_are_compared_within_their_blocks() {
+    let (report, _) = write(&four_arms(72)).report();
+    let ratio = arm(&report, "jemalloc").ratio_as_treated().unwrap();
+    let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
+    assert_eq!(ratio.method, "permutation");
+    assert!(high / low < 1.08, "{ratio:?}");
+    // 8 pairs: of 2^8 assignments two are as far apart as the observed one.
+    assert!((ratio.p_value.unwrap() - 2.0 / 256.0).abs() < 1e-12, "{ratio:?}");
+}
+
+#[test]
+fn an_arm_that_does_less_is_not_recommended() {
+    let (report, _) = write(&four_arms(72)).report();
+    let work = arm(&report, "dircache-0").work.as_ref().unwrap();
+    let ratio = work.ratio_to_control.as_ref().unwrap();
+    assert!((ratio.estimate - 0.2 / 1.2).abs() < 0.02 && ratio.high.unwrap() < 0.3, "{ratio:?}");
+    let per_work =
+        |name: &str| arm(&report, name).work.as_ref().unwrap().memory_bytes_per_mb_per_second.unwrap();
+    // An eighth of the memory, but a sixth of the work.
+    let expected = (0.5 / 0.2) / (4.0 / 1.2);
+    assert!((per_work("dircache-0") / per_work("glibc") / expected - 1.0).abs() < 0.05);
+    let less = find(&report, FindingKind::WorkBelowControl);
+    assert_eq!(less.len(), 1);
+    assert_eq!(
+        (less[0].severity, less[0].arms.as_slice()),
+        (Severity::Grave, &["dircache-0".to_owned()][..])
+    );
+    let lost = find(&report, FindingKind::FlagLost);
+    assert_eq!(lost.len(), 1);
+    assert!(lost[0].evidence.contains("Guard 0 of 8 against 5 of 8 (exact test, p 0.01"), "{lost:?}");
+    let freed = find(&report, FindingKind::OomHandler);
+    assert_eq!(freed[0].services, ["tor@relay03.service"]);
+    let text = terminal(&report, false).unwrap().replace('\n', " ");
+    let advice = text.split("Recommendation").nth(1).unwrap();
+    assert!(advice.trim_start().starts_with("mimalloc-2.0.9:"), "{advice}");
+    let result = text.split("Recommendation").next().unwrap();
+    assert!(
+        result.contains("mimalloc-2.0.9 needs the least: 2.23 GiB"),
+        "doing less is not winning: {result}"
+    );
+    assert!(
+        result.contains(
+            " (0.16 to 0.17) of it for each service: its 990 MiB of RSS are no saving, and it has no rank."
+        ),
+        "{result}"
+    );
+}
+
+#[test]
+fn failures_are_counted_and_planned_restarts_are_none() {
+    let mut trial = four_arms(72);
+    trial.arms[2] = FieldArm { name: "restart-24h", restart_hours: Some(24), ..trial.arms[0].clone() };
+    let (report, _) = write(&trial).report();
+    let failing = find(&report, FindingKind::FailsMoreOften);
+    assert_eq!(failing.len(), 1, "{failing:?}");
+    assert_eq!(failing[0].arms, ["dircache-0"]);
+    assert!(
+        failing[0]
+            .evidence
+            .starts_with("4 of 8 services of dircache-0 failed (4 crashes), of the control 0 of 8")
+    );
+    let restarted = arm(&report, "restart-24h");
+    let events = restarted.events.unwrap();
+    assert_eq!((events.planned_restarts, events.services_failed, events.lives), (16, 0, 24));
+    assert_eq!(restarted.sawtooth.unwrap().restarts, 16);
+    assert!(find(&report, FindingKind::RestartedMoreOften).is_empty());
+    // It was averaged over time, as was the control beside it; contaminated lives are not averaged in.
+    let ratio = restarted.ratio_as_treated().unwrap();
+    assert!((0.7..1.0).contains(&ratio.estimate), "{ratio:?}");
+    let work = restarted.work.as_ref().unwrap().ratio_to_control.as_ref().unwrap();
+    assert!((work.estimate - 1.0).abs() < 0.05, "{work:?}");
+}
+
+#[test]
+fn memory_that_goes_as_another_arms_takes_nobody_out_where_identities_are_proved() {
+    let mut trial = four_arms(72);
+    // Proved to run jemalloc, and with memory as under glibc.
+    trial.arms[2].level_gib = 4.0;
+    trial.arms[1].contaminated = 0;
+    let (report, _) = write(&trial).report();
+    assert!(report.services.iter().all(|service| service.counts));
+    for kind in [FindingKind::NearerToAnotherArm, FindingKind::SeparateClusters] {
+        assert!(find(&report, kind).is_empty());
+    }
+}
+
+#[test]
+fn nothing_of_an_own_trial_is_told_in_the_words_of_an_import() {
+    let mut without_work = four_arms(72);
+    without_work.arms.iter_mut().for_each(|arm| arm.work_mb_per_second = 0.0);
+    let mut stopped = four_arms(72);
+    stopped.outcome = Some("interrupted");
+    let mut empty = four_arms(1);
+    empty.hours = 0;
+    for trial in [four_arms(72), without_work, stopped, empty] {
+        let (report, trajectories) = write(&trial).report();
+        let html = report.html(&trajectories).unwrap();
+        let page = html.split("</style>").last().unwrap().replace("class=\"off-treatment service\"", "");
+        for text in [terminal(&report, false).unwrap(), report.markdown(&trajectories).unwrap(), page] {
+            let lower = text.to_lowercase();
+            for word in [
+                "import",
+                "as listed",
+                "the lists",
+                "off-treatment service",
+                "--groups",
+                "0123456789abcdef\"",
+                "nan",
+            ] {
+                let found = lower
+                    .find(word)
+                    .map(|at| lower[at.saturating_sub(60)..].chars().take(150).collect::<String>());
+                assert_eq!(found, None, "{word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_trial_that_was_ended_early_says_so() {
+    for (outcome, what) in [("completed", "was ended"), ("interrupted", "was stopped"), ("failed", "failed")]
+    {
+        let (report, _) = write(&FieldTrial { outcome: Some(outcome), ..four_arms(30) }).report();
+        let told = format!("The trial {what} after 1 d 5 h of 10 d planned");
+        assert!(report.warnings.iter().any(|warning| warning.starts_with(&told)), "{:?}", report.warnings);
+    }
+    assert!(write(&four_arms(30)).report().0.warnings.is_empty());
+}
+
+#[test]
+fn without_readings_of_work_the_report_says_what_it_would_miss() {
+    let mut trial = four_arms(72);
+    trial.arms.iter_mut().for_each(|arm| arm.work_mb_per_second = 0.0);
+    let (report, _) = write(&trial).report();
+    assert!(
+        report.unmeasured.iter().any(|line| line.contains("would not be seen")),
+        "{:?}",
+        report.unmeasured
+    );
+    assert!(report.arms.iter().all(|arm| arm.work.is_none()));
+    assert!(find(&report, FindingKind::WorkBelowControl).is_empty());
+}
+
+#[test]
+fn pages_that_count_for_each_of_a_services_processes_are_warned_of_by_arm() {
+    let mut trial = four_arms(72);
+    (trial.arms[0].sharing, trial.arms[1].sharing, trial.arms[2].sharing) = (1, 4, 0);
+    let (report, _) = write(&trial).report();
+    let [warning] = report.warnings.as_slice() else { panic!("{:?}", report.warnings) };
+    // RssAnon is nine tenths of RSS here, and the proportional sum a quarter.
+    let told = "Anonymous memory of mimalloc-2.0.9 counts pages once for each process that shares them: it is 3.60 times";
+    assert!(warning.starts_with(told), "{warning}");
+}
+
+#[test]
+fn services_of_a_host_are_reported_without_a_trial() {
+    let mut trial = four_arms(48);
+    trial.kind = TrialKind::Host;
+    trial.arms.truncate(1);
+    trial.arms[0].name = "as found";
+    let (report, trajectories) = write(&trial).report();
+    let text = terminal(&report, false).unwrap();
+    assert!(text.contains("What runs in them, as proved: 8 glibc 2.36."), "{text}");
+    assert!(!text.contains("control,") && !text.contains("Recommendation"), "{text}");
+    assert_eq!(report.assignment(), None);
+    report.html(&trajectories).unwrap();
+    report.markdown(&trajectories).unwrap();
+}
+
+#[test]
+fn a_running_trial_on_the_terminal() {
+    insta::assert_snapshot!(terminal(&write(&four_arms(72)).report().0, false).unwrap());
+}
+
+#[test]
+fn a_running_trial_as_markdown() {
+    let (report, trajectories) = write(&four_arms(72)).report();
+    insta::assert_snapshot!(report.markdown(&trajectories).unwrap());
+}
+
+/// mimalloc 3.0.1 in production: small on the first day, and above the control after some.
+#[test]
+fn an_arm_that_soon_needs_as_much_as_the_control_is_not_recommended() {
+    let of = |hours: i64, growth: f64| {
+        let mut trial = four_arms(hours);
+        trial.arms.truncate(2);
+        trial.arms[1] = FieldArm {
+            name: "mimalloc-3.0.1",
+            allocator: Some("mimalloc@3.0.1"),
+            level_gib: 0.9,
+            growth_gib_per_day: growth,
+            contaminated: 0,
+            ..trial.arms[1].clone()
+        };
+        write(&trial)
+    };
+    let mut fast = of(30, 1.2);
+    let told = fast.report().0;
+    let advised = advice(&told);
+    assert!(advised.starts_with("None: something speaks against every arm"), "{advised}");
+    assert!(advised.contains("at that pace it needs as much as the control, glibc, in "), "{advised}");
+    let look = fast.look(1, 1.2);
+    assert!(look.result.starts_with("decided: mimalloc-3.0.1 needs "), "{}", look.result);
+    assert!(look.result.contains("but it grows by"), "{}", look.result);
+    // The control's caches fill as well on the first days, and do not go on to.
+    assert!(advice(&of(14, 1.2).report().0).starts_with("None"), "{}", advice(&of(14, 1.2).report().0));
+    // At a pace by which that takes years it is, with the years.
+    let slow = of(200, 0.006).report().0;
+    let advised = advice(&slow);
+    assert!(advised.starts_with("mimalloc-3.0.1: it needs"), "{advised}");
+}
+
+/// What grows between two restarts is lost at the next.
+#[test]
+fn an_arm_that_is_restarted_is_not_held_to_the_growth_of_one_life() {
+    let mut trial = four_arms(200);
+    trial.arms.truncate(2);
+    trial.arms[1] = FieldArm {
+        name: "restarted",
+        allocator: None,
+        restart_hours: Some(48),
+        level_gib: 2.0,
+        growth_gib_per_day: 0.4,
+        contaminated: 0,
+        ..trial.arms[1].clone()
+    };
+    let (report, trajectories) = write(&trial).report();
+    let told = advice(&report);
+    assert!(!told.contains("as much as the control"), "{told}");
+    let markdown = report.markdown(&trajectories).unwrap();
+    let words = "Of restarted, restarted at intervals, it is the average over time, of all lives that began in the trial.";
+    assert!(markdown.contains(words), "{markdown}");
+}
+
+#[test]
+fn memory_in_swap_is_told_and_nothing_is_recommended_for_it() {
+    let mut trial = four_arms(72);
+    trial.arms.truncate(2);
+    trial.arms[1] = FieldArm { level_gib: 4.0, swapped: 0.7, contaminated: 0, ..trial.arms[1].clone() };
+    let (report, _) = write(&trial).report();
+    let found = find(&report, FindingKind::Swapped);
+    assert_eq!((found[0].severity, found[0].services.len()), (Severity::Grave, 8));
+    assert!(advice(&report).starts_with("None"), "{}", advice(&report));
+    // As much of both changes nothing.
+    (trial.arms[0].swapped, trial.arms[1].swapped) = (0.1, 0.1);
+    assert_eq!(find(&write(&trial).report().0, FindingKind::Swapped)[0].severity, Severity::Caution);
+    trial.arms[0].swapped = 0.0;
+    // A little of it changes nothing.
+    trial.arms[1].swapped = 0.02;
+    assert!(find(&write(&trial).report().0, FindingKind::Swapped).is_empty());
+}
+
+#[test]
+fn a_look_decides_and_is_kept_as_it_was() {
+    let mut written = write(&four_arms(80));
+    let first = written.look(1, 3.1);
+    let look = written.look(2, 3.1);
+    assert_eq!((look.decision, look.number), (Some(Decision::Difference), Some(2)));
+    assert!(look.result.starts_with("decided: mimalloc-2.0.9 needs 0.26 of glibc (0.2"), "{}", look.result);
+    assert!(look.result.contains("; dircache-0 needs 0.1"), "{}", look.result);
+    assert!(
+        look.result
+            .contains("but it does less work, its services lost a flag and its services fail more often"),
+        "{}",
+        look.result
+    );
+    assert!((look.alpha_spent.unwrap() - first.alpha.unwrap() - look.alpha.unwrap()).abs() < 1e-12);
+    insta::assert_snapshot!(look.terminal(false).unwrap());
+    // Taken again much later, it is what was stored.
+    assert_eq!(written.look(2, 9.0), look);
+    let state = look::state(&written.store, written.id, START_US + 4 * DAY_US, Gaps::Refused).unwrap();
+    let recorded = look::recorded(&written.store, written.id, 2).unwrap().unwrap();
+    assert_eq!(LookReport::stored(&recorded).unwrap(), look);
+    assert_eq!(
+        state,
+        LookState::Taken { last: Box::new(recorded), next_seconds: Some(2.0 * 86_400.0), ended_before: None }
+    );
+    assert_eq!(written.report().0.looks()[1].result.as_deref().map(|r| r.starts_with("decided")), Some(true));
+}
+
+#[test]
+fn a_late_look_gives_what_a_punctual_one_would_have_given() {
+    let mut punctual = write(&four_arms(72));
+    let mut late = write(&four_arms(200));
+    let service = late.store.services(late.id).unwrap()[6].id;
+    // All of this came after the look.
+    let life = late.store.lives(late.id).unwrap().iter().find(|life| life.service_id == service).unwrap().id;
+    late.store.contaminate(life, "somebody changed it").unwrap();
+    late.store
+        .add_event(late.id, Some(service), START_US + 90 * HOUR_US, KnownEvent::IdentityChange, "glibc")
+        .unwrap();
+    late.store
+        .add_event(late.id, Some(service), START_US + 90 * HOUR_US, KnownEvent::Crash, "SIGSEGV")
+        .unwrap();
+    for number in 1..=2 {
+        let (on_time, mut too_late) = (punctual.look(number, 3.0), late.look(number, 8.3));
+        too_late.taken_at = on_time.taken_at.clone();
+        if number == 1 {
+            assert_eq!(on_time.decision, Some(Decision::Difference), "{}", on_time.result);
+        }
+        assert_eq!(on_time, too_late);
+    }
+    assert_eq!(late.report().0.services.iter().filter(|service| !service.counts).count(), 2);
+}
+
+#[test]
+fn a_look_without_a_difference_is_inconclusive_until_the_last_one() {
+    let mut written = write(&FieldTrial { hours: 240, ..same_services(0.0) });
+    let first = written.look(1, 1.0);
+    assert_eq!((first.decision, first.arms[1].standing), (Some(Decision::Inconclusive), LookStanding::Open));
+    assert_eq!(first.result, "inconclusive: 2 days more until the next look");
+    written.look(2, 3.0);
+    written.look(3, 6.0);
+    let last = written.look(4, 10.0);
+    assert_eq!((last.decision, last.arms[1].standing), (Some(Decision::NoDifference), LookStanding::Same));
+    assert_eq!(last.result, "decided: every arm needs the same as glibc, within 10%");
+    assert!((last.alpha_spent.unwrap() - 0.05).abs() < 1e-9);
+    assert_eq!(last.next_look_at, None);
+}
+
+fn try_look(written: &mut Written, number: u32, days: f64, gaps: Gaps) -> Result<LookReport, JudgementError> {
+    let now = START_US + (days * DAY_US as f64) as i64;
+    take(&mut written.store, written.id, number, now, gaps)
+}
+
+#[test]
+fn a_look_that_the_data_do_not_reach_is_refused_and_spends_nothing() {
+    // The agent died 10 hours before the look.
+    let mut written = write(&four_arms(62));
+    written.look(1, 3.0);
+    let error = try_look(&mut written, 2, 3.0, Gaps::Refused).unwrap_err().to_string();
+    assert!(error.contains("the last reading before it was at 2026-01-04T17:04:05Z"), "{error}");
+    assert!(error.contains("nothing was recorded and none of its error spent"), "{error}");
+    assert_eq!(written.store.looks(written.id).unwrap().len(), 1);
+    let taken = try_look(&mut written, 2, 3.0, Gaps::Accepted).unwrap();
+    assert_eq!(taken.accepted_gap_seconds, Some(36_000.0));
+    assert_eq!(taken.data_until, "2026-01-04T17:04:05Z");
+    assert!(taken.terminal(false).unwrap().contains("The last reading is 10 h before the planned time"));
+    let stored = &written.store.looks(written.id).unwrap()[1].outcome;
+    assert_eq!(stored["accepted_gap_seconds"], 36_000.0);
+}
+
+#[test]
+fn a_look_without_any_reading_is_refused() {
+    let mut written = write(&four_arms(0));
+    let error = try_look(&mut written, 1, 1.0, Gaps::Refused).unwrap_err().to_string();
+    assert!(error.contains("there are no readings before it"), "{error}");
+}
+
+#[test]
+fn a_look_after_the_end_of_the_trial_is_refused() {
+    let mut written = write(&FieldTrial { outcome: Some("completed"), ..four_arms(80) });
+    written.look(1, 12.0);
+    written.look(2, 12.0);
+    let error = try_look(&mut written, 3, 12.0, Gaps::Refused).unwrap_err().to_string();
+    assert!(error.contains("ended at 2026-01-05T11:04:05Z, before its look 3"), "{error}");
+    let state = |written: &Written, gaps| {
+        look::state(&written.store, written.id, START_US + 5 * DAY_US, gaps).unwrap()
+    };
+    match state(&written, Gaps::Refused) {
+        LookState::Taken { last, next_seconds, ended_before } => {
+            assert_eq!((last.number, next_seconds, ended_before), (2, None, Some(3)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(state(&written, Gaps::Accepted), LookState::Due(vec![3, 4]));
+    let taken = try_look(&mut written, 3, 5.0, Gaps::Accepted).unwrap();
+    assert_eq!((taken.data_until.as_str(), taken.next_look_at), ("2026-01-05T11:04:05Z", None));
+    let early = write(&FieldTrial { outcome: Some("completed"), ..four_arms(20) });
+    let at = "2026-01-02T23:04:05Z".to_owned();
+    assert_eq!(state(&early, Gaps::Refused), LookState::Ended { number: 1, at });
+}
+
+#[test]
+fn what_comes_after_the_end_is_not_in_the_report() {
+    let trial = FieldTrial { outcome: Some("completed"), ..four_arms(72) };
+    let ended = write(&trial).report().0;
+    // The same with 28 hours more of data, an end at 72 hours, and what happened later.
+    let mut longer = write(&four_arms(100));
+    longer.store.end_trial(longer.id, START_US + 72 * HOUR_US, "completed").unwrap();
+    let service = longer.store.services(longer.id).unwrap()[2].id;
+    let after = START_US + 80 * HOUR_US;
+    longer.store.add_event(longer.id, Some(service), after, KnownEvent::Crash, "SIGSEGV").unwrap();
+    let key = heaptrial_model::LifeKey { boot_id: "boot".to_owned(), pid: 9, start_ticks: 9 };
+    let proved = identity("glibc", "2.36");
+    let started = (after, 5_000_000_000 + 80 * HOUR_US);
+    longer.store.add_life(service, &key, started, Some(&proved), Some("another")).unwrap();
+    let longer = longer.report().0;
+    assert_eq!(longer.arms, ended.arms);
+    assert_eq!(longer.events, ended.events);
+    assert_eq!((longer.samples, longer.duration_seconds), (ended.samples, ended.duration_seconds));
+}
+
+#[test]
+fn a_life_counts_as_treated_only_while_its_treatment_is_applied() {
+    let mut written = write(&four_arms(80));
+    let ids: Vec<i64> =
+        written.store.services(written.id).unwrap().iter().map(|service| service.id).collect();
+    let at = |hours: i64| START_US + hours * HOUR_US;
+    let add = |store: &mut Store, service: Option<i64>, hours, kind: &str, text: &str| {
+        store.add_event(written.id, service, at(hours), kind.parse().unwrap(), text).unwrap();
+    };
+    let store = &mut written.store;
+    let torrc = |block: usize| ids[4 * block + 3];
+    // Without that event of the trial the others are not all there is to know.
+    add(store, Some(torrc(0)), 1, "treatment_failed", "it did not start");
+    let services = Report::from_store(store, written.id, &Options::default()).unwrap().services;
+    assert_eq!(services.iter().filter(|service| !service.counts).count(), 1);
+    add(store, None, 0, "treatments_recorded", "");
+    for id in &ids {
+        // One service is never reached.
+        if *id != torrc(1) && *id != torrc(0) {
+            add(store, Some(*id), 1, "treatment_committed", "");
+        }
+    }
+    add(store, Some(torrc(0)), 1, "treatment_reverted", "as before the trial");
+    // After the look.
+    add(store, Some(torrc(2)), 76, "treatment_reverted", "as before the trial");
+    let now = START_US + 80 * HOUR_US;
+    let state = look::state(&written.store, written.id, now, Gaps::Refused).unwrap();
+    let name = |id: i64| {
+        written.store.services(written.id).unwrap().into_iter().find(|own| own.id == id).unwrap().name
+    };
+    assert_eq!(state, LookState::Open(vec![name(torrc(1))]));
+    // Looks count from the hour in which the others had it.
+    assert_eq!(
+        look::state(&written.store, written.id, at(73) - 1, Gaps::Accepted).unwrap(),
+        LookState::Due(vec![1])
+    );
+    assert_eq!(
+        look::state(&written.store, written.id, at(73), Gaps::Accepted).unwrap(),
+        LookState::Due(vec![1, 2])
+    );
+    let looked = take(&mut written.store, written.id, 2, now, Gaps::Accepted).unwrap();
+    assert_eq!((looked.arms[3].services, looked.arms[3].services_treated), (8, 6));
+    assert_eq!((looked.arms[0].services_treated, looked.arms[2].services_treated), (8, 8));
+    let (report, _) = written.report();
+    let reasons: Vec<&str> =
+        arm(&report, "dircache-0").services_excluded.iter().map(|service| service.reason.as_str()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "its arm's treatment was put back: it did not start",
+            "its arm's treatment is not applied",
+            "its arm's treatment was put back: as before the trial"
+        ]
+    );
+}
+
+#[test]
+fn what_ran_before_the_treatment_is_none_of_the_data() {
+    let trial = FieldTrial {
+        arms: vec![
+            FieldArm { contaminated: 0, ..four_arms(72).arms[0].clone() },
+            FieldArm { name: "restart-24h", restart_hours: Some(24), ..four_arms(72).arms[0].clone() },
+        ],
+        ..four_arms(72)
+    };
+    let mut written = write(&trial);
+    let (store, id) = (&mut written.store, written.id);
+    store.add_event(id, None, START_US, KnownEvent::TreatmentsRecorded, "").unwrap();
+    for service in store.services(id).unwrap() {
+        // The second of the lives of a restarted service is the first with its treatment.
+        let lives = store.lives(id).unwrap();
+        let last = lives.iter().filter(|life| life.service_id == service.id).nth(1);
+        let at = last.map_or(START_US, |life| life.started_wall_us) + HOUR_US;
+        store.add_event(id, Some(service.id), at, KnownEvent::TreatmentCommitted, "").unwrap();
+    }
+    let (report, _) = written.report();
+    let restarted = arm(&report, "restart-24h");
+    assert_eq!((restarted.services_belonging(), restarted.events.unwrap().contaminated_lives), (8, 0));
+    assert_eq!(restarted.events.unwrap().lives, 16);
+}
+
+/// Services had their treatment one after the other over a day: a look of a day finds none younger than that.
+#[test]
+fn looks_count_from_when_the_last_service_had_its_treatment() {
+    let mut written = write(&four_arms(72));
+    let (store, id) = (&mut written.store, written.id);
+    let services = store.services(id).unwrap();
+    store.add_event(id, None, START_US, KnownEvent::TreatmentsRecorded, "").unwrap();
+    let committed = |store: &mut Store, place: usize, at| {
+        store.add_event(id, Some(services[place].id), at, KnownEvent::TreatmentCommitted, "").unwrap();
+    };
+    let last = services.len() - 1;
+    let hours = |place: usize| START_US + 24 * HOUR_US * place as i64 / last as i64;
+    (0..last).for_each(|place| committed(store, place, hours(place)));
+    let state = |store: &Store, hours: i64| {
+        look::state(store, id, START_US + hours * HOUR_US, Gaps::Refused).unwrap()
+    };
+    assert_eq!(state(store, 47), LookState::Open(vec![services[last].name.clone()]));
+    committed(store, last, hours(last));
+    // That one was restarted again says nothing: its first treatment counts.
+    committed(store, 3, START_US + 40 * HOUR_US);
+    let at = "2026-01-04T03:04:05Z".to_owned();
+    assert_eq!(state(store, 47), LookState::NotDue { number: 1, at, seconds: 3600.0 });
+    assert_eq!(state(store, 48), LookState::Due(vec![1]));
+    assert_eq!(
+        look::planned_at(store, &store.trials().unwrap()[0], 1).unwrap(),
+        Some(START_US + 48 * HOUR_US)
+    );
+    let looked = take(&mut written.store, id, 1, START_US + 48 * HOUR_US, Gaps::Refused).unwrap();
+    assert_eq!(looked.planned_seconds, Some(86_400.0));
+    assert_eq!(looked.data_until, "2026-01-04T03:04:05Z");
+    assert_eq!(looked.next_look_at.as_deref(), Some("2026-01-06T03:04:05Z"));
+    // A service that is taken out is waited for no longer.
+    let mut written = write(&four_arms(72));
+    let (store, id) = (&mut written.store, written.id);
+    let services = store.services(id).unwrap();
+    store.add_event(id, None, START_US, KnownEvent::TreatmentsRecorded, "").unwrap();
+    for (place, service) in services.iter().enumerate() {
+        let kind = if place == 5 { KnownEvent::Dropped } else { KnownEvent::TreatmentCommitted };
+        store.add_event(id, Some(service.id), START_US + HOUR_US, kind, "").unwrap();
+    }
+    assert_eq!(
+        look::state(store, id, START_US + 25 * HOUR_US, Gaps::Refused).unwrap(),
+        LookState::Due(vec![1])
+    );
+}
+
+/// Whoever chooses arms gets no trial that chance made.
+#[test]
+fn services_that_were_assigned_by_hand_make_no_randomised_trial() {
+    let written = write(&FieldTrial { by_hand: 2, ..four_arms(72) });
+    let (report, _) = written.report();
+    assert_eq!(report.assignment(), Some("not at random: services have another arm or block than was drawn"));
+    let found = find(&report, FindingKind::AssignedByHand);
+    assert_eq!((found.len(), found[0].severity, found[0].services.len()), (1, Severity::Grave, 2));
+    let ratio = arm(&report, "jemalloc").ratio_as_treated().unwrap();
+    assert!(ratio.note.as_ref().unwrap().contains("not drawn at random"), "{ratio:?}");
+    assert!(find(&write(&four_arms(72)).report().0, FindingKind::AssignedByHand).is_empty());
+}
+
+#[test]
+fn what_a_look_showed_stays_shown() {
+    let mut written = write(&four_arms(240));
+    let second = (1..=2).map(|number| written.look(number, 10.0)).last().unwrap();
+    let shown: Vec<_> = second.arms.iter().map(|arm| arm.standing).collect();
+    assert_eq!(shown[1], LookStanding::Less);
+    let third = written.look(3, 10.0);
+    assert_eq!(third.arms.iter().map(|arm| arm.standing).collect::<Vec<_>>(), shown);
+}
+
+#[test]
+fn before_the_first_look_there_is_only_a_peek_that_decides_nothing() {
+    let written = write(&four_arms(20));
+    let now = START_US + 20 * HOUR_US;
+    let state = look::state(&written.store, written.id, now, Gaps::Refused).unwrap();
+    let at = "2026-01-03T03:04:05Z".to_owned();
+    assert_eq!(state, LookState::NotDue { number: 1, at, seconds: 4.0 * 3600.0 });
+    let peeked = peek(&written.store, written.id, now);
+    assert_eq!((peeked.decision, peeked.alpha, peeked.number), (None, None, None));
+    let json = serde_json::to_value(&peeked).unwrap();
+    for arm in json["arms"].as_array().unwrap() {
+        assert!(arm["level_bytes"].is_u64());
+        for absent in
+            ["ratio", "ratio_as_assigned", "p_value_adjusted", "verdict", "growth_share_per_day", "work"]
+        {
+            assert!(arm[absent].is_null(), "{absent}: {arm}");
+        }
+    }
+    insta::assert_snapshot!(peeked.terminal(false).unwrap());
+    assert!(written.store.looks(written.id).unwrap().is_empty());
+}
+
+#[test]
+fn a_trial_without_looks_or_of_another_kind_is_refused() {
+    let mut trial = four_arms(20);
+    trial.kind = TrialKind::Host;
+    let written = write(&trial);
+    let error = look::state(&written.store, written.id, START_US, Gaps::Refused).unwrap_err();
+    assert!(error.to_string().contains("only a field trial has looks"), "{error}");
+    let mut written = write(&FieldTrial { looks: "3d 1d", ..four_arms(20) });
+    let error = take(&mut written.store, written.id, 1, START_US, Gaps::Refused).unwrap_err();
+    assert!(error.to_string().contains("do not ascend"), "{error}");
+}

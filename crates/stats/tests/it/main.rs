@@ -1,0 +1,10 @@
+//! Estimators against reference values and simulations.
+
+mod coverage;
+mod factorial_reference;
+mod kendall_reference;
+mod looks;
+mod methods_reference;
+mod permutation_reference;
+mod reference_values;
+mod shape_rates;

@@ -1,0 +1,6 @@
+//! The database.
+
+mod database;
+mod field;
+mod file;
+mod versions;

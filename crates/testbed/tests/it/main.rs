@@ -1,0 +1,4 @@
+//! Hosts of the test bed.
+
+mod base;
+mod hosts;

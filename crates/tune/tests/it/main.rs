@@ -1,0 +1,6 @@
+//! Searches whose truth is known.
+
+mod lab;
+mod recorded;
+mod short;
+mod simulated;

@@ -1,0 +1,80 @@
+//! Months of which the truth is known: what goes wrong is found, and on which day; a quiet month stays quiet. The long
+//! version is `examples/watch_table.rs`.
+
+use crate::simulation;
+
+use heaptrial_watch::{AlertKind, News};
+use rayon::prelude::*;
+use simulation::{Event, Month, first};
+
+/// The day from which on something is wrong: between two looks.
+const SINCE: f64 = 8.0;
+
+#[test]
+fn quiet_months_are_quiet() {
+    let sizes = [5, 8, 12, 20, 40];
+    let loud: Vec<String> = (0..100_u64)
+        .into_par_iter()
+        .filter_map(|seed| {
+            let services = sizes[seed as usize % sizes.len()];
+            // Restarted when the watch began, or going on from the trial.
+            let told = Month { restarted: seed / 5 % 2 == 0, ..Month::quiet(services) }.live(seed);
+            (!told.is_empty()).then(|| format!("month {seed} of {services} services: {told:?}"))
+        })
+        .collect();
+    assert!(loud.len() <= 1, "{}", loud.join("\n"));
+}
+
+#[test]
+fn what_is_a_fact_is_told_by_the_next_check() {
+    for event in
+        [Event::Library, Event::Libc, Event::File, Event::DropIn, Event::NotInForce, Event::NewService]
+    {
+        let told = Month::quiet(6).with(event, SINCE).live(1);
+        assert_eq!(first(&told, event.kind()), Some(SINCE), "{event:?}: {told:?}");
+        let raised = told.iter().filter(|(_, news, kind, _)| *news == News::Raised && *kind == event.kind());
+        // Also where it is so of six services: it has one cause.
+        assert_eq!(raised.count(), 1, "{event:?} is told once: {told:?}");
+    }
+}
+
+#[test]
+fn what_takes_a_test_is_found_within_days() {
+    for (event, services, latest) in [
+        (Event::Level(1.3), 10, 10.0),
+        (Event::Level(1.15), 40, 14.0),
+        (Event::Level(1.5), 5, 14.0),
+        (Event::Level(1.5), 40, 10.0),
+        (Event::OneLevel(2.0), 10, 14.0),
+        (Event::Growth(0.02), 10, 22.0),
+        (Event::Full(0.03, 2.0), 10, 22.0),
+        (Event::Crashes(0.5), 10, 14.0),
+        (Event::OneIsKilled(6.0), 10, 12.0),
+        (Event::NoData, 10, 9.0),
+        (Event::OneSilent, 10, 9.0),
+    ] {
+        let days: Vec<Option<f64>> = (0..3_u64)
+            .into_par_iter()
+            .map(|seed| {
+                // Of services that go on so little is within the growth that is never alerted.
+                let restarted = seed % 2 == 0 || event == Event::Level(1.15);
+                let told = Month { restarted, ..Month::quiet(services) }.with(event, SINCE).live(seed);
+                let day = first(&told, event.kind());
+                assert!(day.is_none_or(|day| day >= SINCE), "{event:?}: {told:?}");
+                day
+            })
+            .collect();
+        println!("{event:?}, {services} services: found on days {days:?}");
+        assert!(days.iter().all(|day| day.is_some_and(|day| day <= latest)), "{event:?}: {days:?}");
+    }
+}
+
+#[test]
+fn without_readings_no_look_passes_as_good() {
+    let told = Month::quiet(10).with(Event::NoData, SINCE).live(3);
+    let looks = told.iter().filter(|(day, news, kind, text)| {
+        *day >= 10.0 && *news != News::Resolved && *kind == AlertKind::NoData && text.contains("look of day")
+    });
+    // Days 10, 14, 18, 22, 26 and 30.
+    assert_eq!(looks.count(), 6, "{told:?}");
+}
