@@ -47,27 +47,17 @@ pub struct RunFigures {
     pub work: Option<f64>,
     /// By how much that may be less or more, since loads tell their numbers in steps.
     pub work_off: f64,
-    /// Of the level as a run of a share of the length would have had it.
-    pub early: Option<f64>,
 }
 
 impl Judgement {
-    /// The figures of the only service of the arm at `arm`, its work beside that of the arm at `control`; a shorter run is
-    /// one of this share of the length. Why there are none, if there are none.
-    pub fn run_figures(&self, arm: usize, control: usize, share: f64) -> Result<RunFigures, String> {
+    /// The figures of the only service of the arm at `arm`, its work relative to that of the arm at `control`. Why there are none,
+    /// if there are none.
+    pub fn run_figures(&self, arm: usize, control: usize) -> Result<RunFigures, String> {
         let figure = self.figure_of(arm, By::Level)?;
         let index = self.service_of(arm).ok_or("it was not started")?;
         let life = self.fleet.services[index].current();
         let cpu = self.services[index].cpu_seconds.filter(|seconds| *seconds > 0.0);
         let uncertain = self.services[index].cpu_uncertain_seconds;
-        let early = life.and_then(|life| {
-            let (last, settings) = (life.last_age()?, &self.analysis.settings);
-            let from = match settings.level_from_warm_up {
-                true => share * settings.warm_up_of(last),
-                false => settings.level_from(share * last),
-            };
-            level_between(life, from, share * last)
-        });
         let work = self.work_lost(index, self.service_of(control));
         Ok(RunFigures {
             level_bytes: figure.level_bytes,
@@ -77,7 +67,6 @@ impl Judgement {
             cpu_off: cpu.map_or(0.0, |seconds| (uncertain / seconds).ln_1p()),
             work: work.map(|(lost, _)| lost),
             work_off: work.map_or(0.0, |(_, off)| off),
-            early: early.map(f64::ln),
         })
     }
 

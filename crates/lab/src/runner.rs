@@ -37,8 +37,6 @@ pub struct LabPlan {
     pub repeats: u32,
     /// How long each service lives at most. Without it the workload decides when it is done.
     pub duration: Option<Duration>,
-    /// How much of the length that the command asks for it is: 1 is all.
-    pub part: f64,
     pub tick: Duration,
     pub metric: Metric,
     /// Where the figures of anonymous memory come from.

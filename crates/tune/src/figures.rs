@@ -6,19 +6,6 @@ const PAGE_BYTES: f64 = 4096.0;
 /// CPU time is read in steps of so many seconds.
 const CPU_STEP_SECONDS: f64 = 1e-6;
 
-/// The part of a whole run that a short one is.
-pub const SHORT: f64 = 0.25;
-
-/// How long the runs of a block are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Length {
-    /// As long as was asked for.
-    #[default]
-    Whole,
-    Short,
-}
-
 /// What is to be small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,16 +35,12 @@ pub struct ArmFigures {
     /// Of CPU seconds.
     pub cpu: Option<f64>,
     /// By how much that may be more than was read.
-    #[serde(default)]
     pub cpu_off: f64,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
     /// latency a tenth longer. `None` where the control did none, and where the arm did none.
     pub work: Option<f64>,
     /// By how much that may be less or more than was told.
-    #[serde(default)]
     pub work_off: f64,
-    /// Of the level at an early age, as a shorter run would have had it.
-    pub early: Option<f64>,
 }
 
 /// The standard deviation that readings of these steps have at least: that of numbers that are spread evenly over a step.
@@ -69,11 +52,6 @@ pub(crate) fn least_sd(steps: impl Iterator<Item = f64>) -> f64 {
 /// A block: the same seed and load for all.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Block {
-    #[serde(default)]
-    pub length: Length,
-    /// How long it took; 0 where nobody knows.
-    #[serde(default)]
-    pub seconds: f64,
     pub control: ArmFigures,
     /// Of candidates, by their position in [`crate::Search::candidates`].
     pub arms: Vec<(usize, ArmFigures)>,
@@ -86,22 +64,6 @@ pub struct Limits {
     /// Of what of the work is missing.
     pub work: Option<f64>,
     pub growth: Option<f64>,
-}
-
-impl Block {
-    /// Of an arm of this block, the level in a short run, or as a short run would have had it.
-    pub(crate) fn early(&self, figures: &ArmFigures) -> Option<f64> {
-        match self.length {
-            Length::Whole => figures.early,
-            Length::Short => Some(figures.level),
-        }
-        .filter(|value| value.is_finite())
-    }
-
-    /// A figure of an arm; short runs have none of whole ones.
-    pub(crate) fn whole(&self, figures: &ArmFigures, figure: Figure) -> Option<f64> {
-        figures.get(figure).filter(|_| self.length == Length::Whole)
-    }
 }
 
 impl Goal {

@@ -5,8 +5,6 @@
 //! blocks in and says which candidates the next one has ([`Next`]); at last it names winners, which are verified in blocks
 //! of their own ([`verified`]).
 //!
-//! A block may be of short runs: where they are shown to foretell whole ones ([`Prediction`]), candidates go through them first.
-//!
 //! Three things are told apart. What is *compared* is within blocks ([`Comparison`], least squares over candidates and
 //! blocks). Who is *dropped* is decided by that alone, with an error probability that is spent over all blocks (`race`). What
 //! is measured *next* comes from a [`Model`] of how settings act, which may be wrong and costs only blocks when it is.
@@ -22,16 +20,14 @@ mod model;
 mod proposal;
 mod race;
 mod search;
-mod short;
 mod space;
 mod verified;
 
 pub use comparison::Comparison;
 pub use effects::{Effect, Interaction, effects};
-pub use figures::{ArmFigures, Block, Figure, Goal, Length, Limits, SHORT};
+pub use figures::{ArmFigures, Block, Figure, Goal, Limits};
 pub use model::Model;
 pub use race::{DropReason, Dropped, LEAST_FREEDOM};
 pub use search::{Next, Rules, Search, Standing};
-pub use short::{Line, Prediction};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
 pub use verified::{Against, Doubt, POWER, Shown, Verified, doubt, level_of_round, told_apart, verified};

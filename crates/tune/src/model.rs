@@ -28,20 +28,17 @@ pub struct Model {
     weights: Vec<f64>,
 }
 
-/// What is known of one candidate: its log ratio to the control, and blocks that it is the mean of, or its standard error where
-/// it is no mean of blocks.
+/// What is known of one candidate: its log ratio to the control, and blocks that it is the mean of.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Known {
     pub(crate) candidate: Candidate,
     pub(crate) value: f64,
     pub(crate) blocks: usize,
-    pub(crate) error: Option<f64>,
 }
 
 impl Known {
     fn variance(&self, noise: f64) -> f64 {
-        let of_blocks = noise * noise / self.blocks.max(1) as f64;
-        self.error.map_or(of_blocks, |error| error.max(LEAST_NOISE).powi(2))
+        noise * noise / self.blocks.max(1) as f64
     }
 }
 
@@ -164,12 +161,7 @@ pub(crate) mod tests {
     fn known(levels: &[(usize, usize, f64)]) -> Vec<Known> {
         levels
             .iter()
-            .map(|(delay, thp, value)| Known {
-                candidate: at(*delay, *thp),
-                value: *value,
-                blocks: 3,
-                error: None,
-            })
+            .map(|(delay, thp, value)| Known { candidate: at(*delay, *thp), value: *value, blocks: 3 })
             .collect()
     }
 

@@ -31,8 +31,6 @@ pub(crate) struct Choice<'a> {
     /// Whose neighbours are looked at.
     pub(crate) near: Vec<Candidate>,
     pub(crate) out: &'a BTreeSet<Candidate>,
-    /// What alone is chosen from, where that is not the space.
-    pub(crate) among: Option<&'a BTreeSet<Candidate>>,
     pub(crate) noise: f64,
 }
 
@@ -58,10 +56,9 @@ impl Choice<'_> {
     }
 
     fn pool(&self, random: &mut ChaCha8Rng) -> Vec<Candidate> {
-        let candidates: BTreeSet<Candidate> = match (self.among, self.space.all(WHOLE)) {
-            (Some(among), _) => among.clone(),
-            (None, Some(all)) => all.into_iter().collect(),
-            (None, None) => {
+        let candidates: BTreeSet<Candidate> = match self.space.all(WHOLE) {
+            Some(all) => all.into_iter().collect(),
+            None => {
                 let drawn = (0..DRAWN).filter_map(|_| self.space.random(random));
                 let near = self.near.iter().flat_map(|candidate| self.space.neighbours(candidate));
                 drawn.chain(near).chain(self.near.iter().cloned()).collect()

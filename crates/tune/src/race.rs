@@ -33,15 +33,6 @@ pub enum DropReason {
         /// Log ratio to it by the first goal.
         log_ratio: f64,
     },
-    /// The same by short runs alone, as they foretell whole ones.
-    Short {
-        /// Position of the other candidate; `None` is the control.
-        than: Option<usize>,
-        /// Log ratio to it that whole runs are foretold to have.
-        log_ratio: f64,
-        /// The least that it may be.
-        least: f64,
-    },
     /// It is shown to take more than a limit allows.
     Limit {
         figure: Figure,

@@ -114,7 +114,6 @@ fn execute(
         arms,
         repeats: options.repeat,
         duration: duration.map(|duration| duration.0),
-        part: 1.0,
         tick: options.tick.0,
         metric,
         accounting,

@@ -12,7 +12,7 @@ use heaptrial_store::Store;
 use heaptrial_testbed::{Options, SlurmCluster};
 use serde_json::Value;
 use support::upstream::{Commits, repository};
-use support::{bed, json, seconds_of_a_service, stderr, stdout, succeeds, wait_for};
+use support::{bed, json, stderr, stdout, succeeds, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Holds 20 MB in pieces, and stays.
@@ -232,31 +232,6 @@ fn a_search_whose_task_failed_goes_on_by_its_own_command() {
     assert_eq!(numbers(&whole)[..2], [1, 3], "{whole:#}");
     assert_eq!(whole["blocks"][0], so_far["blocks"][0]);
     assert_eq!(std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap(), first);
-}
-
-#[test]
-fn a_task_runs_the_part_of_the_length_that_its_run_asks_for() {
-    let slurm = StandIn::new(SBATCH);
-    let output = slurm.tune(&TUNED.replace("1s --tick 100ms", "6s --tick 100ms")).output().unwrap();
-    told(&output, &["its disk is gone"]);
-    let of_block = slurm.path("found/blocks/0001");
-    let delivered = of_block.join("blocks/0001");
-    // What a task delivers is taken into the run's own database.
-    let whole = seconds_of_a_service(&of_block.join("heaptrial.db"));
-
-    // What is written down for a block of short runs is this, and nothing else.
-    let kept = of_block.join("slurm/run.json");
-    let mut run: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
-    assert_eq!((&run["part"], &run["duration"]), (&1.0.into(), &"6s".into()), "{run:#}");
-    run["part"] = 0.25.into();
-    run["duration"] = Value::Null;
-    std::fs::write(&kept, run.to_string()).unwrap();
-    std::fs::rename(&delivered, of_block.join("whole")).unwrap();
-    let script = of_block.join("slurm/block.sh");
-    let task = Command::new("sh").arg(script).env("SLURM_ARRAY_TASK_ID", "0").output().unwrap();
-    succeeds(&task);
-    let short = seconds_of_a_service(&delivered.join("heaptrial.db"));
-    assert_eq!((short, whole), (1.5, 6.0));
 }
 
 #[test]

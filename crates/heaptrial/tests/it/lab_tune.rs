@@ -8,9 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use support::served::Served;
-use support::{heaptrial, json, seconds_of_a_service, stderr, stdout};
-
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
+use support::{heaptrial, json, stderr, stdout};
 
 /// Fills memory with large pieces and small ones between them, and frees the large ones. As it comes the C library serves large
 /// ones from the heap after the first was freed, where the small ones keep the memory; with a fixed threshold they are mapped,
@@ -41,40 +39,19 @@ const SPACE: &str = "--over glibc --setting mmap_threshold=65536,33554432 --sett
                      --setting arena_test=2 --candidates 3 --verify 3 --winners 1";
 const LOAD: &str = "run --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
 
-/// Holds so much by its setting: half of it at once, and the rest after a third of the run.
-const GROWS: &str = "import os, time\n\
-    of = int(os.environ.get('MALLOC_ARENA_MAX', '0'))\n\
-    piece = (20 + of * 7 % 29 * 2 if of else 50) * 12500\n\
-    held = [b'x' * piece for _ in range(40)]\n\
-    print('held', flush=True)\n\
-    time.sleep(1.8)\n\
-    held += [b'x' * piece for _ in range(40)]\n\
-    time.sleep(600)\n";
-
-/// Starts a search and interrupts it when it has said a line that starts like this, and `then` has come back.
-fn interrupted_at(folder: &Path, options: &str, line: &str, then: impl FnOnce()) -> i32 {
+/// Starts a search and interrupts it after its first block.
+fn interrupted(folder: &Path, options: &str) -> i32 {
     let mut child = command(folder, options).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut said = Vec::new();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let there = lines.by_ref().inspect(|line| said.push(line.clone())).any(|told| told.starts_with(line));
+    let there =
+        lines.by_ref().inspect(|line| said.push(line.clone())).any(|told| told.starts_with("block 1:"));
     assert!(there, "{}", said.join("\n"));
-    then();
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("lab tune --continue")), "{}", rest.join("\n"));
     child.wait().unwrap().code().unwrap()
-}
-
-/// Starts a search and interrupts it after its first block.
-fn interrupted(folder: &Path, options: &str) -> i32 {
-    interrupted_at(folder, options, "block 1:", || ())
-}
-
-/// The steps that a search wrote down.
-fn steps(folder: &Path) -> Vec<Value> {
-    let steps = std::fs::read_to_string(folder.join("tune-steps.jsonl")).unwrap();
-    steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn specs_of_blocks(report: &Value) -> Vec<(bool, Vec<String>)> {
@@ -391,82 +368,4 @@ fn a_search_goes_on_in_its_userland() {
     let own = std::fs::read_link("/proc/self/ns/mnt").unwrap();
     let after = mounts();
     assert!(after.len() > before && after.iter().all(|mounts| Path::new(mounts) != own), "{own:?} {after:?}");
-}
-
-#[test]
-fn candidates_go_through_short_runs_first_where_those_foretell_whole_ones_and_a_search_goes_on_in_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    std::fs::write(folder.join("program.py"), GROWS).unwrap();
-    let load = "run --ready log:^held --duration 5s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
-    let space = "--over glibc --setting arena_max=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20 --candidates 3 --verify 2 --winners 1";
-    let told =
-        stdout(&tune(folder, &format!("{space} --blocks 6 {}", load.replace("--seed", "--dry-run --seed"))));
-    assert!(
-        told.contains("go through them first") && told.contains("four such blocks count as one"),
-        "{told}"
-    );
-
-    for (options, length) in [("--no-short-runs", "5s"), ("--goal both", "5s"), ("", "2s")] {
-        let load =
-            load.replace("--seed", "--dry-run --seed").replace("duration 5s", &format!("duration {length}"));
-        let told = stdout(&tune(folder, &format!("{space} {options} --blocks 6 {load}")));
-        assert!(!told.contains("go through them first"), "{options} {length}: {told}");
-    }
-
-    let found = folder.join("found");
-    let code = interrupted_at(folder, &format!("--out found {space} --blocks 6 {load}"), "block 3:", || {
-        // It is chosen, and runs: its folder is there.
-        support::wait_for("a block of short runs", PATIENCE, || {
-            let steps = steps(&found);
-            let searched = steps.iter().filter(|step| step["step"] == "searched").count();
-            let under_way = found.join(format!("blocks/{:04}", searched + 1)).exists();
-            (steps.last()?["length"] == "short" && under_way).then_some(())
-        });
-    });
-    assert_eq!(code, 1);
-    let before = steps(&found);
-    let chosen = before.last().unwrap();
-    assert_eq!((&chosen["step"], &chosen["length"]), (&"chosen".into(), &"short".into()), "{before:#?}");
-
-    let whole = tune(folder, "--json --continue found");
-    assert!([0, 4].contains(&whole.status.code().unwrap()), "{}", stderr(&whole));
-    let (report, after) = (json(&whole), steps(&found));
-    assert_eq!(after[..before.len()], before);
-    // What was chosen and interrupted is what is run.
-    let short = &after[before.len()];
-    assert_eq!(
-        (&short["step"], &short["block"]["length"]),
-        (&"searched".into(), &"short".into()),
-        "{short:#}"
-    );
-    let run: Vec<&Value> =
-        short["block"]["arms"].as_array().unwrap().iter().map(|arm| &arm["candidate"]).collect();
-    assert_eq!(run, chosen["candidates"].as_array().unwrap().iter().collect::<Vec<_>>());
-
-    let blocks = report["blocks"].as_array().unwrap();
-    let (shorts, wholes): (Vec<&Value>, Vec<&Value>) =
-        blocks.iter().partition(|block| block["length"] == "short");
-    let fresh = blocks.iter().filter(|block| block["fresh"] == true).count();
-    // Of six blocks the short ones took a quarter each.
-    let spent = (wholes.len() - fresh) as f64 + 0.25 * shorts.len() as f64;
-    assert!(!shorts.is_empty() && spent > 5.0 && spent <= 6.0 && fresh == 2, "{report:#}");
-    let seconds = |block: &Value| {
-        let number = block["number"].as_u64().unwrap();
-        seconds_of_a_service(&found.join(format!("blocks/{number:04}/heaptrial.db")))
-    };
-    assert!(wholes.iter().all(|block| seconds(block) == 5.0), "{blocks:#?}");
-    assert!(shorts.iter().all(|block| seconds(block) == 1.25), "{blocks:#?}");
-    // Who was in short runs alone did not win, and has no CPU time.
-    let candidates = report["candidates"].as_array().unwrap();
-    let alone: Vec<&Value> = candidates.iter().filter(|one| one["blocks"] == 0).collect();
-    assert!(
-        alone.iter().all(|one| (one["short_blocks"] != 0 || one["without_short"] != Value::Null)
-            && one["cpu"] == Value::Null),
-        "{alone:#?}"
-    );
-    let winner = &report["verified"]["arms"][0]["spec"];
-    assert!(alone.iter().all(|one| one["spec"] != *winner), "{report:#}");
-    let text = stdout(&heaptrial(folder).args(["report", "found"]).output().unwrap());
-    assert!(text.contains("went on to whole runs"), "{text}");
 }

@@ -16,7 +16,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use heaptrial_store::Store;
 use serde_json::Value;
 
 /// The binary under test, in `folder`, with nothing of the caller's settings.
@@ -91,17 +90,4 @@ pub fn processes_with(marker: &str) -> Vec<i32> {
             String::from_utf8_lossy(&words).contains(marker)
         })
         .collect()
-}
-
-/// Seconds that each service of a run was to last, and did.
-pub fn seconds_of_a_service(database: &Path) -> f64 {
-    let store = Store::open(database).unwrap();
-    let trial = &store.trials().unwrap()[0];
-    let (lives, planned_us) = (store.lives(trial.id).unwrap(), trial.plan.planned_us);
-    assert!(!lives.is_empty(), "{}", database.display());
-    for life in lives {
-        let lasted = life.ended_boottime_us.unwrap() - life.started_boottime_us;
-        assert!(lasted >= planned_us, "{lasted} us of {planned_us}");
-    }
-    planned_us as f64 / 1e6
 }

@@ -19,7 +19,7 @@ impl TuneReport {
     pub(super) fn chart(&self, layout: Layout) -> Option<Chart> {
         let (second, axis) = self.second();
         let measured = self.candidates.iter().filter_map(|one| {
-            let x = one.believed.first().filter(|_| one.blocks > 0)?.0;
+            let x = one.believed.first()?.0;
             let y = match second {
                 Figure::Cpu => one.cpu?,
                 _ => one.believed.get(1)?.0,
@@ -37,7 +37,7 @@ impl TuneReport {
         let mut specs: Vec<&str> = self
             .candidates
             .iter()
-            .filter(|one| one.blocks > 0 && !one.believed.is_empty())
+            .filter(|one| !one.believed.is_empty())
             .filter(|one| if second == Figure::Cpu { one.cpu.is_some() } else { one.believed.len() > 1 })
             .map(|one| one.spec.as_str())
             .collect();

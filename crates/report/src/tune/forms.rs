@@ -1,10 +1,10 @@
 //! A search over settings for a terminal, as Markdown, as a page and as JSON.
 
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
-use heaptrial_tune::{Figure, Goal, Length};
+use heaptrial_tune::{Figure, Goal};
 
 use super::sentences::times;
-use super::{CandidateReport, EffectReport, TuneReport, noun};
+use super::{EffectReport, TuneReport, noun};
 use crate::chart::{Chart, Layout, Looks};
 use crate::page::{Block, Section};
 use crate::paper::Contents;
@@ -66,7 +66,7 @@ impl TuneReport {
         columns.extend(goals);
         columns.extend([figure("CPU time"), text("")]);
         let rows = self.candidates.iter().take(LISTED).map(|one| {
-            let mut cells = vec![one.spec.clone(), blocks_of(one)];
+            let mut cells = vec![one.spec.clone(), one.blocks.to_string()];
             for at in 0..self.goals.len() {
                 let believed = one.believed.get(at).filter(|_| one.blocks > 0);
                 cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
@@ -76,11 +76,7 @@ impl TuneReport {
                 }));
             }
             cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
-            let broken = || match (one.blocks, &one.without_short) {
-                (0, Some(why)) => Some(format!("no figure of a short run, and not chosen since: {why}")),
-                (0, None) => Some("measured by short runs alone".to_owned()),
-                _ => (!one.within).then(|| format!("limits not kept: {}", self.broken(&one.limited))),
-            };
+            let broken = || (!one.within).then(|| format!("limits not kept: {}", self.broken(&one.limited)));
             cells.push(one.out.clone().or_else(broken).unwrap_or_default());
             row(cells)
         });
@@ -121,12 +117,7 @@ impl TuneReport {
             let arms = block.arms.iter().map(|(spec, bytes)| format!("{spec} {}", units::memory(*bytes)));
             row(vec![
                 block.number.to_string(),
-                match (block.fresh, block.length) {
-                    (true, _) => "fresh",
-                    (false, Length::Whole) => "search",
-                    (false, Length::Short) => "search, short runs",
-                }
-                .to_owned(),
+                if block.fresh { "fresh" } else { "search" }.to_owned(),
                 units::memory(block.control_bytes),
                 arms.collect::<Vec<_>>().join(", "),
             ])
@@ -219,14 +210,6 @@ impl Contents for TuneReport {
 /// How a ratio is told of a point of the chart.
 pub(super) fn told(spec: &str, log_ratio: f64, interval: Option<(f64, f64)>) -> String {
     format!("{spec}: {}", times(log_ratio, interval))
-}
-
-/// Blocks of whole runs and of short ones.
-fn blocks_of(one: &CandidateReport) -> String {
-    match one.short_blocks {
-        0 => one.blocks.to_string(),
-        short => format!("{} + {short} short", one.blocks),
-    }
 }
 
 fn row(cells: Vec<String>) -> Row {

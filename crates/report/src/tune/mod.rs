@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_tune::{Against, Doubt, Figure, Goal, LEAST_FREEDOM, Length, Limits, Prediction, Shown, doubt};
+use heaptrial_tune::{Against, Doubt, Figure, Goal, LEAST_FREEDOM, Limits, Shown, doubt};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`TuneReport`] as JSON that this version writes.
@@ -44,11 +44,6 @@ pub struct TuneReport {
     pub candidates: Vec<CandidateReport>,
     /// Specs of those than which none is better by all goals, by what the search believes.
     pub front: Vec<String>,
-    /// Whether short runs tell the order; `None` of too few candidates.
-    pub prediction: Option<Prediction>,
-    /// Whether they are acted on at the end.
-    #[serde(default)]
-    pub acts_on_short_runs: bool,
     /// What each value of a setting does, by the first goal.
     pub effects: Vec<EffectReport>,
     /// Pairs that do something else together than each alone.
@@ -65,13 +60,8 @@ pub struct TuneReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CandidateReport {
     pub spec: String,
-    /// Blocks of whole runs with it.
+    /// Blocks with it.
     pub blocks: usize,
-    #[serde(default)]
-    pub short_blocks: usize,
-    /// Why a short run of it had no figure, if one had none.
-    #[serde(default)]
-    pub without_short: Option<String>,
     /// By each goal: what the search believes of its ratio to the control, and the standard deviation of that.
     pub believed: Vec<(f64, f64)>,
     /// CPU time to the control's, as measured.
@@ -95,8 +85,6 @@ pub enum Ground {
     /// It is shown to be worse than another or the control, or no better.
     Worse,
     Limit,
-    /// Short runs foretell that it is worse than another or the control, or no better.
-    Short,
 }
 
 /// What a value does against the setting as it comes, or two values against what each does alone.
@@ -149,8 +137,6 @@ pub struct BlockOfTune {
     pub number: usize,
     /// Whether it is of the verification.
     pub fresh: bool,
-    #[serde(default)]
-    pub length: Length,
     /// Level of the control in bytes.
     pub control_bytes: f64,
     /// Specs with their levels in bytes.
@@ -253,8 +239,6 @@ mod tests {
         let candidate = |spec: &str, level: f64, out: Option<&str>| CandidateReport {
             spec: spec.to_owned(),
             blocks: 3,
-            short_blocks: 0,
-            without_short: None,
             believed: vec![(level, 0.02)],
             cpu: Some(0.01),
             limited: vec![(Figure::Cpu, 0.01)],
@@ -293,8 +277,6 @@ mod tests {
                 candidate("glibc?arena_max=1", 0.1, Some("worse than the control (1.11 times)")),
             ],
             front: vec![spec.to_owned()],
-            prediction: Some(Prediction { candidates: 12, tau: 0.81, low: 0.66, line: None }),
-            acts_on_short_runs: false,
             effects: vec![EffectReport {
                 base: "mimalloc@2.0.9".to_owned(),
                 settings: vec![("decommit_delay".to_owned(), "0".to_owned())],
@@ -317,7 +299,6 @@ mod tests {
             blocks: vec![BlockOfTune {
                 number: 1,
                 fresh: false,
-                length: Length::Whole,
                 control_bytes: 1e8,
                 arms: vec![(spec.to_owned(), 6e7)],
             }],
@@ -378,79 +359,6 @@ mod tests {
         arms.push(kept);
         let order: Vec<&str> = unsure.winners().iter().map(|arm| arm.spec.as_str()).collect();
         assert_eq!(order, ["jemalloc", "mimalloc@2.0.9?decommit_delay=0"]);
-    }
-
-    #[test]
-    fn what_short_runs_said_is_told_and_is_no_measurement() {
-        let mut short = report();
-        let dropped =
-            "dropped by short runs: foretold to be no better than glibc (1.30 times, 1.02 at least)";
-        let seen = |spec: &str, out: Option<&str>| CandidateReport {
-            spec: spec.to_owned(),
-            blocks: 0,
-            short_blocks: 1,
-            without_short: None,
-            believed: vec![(0.2, 0.05)],
-            cpu: None,
-            limited: Vec::new(),
-            within: false,
-            out: out.map(str::to_owned),
-            ground: out.map(|_| Ground::Short),
-        };
-        short.candidates[0].short_blocks = 1;
-        short.candidates.extend([seen("glibc?arena_max=2", None), seen("glibc?arena_max=4", Some(dropped))]);
-        let died = "it ended by SIGABRT after 3 s".to_owned();
-        short.candidates.push(CandidateReport {
-            short_blocks: 0,
-            without_short: Some(died),
-            ..seen("mimalloc@3.0.1", None)
-        });
-        short.blocks.push(BlockOfTune { number: 2, length: Length::Short, ..short.blocks[0].clone() });
-        let line = heaptrial_tune::Line {
-            candidates: 12,
-            slope: 1.4,
-            means: (0.0, 0.0),
-            squares: 1.0,
-            sd: 1.05_f64.ln(),
-        };
-        short.prediction = short.prediction.map(|prediction| Prediction { line: Some(line), ..prediction });
-        short.acts_on_short_runs = true;
-        let text = short.markdown().unwrap();
-        for told in [
-            "Measured 2 of 160 candidates in 1 block; 2 are out (1 is worse than glibc or no better than another, 1 is dropped by short \
-             runs)",
-            "1 block of runs of a quarter of the length had 3 candidates: 1 went on to whole runs, 1 are dropped by short ones.",
-            "tell the order, and come first: Kendall's tau-b of 12 candidates",
-            "about 1.40 times the logarithm of theirs by 5%",
-            "measured by short runs alone",
-            "1 had no figure of a short run.",
-            "no figure of a short run, and not chosen since: it ended by SIGABRT after 3 s",
-            "3 + 1 short",
-            "search, short runs",
-            dropped,
-        ] {
-            assert!(text.contains(told), "{told}: {text}");
-        }
-        // No point of the chart is of short runs.
-        let shown = |report: &TuneReport| report.html().unwrap().matches("<circle").count();
-        assert_eq!(shown(&short), shown(&report()));
-        // Nor are those of which no whole run was counted as keeping no limit.
-        short.verified = None;
-        let text = short.markdown().unwrap();
-        assert!(!text.contains("not keep the limits"), "{text}");
-    }
-
-    #[test]
-    fn reports_of_earlier_versions_have_no_short_runs() {
-        let mut old = serde_json::to_value(report()).unwrap();
-        old.as_object_mut().unwrap().remove("acts_on_short_runs");
-        old["blocks"][0].as_object_mut().unwrap().remove("length");
-        old["prediction"].as_object_mut().unwrap().remove("line");
-        for one in old["candidates"].as_array_mut().unwrap() {
-            one.as_object_mut().unwrap().remove("short_blocks");
-            one.as_object_mut().unwrap().remove("without_short");
-        }
-        assert_eq!(serde_json::from_value::<TuneReport>(old).unwrap(), report());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a search found, in sentences.
 
-use heaptrial_tune::{Doubt, Figure, Goal, Length, Prediction, Shown};
+use heaptrial_tune::{Doubt, Figure, Goal, Shown};
 
 use super::{Ground, TuneReport, VerifiedArm, noun};
 use crate::units;
@@ -101,7 +101,6 @@ impl TuneReport {
         let verb = |count: usize, one: &'static str, many: &'static str| if count == 1 { one } else { many };
         let (failed, worse, limit) =
             (count(Ground::Failed), count(Ground::Worse), count(Ground::Limit) + beyond);
-        let short = count(Ground::Short);
         [
             (failed, "failed".to_owned()),
             (
@@ -109,7 +108,6 @@ impl TuneReport {
                 format!("{} worse than {} or no better than another", verb(worse, "is", "are"), self.control),
             ),
             (limit, format!("{} not keep the limits ({limits})", verb(limit, "does", "do"))),
-            (short, format!("{} dropped by short runs", verb(short, "is", "are"))),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)
@@ -208,45 +206,6 @@ impl TuneReport {
         }
     }
 
-    /// What short runs were for.
-    fn by_short_runs(&self) -> Option<String> {
-        let blocks = self.blocks.iter().filter(|block| block.length == Length::Short).count();
-        let seen = || self.candidates.iter().filter(|one| one.short_blocks > 0);
-        let whole = seen().filter(|one| one.blocks > 0).count();
-        let out = seen().filter(|one| one.ground == Some(Ground::Short)).count();
-        let without = self.candidates.iter().filter(|one| one.without_short.is_some()).count();
-        let without =
-            if without > 0 { format!(" {without} had no figure of a short run.") } else { String::new() };
-        (blocks > 0 || !without.is_empty()).then(|| {
-            format!(
-                "{} of runs of a quarter of the length had {}: {whole} went on to whole runs, {out} are dropped by short ones. By those \
-                 alone nobody wins, and no effect is told.{without}",
-                units::counted(blocks, "block"),
-                units::counted(seen().count(), "candidate")
-            )
-        })
-    }
-
-    fn predicted(&self, prediction: Prediction) -> String {
-        let verdict = match (self.acts_on_short_runs, prediction.is_shown()) {
-            (true, _) => "tell the order, and come first",
-            (false, true) => "would have told the order",
-            (false, false) => "are not shown to tell the order",
-        };
-        let line = prediction.line.map_or(String::new(), |line| {
-            format!(
-                "; whole ones lie about {:.2} times the logarithm of theirs by {:.0}% (standard deviation)",
-                line.slope,
-                100.0 * line.sd.exp_m1()
-            )
-        });
-        format!(
-            "Runs of a quarter of the length {verdict}: Kendall's tau-b of {} candidates early and at the end is {:.2}, above {:.2} with \
-             95%{line}.",
-            prediction.candidates, prediction.tau, prediction.low
-        )
-    }
-
     pub(super) fn beside(&self) -> impl Iterator<Item = &str> {
         self.verified.iter().flat_map(|verified| verified.beside.iter().map(String::as_str))
     }
@@ -260,10 +219,7 @@ impl TuneReport {
             format!(
                 "Measured {} of {possible} candidates in {}; {out} are out{grounds}. What is like none of them was not looked at.",
                 self.measured(),
-                units::counted(
-                    self.blocks.iter().filter(|block| !block.fresh && block.length == Length::Whole).count(),
-                    "block"
-                ),
+                units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block"),
             ),
             format!(
                 "A candidate is dropped when it is shown not to beat another by more than {:.1}%; the probability that the best \
@@ -301,8 +257,6 @@ impl TuneReport {
                 100.0 * noise
             ));
         }
-        notes.extend(self.by_short_runs());
-        notes.extend(self.prediction.map(|prediction| self.predicted(prediction)));
         for (name, why) in &self.left_out {
             notes.push(format!("{name} was left out: {why}."));
         }

@@ -17,8 +17,6 @@ const USUAL_NOISE: f64 = 0.05;
 pub enum Next {
     /// Measure these candidates, by their positions, beside the control in a block.
     Measure(Vec<usize>),
-    /// The same in a block of short runs.
-    Short(Vec<usize>),
     /// Nothing is left that could be better.
     Exhausted,
 }
@@ -26,11 +24,6 @@ pub enum Next {
 impl Search {
     /// What to measure next. The same seed and the same blocks give the same answer.
     pub fn next_step(&mut self) -> Next {
-        self.next_within(f64::INFINITY)
-    }
-
-    /// The same where the budget holds so many whole blocks more: short runs are of no use without a whole one after them.
-    pub fn next_within(&mut self, left: f64) -> Next {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.blocks.len() as u64 + 1);
         let arms = self.rules.arms.max(2);
@@ -49,27 +42,13 @@ impl Search {
         let known =
             |candidate: &Candidate| self.positions.get(candidate).is_some_and(|at| measured.contains(at));
         let plain = self.space.defaults().filter(|candidate| !out.contains(candidate) && !known(candidate));
-        let plain: Vec<Candidate> = plain.collect();
-        let all_known = plain.is_empty();
-        chosen.extend(plain.into_iter().take(arms.saturating_sub(chosen.len())));
+        let plain: Vec<Candidate> = plain.take(arms.saturating_sub(chosen.len())).collect();
+        chosen.extend(plain);
         if chosen.len() < arms {
             let mut not = out.clone();
             not.extend(chosen.iter().cloned());
             let near = front.iter().take(3).map(|standing| self.candidates[standing.candidate].clone());
-            let near: Vec<Candidate> = near.collect();
-            if all_known && self.holds_short_runs(left) {
-                if let Some(unseen) = self.for_short_runs(&not, &near, random.clone()) {
-                    return Next::Short(unseen.iter().map(|candidate| self.position(candidate)).collect());
-                }
-            }
-            // Whole runs after short ones are of those that were in them, or in whole ones.
-            if self.short_since_whole() > 0 {
-                let seen = self.seen();
-                let choice = self.choice(&not, near.clone(), Some(&seen), &mut random);
-                chosen.extend(choice.choose(arms - chosen.len(), &mut random));
-                not.extend(chosen.iter().cloned());
-            }
-            let choice = self.choice(&not, near, None, &mut random);
+            let choice = self.choice(&not, near.collect(), &mut random);
             chosen.extend(choice.choose(arms - chosen.len(), &mut random));
         }
         // A leader alone has nothing to be compared with.
@@ -79,11 +58,10 @@ impl Search {
         Next::Measure(chosen.iter().map(|candidate| self.position(candidate)).collect())
     }
 
-    pub(super) fn choice<'a>(
+    fn choice<'a>(
         &'a self,
         out: &'a BTreeSet<Candidate>,
         near: Vec<Candidate>,
-        among: Option<&'a BTreeSet<Candidate>>,
         random: &mut ChaCha8Rng,
     ) -> Choice<'a> {
         let goals: Vec<Compared> =
@@ -107,13 +85,8 @@ impl Search {
                 .map(|one| model.believed(&self.space, &self.candidates[one.candidate]).0)
                 .min_by(f64::total_cmp)
         });
-        let noise = self.usual_noise();
-        Choice { space: &self.space, bounds: bounds.collect(), model, best, near, out, among, noise }
-    }
-
-    /// Noise of a run's log, known or not.
-    pub(super) fn usual_noise(&self) -> f64 {
-        self.noise().map_or(USUAL_NOISE, |(noise, _)| noise)
+        let noise = self.noise().map_or(USUAL_NOISE, |(noise, _)| noise);
+        Choice { space: &self.space, bounds: bounds.collect(), model, best, near, out, noise }
     }
 
     fn weighted(&self, goals: &[Compared], weights: &[f64]) -> Option<Model> {

@@ -2,7 +2,6 @@
 
 mod choosing;
 mod racing;
-mod shortening;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +11,9 @@ use serde::{Deserialize, Serialize};
 pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::comparison::Comparison;
-use crate::figures::{ArmFigures, Block, Figure, Goal, Length, Limits, least_sd};
+use crate::figures::{Block, Figure, Goal, Limits, least_sd};
 use crate::model::{Known, Model, noises};
 use crate::race::{DropReason, Dropped};
-use crate::short::Prediction;
 use crate::space::{Candidate, Space};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,9 +30,6 @@ pub struct Rules {
     pub error: f64,
     /// Candidates that are verified at most.
     pub winners: usize,
-    /// Whether short runs come first where they are shown to foretell whole ones; searches of earlier versions have none.
-    #[serde(default)]
-    pub short: bool,
 }
 
 /// A search over a space.
@@ -48,19 +43,6 @@ pub struct Search {
     positions: BTreeMap<Candidate, usize>,
     blocks: Vec<Block>,
     dropped: BTreeMap<usize, Dropped>,
-    prediction: Option<Prediction>,
-    foretold: Vec<Foretold>,
-    /// Why short runs of a candidate have no figure.
-    without_short: BTreeMap<usize, String>,
-}
-
-/// What short runs tell of a candidate that no whole run was of.
-#[derive(Debug, Clone, Copy)]
-struct Foretold {
-    candidate: usize,
-    /// Log ratio to the control in whole runs, with its standard error.
-    whole: f64,
-    error: f64,
 }
 
 /// The figures that were measured of one kind: which candidates have any, and how they compare.
@@ -89,9 +71,6 @@ impl Search {
             positions: BTreeMap::new(),
             blocks: Vec::new(),
             dropped: BTreeMap::new(),
-            prediction: None,
-            foretold: Vec::new(),
-            without_short: BTreeMap::new(),
         }
     }
 
@@ -130,7 +109,6 @@ impl Search {
     /// Takes a block in, and drops who is shown to be worse.
     pub fn take(&mut self, block: Block) {
         self.blocks.push(block);
-        self.foretell();
         self.race();
     }
 
@@ -140,27 +118,21 @@ impl Search {
         self.drop_out(candidate, reason);
     }
 
-    /// There is no figure of a short run of this candidate: it is seen in whole ones.
-    pub fn fail_short(&mut self, candidate: usize, message: &str) {
-        self.without_short.insert(candidate, message.to_owned());
-    }
-
     fn drop_out(&mut self, candidate: usize, reason: DropReason) {
         let after = self.blocks.len();
         self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
     }
 
-    /// Compares by one of them, whose readings have the step of this figure.
-    fn figures(&self, of: impl Fn(&Block, &ArmFigures) -> Option<f64>, step: Figure) -> Option<Compared> {
+    fn compared(&self, figure: Figure) -> Option<Compared> {
         let readings = |block: &Block| {
             let arms = block.arms.iter().map(|(_, figures)| figures).chain([&block.control]);
-            let read = arms.filter(|figures| of(block, figures).is_some());
-            read.map(|figures| figures.step(step)).collect::<Vec<_>>()
+            let read = arms.filter(|figures| figures.get(figure).is_some());
+            read.map(|figures| figures.step(figure)).collect::<Vec<_>>()
         };
         let least = least_sd(self.blocks.iter().flat_map(readings));
         let readings = |block: &Block| -> Option<(f64, Vec<(usize, f64)>)> {
-            let arms = block.arms.iter().filter_map(|(arm, figures)| Some((*arm, of(block, figures)?)));
-            Some((of(block, &block.control)?, arms.collect()))
+            let arms = block.arms.iter().filter_map(|(arm, figures)| Some((*arm, figures.get(figure)?)));
+            Some((block.control.get(figure)?, arms.collect()))
         };
         let blocks: Vec<(f64, Vec<(usize, f64)>)> = self.blocks.iter().filter_map(readings).collect();
         let arms: BTreeSet<usize> = blocks.iter().flat_map(|(_, arms)| arms).map(|(arm, _)| *arm).collect();
@@ -173,10 +145,6 @@ impl Search {
             .collect();
         let comparison = Comparison::of(arms.len(), &placed)?.at_least(least);
         (!arms.is_empty()).then_some(Compared { arms, blocks: count, comparison })
-    }
-
-    fn compared(&self, figure: Figure) -> Option<Compared> {
-        self.figures(|block, figures| block.whole(figures, figure), figure)
     }
 
     /// Standard deviation of one run's log level within a block, with its degrees of freedom; `None` where nothing was
@@ -198,38 +166,25 @@ impl Search {
         let of_arm = |(place, arm): (usize, &usize)| {
             let blocks = compared.comparison.measured(place);
             let candidate = self.candidates[*arm].clone();
-            Some(Known { candidate, value: value(place)?, blocks, error: None })
+            Some(Known { candidate, value: value(place)?, blocks })
         };
-        let of_control = |control: &Candidate| Known {
-            candidate: control.clone(),
-            value: 0.0,
-            blocks: compared.blocks,
-            error: None,
-        };
+        let of_control =
+            |control: &Candidate| Known { candidate: control.clone(), value: 0.0, blocks: compared.blocks };
         let control = self.control.iter().map(of_control);
         compared.arms.iter().enumerate().filter_map(of_arm).chain(control).collect()
     }
 
     fn model_of(&self, figure: Figure) -> Option<Model> {
         let compared = self.compared(figure)?;
-        let mut known = self.known(&compared, |place| Some(compared.comparison.to_control(place)));
-        if figure == Figure::Level {
-            known.extend(self.foretold.iter().map(|told| Known {
-                candidate: self.candidates[told.candidate].clone(),
-                value: told.whole,
-                blocks: 0,
-                error: Some(told.error),
-            }));
-        }
+        let known = self.known(&compared, |place| Some(compared.comparison.to_control(place)));
         Model::of(&self.space, &known, &noises(compared.comparison.noise()))
     }
 
     fn arms(&self) -> BTreeSet<usize> {
-        let whole = self.blocks.iter().filter(|block| block.length == Length::Whole);
-        whole.flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect()
+        self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect()
     }
 
-    /// Candidates that were measured by whole runs, and the control where it is one: of these it is told what settings do.
+    /// Candidates that were measured, and the control where it is one: effects of settings are of these.
     pub fn measured(&self) -> Vec<Candidate> {
         let arms = self.arms();
         let control = self.control.iter().filter(|_| !self.blocks.is_empty()).cloned();

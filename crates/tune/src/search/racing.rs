@@ -1,7 +1,7 @@
 //! Who is dropped after a block.
 
 use super::{Compared, Search};
-use crate::figures::{Figure, Length};
+use crate::figures::Figure;
 use crate::race::{DropReason, least, share};
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -12,16 +12,14 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 impl Search {
     /// By how much a candidate's ratio to the control may be less than was read, in the mean over blocks.
     fn off(&self, candidate: usize, figure: Figure) -> f64 {
-        let whole = || self.blocks.iter().filter(|block| block.length == Length::Whole);
-        let of_control = whole().map(|block| block.control.off(figure).1);
-        let own = whole().flat_map(|block| &block.arms).filter(|(arm, _)| *arm == candidate);
+        let of_control = self.blocks.iter().map(|block| block.control.off(figure).1);
+        let own = self.blocks.iter().flat_map(|block| &block.arms).filter(|(arm, _)| *arm == candidate);
         mean(of_control) + mean(own.map(|(_, figures)| figures.off(figure).0))
     }
 
     /// Who has nothing of a figure that a limit is of is out, as who crashes is.
     fn drop_missing(&mut self) {
-        let whole = self.blocks.last().filter(|block| block.length == Length::Whole);
-        let Some(block) = whole else { return };
+        let Some(block) = self.blocks.last() else { return };
         let limits = self.rules.limits.given().filter(|(figure, _)| block.control.get(*figure).is_some());
         let lacks = limits.flat_map(|(figure, _)| {
             let without = block.arms.iter().filter(move |(_, figures)| figures.get(figure).is_none());
@@ -49,7 +47,7 @@ impl Search {
         };
         let running = alive(self);
         // Each against every other and the control by each goal, and against each limit.
-        let decisions = running.len() * goals.len() + limits.len() + usize::from(!self.foretold.is_empty());
+        let decisions = running.len() * goals.len() + limits.len();
         let share = share(self.rules.error, block, decisions);
         for arm in &running {
             for (figure, most, compared) in &limits {
@@ -97,6 +95,5 @@ impl Search {
             }
             self.drop_out(arm, DropReason::Worse { than, log_ratio });
         }
-        self.drop_foretold(share, &within, &goals[0]);
     }
 }

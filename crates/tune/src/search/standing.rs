@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Compared, Search};
-use crate::figures::{Block, Figure, Length};
+use crate::figures::{Block, Figure};
 use crate::model::Model;
 use crate::race::DropReason;
 
@@ -13,13 +13,8 @@ use crate::race::DropReason;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     pub candidate: usize,
-    /// Blocks of whole runs with it.
+    /// Blocks with it.
     pub blocks: usize,
-    #[serde(default)]
-    pub short_blocks: usize,
-    /// Why a short run of it had no figure, if one had none.
-    #[serde(default)]
-    pub without_short: Option<String>,
     /// By each goal: what is believed of the log ratio to the control, and the belief's standard deviation.
     pub believed: Vec<(f64, f64)>,
     /// Of each figure that a limit is of: log ratio to the control as measured.
@@ -31,24 +26,22 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether it may win: measured by whole runs, not out, and within the limits.
+    /// Whether it may win: measured, not out, and within the limits.
     pub(super) fn is_running(&self) -> bool {
         self.dropped.is_none() && self.within && self.blocks > 0
     }
 }
 
 impl Search {
-    /// Candidates that were tried or are out, best first by the first goal; those of short runs alone behind, and those that are
-    /// out last.
+    /// Candidates that were tried or are out, best first by the first goal; those that are out last.
     pub fn standings(&self) -> Vec<Standing> {
         let measured = self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm);
-        let without = self.dropped.keys().chain(self.without_short.keys()).copied();
-        let all: BTreeSet<usize> = measured.chain(without).collect();
+        let all: BTreeSet<usize> = measured.chain(self.dropped.keys().copied()).collect();
         let mut standings = self.standings_of(&all.into_iter().collect::<Vec<_>>());
         let order =
             |standing: &Standing| standing.believed.first().map_or(f64::INFINITY, |believed| believed.0);
         standings.sort_by(|a, b| {
-            let group = |one: &Standing| (one.dropped.is_some(), one.blocks == 0, !one.within);
+            let group = |one: &Standing| (one.dropped.is_some(), !one.within);
             group(a).cmp(&group(b)).then(order(a).total_cmp(&order(b)))
         });
         standings
@@ -59,10 +52,7 @@ impl Search {
         let limits: Vec<(Figure, f64, Option<Compared>)> =
             self.rules.limits.given().map(|(figure, most)| (figure, most, self.compared(figure))).collect();
         let of = |candidate: usize| {
-            let blocks = |length: Length| {
-                let measured = |block: &&Block| block.arms.iter().any(|(arm, _)| *arm == candidate);
-                self.blocks.iter().filter(|block| block.length == length).filter(measured).count()
-            };
+            let measured = |block: &&Block| block.arms.iter().any(|(arm, _)| *arm == candidate);
             let limited: Vec<(Figure, f64, f64)> = limits
                 .iter()
                 .filter_map(|(figure, most, compared)| {
@@ -73,9 +63,7 @@ impl Search {
             let believed = models.iter().flatten();
             Standing {
                 candidate,
-                blocks: blocks(Length::Whole),
-                short_blocks: blocks(Length::Short),
-                without_short: self.without_short.get(&candidate).cloned(),
+                blocks: self.blocks.iter().filter(measured).count(),
                 believed: believed
                     .map(|model| model.believed(&self.space, &self.candidates[candidate]))
                     .collect(),
@@ -87,7 +75,7 @@ impl Search {
         candidates.iter().map(|candidate| of(*candidate)).collect()
     }
 
-    /// Those of whole runs that are not out and keep the limits, and than which none is better by all goals; best first by the
+    /// Those that are not out and keep the limits, and than which none is better by all goals; best first by the
     /// first goal.
     pub fn front(&self) -> Vec<Standing> {
         let standings = self.standings();

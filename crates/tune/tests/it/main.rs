@@ -2,5 +2,4 @@
 
 mod lab;
 mod recorded;
-mod short;
 mod simulated;

@@ -287,26 +287,3 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
         assert!(effect.log_ratio + 2.0 * effect.sd < 0.0, "{effect:?}");
     }
 }
-
-#[test]
-fn short_runs_are_told_to_predict_only_where_they_do() {
-    let told = |noise: f64| {
-        let lab = Landscape::new(4, 0.01, None);
-        let mut search = Search::new(lab.space().clone(), rules(4), None, 4);
-        for number in 0..8 {
-            let Next::Measure(arms) = search.next_step() else { break };
-            let mut block = block(&lab, &search, &arms, number);
-            // Early figures are the late ones and something that has nothing to do with them.
-            let early = |figures: ArmFigures, at: f64| ArmFigures {
-                early: Some(figures.level + noise * (at * 7.0).sin()),
-                ..figures
-            };
-            block.control = early(block.control, 0.0);
-            block.arms.iter_mut().for_each(|(at, figures)| *figures = early(*figures, *at as f64 + 1.0));
-            search.take(block);
-        }
-        search.prediction().unwrap()
-    };
-    assert!(told(0.01).low > 0.7, "{:?}", told(0.01));
-    assert!(told(3.0).low < 0.3, "{:?}", told(3.0));
-}

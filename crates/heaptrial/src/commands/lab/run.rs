@@ -17,8 +17,6 @@ use crate::options::GlobalOptions;
 
 /// A service that has nothing to tell its end by is observed for so long.
 const DURATION: HumanDuration = HumanDuration::from_secs(60);
-/// Readings that a part of a run has after its warm-up at least.
-const PART_READINGS: u32 = 5;
 
 /// Options of `lab run`.
 #[derive(Debug, Args)]
@@ -129,7 +127,7 @@ impl RunOptions {
                 "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
             ));
         }
-        let (duration, _) = self.length(plan);
+        let (duration, ends_with_load) = self.length(plan);
         if let (Some(warm_up), Some(duration)) = (self.service.warm_up, duration) {
             if warm_up.0 >= duration.0 {
                 return Err(Failure::usage(format!(
@@ -157,7 +155,8 @@ impl RunOptions {
                 )));
             }
         }
-        let workload = CommandWorkload::new(self.of_workload(plan))?;
+        let of_workload = self.service.options(self.command.clone(), ends_with_load);
+        let workload = CommandWorkload::new(CommandOptions { tick: self.lab.tick.0, ..of_workload })?;
         let mut words = self.service.words();
         words.extend(duration.map(|duration| format!("--duration {duration}")));
         if !self.command.is_empty() {
@@ -165,29 +164,6 @@ impl RunOptions {
             words.push(format!("-- {}", program.join(" ")));
         }
         Ok((workload, duration, words))
-    }
-
-    fn of_workload(&self, plan: &TrialPlan) -> CommandOptions {
-        let (_, ends_with_load) = self.length(plan);
-        CommandOptions { tick: self.lab.tick.0, ..self.service.options(self.command.clone(), ends_with_load) }
-    }
-
-    /// The program for a part of its duration, with its warm-up in proportion; `None` where its load decides how long it lives, and
-    /// where too few readings are left after warm-up.
-    pub(super) fn part(
-        &self,
-        plan: &TrialPlan,
-        part: f64,
-    ) -> Result<Option<(CommandWorkload, Option<HumanDuration>)>, Failure> {
-        let Some(whole) = self.length(plan).0 else { return Ok(None) };
-        let duration = whole.0.mul_f64(part);
-        let mut of_workload = self.of_workload(plan);
-        of_workload.warm_up = of_workload.warm_up.map(|warm_up| warm_up.mul_f64(part));
-        let after = duration.saturating_sub(of_workload.warm_up.unwrap_or(duration / 3));
-        if after < self.lab.tick.0 * PART_READINGS {
-            return Ok(None);
-        }
-        Ok(Some((CommandWorkload::new(of_workload)?, Some(HumanDuration(duration)))))
     }
 
     /// Whether `--work` or `--work-preset` was given.

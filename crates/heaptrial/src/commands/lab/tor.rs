@@ -117,20 +117,6 @@ impl TorOptions {
         Ok((workload, duration, words))
     }
 
-    /// The relays for a part of the consensuses; `None` where nothing tells how many there are, and where fewer than two are left.
-    pub(super) fn part(
-        &self,
-        plan: &TrialPlan,
-        part: f64,
-    ) -> Result<Option<(TorWorkload, Option<HumanDuration>)>, Failure> {
-        let duration = self.duration.or(plan.duration);
-        let whole = self.parameters(plan, duration)?;
-        let consensuses = whole.consensuses.map(|consensuses| (f64::from(consensuses) * part) as u32);
-        let Some(consensuses) = consensuses.filter(|consensuses| *consensuses >= 2) else { return Ok(None) };
-        let parameters = TorParameters { consensuses: Some(consensuses), ..whole };
-        Ok(Some((TorWorkload::new(parameters).map_err(Failure::refused)?, duration)))
-    }
-
     fn parameters(
         &self,
         plan: &TrialPlan,

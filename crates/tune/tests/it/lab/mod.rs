@@ -5,14 +5,13 @@
 use std::collections::BTreeSet;
 
 use heaptrial_tune::{
-    ArmFigures, Base, Block, Candidate, Figure, Goal, Length, Level, Limits, Next, Rules, SHORT, Search,
-    Setting, Space, doubt, level_of_round, verified,
+    ArmFigures, Base, Block, Candidate, Figure, Goal, Level, Limits, Next, Rules, Search, Setting, Space,
+    doubt, level_of_round, verified,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal};
-use serde_json::Value;
 
 /// What a run of an arm with a seed gives. The control is `None`.
 pub trait Lab {
@@ -21,18 +20,13 @@ pub trait Lab {
     fn run(&self, candidate: Option<&Candidate>, seed: u64) -> f64;
     /// Logarithm of the true ratio to the control.
     fn truth(&self, candidate: &Candidate) -> f64;
-    /// Natural logarithm of the level early in a run.
-    fn early(&self, _candidate: Option<&Candidate>, _seed: u64) -> Option<f64> {
-        None
-    }
-    /// What a short run costs of a whole one.
-    fn cost_of_short(&self) -> f64 {
-        SHORT
-    }
 }
 
 /// The log of what a control needs, in bytes: 100 MB.
 const CONTROL: f64 = 18.4;
+
+/// Standard deviation of what a candidate is off by itself.
+const OWN: f64 = 0.03;
 
 /// Blocks of a verification.
 const VERIFIED: usize = 5;
@@ -45,65 +39,30 @@ pub fn rules(arms: usize) -> Rules {
         margin: 1.01_f64.ln(),
         error: 0.05,
         winners: 1,
-        short: false,
     }
 }
 
 pub fn block(lab: &dyn Lab, search: &Search, arms: &[usize], seed: u64) -> Block {
-    let figures = |candidate| ArmFigures {
-        level: CONTROL + lab.run(candidate, seed),
-        early: lab.early(candidate, seed).map(|early| CONTROL + early),
-        ..ArmFigures::default()
-    };
-    block_of(search, arms, Length::Whole, 1.0, figures)
-}
-
-/// A block of short runs.
-pub fn short_block(lab: &dyn Lab, search: &Search, arms: &[usize], seed: u64) -> Block {
-    let figures = |candidate| ArmFigures {
-        level: CONTROL + lab.early(candidate, seed).unwrap(),
-        ..ArmFigures::default()
-    };
-    block_of(search, arms, Length::Short, lab.cost_of_short(), figures)
-}
-
-fn block_of<'s>(
-    search: &'s Search,
-    arms: &[usize],
-    length: Length,
-    seconds: f64,
-    figures: impl Fn(Option<&'s Candidate>) -> ArmFigures,
-) -> Block {
+    let figures =
+        |candidate| ArmFigures { level: CONTROL + lab.run(candidate, seed), ..ArmFigures::default() };
     Block {
-        length,
-        seconds,
         control: figures(None),
         arms: arms.iter().map(|arm| (*arm, figures(Some(&search.candidates()[*arm])))).collect(),
     }
 }
 
-/// Searches with at most so many runs, the control's among them; gives the winner. A short run counts as what it costs.
+/// Searches with at most so many runs, the control's among them; gives the winner.
 pub fn searched(lab: &dyn Lab, rules: Rules, runs: usize, seed: u64) -> (Search, Option<Candidate>) {
     let mut search = Search::new(lab.space().clone(), rules, None, seed);
-    let of_block = (search.rules().arms + 1) as f64;
-    let mut left = runs as f64;
+    let mut left = runs;
     for number in 0.. {
-        let seed = seed.wrapping_mul(1000) + number;
-        let block = match search.next_within(left / of_block) {
-            Next::Exhausted => break,
-            Next::Short(arms) => {
-                left -= lab.cost_of_short() * (arms.len() + 1) as f64;
-                short_block(lab, &search, &arms, seed)
-            }
-            Next::Measure(mut arms) => {
-                arms.truncate((left - 1.0).max(0.0) as usize);
-                if arms.is_empty() {
-                    break;
-                }
-                left -= (arms.len() + 1) as f64;
-                block(lab, &search, &arms, seed)
-            }
-        };
+        let Next::Measure(mut arms) = search.next_step() else { break };
+        arms.truncate(left.saturating_sub(1));
+        if arms.is_empty() {
+            break;
+        }
+        left -= arms.len() + 1;
+        let block = block(lab, &search, &arms, seed.wrapping_mul(1000) + number);
         search.take(block);
     }
     let winner = search.winners().first().map(|at| search.candidates()[*at].clone());
@@ -134,25 +93,6 @@ pub struct Landscape {
     /// One run in so many is in another mode and twice as large.
     other_mode: Option<f64>,
     number: u64,
-    /// By how much a candidate is off by itself, whatever its settings.
-    pub own: f64,
-    /// What short runs show.
-    pub early: Option<Early>,
-}
-
-/// What short runs show of a landscape.
-#[derive(Debug, Clone, Copy)]
-pub struct Early {
-    /// A log ratio early is so much of that at the end,
-    pub part: f64,
-    /// and is off by this by itself, of a candidate.
-    pub sd: f64,
-    /// So many of the candidates
-    pub others: f64,
-    /// are off by this beside: those below 0 have their memory late, those above give it back late.
-    pub by: f64,
-    /// What a short run costs of a whole one.
-    pub cost: f64,
 }
 
 impl Landscape {
@@ -192,7 +132,7 @@ impl Landscape {
             let of_settings = of_settings.collect();
             parts.push((draw(0.3) - 0.2, of_settings));
         }
-        Self { space: Space { bases }, bases: parts, noise, other_mode, number, own: 0.03, early: None }
+        Self { space: Space { bases }, bases: parts, noise, other_mode, number }
     }
 
     /// Of one allocator with one setting of six levels.
@@ -203,38 +143,13 @@ impl Landscape {
         whole
     }
 
-    fn own(&self, candidate: &Candidate, sd: f64) -> f64 {
-        Normal::new(0.0, sd).unwrap().sample(&mut self.random_of(candidate, 0))
-    }
-
-    /// Draws that are a candidate's own.
-    fn random_of(&self, candidate: &Candidate, stream: u64) -> ChaCha8Rng {
+    /// By how much a candidate is off by itself, whatever its settings.
+    fn own(&self, candidate: &Candidate) -> f64 {
         let text = format!("{}{candidate:?}", self.number);
         let seed = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(stream);
-        random
-    }
-
-    /// A run of an arm whose true log ratio is this; runs of a kind have noise of their own.
-    fn drawn(&self, candidate: Option<&Candidate>, truth: f64, seed: u64, kind: u64) -> f64 {
-        let mut of_seed = ChaCha8Rng::seed_from_u64(seed ^ self.number.rotate_left(32));
-        let normal = |sd: f64, random: &mut ChaCha8Rng| Normal::new(0.0, sd).unwrap().sample(random);
-        let whole = normal(0.26, &mut of_seed);
-        let stretched = 1.0 + normal(0.15, &mut of_seed);
-        let arm = candidate.map_or(u64::MAX, |one| {
-            one.levels.iter().fold(one.base as u64, |sum, level| sum * 31 + *level as u64)
-        });
-        let mut of_run = ChaCha8Rng::seed_from_u64(seed.wrapping_mul(7919) ^ arm.wrapping_mul(104_729));
-        of_run.set_stream(kind);
-        let noise = normal(self.noise, &mut of_run);
-        let mode = match self.other_mode {
-            Some(share) if of_run.random_bool(share) => 1.9_f64.ln(),
-            _ => 0.0,
-        };
-        whole + truth * stretched + noise + mode
+        Normal::new(0.0, OWN).unwrap().sample(&mut ChaCha8Rng::seed_from_u64(seed))
     }
 }
 
@@ -246,90 +161,24 @@ impl Lab for Landscape {
     fn truth(&self, candidate: &Candidate) -> f64 {
         let (base, settings) = &self.bases[candidate.base];
         let parts = settings.iter().zip(&candidate.levels).map(|(levels, level)| levels[*level]);
-        base + parts.sum::<f64>() + self.own(candidate, self.own)
+        base + parts.sum::<f64>() + self.own(candidate)
     }
 
     fn run(&self, candidate: Option<&Candidate>, seed: u64) -> f64 {
-        self.drawn(candidate, candidate.map_or(0.0, |one| self.truth(one)), seed, 0)
-    }
-
-    fn early(&self, candidate: Option<&Candidate>, seed: u64) -> Option<f64> {
-        let early = self.early?;
-        let truth = |candidate: &Candidate| {
-            let mut random = self.random_of(candidate, 1);
-            let own = Normal::new(0.0, early.sd).unwrap().sample(&mut random);
-            let other = if random.random_bool(early.others) { early.by } else { 0.0 };
-            early.part * self.truth(candidate) + own + other
+        let mut of_seed = ChaCha8Rng::seed_from_u64(seed ^ self.number.rotate_left(32));
+        let normal = |sd: f64, random: &mut ChaCha8Rng| Normal::new(0.0, sd).unwrap().sample(random);
+        let whole = normal(0.26, &mut of_seed);
+        let stretched = 1.0 + normal(0.15, &mut of_seed);
+        let arm = candidate.map_or(u64::MAX, |one| {
+            one.levels.iter().fold(one.base as u64, |sum, level| sum * 31 + *level as u64)
+        });
+        let mut of_run = ChaCha8Rng::seed_from_u64(seed.wrapping_mul(7919) ^ arm.wrapping_mul(104_729));
+        let noise = normal(self.noise, &mut of_run);
+        let mode = match self.other_mode {
+            Some(share) if of_run.random_bool(share) => 1.9_f64.ln(),
+            _ => 0.0,
         };
-        Some(self.drawn(candidate, candidate.map_or(0.0, truth), seed, 1))
-    }
-
-    fn cost_of_short(&self) -> f64 {
-        self.early.map_or(SHORT, |early| early.cost)
-    }
-}
-
-/// A table of real relays: of each candidate the log ratio to the control early in a run and at its end, in the mean over the
-/// blocks of a search (`recorded/relays.json`, by the figures of whole runs of ten consensuses). Noise is drawn.
-pub struct Relays {
-    space: Space,
-    /// Early, and at the end.
-    ratios: Vec<(Candidate, (f64, f64))>,
-    noise: f64,
-}
-
-/// What two consensuses of these relays took of the time of ten: 60 s of 272.
-const TWO_OF_TEN: f64 = 0.22;
-
-impl Relays {
-    /// Of the search in a userland of this name.
-    pub fn of(userland: &str, noise: f64) -> Self {
-        let table: Value = serde_json::from_str(include_str!("../../recorded/relays.json")).unwrap();
-        let table = &table[userland];
-        let ratio = |run: &Value| {
-            let candidate = serde_json::from_value(run.clone()).unwrap();
-            (candidate, (run["early"].as_f64().unwrap(), run["whole"].as_f64().unwrap()))
-        };
-        let mut ratios: Vec<_> = table["runs"].as_array().unwrap().iter().map(ratio).collect();
-        ratios.push((serde_json::from_value(table["control"].clone()).unwrap(), (0.0, 0.0)));
-        Self { space: serde_json::from_value(table["space"].clone()).unwrap(), ratios, noise }
-    }
-
-    fn of_candidate(&self, candidate: Option<&Candidate>) -> (usize, (f64, f64)) {
-        let is = |one: &Candidate| candidate.is_none_or(|wanted| one == wanted);
-        let at = self.ratios.iter().rposition(|(one, _)| is(one)).unwrap();
-        (if candidate.is_none() { usize::MAX } else { at }, self.ratios[at].1)
-    }
-
-    fn noisy(&self, at: usize, ratio: f64, seed: u64, kind: u64) -> f64 {
-        let mut random =
-            ChaCha8Rng::seed_from_u64(seed.wrapping_mul(7919) ^ (at as u64).wrapping_mul(104_729));
-        random.set_stream(kind);
-        ratio + Normal::new(0.0, self.noise).unwrap().sample(&mut random)
-    }
-}
-
-impl Lab for Relays {
-    fn space(&self) -> &Space {
-        &self.space
-    }
-
-    fn truth(&self, candidate: &Candidate) -> f64 {
-        self.of_candidate(Some(candidate)).1.1
-    }
-
-    fn run(&self, candidate: Option<&Candidate>, seed: u64) -> f64 {
-        let (at, (_, whole)) = self.of_candidate(candidate);
-        self.noisy(at, whole, seed, 0)
-    }
-
-    fn early(&self, candidate: Option<&Candidate>, seed: u64) -> Option<f64> {
-        let (at, (early, _)) = self.of_candidate(candidate);
-        Some(self.noisy(at, early, seed, 1))
-    }
-
-    fn cost_of_short(&self) -> f64 {
-        TWO_OF_TEN
+        whole + candidate.map_or(0.0, |one| self.truth(one)) * stretched + noise + mode
     }
 }
 

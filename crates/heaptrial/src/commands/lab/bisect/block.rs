@@ -5,7 +5,6 @@ use std::fmt;
 use heaptrial_allocator::Obtained;
 use heaptrial_judgement::By;
 use heaptrial_lab::PreparedArm;
-use heaptrial_tune::Length;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
@@ -60,8 +59,7 @@ impl Measure<'_> {
             PreparedArm { arm: arm_of(position), obtained: build.clone() },
         ];
         let seed = |number: usize| self.seed.wrapping_add(number as u64);
-        let Some(Carried { number, judgement, .. }) = self.bench.run(record, seed, &arms, Length::Whole)?
-        else {
+        let Some(Carried { number, judgement, .. }) = self.bench.run(record, seed, &arms)? else {
             return Ok(Measured::Interrupted);
         };
         let figures = [0, 1].map(|at| judgement.figure_of(at, self.by));

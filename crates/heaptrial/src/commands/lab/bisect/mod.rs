@@ -19,7 +19,7 @@ use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
 use super::search::{
-    Bench, Course, Load, Started, TRIES, UNDER_WAY, asked_again, built_otherwise, command_of, ended_by, tell,
+    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, built_otherwise, command_of, ended_by, tell,
     write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
@@ -201,8 +201,8 @@ fn search(
     let measure = Measure {
         bench: Bench {
             options: lab,
-            whole: Course { workload: workload.as_ref(), duration: duration.map(|duration| duration.0) },
-            short: None,
+            workload: workload.as_ref(),
+            duration: duration.map(|duration| duration.0),
             metric,
             accounting: accounting(lab, metric)?,
             place: lab.place.place(record.folder.clone())?,

@@ -16,8 +16,8 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Of any command that carries out lab runs, over the arms of `plan`; of a search also for a part of its length.
-    pub(super) fn of(command: &'a Command, plan: &TrialPlan, part: f64) -> Result<Self, Failure> {
+    /// Of any command that carries out lab runs, over the arms of `plan`.
+    pub(super) fn of(command: &'a Command, plan: &TrialPlan) -> Result<Self, Failure> {
         match command {
             Command::Lab(LabCommand::Run(run)) => {
                 let (workload, duration, _) = run.workload(plan)?;
@@ -27,17 +27,14 @@ impl<'a> Asked<'a> {
                 let (workload, duration, _) = tor.workload(plan)?;
                 Ok(Self { options: &tor.lab, workload: Box::new(workload), duration })
             }
-            Command::Lab(LabCommand::Bisect(bisect)) => Self::of_search(bisect.load()?, plan, part),
-            Command::Lab(LabCommand::Tune(tune)) => Self::of_search(tune.load()?, plan, part),
+            Command::Lab(LabCommand::Bisect(bisect)) => Self::of_search(bisect.load()?, plan),
+            Command::Lab(LabCommand::Tune(tune)) => Self::of_search(tune.load()?, plan),
             _ => Err(Failure::failed("the run's command carries out no lab run")),
         }
     }
 
-    fn of_search(load: &'a Load, plan: &TrialPlan, part: f64) -> Result<Self, Failure> {
-        let (workload, duration) = match part < 1.0 {
-            true => load.short(plan)?.ok_or_else(|| Failure::failed("what is run has no short form"))?,
-            false => load.workload(plan)?,
-        };
+    fn of_search(load: &'a Load, plan: &TrialPlan) -> Result<Self, Failure> {
+        let (workload, duration) = load.workload(plan)?;
         Ok(Self { options: load.options(), workload, duration })
     }
 }

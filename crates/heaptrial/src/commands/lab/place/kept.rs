@@ -39,9 +39,6 @@ pub(super) struct KeptRun {
     pub(super) directory: PathBuf,
     pub(super) arms: Vec<Arm>,
     pub(super) duration: Option<HumanDuration>,
-    /// How much of the length that the command asks for it is.
-    #[serde(default = "whole")]
-    pub(super) part: f64,
     pub(super) metric: Metric,
     /// Of the arms, with files below the run's folder.
     pub(super) builds: Vec<Obtained>,
@@ -51,10 +48,6 @@ pub(super) struct KeptRun {
     pub(super) database: PathBuf,
     /// Options that are passed on to `sbatch`.
     pub(super) options: Vec<SubmitOption>,
-}
-
-fn whole() -> f64 {
-    1.0
 }
 
 /// An array that was submitted, or is just about to be.

@@ -82,9 +82,7 @@ impl Slurm {
             command: lab.command.clone(),
             directory: std::env::current_dir().map_err(Failure::failed)?,
             arms: plan.arms.clone(),
-            // Of a part each task makes its own, of the whole.
-            duration: plan.duration.or(lab.duration.filter(|_| lab.part == 1.0).map(HumanDuration)),
-            part: lab.part,
+            duration: plan.duration.or(lab.duration.map(HumanDuration)),
             metric: lab.metric,
             builds: copied.collect::<Result<_, _>>()?,
             repeats: lab.repeats,
@@ -108,7 +106,6 @@ fn is_of(run: &KeptRun, lab: &LabPlan, plan: &TrialPlan) -> bool {
     run.seed == lab.seed
         && run.arms == plan.arms
         && run.repeats == lab.repeats
-        && run.part == lab.part
         && kept.eq(lab.arms.iter().map(|arm| &arm.obtained.sha256))
 }
 

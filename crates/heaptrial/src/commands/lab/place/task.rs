@@ -116,7 +116,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
     let plan = run.plan();
     let words = shell::split(&run.command).map_err(Failure::failed)?;
     let (_, command) = crate::parse(words).map_err(Failure::failed)?;
-    let Asked { options, workload, duration } = Asked::of(&command, &plan, run.part)?;
+    let Asked { options, workload, duration } = Asked::of(&command, &plan)?;
     let metric = check(options, &plan, workload.as_ref(), duration)?;
     let arms = run.arms_here(options)?;
     let interrupt = heeding_signals(On::Here)?;
@@ -127,7 +127,6 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         arms,
         repeats: run.repeats,
         duration: duration.map(|duration| duration.0),
-        part: run.part,
         tick: options.tick.0,
         metric,
         accounting: accounting_here(options, metric)?,

@@ -8,7 +8,6 @@ use heaptrial_lab::{Accounting, Inside, Interrupt, LabPlan, PreparedArm, RunOutc
 use heaptrial_model::{Metric, TrialPlan};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
-use heaptrial_tune::{Length, SHORT};
 
 use super::plan_of;
 use super::record::{Numbered, Record};
@@ -20,21 +19,14 @@ use crate::progress::LiveProgress;
 /// What is the same in all blocks of a search.
 pub(in super::super) struct Bench<'a> {
     pub(in super::super) options: &'a LabOptions,
-    pub(in super::super) whole: Course<'a>,
-    /// `None` where there are no short runs.
-    pub(in super::super) short: Option<Course<'a>>,
+    pub(in super::super) workload: &'a dyn Workload,
+    /// How long services live at most.
+    pub(in super::super) duration: Option<Duration>,
     pub(in super::super) metric: Metric,
     pub(in super::super) accounting: Accounting,
     pub(in super::super) place: Place,
     pub(in super::super) interrupt: Interrupt,
     pub(in super::super) command: String,
-}
-
-/// What the arms of a block do, and how long they live at most.
-#[derive(Clone, Copy)]
-pub(in super::super) struct Course<'a> {
-    pub(in super::super) workload: &'a dyn Workload,
-    pub(in super::super) duration: Option<Duration>,
 }
 
 /// A block that was carried out.
@@ -53,47 +45,29 @@ impl Bench<'_> {
         record: &Record<S>,
         seed: impl Fn(usize) -> u64,
         arms: &[PreparedArm],
-        length: Length,
     ) -> Result<Option<Carried>, Failure> {
         let mut progress = LiveProgress::new();
-        let plan_of = |number: usize| {
-            let (mut lab, plan) = self.plan(number, record.block_folder(number), seed(number), arms);
-            if length == Length::Short {
-                (lab.duration, lab.part) = (self.course(length)?.duration, SHORT);
-            }
-            Ok::<_, Failure>((lab, plan))
-        };
+        let plan_of = |number: usize| self.plan(number, record.block_folder(number), seed(number), arms);
         let names: Vec<&str> = arms.iter().map(|prepared| prepared.arm.name.as_str()).collect();
         let about = |number: usize| format!("block-{number} of {}", names.join(", "));
         if let Some(number) = record.left_behind() {
-            let (lab, plan) = plan_of(number)?;
+            let (lab, plan) = plan_of(number);
             let taken_up = self.place.take_up(&lab, &plan, &self.interrupt, &mut progress);
             if let Some((outcome, seconds)) = taken_up.map_err(|failure| failure.about(about(number)))? {
                 return judged(number, &lab, &outcome, seconds);
             }
         }
         let number = record.next_block();
-        let (lab, plan) = plan_of(number)?;
+        let (lab, plan) = plan_of(number);
         std::fs::create_dir_all(&lab.folder)
             .map_err(|error| Failure::failed(format!("{}: {error}", lab.folder.display())))?;
         describe(&lab, &plan)?;
         let started = Instant::now();
         let outcome = self
             .place
-            .run(&lab, &plan, self.course(length)?.workload, &self.interrupt, &mut progress)
+            .run(&lab, &plan, self.workload, &self.interrupt, &mut progress)
             .map_err(|failure| failure.about(about(number)))?;
         judged(number, &lab, &outcome, started.elapsed().as_secs_f64())
-    }
-
-    fn course(&self, length: Length) -> Result<Course<'_>, Failure> {
-        match length {
-            Length::Whole => Ok(self.whole),
-            Length::Short => self.short.ok_or_else(|| {
-                Failure::failed(
-                    "a block of short runs was chosen, and what it runs has no length to take a part of",
-                )
-            }),
-        }
     }
 
     fn plan(&self, number: usize, folder: PathBuf, seed: u64, arms: &[PreparedArm]) -> (LabPlan, TrialPlan) {
@@ -103,8 +77,7 @@ impl Bench<'_> {
             name,
             arms: arms.to_vec(),
             repeats: 1,
-            duration: self.whole.duration,
-            part: 1.0,
+            duration: self.duration,
             tick: self.options.tick.0,
             metric: self.metric,
             accounting: self.accounting.clone(),

@@ -3,7 +3,6 @@
 use clap::Subcommand;
 use heaptrial_lab::Workload;
 use heaptrial_model::{HumanDuration, TrialPlan};
-use heaptrial_tune::SHORT;
 
 use crate::commands::lab::{LabOptions, RunOptions, TorOptions};
 use crate::exit::Failure;
@@ -92,14 +91,6 @@ impl Load {
                 let (workload, duration, _) = run.workload(plan)?;
                 (Box::new(workload), duration)
             }
-        })
-    }
-
-    /// The same for [`SHORT`] of its length; `None` where nothing tells that length, and where a part of it has too few readings.
-    pub(in super::super) fn short(&self, plan: &TrialPlan) -> Result<Option<Timed>, Failure> {
-        Ok(match self {
-            Self::Tor(tor) => tor.part(plan, SHORT)?.map(|(tor, most)| (Box::new(tor) as _, most)),
-            Self::Run(run) => run.part(plan, SHORT)?.map(|(run, most)| (Box::new(run) as _, most)),
         })
     }
 }

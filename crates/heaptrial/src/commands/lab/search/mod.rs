@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
 use heaptrial_report::{BisectReport, Paper, TuneReport};
 
-pub(super) use self::bench::{Bench, Carried, Course};
+pub(super) use self::bench::{Bench, Carried};
 pub(super) use self::load::Load;
 pub use self::record::read_report;
 pub(super) use self::record::{Numbered, Record, plan_file, read_plan, write_plan};

@@ -6,7 +6,7 @@ use heaptrial_allocator::{Catalog, ObtainError, Obtained};
 use heaptrial_judgement::{Judgement, RunFigures};
 use heaptrial_lab::PreparedArm;
 use heaptrial_model::AllocatorSpec;
-use heaptrial_tune::{ArmFigures, Length, SHORT, Search};
+use heaptrial_tune::{ArmFigures, Search};
 
 use super::record::{Measured, MeasuredArm, Record};
 use crate::commands::lab::LabOptions;
@@ -83,7 +83,6 @@ impl Measure<'_> {
         record: &Record,
         specs: &[(usize, AllocatorSpec)],
         search: Option<&Search>,
-        length: Length,
     ) -> Result<Outcome, Failure> {
         let mut arms = vec![self.prepared("control", &self.control, true)?];
         for (_, spec) in specs {
@@ -91,7 +90,7 @@ impl Measure<'_> {
         }
         let first = self.seed.wrapping_add(if search.is_none() { FRESH } else { 0 });
         let seed = |number: usize| first.wrapping_add(number as u64);
-        let carried = self.bench.run(record, seed, &arms, length)?;
+        let carried = self.bench.run(record, seed, &arms)?;
         let Some(Carried { number, judgement, seconds }) = carried else { return Ok(Outcome::Interrupted) };
         let figures = |at: usize| of(&judgement, at);
         let control = match figures(0) {
@@ -116,12 +115,12 @@ impl Measure<'_> {
             }
         }
         let (control_bytes, control) = control;
-        Ok(Outcome::Measured(Measured { number, seconds, length, control_bytes, control, arms }, failed))
+        Ok(Outcome::Measured(Measured { number, seconds, control_bytes, control, arms }, failed))
     }
 }
 
 fn of(judgement: &Judgement, arm: usize) -> Result<(f64, ArmFigures), String> {
-    let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, work_off, early } =
-        judgement.run_figures(arm, 0, SHORT)?;
-    Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, work_off, early }))
+    let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, work_off } =
+        judgement.run_figures(arm, 0)?;
+    Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, work_off }))
 }

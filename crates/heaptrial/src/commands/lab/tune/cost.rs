@@ -18,8 +18,6 @@ pub(super) struct Cost {
     pub(super) arms: usize,
     pub(super) winners: usize,
     pub(super) goals: usize,
-    /// Whether short runs may come first.
-    pub(super) short: bool,
     /// Seconds of a block of the search and one of the verification, without what comes before and after services.
     seconds: Option<(f64, f64)>,
     budget: Budget,
@@ -53,7 +51,6 @@ impl Cost {
             arms: rules.arms,
             winners: rules.winners,
             goals: rules.goals.len(),
-            short: rules.short,
             seconds,
             budget,
         }

@@ -11,7 +11,7 @@ mod tuning;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use heaptrial_model::{Arm, ErrorClass, HumanDuration, TrialPlan};
+use heaptrial_model::{Arm, ErrorClass, TrialPlan};
 use heaptrial_report::{Paper as _, TuneReport};
 use heaptrial_tune::Search;
 
@@ -21,9 +21,7 @@ pub use self::options::TuneOptions;
 use self::record::{Kept, Record};
 use self::space::Found;
 use self::tuning::Tuning;
-use super::search::{
-    Bench, Course, Started, arm, asked_again, command_of, ended_by, plan_of, tell, write_plan,
-};
+use super::search::{Bench, Started, arm, asked_again, command_of, ended_by, plan_of, tell, write_plan};
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
 use crate::exit::{Failure, code};
@@ -86,8 +84,7 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     let (workload, duration) = load.workload(&plan)?;
     check(lab, &plan, workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
-    let mut rules = options.rules()?;
-    rules.short = rules.short && load.short(&plan)?.is_some();
+    let rules = options.rules()?;
     let cost = Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
     let size = found.space.all(told::COUNTED).map(|all| all.len() - usize::from(control.is_some()));
     cost.check(found.space.bases.len(), size)?;
@@ -150,17 +147,12 @@ fn search(
     let plan = every_base(options, &found);
     let (workload, duration) = load.workload(&plan)?;
     let metric = check(lab, &plan, workload.as_ref(), duration)?;
-    let short = if kept.rules.short { load.short(&plan)? } else { None };
     let mut search = Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
     record.steps.iter().try_for_each(|step| step.apply(&mut search))?;
-    let course = |workload, duration: Option<HumanDuration>| Course {
-        workload,
-        duration: duration.map(|duration| duration.0),
-    };
     let bench = Bench {
         options: lab,
-        whole: course(workload.as_ref(), duration),
-        short: short.as_ref().map(|(workload, duration)| course(workload.as_ref(), *duration)),
+        workload: workload.as_ref(),
+        duration: duration.map(|duration| duration.0),
         metric,
         accounting: accounting(lab, metric)?,
         place: lab.place.place(record.folder.clone())?,

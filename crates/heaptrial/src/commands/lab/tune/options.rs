@@ -63,10 +63,6 @@ pub struct TuneOptions {
     /// Time for the search and its verification, in place of --blocks
     #[arg(long, value_name = "DURATION", conflicts_with = "blocks")]
     pub(super) time: Option<HumanDuration>,
-    /// Run everything whole; otherwise candidates run for a quarter of the length first where such runs are shown to foretell the
-    /// level of whole ones
-    #[arg(long)]
-    pub(super) no_short_runs: bool,
     /// Winners that are verified at most [default: 2, of a front 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(super) winners: Option<u32>,
@@ -75,7 +71,7 @@ pub struct TuneOptions {
     pub(super) verify: u32,
     /// Go on with a search that was interrupted, as it was asked for; --blocks or --time give it more
     #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "space", "settings", "keep", "control",
-          "beside", "goal", "cpu_within", "work_within", "growth_within", "margin", "candidates", "no_short_runs", "winners", "verify", "levels"])]
+          "beside", "goal", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify", "levels"])]
     pub(super) goes_on: Option<PathBuf>,
     #[command(subcommand)]
     pub(super) load: Option<Load>,
@@ -153,7 +149,6 @@ impl TuneOptions {
             (within, true) => Some(within.unwrap_or(WORK_WITHIN).ln()),
         };
         Ok(Rules {
-            short: !self.no_short_runs && goals == [Goal::Level],
             limits: Limits {
                 cpu: self.cpu_within.map(f64::ln),
                 work,

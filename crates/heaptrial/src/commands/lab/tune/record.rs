@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use heaptrial_report::{Paper as _, TuneReport};
-use heaptrial_tune::{ArmFigures, Block, Candidate, Length, Rules, Search, Space};
+use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::lab::search::{self, Started};
@@ -40,9 +40,6 @@ pub(super) struct Measured {
     /// Its number, which is that of its folder.
     pub(super) number: usize,
     pub(super) seconds: f64,
-    /// Of what runs; searches of earlier versions have whole ones.
-    #[serde(default)]
-    pub(super) length: Length,
     /// Level of the control in bytes.
     pub(super) control_bytes: f64,
     pub(super) control: ArmFigures,
@@ -65,26 +62,11 @@ pub(super) struct MeasuredArm {
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(super) enum Step {
     /// A block was chosen; its candidates by position.
-    Chosen {
-        candidates: Vec<Candidate>,
-        #[serde(default)]
-        length: Length,
-    },
-    /// A candidate cannot be had or did not live to the end; of a short run there is no figure of it.
-    Failed {
-        candidate: Candidate,
-        spec: String,
-        why: String,
-        #[serde(default)]
-        length: Length,
-    },
-    /// A block whose control did not live to the end, or of whose control there is no figure.
-    Void {
-        number: usize,
-        why: String,
-        #[serde(default)]
-        length: Length,
-    },
+    Chosen { candidates: Vec<Candidate> },
+    /// A candidate cannot be had or did not live to the end.
+    Failed { candidate: Candidate, spec: String, why: String },
+    /// A block whose control did not live to the end, or whose control has no figure.
+    Void { number: usize, why: String },
     /// A block of the search.
     Searched { block: Measured },
     /// Who is verified: winners, then what is beside them. Round 1 is the first.
@@ -104,12 +86,7 @@ pub(super) struct Winner {
 
 impl Measured {
     pub(super) fn block(&self) -> Block {
-        Block {
-            length: self.length,
-            seconds: self.seconds,
-            control: self.control,
-            arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect(),
-        }
+        Block { control: self.control, arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect() }
     }
 }
 
@@ -118,15 +95,12 @@ impl Step {
     /// at its place are refused.
     pub(super) fn apply(&self, search: &mut Search) -> Result<(), Failure> {
         match self {
-            Self::Chosen { candidates, .. } => candidates.iter().for_each(|candidate| {
+            Self::Chosen { candidates } => candidates.iter().for_each(|candidate| {
                 search.position(candidate);
             }),
-            Self::Failed { candidate, why, length, .. } => {
+            Self::Failed { candidate, why, .. } => {
                 let at = search.position(candidate);
-                match length {
-                    Length::Whole => search.fail(at, why),
-                    Length::Short => search.fail_short(at, why),
-                }
+                search.fail(at, why);
             }
             Self::Searched { block } => {
                 let other = |arm: &&MeasuredArm| search.candidates().get(arm.at) != arm.candidate.as_ref();
@@ -139,7 +113,6 @@ impl Step {
                 }
                 search.take(block.block());
             }
-            Self::Void { length: Length::Short, .. } => search.without_short_runs(),
             Self::Void { .. } | Self::Winners { .. } | Self::Verified { .. } => {}
         }
         Ok(())
@@ -177,17 +150,17 @@ pub(super) struct Verification<'a> {
 }
 
 impl Record {
-    /// Candidates of a block that was chosen and not carried out to its end, without those that failed since, and its length.
-    pub(super) fn chosen(&self) -> Option<(Vec<Candidate>, Length)> {
+    /// Candidates of a block that was chosen and not carried out to its end, without those that failed since.
+    pub(super) fn chosen(&self) -> Option<Vec<Candidate>> {
         let is_failure = |step: &&Step| matches!(step, Step::Failed { .. });
         let failures = self.steps.iter().rev().take_while(is_failure).count();
         let (before, failures) = self.steps.split_at(self.steps.len() - failures);
-        let Some(Step::Chosen { candidates, length }) = before.last() else { return None };
+        let Some(Step::Chosen { candidates }) = before.last() else { return None };
         let failed = |one: &Candidate| {
             failures.iter().any(|step| matches!(step, Step::Failed { candidate, .. } if candidate == one))
         };
         let left: Vec<Candidate> = candidates.iter().filter(|one| !failed(one)).cloned().collect();
-        (!left.is_empty()).then_some((left, *length))
+        (!left.is_empty()).then_some(left)
     }
 
     pub(super) fn searched(&self) -> impl Iterator<Item = &Measured> {
@@ -222,8 +195,7 @@ impl Record {
     /// How often the control failed one time after the other until now.
     pub(super) fn voids_in_a_row(&self) -> usize {
         let blocks = self.steps.iter().rev().filter(|step| !matches!(step, Step::Chosen { .. }));
-        let void = |step: &&Step| matches!(step, Step::Void { length: Length::Whole, .. });
-        blocks.take_while(void).count()
+        blocks.take_while(|step| matches!(step, Step::Void { .. })).count()
     }
 
     /// Seconds that all blocks took.
@@ -260,7 +232,6 @@ mod tests {
             margin: 0.01,
             error: 0.05,
             winners: 1,
-            short: false,
         };
         Search::new(Space { bases: vec![base] }, rules, None, 1)
     }
@@ -269,21 +240,14 @@ mod tests {
         let figures = ArmFigures::default();
         let candidate = candidate.map(|level| Candidate { base: 0, levels: vec![level] });
         let arm = MeasuredArm { at, candidate, spec: "m".to_owned(), level_bytes: 1.0, figures };
-        Measured {
-            number,
-            seconds: 1.0,
-            length: Length::Whole,
-            control_bytes: 1.0,
-            control: figures,
-            arms: vec![arm],
-        }
+        Measured { number, seconds: 1.0, control_bytes: 1.0, control: figures, arms: vec![arm] }
     }
 
     #[test]
     fn figures_are_taken_of_the_candidate_that_was_measured_alone() {
         let mut search = search();
         let candidates = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] }).into();
-        Step::Chosen { candidates, length: Length::Whole }.apply(&mut search).unwrap();
+        Step::Chosen { candidates }.apply(&mut search).unwrap();
         Step::Searched { block: measured(1, 1, Some(1)) }.apply(&mut search).unwrap();
         for (at, candidate) in [(1, Some(0)), (2, Some(1)), (0, None)] {
             let told = Step::Searched { block: measured(2, at, candidate) }.apply(&mut search);
@@ -301,32 +265,18 @@ mod tests {
             candidate: candidate.clone(),
             spec: String::new(),
             why: String::new(),
-            length: Length::Whole,
         };
         assert_eq!(record.chosen(), None);
-        let chosen = |candidates: Vec<Candidate>, length| Step::Chosen { candidates, length };
-        record.enter(chosen(vec![one.clone(), two.clone()], Length::Short)).unwrap();
-        assert_eq!(record.chosen(), Some((vec![one.clone(), two.clone()], Length::Short)));
+        let chosen = |candidates: Vec<Candidate>| Step::Chosen { candidates };
+        record.enter(chosen(vec![one.clone(), two.clone()])).unwrap();
+        assert_eq!(record.chosen(), Some(vec![one.clone(), two.clone()]));
         record.enter(failed(&one)).unwrap();
-        assert_eq!(record.chosen(), Some((vec![two.clone()], Length::Short)));
+        assert_eq!(record.chosen(), Some(vec![two.clone()]));
         record.enter(failed(&two)).unwrap();
         assert_eq!(record.chosen(), None);
-        record.enter(chosen(vec![one], Length::Whole)).unwrap();
+        record.enter(chosen(vec![one])).unwrap();
         record.enter(Step::Searched { block: measured(1, 0, Some(0)) }).unwrap();
         assert_eq!(record.chosen(), None);
-    }
-
-    #[test]
-    fn steps_of_earlier_versions_are_of_whole_runs() {
-        let step: Step =
-            serde_json::from_str(r#"{"step":"chosen","candidates":[{"base":0,"levels":[1]}]}"#).unwrap();
-        assert!(matches!(step, Step::Chosen { length: Length::Whole, .. }), "{step:?}");
-        let figures = r#"{"level":1.0,"growth":null,"cpu":null,"work":null,"early":0.5}"#;
-        let searched = format!(
-            r#"{{"step":"searched","block":{{"number":1,"seconds":3.0,"control_bytes":2.0,"control":{figures},"arms":[]}}}}"#
-        );
-        let step: Step = serde_json::from_str(&searched).unwrap();
-        assert!(matches!(step, Step::Searched { block } if block.block().length == Length::Whole));
     }
 
     #[test]

@@ -7,8 +7,7 @@ use heaptrial_report::{
     VerifiedReport, units,
 };
 use heaptrial_tune::{
-    DropReason, Figure, LEAST_FREEDOM, Length, POWER, Search, Standing, effects, level_of_round, told_apart,
-    verified,
+    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, level_of_round, told_apart, verified,
 };
 use serde_json::json;
 
@@ -78,15 +77,6 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
             units::counted(cost.least(found.space.bases.len(), size) - 1, "block")
         ));
     }
-    if cost.short {
-        line(format!(
-            "Where runs of a quarter of the length are shown to foretell whole ones, candidates go through them first, and {}.",
-            match cost.time() {
-                Some(_) => "who is foretold to be no better is not run whole",
-                None => "four such blocks count as one",
-            }
-        ));
-    }
     line(match (size, cost.reach()) {
         (_, None) => "What is like no candidate that was measured by then is not found.".to_owned(),
         (Some(size), Some(reach)) if size <= reach && cost.time().is_none() => {
@@ -134,7 +124,6 @@ pub(super) fn plan(
         "control": options.control.to_string(),
         "blocks": cost.blocks,
         "runs_of_a_block": cost.arms + 1,
-        "short_runs": cost.short,
         "verification_blocks": cost.verify,
         "measured_at_most": cost.reach().map(|reach| size.unwrap_or(usize::MAX).min(reach)),
         "seconds": cost.time().or_else(|| cost.seconds_in_all()),
@@ -143,8 +132,7 @@ pub(super) fn plan(
 
 /// Lines after a block of the search.
 pub(super) fn progress(search: &Search, block: &Measured) -> String {
-    let short = if block.length == Length::Short { ", short runs" } else { "" };
-    let mut text = format!("block {}{short}:", block.number);
+    let mut text = format!("block {}:", block.number);
     for arm in &block.arms {
         let ratio = units::ratio((arm.figures.level - block.control.level).exp());
         text.push_str(&format!(" {} {ratio};", arm.spec));
@@ -165,9 +153,7 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
         None => text.push_str("\n  nothing better than the control so far"),
     }
     let measured = standings.iter().filter(|standing| standing.blocks > 0).count();
-    let short = standings.iter().filter(|one| one.blocks == 0 && one.short_blocks > 0).count();
-    let short = if short > 0 { format!(", {short} by short runs alone") } else { String::new() };
-    text.push_str(&format!("; {measured} measured{short}, {out} out\n"));
+    text.push_str(&format!("; {measured} measured, {out} out\n"));
     text
 }
 
@@ -191,7 +177,6 @@ fn what(figure: Figure) -> &'static str {
 fn ground(reason: &DropReason) -> Ground {
     match reason {
         DropReason::Worse { .. } => Ground::Worse,
-        DropReason::Short { .. } => Ground::Short,
         DropReason::Limit { .. } | DropReason::Missing { .. } => Ground::Limit,
         DropReason::Failed { .. } => Ground::Failed,
     }
@@ -207,12 +192,6 @@ fn reason(search: &Search, standing: &Standing) -> Option<String> {
         DropReason::Worse { than: None, log_ratio } => {
             format!("worse than the control ({})", told(*log_ratio))
         }
-        DropReason::Short { than, log_ratio, least } => format!(
-            "dropped by short runs: foretold to be no better than {} ({}, {} at least)",
-            than.map_or("the control".to_owned(), name),
-            told(*log_ratio),
-            units::ratio(least.exp())
-        ),
         DropReason::Limit { figure, log_ratio } => {
             format!("{}: {} the control's", what(*figure), told(*log_ratio))
         }
@@ -235,8 +214,6 @@ impl Tuning<'_> {
         let candidates = standings.iter().map(|standing| CandidateReport {
             spec: name(standing.candidate),
             blocks: standing.blocks,
-            short_blocks: standing.short_blocks,
-            without_short: standing.without_short.clone(),
             believed: standing.believed.clone(),
             cpu: cpu(standing.candidate),
             limited: standing.limited.clone(),
@@ -264,7 +241,6 @@ impl Tuning<'_> {
         let of_block = |block: &Measured, fresh: bool| BlockOfTune {
             number: block.number,
             fresh,
-            length: block.length,
             control_bytes: block.control_bytes,
             arms: block.arms.iter().map(|arm| (arm.spec.clone(), arm.level_bytes)).collect(),
         };
@@ -292,8 +268,6 @@ impl Tuning<'_> {
             noise: search.noise(),
             candidates: candidates.collect(),
             front: search.front().iter().map(|standing| name(standing.candidate)).collect(),
-            prediction: search.prediction(),
-            acts_on_short_runs: search.acts_on_short_runs(),
             effects: effects.collect(),
             interactions: interactions.collect(),
             verified: self.verification(),

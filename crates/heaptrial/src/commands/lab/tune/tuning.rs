@@ -3,7 +3,7 @@
 use heaptrial_lab::Arrangement;
 use heaptrial_model::AllocatorSpec;
 use heaptrial_report::Paper as _;
-use heaptrial_tune::{Candidate, Length, Next, SHORT, Search};
+use heaptrial_tune::{Candidate, Next, Search};
 
 use super::block::{Measure, Outcome};
 use super::options::{TuneOptions, same};
@@ -33,20 +33,16 @@ impl Tuning<'_> {
         name.parse().map_err(|error| Failure::failed(format!("{name}: {error}")))
     }
 
-    /// How many whole blocks of the search are left in the budget, beside the verification. Of one by blocks, short runs take their
-    /// part of the length.
+    /// How many blocks of the search are left in the budget, without the verification.
     fn left(&self) -> f64 {
-        let of = |length: Length| self.record.searched().filter(move |block| block.length == length);
-        let blocks: Vec<f64> = of(Length::Whole).map(|block| block.seconds).collect();
+        let blocks: Vec<f64> = self.record.searched().map(|block| block.seconds).collect();
         match self.budget {
-            Budget::Blocks(most) => {
-                most as f64 - blocks.len() as f64 - SHORT * of(Length::Short).count() as f64
-            }
+            Budget::Blocks(most) => most as f64 - blocks.len() as f64,
             Budget::Seconds(_) if blocks.is_empty() => f64::INFINITY,
             Budget::Seconds(most) => {
                 let mean = blocks.iter().sum::<f64>() / blocks.len().max(1) as f64;
                 let runs = (self.kept.rules.winners + self.options.others().len() + 1) as f64;
-                let each = match self.measure.bench.whole.workload.arrangement() {
+                let each = match self.measure.bench.workload.arrangement() {
                     Arrangement::OneByOne => mean * runs / (self.kept.rules.arms + 1) as f64,
                     _ => mean,
                 };
@@ -58,18 +54,14 @@ impl Tuning<'_> {
     /// Blocks of the search; why it stopped before its end, if it did.
     pub(super) fn race(&mut self) -> Result<Option<String>, Failure> {
         while self.left() >= 1.0 {
-            let (candidates, length) = match self.record.chosen() {
+            let candidates = match self.record.chosen() {
                 Some(left) => left,
                 None => {
-                    let (chosen, length) = match self.search.next_within(self.left()) {
-                        Next::Measure(chosen) => (chosen, Length::Whole),
-                        Next::Short(chosen) => (chosen, Length::Short),
-                        Next::Exhausted => break,
-                    };
+                    let Next::Measure(chosen) = self.search.next_step() else { break };
                     let candidates: Vec<Candidate> =
                         chosen.iter().map(|at| self.search.candidates()[*at].clone()).collect();
-                    self.enter(Step::Chosen { candidates: candidates.clone(), length })?;
-                    (candidates, length)
+                    self.enter(Step::Chosen { candidates: candidates.clone() })?;
+                    candidates
                 }
             };
             let mut specs = Vec::new();
@@ -82,24 +74,24 @@ impl Tuning<'_> {
                 }
                 match obtained {
                     Ok(()) => specs.push((self.search.position(&candidate), spec)),
-                    Err(why) => self.failed(candidate, &spec.to_string(), why, Length::Whole)?,
+                    Err(why) => self.failed(candidate, &spec.to_string(), why)?,
                 }
             }
             if specs.is_empty() {
                 continue;
             }
-            match self.measure.measure(&self.record, &specs, Some(&self.search), length)? {
+            match self.measure.measure(&self.record, &specs, Some(&self.search))? {
                 Outcome::Measured(block, failed) => {
                     for (at, why) in failed {
                         let candidate = self.search.candidates()[at].clone();
-                        self.failed(candidate.clone(), &self.kept.space.name(&candidate), why, length)?;
+                        self.failed(candidate.clone(), &self.kept.space.name(&candidate), why)?;
                     }
                     self.enter(Step::Searched { block: block.clone() })?;
                     eprint!("{}", told::progress(&self.search, &block));
                 }
                 Outcome::Void(number, why) => {
                     eprintln!("block {number}: the control failed: {why}");
-                    self.enter(Step::Void { number, why: why.clone(), length })?;
+                    self.enter(Step::Void { number, why: why.clone() })?;
                     if self.record.voids_in_a_row() >= TRIES {
                         return Ok(Some(format!("The control failed {TRIES} times in a row: {why}")));
                     }
@@ -110,20 +102,9 @@ impl Tuning<'_> {
         Ok(None)
     }
 
-    fn failed(
-        &mut self,
-        candidate: Candidate,
-        spec: &str,
-        why: String,
-        length: Length,
-    ) -> Result<(), Failure> {
-        let first = why.lines().next().unwrap_or("");
-        match length {
-            Length::Whole => eprintln!("{spec} is out: {first}"),
-            // It may be that it was not old enough.
-            Length::Short => eprintln!("{spec} has no figure of a short run: {first}"),
-        }
-        self.enter(Step::Failed { candidate, spec: spec.to_owned(), why, length })
+    fn failed(&mut self, candidate: Candidate, spec: &str, why: String) -> Result<(), Failure> {
+        eprintln!("{spec} is out: {}", why.lines().next().unwrap_or(""));
+        self.enter(Step::Failed { candidate, spec: spec.to_owned(), why })
     }
 
     fn enter(&mut self, step: Step) -> Result<(), Failure> {
@@ -175,14 +156,14 @@ impl Tuning<'_> {
             arms.push((at, spec));
         }
         for _ in done..self.options.verify as usize {
-            match self.measure.measure(&self.record, &arms, None, Length::Whole)? {
+            match self.measure.measure(&self.record, &arms, None)? {
                 Outcome::Measured(block, failed) => {
                     eprint!("{}", told::verified_line(&block));
                     self.enter(Step::Verified { round, block, failed })?;
                 }
                 Outcome::Void(number, why) => {
                     eprintln!("block {number}: the control failed: {why}");
-                    self.enter(Step::Void { number, why: why.clone(), length: Length::Whole })?;
+                    self.enter(Step::Void { number, why: why.clone() })?;
                     return Ok(Some(format!("The control failed while winners were verified: {why}")));
                 }
                 Outcome::Interrupted => return Ok(Some("It was interrupted".to_owned())),
