@@ -1,11 +1,11 @@
-# The whole project: `make setup | demo | check | test | lint | bench | docs`.
+# The whole project: `make help` lists the targets.
 
 CARGO ?= cargo
 DEMO_DURATION ?= 8m
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 10
 
-.PHONY: help setup setup-test build deb demo demo-field demo-fleet reliability check test lint bench clean
+.PHONY: help setup setup-test build deb demo demo-field demo-fleet reliability calibrate check test lint bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
@@ -13,11 +13,12 @@ help:
 	@echo "make demo-field  a trial on real relays in a throw-away container: plan, start, look, revert, report"
 	@echo "make demo-fleet  a trial over four hosts by Ansible, from the installation to a watch and back"
 	@echo "make check   the tests that need no root, container, Tor or browser: what to run while working"
-	@echo "make test    all tests; tells which were skipped (HEAPTRIAL_REQUIRE_ALL=1: none may be)"
+	@echo "make test    all tests; lists which were skipped (HEAPTRIAL_REQUIRE_ALL=1: none may be)"
 	@echo "make deb     Heaptrial as a Debian package, in target/debian"
 	@echo "make lint    formatting, clippy, licences of dependencies"
 	@echo "make bench   benchmarks; see docs/benchmarks.md"
-	@echo "make reliability  kills and power cuts at every step, with counts; see docs/reliability.md"
+	@echo "make reliability  every case of the tests for rare faults; see docs/reliability.md"
+	@echo "make calibrate  the simulations behind docs/statistics at full size"
 
 setup:
 	scripts/setup.sh run
@@ -37,22 +38,25 @@ demo: build
 
 demo-field: setup-test build
 	$(CARGO) build --locked --release -p heaptrial --examples
-	$(CARGO) run --locked --release -p heaptrial-testbed --example demo_field -- target/release heaptrial-runs/demo-field $(DEMO_FIELD_INSTANCES)
+	$(CARGO) run --locked --release -p heaptrial-testbed --bin demo_field -- target/release heaptrial-runs/demo-field $(DEMO_FIELD_INSTANCES)
 
 demo-fleet: setup-test deb
 	$(CARGO) build --locked --release -p heaptrial --examples
-	$(CARGO) run --locked --release -p heaptrial-testbed --example demo_fleet -- target/release target/debian/heaptrial_*.deb heaptrial-runs/demo-fleet
+	$(CARGO) run --locked --release -p heaptrial-testbed --bin demo_fleet -- target/release target/debian/heaptrial_*.deb heaptrial-runs/demo-fleet
 
-# The same tests as in `make test`, over every system call and a hundred power cuts.
+# Every case of the tests that otherwise run a drawn part of theirs: kills at every system call, a hundred power cuts, ...
 reliability: setup-test
-	$(CARGO) build --locked -p heaptrial --bins --examples
-	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test host field_faults:: -- --include-ignored --nocapture --test-threads 1
+	HEAPTRIAL_DRAW=all CARGO="$(CARGO)" scripts/test.sh all --workspace --exclude heaptrial-bench
+
+# The simulations behind docs/statistics at full size, as Markdown in target/calibration.
+calibrate: setup
+	scripts/calibrate.sh target/calibration
 
 check:
-	CARGO="$(CARGO)" scripts/test.sh few --workspace
+	CARGO="$(CARGO)" scripts/test.sh few --workspace --exclude heaptrial-bench
 
 test: setup-test
-	CARGO="$(CARGO)" scripts/test.sh all --workspace
+	CARGO="$(CARGO)" scripts/test.sh all --workspace --exclude heaptrial-bench
 
 lint: setup-test
 	$(CARGO) fmt --all --check

@@ -1,8 +1,8 @@
 """Times the gathering of a trial over several hosts against rsync of the same databases, and the report of what was gathered.
 
-Usage: gather.py HEAPTRIAL HOSTS_EXAMPLE FOLDER [HOSTS SERVICES DAYS [LINK]]
+Usage: gather.py HEAPTRIAL HOSTS_PROGRAM FOLDER [HOSTS SERVICES DAYS [LINK]]
 
-HOSTS_EXAMPLE is the built example `hosts` of crates/store. Prints Markdown. Everything is on one machine: what travels is counted
+HOSTS_PROGRAM is the built program `hosts` of bench/. Prints Markdown. Everything is on one machine: what travels is counted
 in bytes, and no network slows either of the two, unless LINK is the rate of one (`1gbit`, as of tc(8)): then the hosts' files lie behind it in a
 network namespace of their own (which takes root), and rsync's daemon there serves both, the databases and what gather brings. Processor time is
 without that daemon. Memory is the peak RSS of the process (wait4). What is in FOLDER is used anew,

@@ -1,8 +1,8 @@
 """Measures a trial over several hosts in one SQLite file against the same with its readings in a store of series.
 
-Usage: series.py HEAPTRIAL HOSTS_EXAMPLE FOLDER SERVICES DAYS HOSTS...
+Usage: series.py HEAPTRIAL HOSTS_PROGRAM FOLDER SERVICES DAYS HOSTS...
 
-HOSTS_EXAMPLE is the built example `hosts` of crates/store, HOSTS are numbers of hosts to measure with, ascending. Needs victoria-metrics
+HOSTS_PROGRAM is the built program `hosts` of bench/, HOSTS are numbers of hosts to measure with, ascending. Needs victoria-metrics
 and promtool (Debian). Hosts are copies of one under their own names, as in gather.py, and so are their series: a reading a minute of
 each service. Prints Markdown. Everything is on one machine, with a disk cache that is warm. Memory is the peak RSS of the process.
 """

@@ -4,8 +4,6 @@
 set -eu
 
 MINIMUM_RUST=1.85
-# The newest that this Rust builds; without its default features, which are compressors that Debian has as programs.
-CARGO_DEB=3.8.0
 RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor"
 DEB_PACKAGES="$RUN_PACKAGES dpkg-dev"
 TEST_PACKAGES="$DEB_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2 systemd-container mmdebstrap strace ansible-core openssh-client openssl prometheus victoria-metrics"
@@ -88,8 +86,4 @@ fi
 if ! new_enough cargo; then
     echo "cargo is older than $MINIMUM_RUST and comes first in PATH ($(command -v cargo)): remove it or update it" >&2
     exit 3
-fi
-
-if [ "${1:-run}" != run ] && ! cargo deb --version >/dev/null 2>&1; then
-    cargo install --quiet --locked --version "$CARGO_DEB" --no-default-features cargo-deb
 fi

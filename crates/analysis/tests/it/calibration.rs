@@ -1,4 +1,4 @@
-//! The procedure on simulated fleets, in short; `examples/calibrate.rs` is the long version.
+//! The procedure on simulated fleets, in short; `bench/src/bin/calibrate_analysis.rs` is the long version.
 //!
 //! A count of fleets is held against the limit that a binomial count of the rate that is promised exceeds once in
 //! 1,000 times. With 60 fleets that is 9 of them (15%) for a promise of 5%: a procedure that is wrong twice as often

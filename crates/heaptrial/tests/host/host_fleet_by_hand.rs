@@ -5,7 +5,7 @@ use crate::support;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::bed::{Bed, has_cargo_deb, own_package};
+use support::bed::{Bed, own_package};
 use support::control::Control;
 use support::{json, stderr, stdout, wait_for};
 
@@ -18,9 +18,6 @@ const FAST: &str = "#!/bin/sh\necho $(($(/usr/bin/date +%s) + 90))\n";
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_installs_takes_over_watches_and_removes() {
-    if !has_cargo_deb() {
-        return;
-    }
     let Some((alpha, units)) = Bed::with_churn(4) else { return };
     for unit in &units[..3] {
         alpha.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);

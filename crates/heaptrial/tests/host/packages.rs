@@ -1,5 +1,5 @@
 //! Debian packages: of allocators, the same bytes each time; and with Heaptrial's own on a real host, from installing to
-//! purging without a trace. Needs a Debian host with a C compiler, cargo and cargo-deb.
+//! purging without a trace. Needs a Debian host with a C compiler, cargo and dpkg-dev.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::bed::{Bed, CHANGED, has_cargo_deb, own_package};
+use support::bed::{Bed, CHANGED, own_package};
 use support::{heaptrial, json, stderr, stdout};
 
 use heaptrial_testbed::{Container, Snapshot};
@@ -182,9 +182,6 @@ fn kept_cache() -> PathBuf {
 impl Host {
     /// Boots one; `before` sees it before anything is installed.
     fn boot(before: impl FnOnce(&Bed)) -> Option<Self> {
-        if !has_cargo_deb() {
-            return None;
-        }
         let folder = tempfile::tempdir().unwrap();
         let (bed, units) = Bed::with_churn(2)?;
         before(&bed);

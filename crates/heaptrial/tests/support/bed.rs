@@ -148,21 +148,12 @@ pub fn build_folder() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_heaptrial")).parent().unwrap().to_owned()
 }
 
-/// Whether `cargo deb` is there; the test is skipped if not.
-pub fn has_cargo_deb() -> bool {
-    let found =
-        Command::new("cargo").args(["deb", "--version"]).output().is_ok_and(|said| said.status.success());
-    if !found {
-        heaptrial_testbed::skip("cargo-deb is missing (make setup-test installs it)");
-    }
-    found
-}
-
 /// Heaptrial's own package, of the program under test.
 pub fn own_package(out: &Path) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/deb.sh");
-    let output =
-        Command::new(script).arg(build_folder().join("heaptrial")).arg(out).arg("--fast").output().unwrap();
+    let mut command = Command::new(script);
+    command.arg(build_folder().join("heaptrial")).arg(out).args(["-Zgzip", "-z1"]);
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     PathBuf::from(stdout(&output).lines().last().unwrap())
 }

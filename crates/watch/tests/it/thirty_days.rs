@@ -1,5 +1,5 @@
 //! Months of which the truth is known: what goes wrong is found, and on which day; a quiet month stays quiet. The long
-//! version is `examples/watch_table.rs`.
+//! version is `bench/src/bin/calibrate_watch.rs`.
 
 use crate::simulation;
 

@@ -1,6 +1,6 @@
 //! Fleets of which the truth is known, to see what the analysis makes of them.
 //!
-//! Shared by the tests and by `examples/calibrate.rs`, each of which uses a part.
+//! Shared by the tests and by `bench/src/bin/calibrate_analysis.rs`, each of which uses a part.
 #![allow(dead_code, unused_imports, reason = "shared by several programs, each of which uses a part")]
 
 mod fleets;

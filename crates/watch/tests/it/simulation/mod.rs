@@ -1,6 +1,6 @@
 //! Months of services of which the truth is known, checked by the real code.
 //!
-//! Shared by the tests and by `examples/watch_table.rs`, each of which uses a part.
+//! Shared by the tests and by `bench/src/bin/calibrate_watch.rs`, each of which uses a part.
 #![allow(dead_code, reason = "shared by several programs, each of which uses a part")]
 
 mod fleet;

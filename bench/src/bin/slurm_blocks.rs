@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo build --release --workspace
-//! cargo run --release -p heaptrial-testbed --example slurm_blocks -- target/release 60
+//! cargo run --release -p heaptrial-bench --bin slurm_blocks -- target/release 60
 //! ```
 
 use std::path::PathBuf;

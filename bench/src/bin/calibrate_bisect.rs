@@ -1,8 +1,8 @@
 //! Simulated searches: how often the commit is found, in how many runs, beside plain bisection.
 //!
-//! `cargo run --release -p heaptrial-bisect --example simulate -- 1000`
+//! `cargo run --release -p heaptrial-bench --bin calibrate_bisect -- 1000`
 
-#[path = "../tests/lab/mod.rs"]
+#[path = "../../../crates/bisect/tests/lab/mod.rs"]
 mod lab;
 
 use lab::{History, Lab, plain, searched};

@@ -1,6 +1,6 @@
 //! What blocks of so many services of each arm do to power, as `docs/statistics/power.md` tells it.
 //!
-//! `cargo run --release -p heaptrial-stats --example power_by_blocks`
+//! `cargo run --release -p heaptrial-bench --bin calibrate_power`
 
 use heaptrial_stats::{IntervalMethod, SimulatedTrials, power_of_ratio};
 use rand::{Rng, SeedableRng};

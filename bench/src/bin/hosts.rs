@@ -1,6 +1,6 @@
 //! Databases of hosts of one trial, as their agents write them: one tick a minute, older ones rolled up.
 //!
-//! `cargo run --release -p heaptrial-store --example hosts -- FOLDER HOSTS SERVICES DAYS` writes FOLDER/hostN.db; the first is
+//! `cargo run --release -p heaptrial-bench --bin hosts -- FOLDER HOSTS SERVICES DAYS` writes FOLDER/hostN.db; the first is
 //! continued up to DAYS if it is there, and the others are its copies under their own names: what they cost is the same.
 //! `bench/gather.py` measures with them.
 

@@ -1,12 +1,12 @@
 //! How long pages take, and what the dashboard's process needs, with a large trial that runs:
-//! `cargo run --release -p heaptrial-dashboard --example speed -- [SERVICES] [DAYS] [DATABASE]`.
+//! `cargo run --release -p heaptrial-bench --bin dashboard_speed -- [SERVICES] [DAYS] [DATABASE]`.
 //!
 //! One reading a minute of each service. An existing DATABASE is used as it is, so that a large one is written once.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-#[path = "../tests/it/client/mod.rs"]
+#[path = "../../../crates/dashboard/tests/it/client/mod.rs"]
 mod client;
-#[path = "../tests/it/fixture/mod.rs"]
+#[path = "../../../crates/dashboard/tests/it/fixture/mod.rs"]
 mod fixture;
 
 use std::path::PathBuf;

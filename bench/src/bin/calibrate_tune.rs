@@ -1,6 +1,6 @@
-//! How good the winners of simulated searches are: `cargo run --release -p heaptrial-tune --example simulate -- 200`.
+//! How good the winners of simulated searches are: `cargo run --release -p heaptrial-bench --bin calibrate_tune -- 200`.
 
-#[path = "../tests/it/lab/mod.rs"]
+#[path = "../../../crates/tune/tests/it/lab/mod.rs"]
 mod lab;
 
 use heaptrial_tune::{Goal, Rules, Search, Standing};

@@ -1,8 +1,8 @@
 //! The procedure on simulated fleets: how often it is right. Prints Markdown tables for `docs/statistics/calibration.md`.
 //!
-//! `calibrate [FLEETS] [SEED] [SECTION]`: fleets per scenario (1000), seed (1), one section (all).
+//! `calibrate_analysis [FLEETS] [SEED] [SECTION]`: fleets per scenario (1000), seed (1), one section (all).
 
-#[path = "../tests/it/simulation/mod.rs"]
+#[path = "../../../crates/analysis/tests/it/simulation/mod.rs"]
 mod simulation;
 
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! How long a report over 1,000,000 samples takes: 20 services with 50,000 samples each.
 //!
-//! `cargo run --release -p heaptrial-report --example report_million` prints one line of JSON. With a
+//! `cargo run --release -p heaptrial-bench --bin report_million` prints one line of JSON. With a
 //! folder as argument the database is kept there and used again.
 
 use std::error::Error;

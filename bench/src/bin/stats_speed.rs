@@ -1,6 +1,6 @@
 //! Times of what is costly: facts about a machine, best of five.
 //!
-//! `cargo run --release -p heaptrial-stats --example speed`
+//! `cargo run --release -p heaptrial-bench --bin stats_speed`
 
 use std::hint::black_box;
 use std::time::Instant;

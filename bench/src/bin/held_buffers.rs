@@ -2,8 +2,8 @@
 //! again, and then wait for ever. What the service still holds is the allocator's choice.
 //!
 //! ```text
-//! cargo build --release -p heaptrial-lab --example held_buffers
-//! heaptrial lab run -a glibc -a mimalloc@2.0.9 --duration 10s -- target/release/examples/held_buffers 16777216
+//! cargo build --release -p heaptrial-bench --bin held_buffers
+//! heaptrial lab run -a glibc -a mimalloc@2.0.9 --duration 10s -- target/release/held_buffers 16777216
 //! ```
 
 use std::hint::black_box;

@@ -1,6 +1,6 @@
 //! Generates a million rows of the TorUtils scripts (200 relays, 5,000 collections) and times their import.
 //!
-//! `cargo run --release -p heaptrial-exchange --example million`
+//! `cargo run --release -p heaptrial-bench --bin import_million`
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Time and memory of an analysis. Prints a Markdown table for `docs/benchmarks.md`.
 
-#[path = "../tests/it/simulation/mod.rs"]
+#[path = "../../../crates/analysis/tests/it/simulation/mod.rs"]
 mod simulation;
 
 use std::time::Instant;
