@@ -13,7 +13,7 @@ use crate::blocks::deal;
 use crate::looks::{last_look_alpha, with_end};
 use crate::order::{Restart, order};
 use crate::resolution::rounds_per_block;
-use crate::{Assignment, Builds, Candidate, DrawnPlan};
+use crate::{Assignment, BuildOfHosts, Candidate, DrawnPlan};
 
 /// What a plan is drawn from.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct DrawRequest<'a> {
     /// The services that take part, in any order.
     pub candidates: &'a [Candidate],
     /// The build of each arm's allocator by the arm's name; arms on the services' own C library have none.
-    pub builds: &'a BTreeMap<String, Builds>,
+    pub builds: &'a BTreeMap<String, Vec<BuildOfHosts>>,
     /// Decides everything random; at most [`MAX_SEED`].
     pub seed: u64,
     pub tool_version: &'a str,
@@ -107,7 +107,7 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
         about: trial.about.clone(),
         arms: trial.arms.clone(),
         builds: request.builds.clone(),
-        services: assign(&candidates, &trial.arms, rounds, trial.pace.at_once, request.seed),
+        services: assign(&candidates, &trial.arms, rounds, request.seed),
     };
     plan.id = plan.digest();
     Ok(plan)
@@ -155,7 +155,7 @@ fn spread_within_hosts(candidates: &[Candidate]) -> Option<f64> {
     (freedom > 0 && 2 * known > candidates.len()).then(|| (squares / freedom as f64).sqrt())
 }
 
-fn assign(candidates: &[Candidate], arms: &[Arm], rounds: usize, at_once: u32, seed: u64) -> Vec<Assignment> {
+fn assign(candidates: &[Candidate], arms: &[Arm], rounds: usize, seed: u64) -> Vec<Assignment> {
     // Streams of their own: the analysis draws its permutations from stream 0 of the same seed.
     let random = |stream| {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -168,15 +168,9 @@ fn assign(candidates: &[Candidate], arms: &[Arm], rounds: usize, at_once: u32, s
         dealt.extend(block.members.iter().map(|(index, arm)| (*index, *arm, number as u32)));
     }
     dealt.sort_unstable();
-    let restarts: Vec<Restart<'_>> = dealt
-        .iter()
-        .map(|(index, arm, _)| Restart {
-            arm: *arm,
-            host: &candidates[*index].host,
-            family: candidates[*index].family.as_deref(),
-        })
-        .collect();
-    order(&restarts, arms.len(), at_once as usize, &mut random(2))
+    let restarts: Vec<Restart<'_>> =
+        dealt.iter().map(|(index, arm, _)| Restart { arm: *arm, host: &candidates[*index].host }).collect();
+    order(&restarts, arms.len(), &mut random(2))
         .into_iter()
         .map(|place| {
             let (index, arm, block) = dealt[place];

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 #[serde(deny_unknown_fields)]
 pub struct DrawnPlan {
     pub name: String,
-    /// Tells this drawing from any other: of the digest of all that was drawn.
+    /// Distinguishes this drawing from any other: the start of a digest of the plan as drawn.
     pub id: PlanId,
     /// Version of Heaptrial that drew it.
     pub tool_version: String,
@@ -27,20 +27,17 @@ pub struct DrawnPlan {
     /// The arms; exactly one is the control.
     pub arms: Vec<Arm>,
     /// The very build of each arm's allocator, by the arm's name; arms on the service's own C library have none.
-    pub builds: BTreeMap<String, Builds>,
+    pub builds: BTreeMap<String, Vec<BuildOfHosts>>,
     /// The services in the order in which they are restarted.
     pub services: Vec<Assignment>,
 }
 
-/// Of a digest; a mark is no seal, and tells what somebody wrote by hand.
+/// Of a digest: a mark shows what was written by hand, and is no seal.
 const MARK_BYTES: usize = 4;
 
 impl DrawnPlan {
-    /// Services that have another arm or block than was drawn for them. None of a plan without any marks: nothing tells.
+    /// Services that have another arm or block than was drawn for them.
     pub fn by_hand(&self) -> Vec<&Assignment> {
-        if self.services.iter().all(|assignment| assignment.drawn.is_none()) {
-            return Vec::new();
-        }
         let edited = |assignment: &&Assignment| {
             assignment.drawn.as_deref() != Some(assignment.mark(self.seed).as_str())
         };
@@ -49,21 +46,12 @@ impl DrawnPlan {
 
     /// The build that an arm's services run on a host.
     pub fn build(&self, arm: &str, host: &str) -> Option<&Build> {
-        self.builds.get(arm)?.on(host)
+        let group = self.builds.get(arm)?.iter().find(|group| group.hosts.iter().any(|own| own == host))?;
+        Some(&group.build)
     }
 }
 
-/// What an arm's services run on the hosts of a plan. Hosts with different systems may have each a build of their own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Builds {
-    /// The same on every host.
-    One(Build),
-    /// One for some hosts, others for others.
-    OfHosts(Vec<BuildOfHosts>),
-}
-
-/// A build for some hosts of a plan.
+/// A build for some hosts of a plan: hosts with different systems may have each a build of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuildOfHosts {
@@ -72,47 +60,21 @@ pub struct BuildOfHosts {
     pub build: Build,
 }
 
-impl Builds {
-    /// Of what each host has; `None` where no host has any.
-    pub fn of(hosts: impl IntoIterator<Item = (String, Build)>) -> Option<Self> {
-        let mut groups: Vec<BuildOfHosts> = Vec::new();
-        for (host, build) in hosts {
+/// The builds of a plan, by arm, from what each host has for its arms.
+pub fn builds_of_hosts<'a>(
+    hosts: impl IntoIterator<Item = (&'a str, &'a BTreeMap<String, Build>)>,
+) -> BTreeMap<String, Vec<BuildOfHosts>> {
+    let mut builds: BTreeMap<String, Vec<BuildOfHosts>> = BTreeMap::new();
+    for (host, own) in hosts {
+        for (arm, build) in own {
+            let groups = builds.entry(arm.clone()).or_default();
             match groups.iter_mut().find(|group| group.build.sha256 == build.sha256) {
-                Some(group) => group.hosts.push(host),
-                None => groups.push(BuildOfHosts { hosts: vec![host], build }),
-            }
-        }
-        if groups.len() > 1 {
-            return Some(Self::OfHosts(groups));
-        }
-        groups.pop().map(|group| Self::One(group.build))
-    }
-
-    pub fn on(&self, host: &str) -> Option<&Build> {
-        match self {
-            Self::One(build) => Some(build),
-            Self::OfHosts(groups) => {
-                let own = groups.iter().find(|group| group.hosts.iter().any(|own| own == host));
-                own.map(|group| &group.build)
+                Some(group) => group.hosts.push(host.to_owned()),
+                None => groups.push(BuildOfHosts { hosts: vec![host.to_owned()], build: build.clone() }),
             }
         }
     }
-
-    /// Each of them once, with its hosts where it is not that of all.
-    pub fn each(&self) -> impl Iterator<Item = (&[String], &Build)> {
-        let (one, groups) = match self {
-            Self::One(build) => (Some(build), [].as_slice()),
-            Self::OfHosts(groups) => (None, groups.as_slice()),
-        };
-        let one = one.into_iter().map(|build| ([].as_slice(), build));
-        one.chain(groups.iter().map(|group| (group.hosts.as_slice(), &group.build)))
-    }
-}
-
-impl From<Build> for Builds {
-    fn from(build: Build) -> Self {
-        Self::One(build)
-    }
+    builds
 }
 
 /// The build that an arm's services run.
@@ -121,7 +83,7 @@ impl From<Build> for Builds {
 pub struct Build {
     /// SHA-256 of the library in hexadecimal.
     pub sha256: String,
-    /// Version as the loaded code told it.
+    /// Version as the loaded code reports it.
     pub version: Option<String>,
     /// Name of the file, such as `libmimalloc.so.2.0`.
     pub file: String,
@@ -141,9 +103,8 @@ pub struct Assignment {
     /// Services of one family are never restarted together; `None` has no family.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// Tells whether arm and block are those that were drawn for this service; `None` of plans that no draw made, or a draw
-    /// by version 0.1.0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// A mark of service, arm and block as drawn, which an edit of them no longer fits; `None` where nothing was drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drawn: Option<String>,
 }
 

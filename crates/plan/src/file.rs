@@ -1,17 +1,17 @@
 //! The plan as a file.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use heaptrial_model::{
-    About, Classified, ErrorClass, HumanDuration, PlanId, ServiceName, TrialName, TrialNameError, TrialPlan,
+    Classified, ErrorClass, HumanDuration, PlanId, ServiceName, TrialName, TrialNameError, TrialPlan,
     TrialPlanError,
 };
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use toml::Value;
+use toml::ser::ValueSerializer;
 
 use crate::draw::check_arms;
-use crate::{Build, BuildOfHosts, Builds, DrawnPlan, PlanError};
+use crate::{Build, DrawnPlan, PlanError};
 
 /// Why a file is not a plan, or no longer one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,12 +28,10 @@ pub enum PlanFileError {
     /// Arms that make no trial of this length.
     #[error(transparent)]
     Arms(#[from] PlanError),
-    /// The last look is not the end.
     #[error("the last look must be the trial's end, {duration}; the looks are: {looks}")]
     LastLook { duration: HumanDuration, looks: String },
     #[error("the plan has no services")]
     NoServices,
-    /// A service in an arm that is not there.
     #[error("{service} is assigned to `{arm}`, but the arms are {known}")]
     UnknownArm {
         service: ServiceName,
@@ -45,16 +43,13 @@ pub enum PlanFileError {
     EmptyArm(String),
     #[error("{service} of {host} is there twice; a service has one place and one arm")]
     Twice { service: ServiceName, host: String },
-    /// A text that cannot be.
+    /// Part of a path, or of a message on one line.
     #[error("{what} `{text}`: expected {expected}")]
     Text { what: &'static str, text: String, expected: &'static str },
-    /// Which build a host runs is not clear.
     #[error("[builds] has two builds of `{arm}` for host {host}")]
     TwoBuilds { arm: String, host: String },
-    /// A host whose services have no build.
     #[error("[builds] has no build of `{arm}` for host {host}, which has services of it")]
     NoBuild { arm: String, host: String },
-    /// A build of an arm that is not there.
     #[error("[builds] has `{arm}`, but the arms are {known}")]
     UnknownBuild {
         arm: String,
@@ -69,183 +64,83 @@ impl Classified for PlanFileError {
     }
 }
 
-/// A part of the file: what stands above it, its key, and its value.
-struct Part {
-    comment: &'static str,
-    key: &'static str,
-    value: String,
-}
+const BEFORE: &str = "\
+# Nothing is applied before `heaptrial trial start`. The file may be edited until then, as the comments say; the start
+# warns of services whose arm or block is not as drawn.
+";
+const DRAWN: &str = "
+# What was drawn, by which version, from which seed. Must not be edited.
+";
+const METRIC: &str = "
+# Which reading is compared: rss, anon, pss or cgroup.
+";
+const DURATION: &str = "
+# How long, from the last restart on, and when it is looked at. May be edited before the start; the last look is the
+# end. To add looks after the start makes false findings more likely.
+";
+const PACE: &str = "
+# How services are restarted: at_once are down or not yet healthy at any time, at most; pause is from one restart to the
+# next; a service that is not healthy within health_timeout has failed; it is committed after settle; after
+# failure_budget failures the run stops. May be edited.
+";
+const ABOUT: &str = "
+# What the trial is about. May be edited before the start.
+";
+const ARMS: &str = "
+# The arms; exactly one is the control. To change a treatment, draw a new plan: builds belong to it.
+";
+const SERVICES: &str = "
+# The services in the order in which they are restarted. Lines may be removed (a service that shall not take part), and
+# moved as long as arms stay spread evenly; family may be set to keep services from being restarted together. arm and
+# block must not be edited: the analysis assumes that within a block chance alone decided who got which arm. drawn is a
+# mark of both; where they do not fit it, the report says so, and no verdict is written.
+";
+const BUILDS: &str = "
+# The very build of each arm's allocator, by host. Must not be edited: services that run another file are contaminated.
+# Arms on the services' own C library have none.
+[builds]
+";
 
 impl DrawnPlan {
     /// The plan as TOML with comments.
     pub fn to_toml(&self) -> String {
-        let mut text = format!(
-            "# The plan of the trial {}, as drawn by `heaptrial trial plan`.\n\
-             # Nothing is applied before `heaptrial trial start`. The file may be edited until then, as the comments\n\
-             # say; the start tells of a plan that differs from what was drawn.\n",
-            self.name
-        );
-        for part in self.parts() {
-            if !part.comment.is_empty() {
-                text.push('\n');
-                part.comment.lines().for_each(|line| {
-                    let _ = writeln!(text, "# {line}");
-                });
-            }
-            let _ = writeln!(text, "{} = {}", part.key, part.value);
+        let mut text =
+            format!("# The plan of the trial {}, as drawn by `heaptrial trial plan`.\n", self.name);
+        let mut part = |comment: &str, key: &str, value: String| {
+            text += comment;
+            text += &format!("{key} = {value}\n");
+        };
+        part(BEFORE, "name", inline(&self.name));
+        part(DRAWN, "id", inline(&self.id));
+        part("", "tool_version", inline(&self.tool_version));
+        part("", "seed", inline(&self.seed));
+        part(METRIC, "metric", inline(&self.metric));
+        part(DURATION, "duration", inline(&self.duration));
+        part("", "looks", inline(&self.looks));
+        part(PACE, "pace", inline(&self.pace));
+        if !self.about.is_empty() {
+            part(ABOUT, "about", inline(&self.about));
         }
-        text.push_str(
-            "\n# The very build of each arm's allocator. Must not be edited: services that run another file are\n\
-             # contaminated. Arms on the services' own C library have none.\n[builds]\n",
-        );
-        text + &self.builds_text()
+        part(ARMS, "arms", one_a_line(&self.arms));
+        part(SERVICES, "services", one_a_line(&self.services));
+        text += BUILDS;
+        for (arm, builds) in &self.builds {
+            text += &format!("{} = {}\n", inline(arm), one_a_line(builds));
+        }
+        text
     }
 
-    /// Reads a plan and checks all that an edit may have broken. A plan that was edited and holds together is accepted;
-    /// [`DrawnPlan::is_edited`] tells.
+    /// Reads a plan and checks what an edit may have broken.
     pub fn from_toml(text: &str) -> Result<Self, PlanFileError> {
-        let mut plan: Self =
-            toml::from_str(text).map_err(|error| PlanFileError::Syntax(error.to_string()))?;
-        // Whoever edits it may leave out what everybody leaves out.
-        for assignment in &mut plan.services {
-            assignment.service = ServiceName::of_unit(assignment.service.as_str())
-                .map_err(|error| PlanFileError::Syntax(error.to_string()))?;
-        }
+        let plan: Self = toml::from_str(text).map_err(|error| PlanFileError::Syntax(error.to_string()))?;
         plan.check()?;
         Ok(plan)
     }
 
-    /// Whether this is no longer what was drawn.
-    pub fn is_edited(&self) -> bool {
-        self.id != self.digest()
-    }
-
     /// The id of all that the plan says, but its id.
     pub fn digest(&self) -> PlanId {
-        let mut digest = Sha256::new();
-        // Notes may be written on; what was expected may not. Marks follow from the rest.
-        for part in self.parts().iter().filter(|part| !matches!(part.key, "id" | "about" | "services")) {
-            digest.update(format!("{} = {}\n", part.key, part.value));
-        }
-        digest.update(format!("services = [\n{}]\n", self.services_text(false)));
-        if let Some(hypothesis) = &self.about.hypothesis {
-            digest.update(format!("hypothesis = {}\n", quoted(hypothesis)));
-        }
-        digest.update(self.builds_text());
-        PlanId::of(digest.finalize().into())
-    }
-
-    fn parts(&self) -> Vec<Part> {
-        let looks: Vec<String> = self.looks.iter().map(|look| quoted(&look.to_string())).collect();
-        let arms: String = self.arms.iter().map(|arm| format!("    {},\n", arm_line(arm))).collect();
-        let part = |comment, key, value| Part { comment, key, value };
-        let mut parts = vec![
-            part("", "name", quoted(&self.name)),
-            part(
-                "What was drawn, by which version, from which seed. Must not be edited.",
-                "id",
-                quoted(self.id.as_str()),
-            ),
-            part("", "tool_version", quoted(&self.tool_version)),
-            part("", "seed", self.seed.to_string()),
-            part(
-                "Which reading is compared: rss, anon, pss or cgroup.",
-                "metric",
-                quoted(self.metric.as_str()),
-            ),
-            part(
-                "How long, from the last restart on, and when it is looked at. May be edited before the start; the last\n\
-                 look is the end. To add looks after the start makes false findings more likely.",
-                "duration",
-                quoted(&self.duration.to_string()),
-            ),
-            part("", "looks", format!("[{}]", looks.join(", "))),
-            part(
-                "How services are restarted: at_once are down or not yet healthy at any time, at most; pause is from one\n\
-                 restart to the next; a service that is not healthy within health_timeout has failed; it is committed\n\
-                 after settle; after failure_budget failures the run stops. May be edited.",
-                "pace",
-                format!(
-                    "{{ at_once = {}, pause = {}, health_timeout = {}, settle = {}, failure_budget = {} }}",
-                    self.pace.at_once,
-                    quoted(&self.pace.pause.to_string()),
-                    quoted(&self.pace.health_timeout.to_string()),
-                    quoted(&self.pace.settle.to_string()),
-                    self.pace.failure_budget
-                ),
-            ),
-            part(
-                "The arms; exactly one is the control. To change a treatment, draw a new plan: builds belong to it.",
-                "arms",
-                format!("[\n{arms}]"),
-            ),
-            part(
-                "The services in the order in which they are restarted. Lines may be removed (a service that shall not\n\
-                 take part), and moved as long as arms stay spread evenly; family may be set to keep services from being\n\
-                 restarted together. arm and block must not be edited: the analysis takes for granted that within a\n\
-                 block chance alone decided who got which arm. drawn tells whether they are what was drawn; where they are\n\
-                 not, the report says so, and no verdict is written.",
-                "services",
-                format!("[\n{}]", self.services_text(true)),
-            ),
-        ];
-        if !self.about.is_empty() {
-            let comment = "What the trial is about. notes and next_steps may be edited; the start tells of an edited hypothesis.";
-            parts.insert(parts.len() - 2, part(comment, "about", self.about_text()));
-        }
-        parts
-    }
-
-    fn about_text(&self) -> String {
-        let About { hypothesis, notes, next_steps } = &self.about;
-        let texts = [("hypothesis", hypothesis), ("notes", notes), ("next_steps", next_steps)];
-        let told = texts
-            .into_iter()
-            .filter_map(|(name, text)| Some(format!("{name} = {}", one_line(text.as_ref()?))));
-        format!("{{ {} }}", told.collect::<Vec<_>>().join(", "))
-    }
-
-    fn services_text(&self, marked: bool) -> String {
-        let lines = self.services.iter().map(|assignment| {
-            let mut line = format!(
-                "    {{ service = {}, host = {}, arm = {}, block = {}, stratum = {}",
-                quoted(assignment.service.as_str()),
-                quoted(&assignment.host),
-                quoted(&assignment.arm),
-                assignment.block,
-                quoted(&assignment.stratum)
-            );
-            if let Some(family) = &assignment.family {
-                let _ = write!(line, ", family = {}", quoted(family));
-            }
-            if let Some(drawn) = assignment.drawn.as_ref().filter(|_| marked) {
-                let _ = write!(line, ", drawn = {}", quoted(drawn));
-            }
-            line + " },\n"
-        });
-        lines.collect()
-    }
-
-    fn builds_text(&self) -> String {
-        let own = |build: &Build| {
-            let version = build.version.as_ref();
-            let version = version.map_or(String::new(), |text| format!(", version = {}", quoted(text)));
-            format!("{{ file = {}{version}, sha256 = {} }}", quoted(&build.file), quoted(&build.sha256))
-        };
-        let of_hosts = |group: &BuildOfHosts| {
-            let hosts: Vec<String> = group.hosts.iter().map(|host| quoted(host)).collect();
-            format!("    {{ hosts = [{}], build = {} }},\n", hosts.join(", "), own(&group.build))
-        };
-        let lines = self.builds.iter().map(|(arm, builds)| {
-            let text = match builds {
-                Builds::One(build) => own(build),
-                Builds::OfHosts(groups) => {
-                    format!("[\n{}]", groups.iter().map(of_hosts).collect::<String>())
-                }
-            };
-            format!("{} = {text}\n", quoted(arm))
-        });
-        lines.collect()
+        let plan = Self { id: PlanId::default(), ..self.clone() };
+        PlanId::of(Sha256::digest(plan.to_toml()).into())
     }
 
     /// Checks what types do not.
@@ -268,7 +163,7 @@ impl DrawnPlan {
             return Err(PlanFileError::LastLook { duration: self.duration, looks: looks.join(", ") });
         }
         self.check_services()?;
-        self.builds.iter().try_for_each(|(arm, builds)| self.check_builds(arm, builds))
+        self.builds.keys().try_for_each(|arm| self.check_builds(arm))
     }
 
     fn known_arms(&self) -> String {
@@ -297,20 +192,19 @@ impl DrawnPlan {
         empty.map_or(Ok(()), |arm| Err(PlanFileError::EmptyArm(arm.name.clone())))
     }
 
-    fn check_builds(&self, arm: &str, builds: &Builds) -> Result<(), PlanFileError> {
+    fn check_builds(&self, arm: &str) -> Result<(), PlanFileError> {
         if self.arms.iter().all(|known| known.name != arm) {
             return Err(PlanFileError::UnknownBuild { arm: arm.to_owned(), known: self.known_arms() });
         }
-        let mut hosts: Vec<&String> = builds.each().flat_map(|(hosts, _)| hosts).collect();
-        hosts.sort_unstable();
-        if let Some(pair) = hosts.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(PlanFileError::TwoBuilds { arm: arm.to_owned(), host: pair[0].clone() });
+        let builds = &self.builds[arm];
+        let mut hosts = BTreeSet::new();
+        if let Some(host) = builds.iter().flat_map(|group| &group.hosts).find(|host| !hosts.insert(*host)) {
+            return Err(PlanFileError::TwoBuilds { arm: arm.to_owned(), host: host.clone() });
         }
-        let without = self.services.iter().find(|own| own.arm == arm && builds.on(&own.host).is_none());
-        if let Some(without) = without {
-            return Err(PlanFileError::NoBuild { arm: arm.to_owned(), host: without.host.clone() });
+        if let Some(own) = self.services.iter().find(|own| own.arm == arm && !hosts.contains(&own.host)) {
+            return Err(PlanFileError::NoBuild { arm: arm.to_owned(), host: own.host.clone() });
         }
-        builds.each().try_for_each(|(_, build)| check_build(build))
+        builds.iter().try_for_each(|group| check_build(&group.build))
     }
 }
 
@@ -333,45 +227,16 @@ fn check_text(what: &'static str, text: &str) -> Result<(), PlanFileError> {
     if fits { Ok(()) } else { Err(PlanFileError::Text { what, text: text.to_owned(), expected }) }
 }
 
-fn arm_line(arm: &heaptrial_model::Arm) -> String {
-    let mut line = format!("{{ name = {}", quoted(&arm.name));
-    if arm.control {
-        line.push_str(", control = true");
-    }
-    if let Some(allocator) = &arm.treatment.allocator {
-        let _ = write!(line, ", allocator = {}", quoted(&allocator.to_string()));
-    }
-    if !arm.treatment.torrc.is_empty() {
-        let options: Vec<String> = arm
-            .treatment
-            .torrc
-            .iter()
-            .map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)))
-            .collect();
-        let _ = write!(line, ", torrc = {{ {} }}", options.join(", "));
-    }
-    if let Some(every) = arm.treatment.restart_every {
-        let _ = write!(line, ", restart_every = {}", quoted(&every.to_string()));
-    }
-    line + " }"
+fn one_a_line(items: &[impl Serialize]) -> String {
+    let lines: String = items.iter().map(|item| format!("    {},\n", inline(item))).collect();
+    format!("[\n{lines}]")
 }
 
-/// As a TOML string on one line, whatever it holds.
-fn one_line(text: &str) -> String {
-    let escaped: String = text
-        .chars()
-        .map(|c| match c {
-            '"' | '\\' => format!("\\{c}"),
-            '\n' => "\\n".to_owned(),
-            '\r' => "\\r".to_owned(),
-            '\t' => "\\t".to_owned(),
-            other => other.to_string(),
-        })
-        .collect();
-    format!("\"{escaped}\"")
-}
-
-/// As a TOML string, also where it stands as a key. These texts of a plan are one line.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+/// As a TOML value, also where it is a key.
+fn inline(value: &impl Serialize) -> String {
+    let mut text = String::new();
+    match value.serialize(ValueSerializer::new(&mut text)) {
+        Ok(written) => written.to_owned(),
+        Err(error) => unreachable!("whatever a plan holds can be written as TOML: {error}"),
+    }
 }

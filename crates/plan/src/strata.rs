@@ -8,8 +8,11 @@ use crate::Candidate;
 
 const DAY: f64 = 86_400.0;
 
-/// What makes strata: host, role, tercile of size, age; the first weighs most when strata are joined.
-pub(crate) const LEVELS: usize = 4;
+/// What makes strata: system, host, role, tercile of size, age; the first weighs most when strata are joined.
+pub(crate) const LEVELS: usize = 5;
+/// Levels that services of one system and of one host have in common.
+pub(crate) const SYSTEM: usize = 1;
+pub(crate) const HOST: usize = 2;
 
 /// The stratum of each candidate, in their order: one label for each level.
 pub(crate) fn strata(candidates: &[Candidate]) -> Vec<[String; LEVELS]> {
@@ -17,12 +20,13 @@ pub(crate) fn strata(candidates: &[Candidate]) -> Vec<[String; LEVELS]> {
         .iter()
         .zip(terciles(candidates))
         .map(|(candidate, tercile)| {
-            [candidate.host.clone(), candidate.role.clone(), tercile, age_class(candidate.age_seconds)]
+            let Candidate { system, host, role, age_seconds, .. } = candidate;
+            [system.clone(), host.clone(), role.clone(), tercile, age_class(*age_seconds)]
         })
         .collect()
 }
 
-/// Thirds by memory among the services of one host and role, told by the sizes they span.
+/// Thirds by memory among the services of one host and role, named by the sizes they span.
 fn terciles(candidates: &[Candidate]) -> Vec<String> {
     let mut groups: BTreeMap<(&str, &str), Vec<(usize, u64)>> = BTreeMap::new();
     for (index, candidate) in candidates.iter().enumerate() {

@@ -77,7 +77,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
         assert_eq!(service["unit"]["environment"], serde_json::json!([]));
         assert_eq!(service["unit"]["exec_start"], serde_json::json!([]));
     }
-    let sha256 = planned["plan"]["builds"]["jemalloc"]["sha256"].as_str().unwrap();
+    let sha256 = planned["plan"]["builds"]["jemalloc"][0]["build"]["sha256"].as_str().unwrap();
     for (text, words) in [
         (survey.replace(sha256, &sha256.replace(&sha256[..4], "0000")), ["different builds", "alpha"]),
         (

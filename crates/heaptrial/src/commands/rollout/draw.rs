@@ -8,7 +8,7 @@ use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
 use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_model::{About, HumanDuration, Pace, PlanId, ServiceName};
-use heaptrial_plan::{Assignment, Build, DrawnPlan};
+use heaptrial_plan::{Assignment, Build, BuildOfHosts, DrawnPlan};
 use heaptrial_rollout::{Limits, RolloutPlan, WaveSizes, freeze, split};
 
 use super::options::{AfterReboot, StartOptions};
@@ -17,7 +17,7 @@ use super::{before, detach};
 use crate::commands::trial::plan::family::families;
 use crate::exit::Failure;
 
-/// What is decided by chance is told again by this number.
+/// Decides what chance decides.
 const SEED: u64 = 1;
 
 /// A plan of one arm over all services, for the transaction.
@@ -64,7 +64,10 @@ pub(super) fn drawn(
             failure_budget: options.failure_budget,
         },
         arms: vec![target.arm.clone()],
-        builds: build.into_iter().map(|build| (target.arm.name.clone(), build.into())).collect(),
+        builds: build
+            .into_iter()
+            .map(|build| (target.arm.name.clone(), vec![BuildOfHosts { hosts: vec![host.clone()], build }]))
+            .collect(),
         services: assignments.collect(),
     };
     // Two rollouts of one name and plan, the first of them rolled back, are two.

@@ -13,9 +13,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_change::refuse_strays;
-use heaptrial_host::Paths;
+use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_model::{ServicePattern, TrialName, TrialPlan};
-use heaptrial_plan::{Builds, DrawRequest, DrawnPlan, MAX_SEED, balance, draw, restart_cost};
+use heaptrial_plan::{
+    BuildOfHosts, DrawRequest, DrawnPlan, MAX_SEED, balance, builds_of_hosts, draw, restart_cost,
+};
 
 use super::findings::Warned;
 use super::new::as_word;
@@ -67,7 +69,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     arms::check_identities(&trial.arms, &fleet.services)?;
     arms::check_torrc(&trial.arms, &fleet.services)?;
     let seed = options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let draw_with = |builds: &BTreeMap<String, Builds>| -> Result<DrawnPlan, Failure> {
+    let draw_with = |builds: &BTreeMap<String, Vec<BuildOfHosts>>| -> Result<DrawnPlan, Failure> {
         let (candidates, tool_version) = (&fleet.candidates, env!("CARGO_PKG_VERSION"));
         draw(&DrawRequest { trial: &trial, candidates, builds, seed, tool_version }).map_err(Failure::refused)
     };
@@ -92,7 +94,8 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         (undecided, Allocators::default())
     } else {
         let allocators = arms::obtain(resolved, &options.sources, global)?;
-        (draw_with(&survey::one_host(&allocators.builds))?, allocators)
+        let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+        (draw_with(&builds_of_hosts([(host.as_str(), &allocators.builds)]))?, allocators)
     };
     let (further, warned) = match surveys.as_slice() {
         [] => further(&plan, &fleet, &allocators, &paths, options.dry_run)?,

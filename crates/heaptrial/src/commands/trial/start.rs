@@ -199,21 +199,14 @@ fn already(name: &str, stage: TrialStage) -> String {
 /// What of a plan is not as it was drawn.
 fn tell_edits(plan: &DrawnPlan) {
     let by_hand = plan.by_hand();
-    let marked = plan.services.iter().any(|assignment| assignment.drawn.is_some());
     if let Some(first) = by_hand.first() {
         let more = if by_hand.len() > 1 { format!(" and {} more", by_hand.len() - 1) } else { String::new() };
         eprintln!(
             "warning: {} of {} ({}{more}) have another arm or block than was drawn: this is no randomised trial, its report says so, \
-             and no verdict of it is written for other hosts; `heaptrial trial plan` draws anew",
+             and no verdict of it is written for other hosts; `heaptrial trial plan` draws again",
             by_hand.len(),
             units::counted(plan.services.len(), "service"),
             first.service
-        );
-    } else if plan.is_edited() && marked {
-        eprintln!("note: the plan was edited since it was drawn; arms and blocks are as they were drawn");
-    } else if plan.is_edited() {
-        eprintln!(
-            "note: the plan was edited since it was drawn, and nothing tells whether its arms are as chance made them"
         );
     }
 }

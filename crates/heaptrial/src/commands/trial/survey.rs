@@ -11,7 +11,7 @@ use heaptrial_host::{HostFacts, HostRoot, Paths, host_name, release};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
 use heaptrial_model::{Arm, PlanId, ServiceName, ServicePattern, TrialPlan, units};
-use heaptrial_plan::{Assignment, Build, Builds, Candidate, DrawnPlan};
+use heaptrial_plan::{Assignment, Build, BuildOfHosts, Candidate, DrawnPlan, builds_of_hosts};
 use serde::{Deserialize, Serialize};
 
 use super::on_host;
@@ -162,7 +162,7 @@ fn findings(
             pace: trial.pace,
             about: trial.about.clone(),
             arms: trial.arms.clone(),
-            builds: one_host(&allocators.builds),
+            builds: builds_of_hosts([(host.as_str(), &allocators.builds)]),
             services: fleet.candidates.iter().map(assignment).collect(),
         };
         let prepared = prepare(&plan, &host, &fleet.services, &allocators.obtained, paths, None)
@@ -326,18 +326,8 @@ pub fn fleet(surveys: &[Survey]) -> Fleet {
 }
 
 /// The builds of all hosts.
-pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Builds> {
-    let arms: BTreeSet<&String> = surveys.iter().flat_map(|survey| survey.builds.keys()).collect();
-    let of_arm = |arm: &String| {
-        let of_host = |survey: &Survey| Some((survey.host.clone(), survey.builds.get(arm)?.clone()));
-        Some((arm.clone(), Builds::of(surveys.iter().filter_map(of_host))?))
-    };
-    arms.into_iter().filter_map(of_arm).collect()
-}
-
-/// The builds of the only host of a plan.
-pub fn one_host(builds: &BTreeMap<String, Build>) -> BTreeMap<String, Builds> {
-    builds.iter().map(|(arm, build)| (arm.clone(), build.clone().into())).collect()
+pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Vec<BuildOfHosts>> {
+    builds_of_hosts(surveys.iter().map(|survey| (survey.host.as_str(), &survey.builds)))
 }
 
 /// The hosts as a table, with what each gets.
@@ -367,12 +357,11 @@ pub fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
         text += "The hosts have different systems: the report tells whether an arm does the same on all of them.\n";
     }
     for (arm, builds) in &plan.builds {
-        let each: Vec<(&[String], &Build)> = builds.each().filter(|(hosts, _)| !hosts.is_empty()).collect();
-        let told =
-            each.iter().map(|(hosts, build)| format!("{} on {}", &build.sha256[..16], hosts.join(", ")));
-        if !each.is_empty() {
-            text +=
-                &format!("{arm} is another build for each system: {}\n", told.collect::<Vec<_>>().join("; "));
+        let named =
+            |group: &BuildOfHosts| format!("{} on {}", &group.build.sha256[..16], group.hosts.join(", "));
+        if builds.len() > 1 {
+            let named: Vec<String> = builds.iter().map(named).collect();
+            text += &format!("{arm} is another build for each system: {}\n", named.join("; "));
         }
     }
     for arm in &plan.arms {
