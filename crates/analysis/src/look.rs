@@ -82,19 +82,11 @@ pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: 
     let compared = (0..fleet.arms.len()).filter(|arm| is_compared(*arm)).count().max(1);
     // For as many arms at once as there are.
     let together = Settings { confidence_level: 1.0 - alpha / compared as f64, ..settings };
-    let members = |arm: usize| -> Vec<usize> {
-        let services = analysis.services.iter().enumerate();
-        let own = services.filter(|(_, service)| {
-            service.arms.contains(&arm)
-                && !service.off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm)
-        });
-        own.map(|(index, _)| index).collect()
-    };
     let tests: Vec<Option<Test>> = (0..fleet.arms.len())
         .map(|arm| {
             let control = control.filter(|_| is_compared(arm))?;
             let value = figures::compared(&ages, control, arm);
-            let (of_control, own) = (members(control), members(arm));
+            let (of_control, own) = (analysis.members(control), analysis.members(arm));
             let services = (analysis.services.as_slice(), value);
             let ratio = figures::ratio(fleet, &together, services, &of_control, &own)?;
             let blocks = figures::blocks(fleet, services, &of_control, &own);

@@ -423,10 +423,14 @@ impl Verdict {
 impl Analysis {
     /// Positions of the services that belong to an arm: those that were put into it, without off-treatment services.
     pub fn members(&self, arm: usize) -> Vec<usize> {
-        let belongs = |service: &ServiceResult| {
-            service.arms.contains(&arm) && service.off_treatment_in.iter().all(|other| other.arm != arm)
-        };
-        (0..self.services.len()).filter(|index| belongs(&self.services[*index])).collect()
+        (0..self.services.len()).filter(|index| self.services[*index].belongs_to(arm)).collect()
+    }
+}
+
+impl ServiceResult {
+    /// Whether it was put into an arm and is not off treatment there.
+    pub fn belongs_to(&self, arm: usize) -> bool {
+        self.arms.contains(&arm) && self.off_treatment_in.iter().all(|other| other.arm != arm)
     }
 }
 

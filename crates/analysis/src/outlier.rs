@@ -47,12 +47,9 @@ pub fn outliers(analysis: &Analysis) -> Vec<Outlier> {
 
 fn of_arm(analysis: &Analysis, arm: usize) -> Vec<Outlier> {
     let own: Vec<(usize, f64)> = analysis
-        .services
-        .iter()
-        .enumerate()
-        .filter(|(_, service)| service.arms.contains(&arm))
-        .filter(|(_, service)| service.off_treatment_in.iter().all(|off_treatment| off_treatment.arm != arm))
-        .filter_map(|(index, service)| Some((index, service.level_bytes.filter(|bytes| *bytes > 0.0)?)))
+        .members(arm)
+        .into_iter()
+        .filter_map(|index| Some((index, analysis.services[index].level_bytes.filter(|bytes| *bytes > 0.0)?)))
         .collect();
     let levels: Vec<f64> = own.iter().map(|(_, level)| *level).collect();
     let Some((median_bytes, far)) = standing_out(&levels) else { return Vec::new() };

@@ -264,10 +264,7 @@ impl Judgement {
         services
             .flat_map(|(index, service)| {
                 let excluded = self.services[index].excluded.is_some();
-                let off_treatment = |arm: usize| {
-                    service.off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm)
-                };
-                service.arms.iter().map(move |arm| (index, *arm, excluded || off_treatment(*arm)))
+                service.arms.iter().map(move |arm| (index, *arm, excluded || !service.belongs_to(*arm)))
             })
             .collect()
     }
