@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_stats::{Block, geometric_mean, holm, median, ratio_to_control};
+use heaptrial_stats::{Block, geometric_mean, holm, mean, median, ratio_to_control};
 
 use crate::age::Ages;
 use crate::fleet::Fleet;
@@ -43,11 +43,10 @@ fn of_services(services: &[ServiceResult], members: &[usize]) -> ArmFigures {
     };
     let finals = values(|service| service.final_bytes);
     let levels = values(|service| service.level_bytes);
-    let mean = finals.iter().sum::<f64>() / finals.len() as f64;
     ArmFigures {
         services: finals.len() as u32,
         services_compared: levels.len() as u32,
-        final_mean_bytes: (!finals.is_empty()).then_some(mean),
+        final_mean_bytes: (!finals.is_empty()).then(|| mean(&finals)),
         final_median_bytes: median(&finals),
         level_bytes: geometric_mean(&levels),
         age_seconds: median(&values(|service| service.age_seconds)),

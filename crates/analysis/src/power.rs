@@ -1,6 +1,6 @@
 //! How many services and days a trial needs, from past data of the same services.
 
-use heaptrial_stats::{IntervalMethod, Power, SimulatedTrials, power_of_ratio, services_needed};
+use heaptrial_stats::{IntervalMethod, Power, SimulatedTrials, power_of_ratio, services_needed, variance};
 use serde::{Deserialize, Serialize};
 
 use crate::age::{Ages, tolerance};
@@ -148,8 +148,6 @@ fn levels(lives: &[&FleetLife], age: f64, settings: &Settings) -> Vec<f64> {
 }
 
 fn spread(levels: &[f64]) -> Option<f64> {
-    let n = levels.len() as f64;
-    let mean = levels.iter().map(|level| level.ln()).sum::<f64>() / n;
-    let squares: f64 = levels.iter().map(|level| (level.ln() - mean).powi(2)).sum();
-    (levels.len() >= 2).then(|| (squares / (n - 1.0)).sqrt())
+    let logs: Vec<f64> = levels.iter().map(|level| level.ln()).collect();
+    variance(&logs).map(f64::sqrt)
 }

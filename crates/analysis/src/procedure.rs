@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_stats::{aa_check, median};
+use heaptrial_stats::{aa_check, mean, median};
 use rayon::prelude::*;
 
 use crate::age::Ages;
@@ -48,10 +48,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         .iter()
         .enumerate()
         .map(|(arm, members)| {
-            let belongs = |index: &&usize| {
-                services[**index].off_treatment_in.iter().all(|off_treatment| off_treatment.arm != arm)
-            };
-            members.iter().filter(belongs).copied().collect()
+            members.iter().copied().filter(|index| services[*index].belongs_to(arm)).collect()
         })
         .collect();
     let mut findings = search.findings;
@@ -235,7 +232,7 @@ fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Opt
     let observed = |life: &FleetLife| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds));
     let days: f64 = lived.filter_map(observed).sum::<f64>() / DAY;
     (!averages.is_empty()).then(|| Sawtooth {
-        time_average_bytes: averages.iter().sum::<f64>() / averages.len() as f64,
+        time_average_bytes: mean(&averages),
         restarts,
         restarts_per_service_day: if days > 0.0 { f64::from(restarts) / days } else { 0.0 },
     })
@@ -268,7 +265,6 @@ fn beside_block_mates(
     control: usize,
 ) -> Vec<f64> {
     let log = |index: &usize| services[*index].level_bytes.filter(|bytes| *bytes > 0.0).map(f64::ln);
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (_, own) in members.iter().enumerate().filter(|(arm, _)| *arm != control) {
         let middle = mean(&own.iter().filter_map(log).collect::<Vec<_>>());

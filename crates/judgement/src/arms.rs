@@ -48,7 +48,7 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
     let own: Vec<usize> = (0..facts.len())
         .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].excluded.is_none())
         .collect();
-    let belongs = |index: &&usize| analysis.services[**index].off_treatment_in.iter().all(|s| s.arm != arm);
+    let belongs = |index: &&usize| analysis.services[**index].belongs_to(arm);
     let bytes = |value: fn(&ServiceFacts) -> Option<u64>| {
         mean(own.iter().filter_map(|index| Some(value(&facts[*index])? as f64)))
     };
@@ -104,7 +104,7 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    (!values.is_empty()).then(|| heaptrial_stats::mean(&values))
 }
 
 fn consensus_age(facts: &[ServiceFacts], own: &[usize]) -> Option<ConsensusAge> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use heaptrial_stats::{mean, variance};
 use serde::Serialize;
 
 use crate::{Candidate, DrawnPlan};
@@ -127,7 +128,8 @@ fn differences(plan: &DrawnPlan, members: &[Vec<&Candidate>]) -> Vec<Difference>
         let values = |services: &[&Candidate]| -> Vec<f64> {
             services.iter().filter_map(|service| value(service)).collect()
         };
-        let (controls, deviation) = (values(&members[control]), deviation(&values(&all)));
+        let (controls, deviation) =
+            (values(&members[control]), variance(&values(&all)).map_or(0.0, f64::sqrt));
         if controls.is_empty() || deviation < ALIKE {
             continue;
         }
@@ -166,18 +168,4 @@ fn shares(counts: BTreeMap<String, usize>) -> Vec<String> {
         names.truncate(1);
     }
     names
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// 0 for fewer than two values.
-fn deviation(values: &[f64]) -> f64 {
-    if values.len() < 2 {
-        return 0.0;
-    }
-    let middle = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
-    (squares / (values.len() - 1) as f64).sqrt()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_stats::student_quantile;
+use heaptrial_stats::{mean, student_quantile, variance};
 
 use crate::strata::alike_blocks;
 
@@ -140,12 +140,7 @@ fn within_cells(cells: &[Cell], ratio: f64, weight: &dyn Fn(&Cell) -> f64) -> Op
     for cell in cells {
         for (values, factor) in [(&cell.0, ratio), (&cell.1, 1.0)] {
             let freedom = values.len() as f64 - 1.0;
-            if freedom < 1.0 {
-                return None;
-            }
-            let middle = mean(values);
-            let variance = values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / freedom;
-            let own = (factor * weight(cell)).powi(2) * variance / (freedom + 1.0);
+            let own = (factor * weight(cell)).powi(2) * variance(values)? / (freedom + 1.0);
             sum += own;
             squares += own * own / freedom;
         }
@@ -166,10 +161,6 @@ fn assignments(cells: &[Cell]) -> f64 {
         (1..=arm.len()).map(|place| (control.len() + place) as f64 / place as f64).product()
     };
     if cells.is_empty() { 0.0 } else { cells.iter().map(ways).product() }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 #[cfg(test)]

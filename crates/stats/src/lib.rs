@@ -52,6 +52,7 @@ pub use inverse::{beta_quantile, normal_quantile, student_quantile};
 pub use kendall::{Kendall, kendall};
 pub use level_change::{LevelChange, LevelChangeSettings, level_changes};
 pub use median_interval::{MedianEstimate, median_interval};
+pub use moments::{mean, variance};
 pub use permutation::ENUMERATED_AT_MOST;
 pub use power::{Power, SimulatedTrials, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};

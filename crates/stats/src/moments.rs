@@ -1,12 +1,12 @@
 //! Mean and variance.
 
 /// The arithmetic mean; not a number for no values.
-pub(crate) fn mean(values: &[f64]) -> f64 {
+pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Sample variance; `None` below two values.
-pub(crate) fn variance(values: &[f64]) -> Option<f64> {
+pub fn variance(values: &[f64]) -> Option<f64> {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (values.len() >= 2).then(|| squares / (values.len() - 1) as f64)

@@ -6,6 +6,8 @@ use std::f64::consts::PI;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::moments::mean;
+
 /// Fewest values on each side: a single outlier is another check's business.
 pub(crate) const SIDE: usize = 2;
 /// Samples of each null distribution.
@@ -23,7 +25,7 @@ pub(crate) struct BestSplit {
 
 /// Sums of the values up to each place, and the sum of squares, both around the mean.
 fn sums(sorted: &[f64]) -> (Vec<f64>, f64) {
-    let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
+    let mean = mean(sorted);
     let mut sum = 0.0;
     let mut sums = vec![0.0];
     sums.extend(sorted.iter().map(|value| {

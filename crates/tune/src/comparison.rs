@@ -1,5 +1,7 @@
 //! How candidates differ, by what blocks have in common.
 
+use heaptrial_stats::mean;
+
 use crate::matrix::Factor;
 
 /// Standard deviations below this, in proportion to the largest ratio, are of rounding.
@@ -49,7 +51,7 @@ impl Comparison {
         for (control, of) in blocks {
             let rests: Vec<f64> =
                 std::iter::once(*control).chain(of.iter().map(|(arm, value)| value - means[*arm])).collect();
-            let mean = rests.iter().sum::<f64>() / rests.len() as f64;
+            let mean = mean(&rests);
             squares += rests.iter().map(|rest| (rest - mean) * (rest - mean)).sum::<f64>();
             readings += rests.len() - 1;
         }

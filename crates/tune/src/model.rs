@@ -1,5 +1,7 @@
 //! How settings act, as a guess that says how sure it is.
 
+use heaptrial_stats::mean;
+
 use crate::features::{Features, Names};
 use crate::matrix::Factor;
 use crate::race::LEAST_FREEDOM;
@@ -64,7 +66,7 @@ impl Model {
         let features: Vec<Features> =
             known.iter().map(|known| names.features(space, &known.candidate)).collect();
         let values: Vec<f64> = known.iter().map(|known| known.value).collect();
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let mean = mean(&values);
         let covariance: Vec<Vec<f64>> = (0..features.len())
             .map(|i| (0..=i).map(|j| features[i].covariance(&features[j])).collect())
             .collect();

@@ -1,6 +1,6 @@
 //! What is left of the winners on seeds that the search never saw.
 
-use heaptrial_stats::{student_interval_at_least, student_quantile};
+use heaptrial_stats::{mean, student_interval_at_least, student_quantile};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -174,7 +174,7 @@ pub fn verified(
             other,
             figure,
             blocks: ratios.len(),
-            log_ratio: ratios.iter().sum::<f64>() / count,
+            log_ratio: mean(&ratios),
             interval: student_interval_at_least(&ratios, each, least_sd(steps))
                 .map(|(low, high)| (low - below / count, high + above / count)),
         })

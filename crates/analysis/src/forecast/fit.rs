@@ -1,6 +1,6 @@
 //! The forecast of an arm from its lives.
 
-use heaptrial_stats::{median, normal_quantile, theil_sen_slope};
+use heaptrial_stats::{mean, median, normal_quantile, theil_sen_slope, variance};
 use rayon::prelude::*;
 
 use super::{Forecast, ForecastError, Knot, Slope};
@@ -113,10 +113,7 @@ fn knots(services: &[FleetService], settings: &Settings) -> Vec<Knot> {
 
 /// Mean and standard deviation.
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (values.len() >= 2).then(|| (mean, (squares / (n - 1.0)).sqrt()))
+    variance(values).map(|variance| (mean(values), variance.sqrt()))
 }
 
 fn slope(results: &[ServiceResult], growth: Option<&Growth>, settings: &Settings) -> Option<Slope> {
@@ -147,10 +144,6 @@ fn drift(services: &[FleetService], settings: &Settings, last: f64) -> f64 {
     let n = left.len() as f64;
     // One degree of freedom more is gone with the slope.
     moments(&left).map_or(0.0, |(_, spread)| spread * ((n - 1.0) / (n - 2.0)).sqrt())
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Standard deviation of the arm's mean within windows that end at the last age, after warm-up.
