@@ -1,9 +1,10 @@
-//! What tells one drawing of a plan from any other.
+//! What distinguishes one drawing of a plan from any other.
 
-use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
+
+use crate::word::text_type;
 
 /// The start of the SHA-256 of all that was drawn: 16 hexadecimal digits, safe in a unit's file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -15,15 +16,12 @@ pub struct PlanId(String);
 #[error("`{0}` is no id of a drawing; expected 16 hexadecimal digits, as a plan has when it is drawn")]
 pub struct PlanIdError(String);
 
+text_type!(PlanId);
+
 impl PlanId {
     /// Of what has this SHA-256.
     pub fn of(digest: [u8; 32]) -> Self {
         Self(hex::encode(&digest[..8]))
-    }
-
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
@@ -41,18 +39,6 @@ impl FromStr for PlanId {
         let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let valid = text.len() == 16 && text.bytes().all(digit);
         if valid { Ok(Self(text.to_owned())) } else { Err(PlanIdError(text.to_owned())) }
-    }
-}
-
-impl fmt::Display for PlanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for PlanId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Treatments, arms and the plan of a trial as written in TOML.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::word::text_type;
 use crate::{About, AboutError, AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
 
 /// The name of a service: a systemd unit, or a name that a lab run gave.
@@ -24,12 +24,9 @@ pub struct ServiceName(String);
 )]
 pub struct ServiceNameError(String);
 
-impl ServiceName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+text_type!(ServiceName);
 
+impl ServiceName {
     /// The unit that somebody means by a text, as for systemctl(1): `php8.2-fpm` is `php8.2-fpm.service`.
     pub fn of_unit(text: &str) -> Result<Self, ServiceNameError> {
         with_unit_type(text).parse()
@@ -66,19 +63,6 @@ impl FromStr for ServiceName {
         let valid =
             (1..=255).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
         if valid { Ok(Self(text.to_owned())) } else { Err(ServiceNameError(text.to_owned())) }
-    }
-}
-
-impl fmt::Display for ServiceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for ServiceName {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -191,7 +175,8 @@ impl Default for Pace {
 }
 
 /// A trial as described in TOML (design: one table `[[arm]]` per arm).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrialPlan {
     /// The trial's name.
     pub name: String,
@@ -202,15 +187,16 @@ pub struct TrialPlan {
     /// Which reading is compared.
     pub metric: Option<Metric>,
     /// Looks at the running trial, as times since its start, ascending; unused in a lab run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub looks: Vec<HumanDuration>,
     /// How services of a fleet are restarted; unused in a lab run.
+    #[serde(default)]
     pub pace: Pace,
     /// What the trial is about.
-    #[serde(skip_serializing_if = "About::is_empty")]
+    #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
     /// The arms; exactly one is the control.
-    #[serde(rename = "arm")]
+    #[serde(rename = "arm", default)]
     pub arms: Vec<Arm>,
 }
 
@@ -266,23 +252,6 @@ pub enum TrialPlanError {
     },
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlanFile {
-    name: String,
-    services: Option<String>,
-    duration: Option<HumanDuration>,
-    metric: Option<Metric>,
-    #[serde(default)]
-    looks: Vec<HumanDuration>,
-    #[serde(default)]
-    pace: Pace,
-    #[serde(default)]
-    about: About,
-    #[serde(default)]
-    arm: Vec<Arm>,
-}
-
 /// The keys of an arm. Flattening `Treatment` would lose the unknown-key check.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -320,18 +289,7 @@ impl<'de> Deserialize<'de> for Arm {
 impl TrialPlan {
     /// Reads a plan from TOML and checks that its arms make a trial.
     pub fn from_toml(text: &str) -> Result<Self, TrialPlanError> {
-        let file: PlanFile =
-            toml::from_str(text).map_err(|error| TrialPlanError::Syntax(error.to_string()))?;
-        let plan = Self {
-            name: file.name,
-            services: file.services,
-            duration: file.duration,
-            metric: file.metric,
-            looks: file.looks,
-            pace: file.pace,
-            about: file.about,
-            arms: file.arm,
-        };
+        let plan: Self = toml::from_str(text).map_err(|error| TrialPlanError::Syntax(error.to_string()))?;
         plan.check()?;
         Ok(plan)
     }

@@ -29,52 +29,22 @@ words! {
 impl TrialKind {
     /// Whether Heaptrial starts the services itself.
     pub fn is_lab(self) -> bool {
-        match self {
-            Self::LabCommand | Self::LabTor => true,
-            Self::ImportTorutils
-            | Self::ImportPrometheus
-            | Self::Field
-            | Self::Rollout
-            | Self::Adoption
-            | Self::Host
-            | Self::Watch => false,
-        }
+        matches!(self, Self::LabCommand | Self::LabTor)
     }
 
     /// Whether others measured it.
     pub fn is_import(self) -> bool {
-        match self {
-            Self::ImportTorutils | Self::ImportPrometheus => true,
-            Self::LabCommand
-            | Self::LabTor
-            | Self::Field
-            | Self::Rollout
-            | Self::Adoption
-            | Self::Host
-            | Self::Watch => false,
-        }
+        matches!(self, Self::ImportTorutils | Self::ImportPrometheus)
     }
 
     /// Whether it is on services of this host that run without Heaptrial too, so that the agent samples them.
     pub fn is_on_services(self) -> bool {
-        match self {
-            Self::Field | Self::Rollout | Self::Adoption | Self::Host | Self::Watch => true,
-            Self::LabCommand | Self::LabTor | Self::ImportTorutils | Self::ImportPrometheus => false,
-        }
+        !self.is_lab() && !self.is_import()
     }
 
     /// Whether services get a treatment in it, and are restarted for that.
     pub fn treats_services(self) -> bool {
-        match self {
-            Self::Field | Self::Rollout => true,
-            Self::LabCommand
-            | Self::LabTor
-            | Self::ImportTorutils
-            | Self::ImportPrometheus
-            | Self::Adoption
-            | Self::Host
-            | Self::Watch => false,
-        }
+        matches!(self, Self::Field | Self::Rollout)
     }
 
     /// Whether services have a treatment in it that is proved, so that a watch can look after them.

@@ -1,12 +1,12 @@
 //! Names that become file names, parts of unit names, and patterns of units.
 
-use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::ServiceName;
 use crate::trial::with_unit_type;
+use crate::word::text_type;
 
 /// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
 ///
@@ -37,19 +37,10 @@ pub struct ServicePattern(String);
 )]
 pub struct ServicePatternError(String);
 
-impl TrialName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+text_type!(TrialName);
+text_type!(ServicePattern);
 
 impl ServicePattern {
-    /// The pattern as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The pattern of all services.
     pub fn all() -> Self {
         Self("*".to_owned())
@@ -95,32 +86,6 @@ impl FromStr for ServicePattern {
         let pattern = Self(text.to_owned());
         let named = pattern.0.contains(['*', '?', '[']) || pattern.unit().is_some();
         if valid && fits && named { Ok(pattern) } else { Err(ServicePatternError(text.to_owned())) }
-    }
-}
-
-impl fmt::Display for TrialName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for ServicePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for TrialName {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for ServicePattern {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

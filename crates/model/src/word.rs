@@ -1,4 +1,4 @@
-//! Words of a closed list.
+//! Words of a closed list, and names that are texts.
 
 /// A word that is none of those that can stand there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,4 +84,29 @@ macro_rules! words {
     };
 }
 
-pub(crate) use words;
+/// What names in texts have in common: a struct of one `String` that parses from the texts that it may be.
+macro_rules! text_type {
+    ($name:ident) => {
+        impl $name {
+            /// As text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+pub(crate) use {text_type, words};
