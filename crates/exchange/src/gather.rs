@@ -53,17 +53,9 @@ pub enum GatherError {
         named: Option<String>,
         known: Vec<String>,
     },
-    /// A trial without a plan over hosts.
-    #[error("{}: trial `{trial}` has no plan with hosts; only such trials can be gathered", path.display())]
+    /// A trial without a plan over hosts, or of a host that the plan does not have.
+    #[error("{}: trial `{trial}` has no plan that names this host; only such trials can be gathered", path.display())]
     NoPlan { path: PathBuf, trial: String },
-    /// It cannot be told whose part it is.
-    #[error(
-        "{}: which host of trial `{trial}` this is cannot be told: services of {} have the same names; write it with `heaptrial \
-         export --format heaptrial` of this version on that host",
-        path.display(),
-        hosts.join(" and ")
-    )]
-    WhichHost { path: PathBuf, trial: String, hosts: Vec<String> },
     /// It is no host's part.
     #[error("{}: trial `{trial}` was gathered itself; name what its hosts wrote", path.display())]
     IsGathered { path: PathBuf, trial: String },
@@ -189,28 +181,9 @@ pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String,
     if let [part] = from.parts(trial.id)?.as_slice() {
         return Ok(part.host.clone());
     }
-    let services = from.services(trial.id)?;
-    let names: BTreeSet<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    // Of several with services of these names, the one whose arms and blocks these are: blocks are of one host mostly.
-    let own = match own_host(parameters, &names) {
-        Some(host) => Some(host),
-        None => {
-            let mut as_planned = Vec::new();
-            for (host, planned) in planned_hosts(parameters) {
-                if planned == names && differs_from_plan(from, trial, host)?.is_none() {
-                    as_planned.push(host);
-                }
-            }
-            as_planned.pop().filter(|_| as_planned.is_empty())
-        }
-    };
-    match own {
+    match own_host(parameters) {
         Some(host) => Ok(host.to_owned()),
-        None if planned_hosts(parameters).is_empty() => Err(GatherError::NoPlan { path, trial: name }),
-        None => {
-            let hosts = planned_hosts(parameters).into_keys().map(str::to_owned).collect();
-            Err(GatherError::WhichHost { path, trial: name, hosts })
-        }
+        None => Err(GatherError::NoPlan { path, trial: name }),
     }
 }
 

@@ -1,9 +1,6 @@
 //! The fleet of services on hosts, from the rows of the database.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -21,8 +18,6 @@ use crate::{JudgementError, Kind, Options, Rows, work};
 const LIVES_AT_A_TIME: usize = 4;
 /// More readers than these wait for each other.
 const READERS_AT_MOST: usize = 8;
-/// Where SQLite keeps `user_version` in a file (<https://www.sqlite.org/fileformat.html>, section 1.3).
-const USER_VERSION_OFFSET: usize = 60;
 
 /// Longest text of an event in a finding: operators paste whole logs.
 const EVENT_CHARACTERS: usize = 300;
@@ -235,10 +230,9 @@ fn read_lives(
         }
     };
     let path = store.path();
-    let helpers = if can_be_opened_again(path) { helpers(lives.len()) } else { 0 };
     let parts: Result<Vec<_>, StoreError> = thread::scope(|scope| {
         let help = || Store::open(path).map_or_else(|_| Ok(Vec::new()), |own| work(&own));
-        let started: Vec<_> = (0..helpers).map(|_| scope.spawn(help)).collect();
+        let started: Vec<_> = (0..helpers(lives.len())).map(|_| scope.spawn(help)).collect();
         let own = work(store);
         let others = started.into_iter().map(|helper| match helper.join() {
             Ok(part) => part,
@@ -256,12 +250,4 @@ fn read_lives(
 fn helpers(lives: usize) -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     processors.min(READERS_AT_MOST).min(lives / LIVES_AT_A_TIME).saturating_sub(1)
-}
-
-/// A database of an older schema is opened as a copy in memory: a second one would cost as much again.
-fn can_be_opened_again(path: &Path) -> bool {
-    let mut header = [0; USER_VERSION_OFFSET + 4];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    let version = header[USER_VERSION_OFFSET..].iter().fold(0, |number, byte| number << 8 | i64::from(*byte));
-    read.is_ok() && version == heaptrial_store::SCHEMA_VERSION
 }

@@ -39,9 +39,8 @@ impl Rows {
         if hosts.len() < 2 {
             return Vec::new();
         }
-        let names: BTreeSet<&str> = self.services.iter().map(|service| service.name.as_str()).collect();
         let here: BTreeSet<&str> = match self.parts.as_slice() {
-            [] => own_host(parameters, &names).into_iter().collect(),
+            [] => own_host(parameters).into_iter().collect(),
             parts => parts.iter().map(|part| part.host.as_str()).collect(),
         };
         let missing = hosts.into_iter().filter(|(host, _)| !here.contains(host));

@@ -19,12 +19,6 @@ pub enum StoreError {
         "{path}: schema version {found}, this version of Heaptrial knows {known}; use the version that wrote it or a newer one"
     )]
     Schema { path: PathBuf, found: i64, known: i64 },
-    /// Written by an older version, where only one of this version will do.
-    #[error(
-        "{path}: schema version {found}, and parts are exchanged in version {known}: export it on its host with this version of \
-         Heaptrial, after a trial was started or an agent has run with it there"
-    )]
-    Older { path: PathBuf, found: i64, known: i64 },
     /// It is no whole database.
     #[error(
         "{path}: is damaged ({why}); of a database in use take `heaptrial export --format heaptrial`, not a plain copy"
@@ -75,7 +69,6 @@ impl Classified for StoreError {
             Self::Missing { .. }
             | Self::Open { .. }
             | Self::Schema { .. }
-            | Self::Older { .. }
             | Self::Damaged { .. }
             | Self::Kind { .. }
             | Self::NameTaken { .. } => ErrorClass::Refused,

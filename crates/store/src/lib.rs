@@ -9,7 +9,6 @@ mod error;
 mod export;
 mod file;
 mod import;
-mod migrate;
 mod part;
 mod read;
 mod readings;
@@ -45,7 +44,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 /// The schema this version of Heaptrial writes, kept in SQLite's `user_version`.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 1;
 
 /// Another writer is waited for so long.
 const BUSY: Duration = Duration::from_secs(5);
@@ -68,8 +67,6 @@ pub enum Access {
     Exclusive,
     /// As a file that does not change: what is written afterwards does not show, and may be seen in part.
     Immutable,
-    /// A copy in memory of a database of an older schema: what is written to the file afterwards does not show.
-    Copy,
 }
 
 impl Access {
@@ -77,7 +74,7 @@ impl Access {
     pub fn shows_changes(self) -> bool {
         match self {
             Self::Shared | Self::Exclusive => true,
-            Self::Immutable | Self::Copy => false,
+            Self::Immutable => false,
         }
     }
 }
@@ -85,7 +82,7 @@ impl Access {
 type Attempt = fn(&Path) -> rusqlite::Result<(Connection, Access)>;
 
 impl Store {
-    /// Opens the database for writing, creating it where it is missing and migrating an older one.
+    /// Opens the database for writing, creating it where it is missing.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(StoreError::open(path))?;
         let file = OpenFile::at(path);
@@ -96,7 +93,9 @@ impl Store {
             return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION });
         }
         store.prepare().map_err(StoreError::open(path))?;
-        store.migrate(found)?;
+        if found == 0 {
+            store.make_tables().map_err(StoreError::open(path))?;
+        }
         // What is beside it is there from now on.
         store.place();
         Ok(store)
@@ -138,9 +137,6 @@ impl Store {
                 Ok((SCHEMA_VERSION, (connection, access))) => {
                     let file = OpenFile::at(path);
                     return Ok(Self { connection, path: path.to_owned(), access, file });
-                }
-                Ok((found @ 1..SCHEMA_VERSION, (connection, _))) => {
-                    return Self::migrated_copy(connection, path, found);
                 }
                 // The pages of a database that was never checkpointed are all in its WAL.
                 Ok((0, _)) => {}
@@ -199,6 +195,16 @@ impl Store {
                 result => return result,
             }
         }
+    }
+
+    /// All or nothing; another process may have made them since the version was read.
+    fn make_tables(&mut self) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if user_version(&transaction)? == 0 {
+            transaction.execute_batch(include_str!("schema.sql"))?;
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        }
+        transaction.commit()
     }
 
     fn schema_version(&self) -> Result<i64, StoreError> {

@@ -101,16 +101,10 @@ pub fn planned_hosts(parameters: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
     hosts
 }
 
-/// The host of a database that has one host's part: as it recorded itself, or the only one of the plan that has just
-/// these services. `None` where several are alike.
-pub fn own_host<'a>(parameters: &'a Value, services: &BTreeSet<&str>) -> Option<&'a str> {
-    let hosts = planned_hosts(parameters);
-    if let Some(host) = parameters["host"].as_str().filter(|host| hosts.contains_key(host)) {
-        return Some(host);
-    }
-    let mut alike = hosts.iter().filter(|(_, own)| *own == services).map(|(host, _)| *host);
-    let first = alike.next()?;
-    alike.next().is_none().then_some(first)
+/// The host whose own database has the trial, as it recorded itself; `None` where the plan has no such host.
+pub fn own_host(parameters: &Value) -> Option<&str> {
+    let host = parameters["host"].as_str()?;
+    planned_hosts(parameters).contains_key(host).then_some(host)
 }
 
 /// Whether a trial was gathered from its hosts, by its parameters.

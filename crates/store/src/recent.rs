@@ -134,12 +134,6 @@ impl Store {
         })?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
-
-    /// Whether the database is of an older schema, of which a copy in memory was brought up to date when it was opened:
-    /// what is written to the file afterwards does not show.
-    pub fn is_copy(&self) -> bool {
-        self.access == crate::Access::Copy
-    }
 }
 
 fn tick(row: &Row<'_>) -> rusqlite::Result<TickRecord> {

@@ -1,4 +1,4 @@
--- Version 3. Bytes, microseconds and seconds as the names say; times are both wall (since 1970, UTC)
+-- Version 1. Bytes, microseconds and seconds as the names say; times are both wall (since 1970, UTC)
 -- and boottime (since boot), because the wall clock may be set.
 
 CREATE TABLE host (

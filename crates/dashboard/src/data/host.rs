@@ -40,8 +40,6 @@ pub(crate) struct Database {
     pub(crate) bytes: u64,
     pub(crate) wal_bytes: u64,
     pub(crate) trials: usize,
-    /// Whether it is shown from a copy in memory, because its schema is older.
-    pub(crate) copy: bool,
 }
 
 impl Host {
@@ -81,7 +79,6 @@ impl Host {
             bytes: size(path),
             wal_bytes: size(Path::new(&wal)),
             trials,
-            copy: store.is_copy(),
         };
         Ok(Self { facts, facts_of, samplers, database })
     }

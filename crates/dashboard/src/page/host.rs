@@ -48,9 +48,6 @@ pub(crate) fn host(host: &Host, now_us: i64) -> Markup {
                 div { dt { "Trials" } dd { (host.database.trials) } }
                 div { dt { "Retention" } dd { "The agent keeps every sample for 14 days unless told otherwise; older ones become medians and maxima of 15 minutes." } }
             }
-            @if host.database.copy {
-                p { "The file has the form of an older version; it is shown from a copy in memory and stays as it is." }
-            }
         }
     }
 }

@@ -27,17 +27,15 @@ pub(super) fn arms(look: &LookRecord) -> Vec<LookArm> {
 fn arm(value: &Value) -> Option<LookArm> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(printable);
     let number = |name: &str| value.get(name).and_then(Value::as_f64);
-    let estimate = ["ratio", "ratio_to_control"].iter().find_map(|name| value.get(name));
-    let ratio = estimate.and_then(|estimate| {
-        let of = |names: &[&str]| names.iter().find_map(|name| estimate.get(name).and_then(Value::as_f64));
-        let value = estimate.as_f64().or_else(|| of(&["estimate", "value"]))?;
-        Some((value, of(&["low"]).zip(of(&["high"]))))
+    let ratio = value.get("ratio").and_then(|ratio| {
+        let of = |name: &str| ratio.get(name).and_then(Value::as_f64);
+        Some((of("estimate")?, of("low").zip(of("high"))))
     });
     Some(LookArm {
-        name: text("name").or_else(|| text("arm"))?,
+        name: text("name")?,
         standing: text("standing"),
         ratio,
-        p_value: number("p_value_adjusted").or_else(|| number("p_value")),
+        p_value: number("p_value_adjusted"),
         verdict: text("verdict"),
     })
 }
@@ -99,7 +97,7 @@ pub(super) fn looks(trial: &Trial, now_us: i64) -> Markup {
 
 fn taken(trial: &Trial, look: &LookRecord, now_us: i64) -> Markup {
     let arms = arms(look);
-    let decision = ["decision", "verdict"].iter().find_map(|name| look.outcome.get(name)?.as_str());
+    let decision = look.outcome.get("decision").and_then(Value::as_str);
     let shown = trial.looks();
     let place = |name: &str| trial.arms.iter().position(|arm| printable(&arm.arm.name) == name);
     let caption = format!("look-{}", look.number);

@@ -369,13 +369,6 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     second.tick(1);
     let mut own = Store::create(&host.database).unwrap();
     assert!(matches!(refused(&mut own, &second.database, None), GatherError::IsHost { .. }));
-    // Of an older version, which did not record its host, it cannot be told where hosts are alike.
-    let connection = rusqlite::Connection::open(&second.database).unwrap();
-    connection
-        .execute("UPDATE trial SET parameters_json = json_remove(parameters_json, '$.host')", [])
-        .unwrap();
-    drop(connection);
-    assert!(matches!(refused(&mut other, &second.database, None), GatherError::WhichHost { .. }));
     // A clock that is ahead is told, one that is not is not.
     let ahead = take(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
     assert_eq!(ahead.ahead_seconds, Some(3600.0));

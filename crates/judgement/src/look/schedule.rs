@@ -22,7 +22,6 @@ pub(crate) struct Scheduled {
 /// What of a drawn plan looks need.
 #[derive(Deserialize)]
 struct Plan {
-    #[serde(default)]
     looks: Vec<HumanDuration>,
     duration: Option<HumanDuration>,
 }

@@ -83,7 +83,6 @@ pub struct AtConsensuses {
     /// One for each arm of [`Score::arms`] that both sides have at this age.
     pub arms: Vec<ArmScore>,
     /// The field's order and ratios with the services in their arms that an inference from memory leaves out; `None` where none is.
-    #[serde(default)]
     pub as_listed: Option<AsListed>,
     /// Positions of those that are in no order: of one side they have no ratio to the control, for instance because they share
     /// no server with it.

@@ -86,10 +86,7 @@ impl Store {
 pub(super) fn check(file: &Path, verified: bool) -> Result<(), StoreError> {
     let connection = Connection::open(file).map_err(StoreError::open(file))?;
     let found = crate::user_version(&connection).map_err(StoreError::open(file))?;
-    if found < SCHEMA_VERSION {
-        return Err(StoreError::Older { path: file.to_owned(), found, known: SCHEMA_VERSION });
-    }
-    if found > SCHEMA_VERSION {
+    if found != SCHEMA_VERSION {
         return Err(StoreError::Schema { path: file.to_owned(), found, known: SCHEMA_VERSION });
     }
     let doing = "checking a host's part";
@@ -283,19 +280,12 @@ fn count(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<i64> {
 
 /// Boots of the host. Containers of one machine tell the same id: of all hosts but the first it has the host's name with it.
 fn hosts(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<()> {
-    let lived_in = |whose: &str| {
-        format!(
-            "EXISTS (SELECT 1 FROM main.life l JOIN main.service s ON s.id = l.service_id
-                     WHERE l.boot_id = t.boot_id AND substr(s.name, 1, length(?1) + 1) {whose} ?1 || '/')"
-        )
-    };
-    // One that is here without it, as earlier versions had all of them, stays so.
-    let (of_others, of_this) = (lived_in("<>"), lived_in("="));
     transaction.execute(
-        &format!(
-            "INSERT INTO temp.boot_there
-             SELECT t.boot_id, CASE WHEN {of_others} AND NOT {of_this} THEN t.boot_id || ' on ' || ?1 ELSE t.boot_id END FROM there.host t"
-        ),
+        "INSERT INTO temp.boot_there
+         SELECT t.boot_id, CASE WHEN EXISTS (
+             SELECT 1 FROM main.life l JOIN main.service s ON s.id = l.service_id
+             WHERE l.boot_id = t.boot_id AND substr(s.name, 1, length(?1) + 1) <> ?1 || '/')
+           THEN t.boot_id || ' on ' || ?1 ELSE t.boot_id END FROM there.host t",
         params![part.host],
     )?;
     transaction.execute_batch(

@@ -195,8 +195,15 @@ fn a_database_of_a_newer_version_is_not_touched() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let before = std::fs::read(&path).unwrap();
-    assert!(matches!(Store::create(&path), Err(StoreError::Schema { found: 99, .. })));
-    assert!(matches!(Store::open(&path), Err(StoreError::Schema { found: 99, .. })));
+    for refused in [Store::create(&path), Store::open(&path)] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, StoreError::Schema { found: 99, .. }));
+        let text = refused.to_string().replace(&path.display().to_string(), "DB");
+        assert_eq!(
+            text,
+            "DB: schema version 99, this version of Heaptrial knows 1; use the version that wrote it or a newer one"
+        );
+    }
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -213,4 +220,21 @@ fn an_unknown_kind_of_trial_is_an_error_that_names_it() {
     let text = error.to_string();
     assert!(text.contains(&path.display().to_string()) && text.contains("`orbital`"), "{text}");
     assert!(text.contains(&format!("trial `{}`", trial().name)), "{text}");
+}
+
+#[test]
+fn many_may_make_a_new_database_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..40 {
+        let path = folder.path().join(format!("{round}.db"));
+        let all_at_once = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let make = || {
+                all_at_once.wait();
+                Store::create(&path).map(drop)
+            };
+            let writers: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        });
+    }
 }

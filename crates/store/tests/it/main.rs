@@ -3,4 +3,4 @@
 mod database;
 mod field;
 mod file;
-mod versions;
+mod imported;

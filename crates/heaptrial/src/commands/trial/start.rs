@@ -435,7 +435,5 @@ fn own_host(prepared: &Prepared) -> Result<String, Failure> {
     if let (1, Some((host, _))) = (planned.len(), planned.first_key_value()) {
         return Ok((*host).to_owned());
     }
-    let services = prepared.services.iter().map(|treatment| treatment.service.as_str()).collect();
-    let own = heaptrial_store::own_host(&json!({ "plan": prepared.plan }), &services).map(str::to_owned);
-    own.map_or_else(|| host_name(&HostRoot::default()).map_err(Failure::failed), Ok)
+    host_name(&HostRoot::default()).map_err(Failure::failed)
 }

@@ -1,0 +1,111 @@
+//! Imports are written and read whole.
+
+use heaptrial_model::{Arm, KnownEvent, LifeStart, Metric, Treatment, TrialKind};
+use heaptrial_store::{
+    AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
+    ImportedTrial, NewTrial, Readings, Store,
+};
+
+fn import(samples: &[(i64, u64)]) -> ImportedTrial {
+    let arm = |name: &str, control| Arm { name: name.into(), control, treatment: Treatment::default() };
+    let sample = |(wall_us, rss_bytes): &(i64, u64)| ImportedSample {
+        wall_us: *wall_us,
+        rss_bytes: *rss_bytes,
+        vsize_bytes: Some(3 * rss_bytes),
+        hwm_bytes: None,
+        ..ImportedSample::default()
+    };
+    let life = ImportedLife {
+        started_wall_us: 500_000,
+        start: LifeStart::Inferred { uncertainty_us: 250_000 },
+        contamination: None,
+        samples: samples.iter().map(sample).collect(),
+    };
+    let service = |name: &str| ImportedService {
+        name: name.into(),
+        block: 0,
+        attributes: serde_json::json!({ "server": "go" }),
+        lives: vec![life.clone()],
+    };
+    let list = |name, control, members: &[usize], earlier_list_of| ImportedList {
+        arm: arm(name, control),
+        earlier_list_of,
+        members: members.to_vec(),
+        source: format!("{name}.txt"),
+    };
+    ImportedTrial {
+        plan: NewTrial {
+            name: "fleet".into(),
+            kind: TrialKind::ImportTorutils,
+            boot_id: "import:fleet".into(),
+            host_facts: serde_json::json!({}),
+            metric: Metric::Rss,
+            seed: 1,
+            repeats: 1,
+            planned_us: 0,
+            arms: Vec::new(),
+            parameters: serde_json::json!({}),
+            command: "heaptrial import torutils memory.csv".into(),
+            tool_version: "0.1.0".into(),
+            started_wall_us: 0,
+        },
+        lists: vec![
+            list("a", true, &[0], None),
+            list("b", false, &[0, 1], None),
+            list("a_old", false, &[1], Some(0)),
+        ],
+        services: vec![service("one"), service("two")],
+        events: vec![ImportedEvent {
+            wall_us: 700_000,
+            service: None,
+            arm: Some(1),
+            kind: KnownEvent::Restart.into(),
+            text: "all of b".into(),
+        }],
+        aggregates: vec![AggregateRow {
+            wall_us: 1,
+            server: "go".into(),
+            count: 2,
+            total_bytes: 4,
+            mean_bytes: 2,
+            min_bytes: 1,
+            max_bytes: 3,
+        }],
+        sources: vec![ImportSource {
+            file: "memory.csv".into(),
+            role: "memory".into(),
+            sha256: "00".into(),
+            rows: 4,
+            skipped: 0,
+        }],
+    }
+}
+
+#[test]
+fn an_import_is_read_back_whole_and_replaced_under_its_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaptrial.db");
+    let mut store = Store::create(&path).unwrap();
+    let first = import(&[(1_000_000, 1024), (2_000_000, 2048)]);
+    let trial_id = store.write_imported(&first).unwrap();
+    for trial in [first, import(&[(1_000_000, 1024), (2_000_000, 2048), (3_000_000, 8192)])] {
+        assert_eq!(store.write_imported(&trial).unwrap(), trial_id);
+        let (found_id, found) =
+            store.read_imported("fleet", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap();
+        assert_eq!(found_id, trial_id);
+        assert_eq!(found.lists, trial.lists);
+        assert_eq!(found.events, trial.events);
+        assert_eq!(found.aggregates, trial.aggregates);
+        assert_eq!(found.sources, trial.sources);
+        assert_eq!(found.services.len(), 2);
+        assert_eq!(found.services[1].lives[0].samples, trial.services[1].lives[0].samples);
+        assert_eq!(found.services[1].lives[0].start, LifeStart::Inferred { uncertainty_us: 250_000 });
+        assert_eq!(found.services[0].attributes["server"], "go");
+    }
+    let life = &store.lives(trial_id).unwrap()[0];
+    let readings = Readings::of_trial(&store, trial_id, Metric::Rss).unwrap();
+    let found = readings.of_life(&store, life.id, life.started_boottime_us).unwrap();
+    let ages: Vec<(f32, u32)> = found.iter().map(|reading| (reading.age_seconds, reading.kib)).collect();
+    assert_eq!(ages, [(0.5, 1), (1.5, 2), (2.5, 8)]);
+    assert!(store.read_imported("other", heaptrial_model::TrialKind::ImportTorutils).unwrap().is_none());
+}
