@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Clocks::now();
     let summary = import_torutils(&mut store, &request)?;
     println!("{} new samples: the same again in {}", summary.new_samples, begun.told());
-    for format in [ExportFormat::TorUtils, ExportFormat::Parquet, ExportFormat::OpenMetrics] {
+    for format in [ExportFormat::TorUtils, ExportFormat::Parquet] {
         let path = dir.path().join("export");
         let begun = Clocks::now();
         export(&store, summary.trial_id, format, &mut std::fs::File::create(&path)?)?;

@@ -171,7 +171,7 @@ pub enum ExportError {
     NoTrial(i64),
     /// A form of RSS for a service of which other memory was read.
     #[error(
-        "trial `{trial}` has no RSS of {service}: the operators' CSV knows nothing else; export --format parquet or openmetrics has what was read"
+        "trial `{trial}` has no RSS of {service}: the operators' CSV knows nothing else; export --format parquet has what was read"
     )]
     NoRss { trial: String, service: String },
     /// The output cannot be written.

@@ -1,4 +1,4 @@
-//! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV, Parquet and OpenMetrics.
+//! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV and Parquet.
 
 mod blocks;
 mod claimed;

@@ -1,6 +1,5 @@
-//! Data out: the Tor operators' CSV, Parquet and OpenMetrics.
+//! Data out: the Tor operators' CSV and Parquet.
 
-mod openmetrics;
 mod parquet;
 mod series;
 mod torutils;
@@ -21,7 +20,6 @@ pub enum ExportFormat {
     TorUtils,
     /// Apache Parquet, a row per sample.
     Parquet,
-    OpenMetrics,
 }
 
 impl ExportFormat {
@@ -29,7 +27,6 @@ impl ExportFormat {
         match self {
             Self::TorUtils => "torutils",
             Self::Parquet => "parquet",
-            Self::OpenMetrics => "openmetrics",
         }
     }
 
@@ -38,7 +35,6 @@ impl ExportFormat {
         match self {
             Self::TorUtils => "csv",
             Self::Parquet => "parquet",
-            Self::OpenMetrics => "om",
         }
     }
 }
@@ -56,10 +52,7 @@ impl FromStr for ExportFormat {
         match text {
             "torutils" | "csv" => Ok(Self::TorUtils),
             "parquet" => Ok(Self::Parquet),
-            "openmetrics" => Ok(Self::OpenMetrics),
-            _ => Err(format!(
-                "`{text}` is not an export format; expected torutils (or csv), parquet or openmetrics"
-            )),
+            _ => Err(format!("`{text}` is not an export format; expected torutils (or csv) or parquet")),
         }
     }
 }
@@ -77,6 +70,5 @@ pub fn export(
     match format {
         ExportFormat::TorUtils => torutils::write(store, &trial, writer),
         ExportFormat::Parquet => parquet::write(store, &trial, writer),
-        ExportFormat::OpenMetrics => openmetrics::write(store, &trial, writer),
     }
 }

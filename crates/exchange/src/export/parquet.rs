@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use heaptrial_model::LifeStart;
 use heaptrial_store::{SAMPLE_COLUMNS, Store};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -10,7 +11,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::openmetrics::start_word;
 use super::series::Trial;
 use crate::ExportError;
 
@@ -136,5 +136,14 @@ impl Group {
             position += 1;
         }
         out.close().map(drop)
+    }
+}
+
+/// How the start of a life is known, in one word.
+fn start_word(start: &LifeStart) -> &'static str {
+    match start {
+        LifeStart::Observed => "observed",
+        LifeStart::Inferred { .. } => "inferred",
+        LifeStart::Unknown => "unknown",
     }
 }

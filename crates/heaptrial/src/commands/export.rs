@@ -42,8 +42,6 @@ enum Format {
     Torutils,
     /// Apache Parquet: a row per sample with every reading
     Parquet,
-    /// OpenMetrics text with time stamps
-    Openmetrics,
     /// A database of its own, for `heaptrial import heaptrial`: a host's part of a trial over several hosts
     Heaptrial,
 }
@@ -54,7 +52,6 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     let format = match options.format {
         Format::Torutils => ExportFormat::TorUtils,
         Format::Parquet => ExportFormat::Parquet,
-        Format::Openmetrics => ExportFormat::OpenMetrics,
         Format::Heaptrial => return part(options, &target, global),
     };
     if options.since.is_some() {
@@ -104,7 +101,7 @@ fn tell_what_does_not_count(target: &Target, format: ExportFormat) -> Result<(),
         let lives = if contaminated == 1 { "1 life".to_owned() } else { format!("{contaminated} lives") };
         let marked = match format {
             ExportFormat::TorUtils => "",
-            ExportFormat::Parquet | ExportFormat::OpenMetrics => ", and here `contaminated` marks them",
+            ExportFormat::Parquet => ", and here `contaminated` marks them",
         };
         eprintln!(
             "warning: readings of {lives} without the treatment of their arm stand under that arm; reports leave them out{marked}"

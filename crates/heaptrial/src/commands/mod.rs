@@ -41,7 +41,7 @@ pub enum Command {
     /// Take in measurements that were made with other tools
     #[command(subcommand)]
     Import(import::ImportCommand),
-    /// Write a trial's samples as CSV, Parquet or OpenMetrics
+    /// Write a trial's samples as CSV or Parquet
     Export(export::ExportOptions),
     /// Plan a trial on a fleet
     #[command(subcommand)]

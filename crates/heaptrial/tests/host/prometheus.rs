@@ -323,19 +323,6 @@ fn drawn_histories_come_back_from_both_stores() {
         same_lives(&rare("rare-parts", &end, false), &whole);
     }
 
-    // What is exported can be put into a store, from which it comes back.
-    let exported = heaptrial(folder).args("--db p1.db export whole --format openmetrics".split(' ')).output();
-    let exported = exported.unwrap();
-    imported(&exported);
-    let copy = folder.join("copy");
-    std::fs::create_dir(&copy).unwrap();
-    let copy = Server::prometheus_with(&copy, &stdout(&exported));
-    let words = "--query heaptrial_service_rss_bytes --start heaptrial_service_start_time_seconds \
-                 --service-label service --arm-label arm --step 1s --name copy --from";
-    let words: Vec<&str> = words.split_whitespace().chain([from.as_str(), "--to", end.as_str()]).collect();
-    imported(&import(folder, "copy.db", &copy.url(), &words));
-    same(&found(&trial(folder, "copy.db", "copy")), &drawn(&worlds[0].1));
-
     // An expression is evaluated at whole steps.
     let sums = [
         "--query",
