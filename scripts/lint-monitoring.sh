@@ -32,8 +32,6 @@ COLUMNS = 24
 OF_PROMETHEUS = {"up"}
 OF_GRAFANA = {"__rate_interval": "5m", "__interval": "1m", "__range": "1h"}
 LABELS = {"job", "instance", "trial", "arm", "service", "watch", "kind", "severity", "key"}
-# What reports read of a store, and tells a person nothing more.
-OF_REPORTS = {"heaptrial_service_memory_bytes", "heaptrial_agent_last_tick_boottime_seconds", "heaptrial_trial_info"}
 WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan", "start", "end"}
 
 faults = []

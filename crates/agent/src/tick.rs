@@ -7,7 +7,7 @@ use heaptrial_host::{Instant, SlowBudget, TickCost};
 use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
 use heaptrial_store::{LastTick, TickInput};
 
-use crate::metrics::{ServiceLine, Snapshot, TrialLine};
+use crate::metrics::{ServiceLine, Snapshot};
 use crate::own::OwnCost;
 use crate::session::Session;
 use crate::trials::Lost;
@@ -183,9 +183,9 @@ impl Session {
         let mut services = Vec::new();
         for watched in self.watched.values() {
             for seat in &watched.seats {
-                let Some(trial) = self.trials.iter().find(|trial| trial.id == seat.trial_id) else {
+                if !self.trials.iter().any(|trial| trial.id == seat.trial_id) {
                     continue;
-                };
+                }
                 let main = watched.main.as_ref();
                 services.push(ServiceLine {
                     service: watched.name.to_string(),
@@ -194,22 +194,13 @@ impl Session {
                     contaminated: main.map(|_| seat.contamination.is_some()),
                     started_wall_us: main.map(|main| main.started.wall_us),
                     sample: main.and_then(|main| main.last_sample),
-                    metric: trial.metric,
                     known: watched.known,
                 });
             }
         }
         Snapshot {
             services,
-            trials: self
-                .trials
-                .iter()
-                .map(|trial| TrialLine {
-                    trial: trial.name.clone(),
-                    plan: trial.plan_id.clone(),
-                    host: trial.host.clone(),
-                })
-                .collect(),
+            trials: self.trials.len(),
             cpu_us: crate::own::cpu_us(),
             rss_bytes,
             tick_seconds: cost.wall_us as f64 / 1e6,
@@ -217,7 +208,6 @@ impl Session {
             lost_ticks: self.ticking.lost,
             lost_databases: self.database.losses,
             taken_wall_us: now.wall_us,
-            taken_boottime_us: now.boottime_us,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use heaptrial_allocator::Expected;
 use heaptrial_host::Instant;
-use heaptrial_model::{Ending, Metric, ServiceName, TrialKind};
+use heaptrial_model::{Ending, ServiceName, TrialKind};
 use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
 
 use crate::clock::{TrialStart, set_by};
@@ -15,13 +15,7 @@ use crate::watched::{Seat, Watched};
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) id: i64,
-    pub(crate) name: String,
     pub(crate) of_host: bool,
-    pub(crate) metric: Metric,
-    /// Id of its plan; empty where nothing was drawn.
-    pub(crate) plan_id: String,
-    /// This host in a plan over several; else empty.
-    pub(crate) host: String,
     pub(crate) start: TrialStart,
     pub(crate) next_sequence: i64,
     pub(crate) last: Option<LastTick>,
@@ -50,10 +44,6 @@ impl Trial {
 pub(crate) struct Lost {
     pub(crate) ticks: u64,
     pub(crate) why: String,
-}
-
-fn word(parameter: &serde_json::Value) -> String {
-    parameter.as_str().unwrap_or_default().to_owned()
 }
 
 impl Session {
@@ -178,11 +168,7 @@ impl Session {
         }
         self.trials.push(Trial {
             id: record.id,
-            name: record.plan.name.clone(),
             of_host,
-            metric: record.plan.metric,
-            plan_id: word(&record.plan.parameters["plan"]["id"]),
-            host: word(&record.plan.parameters["host"]),
             start,
             next_sequence: last.map_or(0, |tick| tick.sequence + 1),
             last,

@@ -2,17 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use heaptrial_exchange::{ReadingsRequest, read_readings};
-use heaptrial_model::RemoteReadings;
 use heaptrial_report::{Options, Report, embedded};
-use heaptrial_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::DashboardError;
-use crate::data::{Data, Source, Trial, now_us};
+use crate::data::{Data, Trial, now_us};
 use crate::live::Live;
 
 const KEPT: usize = 6;
@@ -22,10 +19,6 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 const AGAIN_AFTER_TIMES: u32 = 10;
 /// A page waits this long for its first result, then is shown without.
 pub(crate) const WAIT: Duration = Duration::from_secs(8);
-/// What a store of series told counts for so long at least: more may have come into it late.
-const SERIES_COUNT_FOR: Duration = Duration::from_secs(600);
-/// Trials of which readings from a store are kept.
-const SERIES_KEPT: usize = 2;
 
 /// What is computed of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,8 +29,6 @@ pub(crate) enum What {
     Sections,
     /// The whole report as a page of its own.
     Page,
-    /// Nothing but what a store of series has to tell; its markup is empty.
-    Series,
 }
 
 #[derive(Debug, Clone)]
@@ -55,8 +46,6 @@ struct Kept {
     computed: Computed,
     /// State of the trial that it is made from.
     state: State,
-    /// When it counts no more though nothing changed: at once where it failed; `None` is never.
-    until: Option<Instant>,
     done: Instant,
     took: Duration,
     used: Instant,
@@ -78,25 +67,11 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Computer {
     path: PathBuf,
-    /// The store that has the readings of trials of which the database has the ledger alone.
-    series: Option<ReadingsRequest>,
-    told: Mutex<Vec<Told>>,
     kept: Mutex<HashMap<Key, Kept>>,
     /// What is to be computed once it is due.
     waiting: Mutex<HashSet<Key>>,
     one: Arc<Semaphore>,
     live: Arc<Live>,
-}
-
-/// What a store told of a trial.
-#[derive(Debug)]
-struct Told {
-    trial_id: i64,
-    /// State of the trial's ledger then.
-    state: State,
-    readings: Arc<RemoteReadings>,
-    warnings: Vec<String>,
-    until: Instant,
 }
 
 impl What {
@@ -118,46 +93,14 @@ pub(crate) fn state_of(trial: &Trial) -> State {
 }
 
 impl Computer {
-    pub(crate) fn new(path: &Path, series: Option<ReadingsRequest>, live: Arc<Live>) -> Arc<Self> {
+    pub(crate) fn new(path: &Path, live: Arc<Live>) -> Arc<Self> {
         Arc::new(Self {
             path: path.to_owned(),
-            series,
-            told: Mutex::default(),
             kept: Mutex::default(),
             waiting: Mutex::default(),
             one: Arc::new(Semaphore::new(1)),
             live,
         })
-    }
-
-    /// Whether the readings of a trial are asked for in a store.
-    pub(crate) fn asks_for(&self, trial: &Trial) -> bool {
-        self.series.is_some() && trial.has_ledger_alone()
-    }
-
-    /// Puts what the store has told of a trial to its services, where it is asked for any. `computed` is what came of asking.
-    pub(crate) fn tell(
-        &self,
-        trial: &mut Trial,
-        computed: Option<&Computed>,
-        now_us: i64,
-    ) -> Option<Arc<RemoteReadings>> {
-        if !self.asks_for(trial) {
-            return None;
-        }
-        let all = self.told();
-        let told = all.iter().find(|told| told.trial_id == trial.record.id);
-        let failed = computed.and_then(|computed| computed.markup.as_ref().err());
-        match (told, failed) {
-            (Some(told), failed) => {
-                let warned = told.warnings.iter().map(|warning| format!("The store warns: {warning}"));
-                let failed = failed.map(|why| format!("It told nothing when it was asked again: {why}"));
-                trial.take_readings(&told.readings, warned.chain(failed).collect(), now_us);
-            }
-            (None, Some(why)) => trial.source = Source::Failed(Arc::clone(why)),
-            (None, None) => trial.source = Source::Asked,
-        }
-        told.map(|told| Arc::clone(&told.readings))
     }
 
     /// The result for a trial in `state`; an older one where the newer is not due, and `None` where there is none within `wait`.
@@ -190,7 +133,7 @@ impl Computer {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(found) = kept.get_mut(&key) else { return Found::Nothing };
         found.used = Instant::now();
-        if found.state == state && found.until.is_none_or(|until| Instant::now() < until) {
+        if found.state == state && found.computed.markup.is_ok() {
             return Found::Good(found.computed.clone());
         }
         let apart = AGAIN_AFTER.max(found.took * AGAIN_AFTER_TIMES);
@@ -237,14 +180,10 @@ impl Computer {
     fn compute(&self, key: Key, state: State) {
         let begun = Instant::now();
         let at_wall_us = now_us();
-        let (markup, until) = match self.markup(key, state) {
-            Ok((markup, until)) => (Ok(Arc::from(markup)), until),
-            Err(error) => (Err(Arc::from(error.to_string())), Some(begun)),
-        };
+        let markup = self.markup(key).map(Arc::from).map_err(|error| Arc::from(error.to_string()));
         let kept = Kept {
             computed: Computed { markup, at_wall_us },
             state,
-            until,
             done: Instant::now(),
             took: begun.elapsed(),
             used: Instant::now(),
@@ -257,21 +196,16 @@ impl Computer {
         }
     }
 
-    /// With a time from which on it is to be made anew. On a connection of its own, so that pages are answered meanwhile.
-    fn markup(
-        &self,
-        (trial_id, what): Key,
-        state: State,
-    ) -> Result<(String, Option<Instant>), DashboardError> {
+    /// On a connection of its own, so that pages are answered meanwhile.
+    fn markup(&self, (trial_id, what): Key) -> Result<String, DashboardError> {
         let mut data = Data::new(&self.path);
         let (store, _) = data.current()?;
         let Some(record) = store.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
-            return Ok((String::new(), None));
+            return Ok(String::new());
         };
         let trial = Trial::read(store, record, now_us())?;
-        let (remote, until) = self.series_of(store, &trial, state)?.unzip();
-        let options = Options { remote, ..Options::default() };
-        let markup = match what {
+        let options = Options::default();
+        Ok(match what {
             What::Running => {
                 let fleet = heaptrial_judgement::read_fleet(store, trial_id, &options)?;
                 let figure = embedded::running(&fleet, &trial.looks(), trial.record.plan.metric);
@@ -285,37 +219,7 @@ impl Computer {
                 let (report, trajectories) = Report::with_trajectories(store, trial_id, &options)?;
                 report.html(&trajectories)?
             }
-            What::Series => String::new(),
-        };
-        Ok((markup, until))
-    }
-
-    /// What the store tells of a trial, and until when that counts: it is asked again when the ledger is another, or by then.
-    fn series_of(
-        &self,
-        store: &Store,
-        trial: &Trial,
-        state: State,
-    ) -> Result<Option<(Arc<RemoteReadings>, Instant)>, DashboardError> {
-        let Some(request) = self.series.as_ref().filter(|_| self.asks_for(trial)) else { return Ok(None) };
-        let begun = Instant::now();
-        let trial_id = trial.record.id;
-        let of_state = |told: &&Told| told.trial_id == trial_id && told.state == state && begun < told.until;
-        if let Some(told) = self.told().iter().find(of_state) {
-            return Ok(Some((Arc::clone(&told.readings), told.until)));
-        }
-        let (readings, warnings) = read_readings(store, &trial.record, request)?;
-        let readings = Arc::new(readings);
-        let until = Instant::now() + SERIES_COUNT_FOR.max(begun.elapsed() * AGAIN_AFTER_TIMES);
-        let mut all = self.told();
-        all.retain(|told| told.trial_id != trial_id);
-        all.truncate(SERIES_KEPT - 1);
-        all.insert(0, Told { trial_id, state, readings: Arc::clone(&readings), warnings, until });
-        Ok(Some((readings, until)))
-    }
-
-    fn told(&self) -> MutexGuard<'_, Vec<Told>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 }
 

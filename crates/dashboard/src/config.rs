@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use heaptrial_exchange::ReadingsRequest;
 use heaptrial_listen::Listen;
 
 use crate::DashboardError;
@@ -23,8 +22,6 @@ pub enum Shown {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub shown: Shown,
-    /// The store of series that has the readings of trials of which the database has the ledger alone.
-    pub series: Option<ReadingsRequest>,
     pub listen: Listen,
     /// Whether an address that other machines can reach is meant so.
     pub anywhere: bool,
@@ -36,7 +33,7 @@ impl Config {
     /// Of a database, on the usual address.
     pub fn of(database: PathBuf) -> Self {
         let shown = Shown::Database(database);
-        Self { shown, series: None, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
+        Self { shown, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
     }
 
     /// The loopback address, and a port of its own.

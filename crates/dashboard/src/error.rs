@@ -2,7 +2,6 @@
 
 use std::io;
 
-use heaptrial_exchange::ImportError;
 use heaptrial_judgement::JudgementError;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_report::ReportError;
@@ -20,9 +19,6 @@ pub enum DashboardError {
     /// A trial could not be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// The store of series did not tell the readings of a trial.
-    #[error(transparent)]
-    Series(#[from] ImportError),
     /// The address is one that other machines can reach.
     #[error(
         "{listen} can be reached from other machines, and the dashboard asks nobody who he is; listen on 127.0.0.1 \
@@ -43,7 +39,6 @@ impl Classified for DashboardError {
             Self::Store(error) => error.class(),
             Self::Judgement(error) => error.class(),
             Self::Report(error) => error.class(),
-            Self::Series(error) => error.class(),
             Self::NotLocal { .. } => ErrorClass::Usage,
             Self::Listen { .. } => ErrorClass::Refused,
             Self::System { .. } => ErrorClass::Failed,

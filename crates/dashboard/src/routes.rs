@@ -12,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use heaptrial_listen::{Names, Peer, refuse_others};
-use heaptrial_model::RemoteReadings;
 use heaptrial_report::embedded;
 use heaptrial_store::Store;
 use maud::Markup;
@@ -53,7 +52,7 @@ impl Shared {
             config: config.clone(),
             database: database.to_owned(),
             data: Arc::new(Mutex::new(Data::new(database))),
-            computer: Computer::new(database, config.series.clone(), Arc::clone(&live)),
+            computer: Computer::new(database, Arc::clone(&live)),
             turns: Turns::new(),
             live,
         })
@@ -88,20 +87,6 @@ impl Shared {
     /// Looks whether the database changed. What is wrong with one that cannot be read, the pages tell.
     pub(crate) async fn ask(self: Arc<Self>) {
         let _ = self.read(Peer::User(None), |_| Ok(())).await;
-    }
-
-    /// Asks the store for the readings of a trial, where they are there, and puts those that it has told to its services.
-    async fn ask_series(
-        &self,
-        trial: &mut Trial,
-        wait: Duration,
-        now_us: i64,
-    ) -> Option<Arc<RemoteReadings>> {
-        if !self.computer.asks_for(trial) {
-            return None;
-        }
-        let computed = self.computer.get(trial.record.id, What::Series, state_of(trial), wait).await;
-        self.computer.tell(trial, computed.as_ref(), now_us)
     }
 
     fn frame<'a>(&'a self, title: &'a str, here: &'a str) -> Frame<'a> {
@@ -156,12 +141,8 @@ struct Which {
 async fn overview(State(shared): App, Extension(peer): By, Query(choice): Query<Choice>) -> Response {
     let now_us = now_us();
     match shared.read(peer, move |store| Overview::read(store, now_us)).await {
-        Ok(mut overview) => {
+        Ok(overview) => {
             let frame = shared.frame("Overview", "/");
-            for trial in overview.present_mut() {
-                // The page is shown at once, and again when the store has answered.
-                shared.ask_series(trial, Duration::ZERO, now_us).await;
-            }
             frame.show(page::overview(&overview, &choice, now_us, &shared.database))
         }
         Err(error) => failed(&shared, &error),
@@ -197,7 +178,7 @@ async fn trial(
     Query(which): Query<Which>,
     Query(choice): Query<Choice>,
 ) -> Response {
-    let mut trial = match find(&shared, peer, name, which.id).await {
+    let trial = match find(&shared, peer, name, which.id).await {
         Ok(trial) => trial,
         Err(response) => return response,
     };
@@ -205,7 +186,6 @@ async fn trial(
     let title = trial.name().to_owned();
     let frame = shared.frame(&title, "");
     let computed = shared.computer.get(trial.record.id, What::of(&trial), state_of(&trial), WAIT).await;
-    shared.computer.tell(&mut trial, computed.as_ref(), frame.now_us);
     let content = page::trial(&trial, computed.as_ref(), &choice, frame.now_us);
     frame.show(content)
 }
@@ -251,12 +231,9 @@ async fn service(
         })
     });
     match found.await {
-        Ok(Ok(mut service)) => {
+        Ok(Ok(service)) => {
             let title = service.record.name.clone();
             let frame = shared.frame(&title, "");
-            if let Some(readings) = shared.ask_series(&mut service.trial, WAIT, now_us).await {
-                service.take_readings(&readings);
-            }
             frame.show(page::service(&service, now_us))
         }
         Ok(Err(overview)) => not_found(&shared, page::no_service(&name, &overview)),

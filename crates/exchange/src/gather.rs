@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Classified, ErrorClass, TrialKind};
 use heaptrial_store::{
-    GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, is_ledger, own_host,
+    GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, own_host,
     planned_hosts,
 };
 use serde_json::{Map, Value, json};
@@ -23,10 +23,8 @@ pub struct GatheredPart {
     /// The host, as the plan names it.
     pub host: String,
     pub new: Gathered,
-    /// Its last tick that is here: what comes after it is what the next export has to bring of the ledger,
+    /// Its last tick that is here: what comes after it is what the next export has to bring.
     pub last: Option<PartTick>,
-    /// and what comes after this one of everything: an earlier one where the ledger alone was gathered last.
-    pub read: Option<PartTick>,
     /// Hosts of the plan of which nothing is here yet.
     pub missing: Vec<String>,
     /// By how many seconds what the host wrote last is later than now.
@@ -64,7 +62,7 @@ pub enum GatherError {
         "{}: it begins after tick {first} of {host}, and {}; write all of it there with `heaptrial export --format heaptrial` \
          without --since",
         path.display(),
-        what_is_here(*here, *ledger)
+        what_is_here(*here)
     )]
     Misses {
         path: PathBuf,
@@ -73,8 +71,6 @@ pub enum GatherError {
         first: i64,
         /// The last one that is here.
         here: Option<i64>,
-        /// Whether the ledger of later ones is here, and the file has readings.
-        ledger: bool,
     },
     /// Another trial of this name runs.
     #[error(
@@ -107,12 +103,10 @@ impl Classified for GatherError {
     }
 }
 
-fn what_is_here(last: Option<i64>, ledger: bool) -> String {
-    match (last, ledger) {
-        (None, false) => "there is nothing of that host here".to_owned(),
-        (None, true) => "its ledger alone is here, without readings".to_owned(),
-        (Some(last), false) => format!("here is {last} as the last one"),
-        (Some(last), true) => format!("readings are here up to {last}, and the ledger alone after that"),
+fn what_is_here(last: Option<i64>) -> String {
+    match last {
+        None => "there is nothing of that host here".to_owned(),
+        Some(last) => format!("here is {last} as the last one"),
     }
 }
 
@@ -290,13 +284,11 @@ pub fn gather(
     }
     let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
     let of_host = parts.iter().find(|part| part.host == host);
-    let (last, read) = of_host.map_or((None, None), |part| (part.last, part.read));
-    let here = if is_ledger(parameters) { last } else { read };
+    let here = of_host.and_then(|part| part.last);
     let next = here.map_or(0, |tick| tick.sequence + 1);
     if let Some(first) = first.filter(|first| *first > next) {
         let here = here.map(|tick| tick.sequence);
-        let ledger = !is_ledger(parameters) && last != read;
-        return Err(GatherError::Misses { path: from, host, first: first - 1, here, ledger });
+        return Err(GatherError::Misses { path: from, host, first: first - 1, here });
     }
     let whole = json!({ "plan": plan, GATHERED: true });
     let hosts = planned_hosts(&whole);
@@ -318,10 +310,9 @@ pub fn gather(
     let new = store.gather(&database, &part_of)?;
     let parts = store.parts(new.trial_id)?;
     let is_here = |host: &str| parts.iter().any(|part| part.host == host);
-    let of_host = parts.iter().find(|part| part.host == host);
-    let (last, read) = of_host.map_or((None, None), |part| (part.last, part.read));
+    let last = parts.iter().find(|part| part.host == host).and_then(|part| part.last);
     let missing = hosts.into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect();
     let ahead = written.into_iter().chain(last_us).max().map(|wrote| wrote - now_us);
     let ahead_seconds = ahead.filter(|ahead| *ahead > AHEAD_US).map(|ahead| ahead as f64 / 1e6);
-    Ok(GatheredPart { trial: trial.plan.name, host, new, last, read, missing, ahead_seconds })
+    Ok(GatheredPart { trial: trial.plan.name, host, new, last, missing, ahead_seconds })
 }

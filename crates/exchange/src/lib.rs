@@ -23,7 +23,6 @@ pub use measured::{MeasuredService, Measurements};
 pub use packed::pack;
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
 pub use prometheus::{
-    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, ReadingsRequest,
-    import_prometheus, read_readings,
+    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
 };
 pub use torutils::{MemoryUnit, Timezone};

@@ -7,8 +7,8 @@ use std::thread;
 use heaptrial_analysis::{
     Clock, DAY, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work,
 };
-use heaptrial_model::{KnownEvent, Reading, RemoteLife};
-use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Readings, ServiceRecord, Store, StoreError};
+use heaptrial_model::{KnownEvent, Reading};
+use heaptrial_store::{ArmRecord, EventRecord, Readings, ServiceRecord, Store, StoreError};
 
 use crate::lab::LabRun;
 use crate::treatment::{self, Treated};
@@ -35,19 +35,8 @@ impl Rows {
         let (trial, kind) = (&self.trial, self.kind);
         // What others measured has no ledger, and nobody drew the lists of an import.
         let in_ledger = !kind.is_import();
-        let by_life = match &options.remote {
-            Some(remote) => {
-                let of = |life: &LifeRecord| {
-                    let own = remote.lives.get(&life.id);
-                    own.map_or_else(OfLife::default, |own| OfLife::of(own, remote.step_seconds))
-                };
-                self.lives.iter().map(of).collect()
-            }
-            None => {
-                let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
-                read_lives(store, &readings, self, in_ledger)?
-            }
-        };
+        let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
+        let by_life = read_lives(store, &readings, self, in_ledger)?;
         let position: HashMap<i64, usize> =
             self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
         let mut services: Vec<FleetService> =
@@ -186,18 +175,6 @@ struct OfLife {
     /// The highest of those that are rolled up.
     peaks: Vec<Reading>,
     work: Work,
-}
-
-impl OfLife {
-    /// A store of series has memory alone.
-    fn of(remote: &RemoteLife, step_seconds: f64) -> Self {
-        Self {
-            readings: remote.readings.clone(),
-            rolled_up_seconds: step_seconds,
-            peaks: remote.peaks.clone(),
-            work: Work::default(),
-        }
-    }
 }
 
 /// The readings of each life and, if asked for, its work, in the order of `lives`. Shared among threads that each have a connection of their own;

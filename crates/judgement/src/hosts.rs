@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_analysis::{DAY, Finding, FindingKind, Fleet, Severity};
-use heaptrial_model::{Identity, RemoteReadings, units};
+use heaptrial_model::{Identity, units};
 use heaptrial_store::{ArmRecord, PartRecord, Store, own_host, planned_hosts};
 
 use crate::{JudgementError, Kind, Rows};
@@ -142,61 +142,27 @@ impl Rows {
         of_block.values().any(|builds| builds.len() > 1)
     }
 
-    /// That readings of hosts or lives are missing where they are taken from: this database, or a store of series.
-    pub(crate) fn series_missing(
+    /// That hosts which are here have no readings, or none until their end.
+    pub(crate) fn readings_missing(
         &self,
         store: &Store,
         fleet: &Fleet,
-        remote: Option<&RemoteReadings>,
     ) -> Result<Option<Finding>, JudgementError> {
-        let (hosts, unknown, place) = match remote {
-            Some(remote) => {
-                (remote.hosts_without.clone(), remote.of_unknown_lives.clone(), remote.source.as_str())
-            }
-            None => (self.hosts_without_readings(store, fleet)?, BTreeMap::new(), "this database"),
-        };
-        let mut told = Vec::new();
-        if !hosts.is_empty() {
-            told.push(format!("{place} has no readings of {}", named(hosts.iter().map(String::as_str))));
-        }
-        if !unknown.is_empty() {
-            told.push(format!(
-                "{} of lives that are not in the ledger are left out ({})",
-                units::counted(unknown.values().sum::<u64>() as usize, "reading"),
-                named(unknown.keys().map(String::as_str))
-            ));
-        }
-        if told.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(Finding {
-            kind: FindingKind::SeriesMissing,
+        let hosts = self.hosts_without_readings(store, fleet)?;
+        Ok((!hosts.is_empty()).then(|| Finding {
+            kind: FindingKind::ReadingsMissing,
             severity: Severity::Grave,
             arms: Vec::new(),
-            services: unknown.into_keys().collect(),
-            evidence: told.join("; "),
-            effect: match remote {
-                Some(_) => {
-                    "Every figure is of the other readings only. The store must scrape every host, and the ledger be gathered after \
-                     what is to be reported."
-                }
-                None => {
-                    "Every figure is of the other hosts only. Where a host's ledger alone was gathered, its readings are in the store \
-                     that scrapes it: --series URL."
-                }
-            }
-            .to_owned(),
+            services: Vec::new(),
+            evidence: format!("there are no readings of {}", named(hosts.iter().map(String::as_str))),
+            effect: "Every figure is of the other hosts only.".to_owned(),
         }))
     }
 
-    /// Hosts without a reading of any of their services, or after the ledger alone was gathered, or for the last day of the trial there.
+    /// Hosts without a reading of any of their services, or for the last day of the trial there.
     fn hosts_without_readings(&self, store: &Store, fleet: &Fleet) -> Result<Vec<String>, JudgementError> {
         let mut hosts = Vec::new();
         for part in &self.parts {
-            if part.read != part.last && part.read.is_some() {
-                hosts.push(format!("{} after tick {}", part.host, part.read.map_or(0, |tick| tick.sequence)));
-                continue;
-            }
             let in_fleet = fleet.services.iter().filter(|service| service.host.as_ref() == Some(&part.host));
             if in_fleet.flat_map(|service| &service.lives).any(|life| !life.readings.is_empty()) {
                 hosts.extend(self.silent_for(part).map(|silent| {
@@ -222,7 +188,7 @@ impl Rows {
     fn silent_for(&self, part: &PartRecord) -> Option<f64> {
         let ended_us = part.ended_wall_us?.min(self.until_us);
         let seconds = |from_us: i64| (ended_us - from_us) as f64 / 1e6;
-        let silent = seconds(part.read?.wall_us);
+        let silent = seconds(part.last?.wall_us);
         let longest = (END_SHARE * seconds(part.started_wall_us)).clamp(LEAST_SILENCE_SECONDS, DAY);
         (silent > longest).then_some(silent)
     }

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use heaptrial_analysis::{
     Analysis, ByHost, Finding, FindingKind, Fleet, FleetLife, RatioToControl, Settings, Severity, analyse,
     by_host, differing_hosts, ratio_of, ratio_of_arms,
 };
-use heaptrial_model::{Metric, RemoteReadings, SlowSample};
+use heaptrial_model::{Metric, SlowSample};
 use heaptrial_stats::median;
 use heaptrial_store::{LifeRecord, ServiceRecord, Store, TickSummary};
 
@@ -35,8 +34,6 @@ pub struct Options {
     pub settings: Settings,
     /// In a trial on hosts, what came after this time, in microseconds since 1970, is left out.
     pub until_us: Option<i64>,
-    /// The readings of a trial on hosts, where they are in a store of series and not in the database.
-    pub remote: Option<Arc<RemoteReadings>>,
 }
 
 /// A trial with its fleet, its analysis, and what no analysis needs.
@@ -92,7 +89,7 @@ impl Judgement {
             let until = rfc3339(store.path(), "the time after which nothing counts", until_us)?;
             analysis.findings.push(left_out_after(&until));
         }
-        Self::from_fleet(store, rows, fleet, analysis, options)
+        Self::from_fleet(store, rows, fleet, analysis)
     }
 
     fn of_lab(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
@@ -204,7 +201,6 @@ impl Judgement {
         rows: Rows,
         fleet: Fleet,
         mut analysis: Analysis,
-        options: &Options,
     ) -> Result<Self, JudgementError> {
         let by_host = by_host(&fleet, &analysis);
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
@@ -213,18 +209,17 @@ impl Judgement {
         analysis.findings.extend(rows.assigned_by_hand());
         analysis.findings.extend(rows.builds_by_host());
         analysis.findings.extend(rows.several_builds());
-        analysis.findings.extend(rows.series_missing(store, &fleet, options.remote.as_deref())?);
+        analysis.findings.extend(rows.readings_missing(store, &fleet)?);
         analysis.findings.extend(swap::finding(store, &rows)?);
         analysis.findings.sort_by_key(|finding| (finding.severity, !tells_what_is_missing(finding.kind)));
         let imported = rows.kind.is_import();
-        let anon = match &options.remote {
-            Some(remote) => last_anon_of(remote, &rows),
-            None if rows.kind == crate::Kind::ImportTorutils => HashMap::new(),
-            None => last_anon(store, &rows)?,
+        let anon = match rows.kind {
+            crate::Kind::ImportTorutils => HashMap::new(),
+            _ => last_anon(store, &rows)?,
         };
         let facts = |record: &ServiceRecord| {
             let life = rows.lives.iter().rposition(|life| life.service_id == record.id);
-            let slow = last_slow(store, &rows, life.filter(|_| options.remote.is_none()))?;
+            let slow = last_slow(store, &rows, life)?;
             Ok(ServiceFacts {
                 life,
                 anon_bytes: anon.get(&record.id).copied(),
@@ -329,7 +324,7 @@ fn left_out_after(until: &str) -> Finding {
 
 /// What a reader must know before all else.
 fn tells_what_is_missing(kind: FindingKind) -> bool {
-    matches!(kind, FindingKind::HostsMissing | FindingKind::SeriesMissing)
+    matches!(kind, FindingKind::HostsMissing | FindingKind::ReadingsMissing)
 }
 
 fn lives(fleet: &Fleet) -> impl Iterator<Item = &FleetLife> {
@@ -366,12 +361,6 @@ fn last_anon(store: &Store, rows: &Rows) -> Result<HashMap<i64, u64>, JudgementE
         found.extend(last.map(|point| (service_id, point.anon_bytes)));
     }
     Ok(found)
-}
-
-/// The same from a store of series.
-fn last_anon_of(remote: &RemoteReadings, rows: &Rows) -> HashMap<i64, u64> {
-    let told = |life: &LifeRecord| Some((life.service_id, remote.lives.get(&life.id)?.anon_bytes?));
-    rows.lives.iter().filter_map(told).collect()
 }
 
 fn warm_up_seconds(analysis: &Analysis) -> f64 {

@@ -26,8 +26,7 @@ pub use import::{
     ImportedTrial, SamplesOf,
 };
 pub use part::{
-    BlockOf, GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, is_ledger, own_host,
-    planned_hosts,
+    BlockOf, GATHERED, Gathered, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts,
 };
 pub use readings::Readings;
 pub use recent::{TickRecord, TickTime};

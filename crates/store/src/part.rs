@@ -30,8 +30,6 @@ pub struct PartRecord {
     pub ended_wall_us: Option<i64>,
     /// The last tick that is here; `None` where there is none.
     pub last: Option<PartTick>,
-    /// The last tick up to which its readings are here as well: an earlier one where only the ledger was gathered after it.
-    pub read: Option<PartTick>,
     /// When it was gathered, or written by the host itself, in microseconds since 1970.
     pub gathered_wall_us: i64,
 }
@@ -42,16 +40,6 @@ pub struct PartTick {
     pub sequence: i64,
     /// Its time there, in microseconds since 1970.
     pub wall_us: i64,
-}
-
-/// What a file of a host's part has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PartContent {
-    /// All that is in its database.
-    #[default]
-    Everything,
-    /// Plan, services, lives, events and ticks, and nothing of what was measured.
-    Ledger,
 }
 
 /// What of a host's database is one part.
@@ -115,35 +103,19 @@ pub fn is_gathered(parameters: &Value) -> bool {
 /// In the parameters of a trial that was gathered.
 pub const GATHERED: &str = "gathered";
 
-/// In the parameters of a trial in a file that has the ledger alone.
-const LEDGER: &str = "ledger";
-/// In the parameters of a trial that was gathered: by host, of which the ledger alone was gathered last, the last tick up to which
-/// its readings are here, or null.
-const READ: &str = "read_until";
 /// In the parameters of a trial that was gathered: by host that recorded it anew, when its earlier recordings began, in microseconds since 1970.
 const RECORDINGS: &str = "earlier_recordings";
-
-/// Whether a file of [`Store::write_part`] has the ledger alone, by the parameters of its trial.
-pub fn is_ledger(parameters: &Value) -> bool {
-    parameters[LEDGER] == true
-}
 
 impl Store {
     /// The gathered parts of a trial, by host.
     pub fn parts(&self, trial_id: i64) -> Result<Vec<PartRecord>, StoreError> {
         let doing = "reading the parts of a trial";
-        let sql = "SELECT host, facts_json, started_wall_us, ended_wall_us, sequence, tick_wall_us, gathered_wall_us,
-                          (SELECT parameters_json FROM trial WHERE id = trial_id)
+        let sql = "SELECT host, facts_json, started_wall_us, ended_wall_us, sequence, tick_wall_us, gathered_wall_us
                    FROM part WHERE trial_id = ?1 ORDER BY host";
-        let rows: Vec<(PartRecord, String, String)> =
-            self.rows(doing, sql, params![trial_id], |row| Ok((part(row)?, row.get(1)?, row.get(7)?)))?;
-        let whole = |(record, facts, parameters): (PartRecord, String, String)| {
-            let parameters: Value = self.json(doing, &parameters)?;
-            let read = match parameters[READ].get(&record.host) {
-                Some(told) => tick_of(told),
-                None => record.last,
-            };
-            Ok(PartRecord { facts: self.json(doing, &facts)?, read, ..record })
+        let rows: Vec<(PartRecord, String)> =
+            self.rows(doing, sql, params![trial_id], |row| Ok((part(row)?, row.get(1)?)))?;
+        let whole = |(record, facts): (PartRecord, String)| {
+            Ok(PartRecord { facts: self.json(doing, &facts)?, ..record })
         };
         rows.into_iter().map(whole).collect()
     }
@@ -168,11 +140,6 @@ fn only_reading_there(connection: &Connection) -> rusqlite::Result<Transaction<'
     Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
 }
 
-/// A tick as [`READ`] has it.
-fn tick_of(told: &Value) -> Option<PartTick> {
-    Some(PartTick { sequence: told["sequence"].as_i64()?, wall_us: told["wall_us"].as_i64()? })
-}
-
 /// The facts are in the second column.
 fn part(row: &Row<'_>) -> rusqlite::Result<PartRecord> {
     let (sequence, wall_us): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
@@ -182,7 +149,6 @@ fn part(row: &Row<'_>) -> rusqlite::Result<PartRecord> {
         started_wall_us: row.get(2)?,
         ended_wall_us: row.get(3)?,
         last: sequence.zip(wall_us).map(|(sequence, wall_us)| PartTick { sequence, wall_us }),
-        read: None,
         gathered_wall_us: row.get(6)?,
     })
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use heaptrial_listen::Listen;
-use heaptrial_model::{Metric, Sample};
+use heaptrial_model::Sample;
 
 use crate::AgentError;
 
@@ -52,7 +52,7 @@ impl fmt::Display for MetricsAddress {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) services: Vec<ServiceLine>,
-    pub(crate) trials: Vec<TrialLine>,
+    pub(crate) trials: usize,
     pub(crate) cpu_us: u64,
     pub(crate) rss_bytes: u64,
     pub(crate) tick_seconds: f64,
@@ -60,17 +60,6 @@ pub(crate) struct Snapshot {
     pub(crate) lost_ticks: u64,
     pub(crate) lost_databases: u64,
     pub(crate) taken_wall_us: i64,
-    pub(crate) taken_boottime_us: i64,
-}
-
-/// A trial that runs: whose part of what these are the services.
-#[derive(Debug, Clone)]
-pub(crate) struct TrialLine {
-    pub(crate) trial: String,
-    /// Id of its plan; empty where nothing was drawn.
-    pub(crate) plan: String,
-    /// This host, as a plan over several hosts names it; else empty.
-    pub(crate) host: String,
 }
 
 /// A service in a trial; `None` where it has no main process.
@@ -83,8 +72,6 @@ pub(crate) struct ServiceLine {
     /// Start of the main process, in microseconds since 1970.
     pub(crate) started_wall_us: Option<i64>,
     pub(crate) sample: Option<Sample>,
-    /// Which reading the trial compares.
-    pub(crate) metric: Metric,
     /// Whether it is known to have a main process or none: systemd was asked.
     pub(crate) known: bool,
 }

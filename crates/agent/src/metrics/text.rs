@@ -1,4 +1,4 @@
-//! A snapshot as OpenMetrics, or in the older text form of Prometheus. Names and labels are those of `heaptrial export`.
+//! A snapshot as OpenMetrics, or in the older text form of Prometheus.
 
 use std::fmt;
 
@@ -24,13 +24,7 @@ fn of_sample(line: &ServiceLine, value: impl Fn(&Sample) -> u64) -> Option<u64> 
     line.sample.as_ref().map(value)
 }
 
-const FAMILIES: [Family; 8] = [
-    Family {
-        name: "memory",
-        unit: Some(Unit::Bytes),
-        help: "Memory by the metric that the trial compares.",
-        value: |line| line.sample.as_ref()?.level(line.metric),
-    },
+const FAMILIES: [Family; 7] = [
     Family {
         name: "rss",
         unit: Some(Unit::Bytes),
@@ -140,24 +134,11 @@ impl Collector for Snapshot {
             agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
             let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
             agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
-            let taken = ConstGauge::new(self.taken_boottime_us as f64 / 1e6);
-            agent(
-                "last_tick_boottime",
-                seconds,
-                "When the last tick was, since the boot of the host.",
-                &taken,
-            )?;
             let unknown = self.services.iter().filter(|line| !line.known).count();
             let help = "Services of which systemd has told nothing yet, once for each trial.";
             agent("unknown_services", None, help, &ConstGauge::new(unknown))?;
             let help = "Trials, rollouts and watches that run; services that are in none count as one.";
-            agent("trials", None, help, &ConstGauge::new(self.trials.len()))?;
-        }
-        let help = "1 for each trial that runs, with the id of its plan and the name of the host in it.";
-        let mut family = to.encode_descriptor("heaptrial_trial_info", help, None, MetricType::Gauge)?;
-        for line in &self.trials {
-            let labels = [("trial", &*line.trial), ("plan", &*line.plan), ("host", &*line.host)];
-            ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)?;
+            agent("trials", None, help, &ConstGauge::new(self.trials))?;
         }
         Ok(())
     }
@@ -192,9 +173,6 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::Metric;
-
-    use super::super::TrialLine;
     use super::*;
 
     #[test]
@@ -207,17 +185,12 @@ mod tests {
             started_wall_us: Some(1_799_999_938_750_000).filter(|_| up),
             sample: Some(Sample { rss_bytes: 4096, threads: 3, cpu_us: 2_500_000, ..Sample::default() })
                 .filter(|_| up),
-            metric: Metric::Rss,
             known: true,
         };
         let silent = ServiceLine { known: false, ..line("tor@silent.service", false) };
         let snapshot = Snapshot {
             services: vec![line("tor@a.service", true), line("tor\\x2db.service", false), silent],
-            trials: vec![TrialLine {
-                trial: "five-way".into(),
-                plan: "0123456789abcdef".into(),
-                host: "alpha".into(),
-            }],
+            trials: 1,
             cpu_us: 1_500_000,
             rss_bytes: 20 << 20,
             tick_seconds: 0.025,
@@ -225,7 +198,6 @@ mod tests {
             lost_ticks: 0,
             lost_databases: 1,
             taken_wall_us: 1_800_000_000_250_000,
-            taken_boottime_us: 86_400_500_000,
         };
         let openmetrics = render(snapshot).unwrap();
         insta::assert_snapshot!(openmetrics);

@@ -39,7 +39,7 @@ pub enum FindingKind {
     /// Hosts of the plan that are not in the data.
     HostsMissing,
     /// Readings of lives that are in the ledger, and not where readings are taken from.
-    SeriesMissing,
+    ReadingsMissing,
     /// Services of a trial have another arm or block than was drawn for them.
     AssignedByHand,
     /// An arm does not do the same on every host.
@@ -145,7 +145,7 @@ impl FindingKind {
     pub fn describe(self) -> &'static str {
         match self {
             Self::HostsMissing => "Hosts are missing",
-            Self::SeriesMissing => "Readings are missing",
+            Self::ReadingsMissing => "Readings are missing",
             Self::AssignedByHand => "Not assigned by chance",
             Self::DiffersByHost => "Differs between hosts",
             Self::BuildsByHost => "Another build on other hosts",

@@ -18,7 +18,7 @@ use crate::DashboardError;
 pub(crate) use host::{Host, Sampler};
 pub(crate) use overview::{Overview, distinct, metrics};
 pub(crate) use service::{Life, LifeEnd, STARTS, Service};
-pub(crate) use trial::{Condition, Line, Source, Stage, Trial};
+pub(crate) use trial::{Condition, Line, Stage, Trial};
 
 /// Kinds of events after which somebody should look.
 pub(crate) const GRAVE: [KnownEvent; 15] = [

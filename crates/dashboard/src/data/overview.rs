@@ -70,23 +70,15 @@ impl Overview {
     /// The trials whose services are shown: those that have not ended, or the newest. What samples the host comes last,
     /// because its services may be in a trial.
     pub(crate) fn present(&self) -> Vec<&Trial> {
-        let is_present = self.presence();
-        let mut present: Vec<&Trial> = self.trials.iter().filter(|trial| is_present(trial)).collect();
-        present.sort_by_key(|trial| trial.record.plan.kind == TrialKind::Host);
-        present
-    }
-
-    /// The same in any order.
-    pub(crate) fn present_mut(&mut self) -> impl Iterator<Item = &mut Trial> {
-        let is_present = self.presence();
-        self.trials.iter_mut().filter(move |trial| is_present(trial))
-    }
-
-    fn presence(&self) -> impl Fn(&Trial) -> bool + use<> {
         let running = self.trials.iter().any(|trial| trial.stage == Stage::Running);
         let silent = |trial: &&Trial| trial.stage == Stage::Silent && !trial.is_lab();
         let one = self.trials.iter().find(silent).or(self.trials.first()).map(|trial| trial.record.id);
-        move |trial| if running { trial.stage == Stage::Running } else { Some(trial.record.id) == one }
+        let is_present = |trial: &&Trial| {
+            if running { trial.stage == Stage::Running } else { Some(trial.record.id) == one }
+        };
+        let mut present: Vec<&Trial> = self.trials.iter().filter(is_present).collect();
+        present.sort_by_key(|trial| trial.record.plan.kind == TrialKind::Host);
+        present
     }
 
     /// Events of the last day, newest first.

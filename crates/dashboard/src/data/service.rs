@@ -1,7 +1,7 @@
 //! One service: its ledger and its memory.
 
 use heaptrial_judgement::failed_otherwise;
-use heaptrial_model::{LifeStart, Metric, Reading, RemoteReadings, TrialKind};
+use heaptrial_model::{LifeStart, Metric, Reading, TrialKind};
 use heaptrial_report::LifeSeries;
 use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
 
@@ -124,21 +124,6 @@ impl Service {
         lives.reverse();
         events.reverse();
         Ok(Some(Self { trial, record, lives, series, metric, events, also_in }))
-    }
-
-    /// Takes the readings of its lives from a store.
-    pub(crate) fn take_readings(&mut self, readings: &RemoteReadings) {
-        self.series.clear();
-        for (index, life) in self.lives.iter_mut().enumerate() {
-            let Some(told) = readings.lives.get(&life.record.id) else { continue };
-            let last = told.readings.last().map(|last| (f64::from(last.age_seconds) * 1e6) as i64);
-            life.read_wall_us = last.map(|age_us| life.record.started_wall_us + age_us);
-            life.read_age_us = last;
-            if index < LIVES_DRAWN {
-                self.series.push(drawn(life, &told.readings, readings.step_seconds));
-            }
-        }
-        self.series.reverse();
     }
 }
 

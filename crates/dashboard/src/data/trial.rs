@@ -1,12 +1,11 @@
 //! A trial, its arms, and its services as they were read last.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 use heaptrial_judgement::look::Begun;
 use heaptrial_judgement::{RESTED, failed_otherwise};
-use heaptrial_model::{Ending, LifeStart, Metric, RemoteReadings, TrialKind};
+use heaptrial_model::{Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::Looks;
 use heaptrial_store::{
     ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
@@ -35,27 +34,10 @@ pub(crate) enum Stage {
     Ended,
 }
 
-/// Where readings are taken from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
-    Database,
-    /// From a store of series.
-    Store {
-        address: String,
-        /// What is to be known of them.
-        remarks: Vec<String>,
-    },
-    /// From a store that has not answered yet.
-    Asked,
-    /// From a store that told nothing, and why.
-    Failed(Arc<str>),
-}
-
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) record: TrialRecord,
     pub(crate) stage: Stage,
-    pub(crate) source: Source,
     pub(crate) arms: Vec<ArmRecord>,
     pub(crate) lines: Vec<Line>,
     /// Newest first; of a gathered trial those of the host that was read last.
@@ -82,11 +64,6 @@ pub(crate) struct Trial {
 pub(crate) struct Line {
     pub(crate) service_id: i64,
     pub(crate) name: String,
-    /// Where the trial is of several.
-    host: Option<String>,
-    life: Option<NewestLife>,
-    /// Whether the database has a reading of that.
-    in_database: bool,
     pub(crate) arm: usize,
     /// Family and version, where proved.
     pub(crate) identity: Option<String>,
@@ -103,13 +80,6 @@ pub(crate) struct Line {
     /// Whether its last reading is no memory of now: of a trial that runs, its newest life has ended or it was taken out; of one that
     /// is over, it was read no more long before the others.
     pub(crate) gone: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct NewestLife {
-    id: i64,
-    started_wall_us: i64,
-    ended: bool,
 }
 
 /// Whether a service stands for its arm.
@@ -165,7 +135,6 @@ impl Trial {
         let sources = store.import_sources(id)?;
         Ok(Self {
             stage,
-            source: Source::Database,
             digest: digest(&(&record, &arms, &sources, &parts)),
             arms,
             lines,
@@ -179,35 +148,6 @@ impl Trial {
             event_counts: store.count_events(id, now_us - DAY_US)?,
             record,
         })
-    }
-
-    /// Whether hosts are gathered of whose services the database has no reading.
-    pub(crate) fn has_ledger_alone(&self) -> bool {
-        let mut hosts: BTreeMap<&str, bool> = BTreeMap::new();
-        for line in self.lines.iter().filter(|line| line.life.is_some()) {
-            let Some(host) = &line.host else { continue };
-            *hosts.entry(host).or_default() |= line.in_database;
-        }
-        self.record.plan.kind.is_on_services() && hosts.values().any(|read| !read)
-    }
-
-    /// Takes the last readings from a store.
-    pub(crate) fn take_readings(&mut self, readings: &RemoteReadings, remarks: Vec<String>, now_us: i64) {
-        self.source = Source::Store { address: readings.source.clone(), remarks };
-        let clock = Clock { now_us, stage: self.stage, stale_after_us: stale_after(self.interval_us) };
-        for line in &mut self.lines {
-            line.memory_bytes = None;
-            line.read_wall_us = None;
-            let Some(life) = line.life else { continue };
-            let Some(last) = readings.lives.get(&life.id).and_then(|life| life.readings.last()) else {
-                continue;
-            };
-            let age_seconds = f64::from(last.age_seconds);
-            let read_wall_us = life.started_wall_us + (age_seconds * 1e6) as i64;
-            line.memory_bytes = Some(u64::from(last.kib) * 1024);
-            line.read_wall_us = Some(read_wall_us);
-            line.put_in_time(life, (read_wall_us, age_seconds), &clock);
-        }
     }
 
     pub(crate) fn looks(&self) -> Looks {
@@ -265,14 +205,6 @@ impl Line {
         matches!(self.condition, Condition::Counts | Condition::Unproved) && self.memory_bytes.is_some()
     }
 
-    /// From its last reading, or the start of its life.
-    fn put_in_time(&mut self, life: NewestLife, (wall_us, age_seconds): (i64, f64), clock: &Clock) {
-        let lives = !life.ended && clock.stage != Stage::Ended;
-        let since_us = if lives && clock.stage == Stage::Running { clock.now_us - wall_us } else { 0 };
-        self.age_seconds = Some(age_seconds + since_us.max(0) as f64 / 1e6);
-        self.stale = lives && clock.now_us - wall_us > clock.stale_after_us;
-    }
-
     pub(crate) fn is_contaminated(&self) -> bool {
         matches!(self.condition, Condition::Contaminated(_))
     }
@@ -317,9 +249,6 @@ fn line(
     let mut line = Line {
         service_id: service.id,
         name: service.name.clone(),
-        host: service.host().map(str::to_owned),
-        life: None,
-        in_database: false,
         arm,
         identity: None,
         memory_bytes: None,
@@ -332,19 +261,16 @@ fn line(
         gone: false,
     };
     let Some(latest) = latest else { return line };
-    let life = NewestLife {
-        id: latest.life_id,
-        started_wall_us: latest.started_wall_us,
-        ended: latest.ending.is_some(),
-    };
-    line.life = Some(life);
+    let ended = latest.ending.is_some();
     line.identity = latest.identity.clone();
     line.may_be_older = latest.start == LifeStart::Unknown;
     line.memory_bytes = latest.level(record.plan.metric);
-    line.in_database = latest.rss_bytes.is_some();
-    line.read_wall_us = line.in_database.then_some(latest.wall_us);
-    line.put_in_time(life, (latest.wall_us, latest.age_seconds), clock);
-    line.gone = life.ended && clock.stage == Stage::Running;
+    line.read_wall_us = latest.rss_bytes.is_some().then_some(latest.wall_us);
+    let lives = !ended && clock.stage != Stage::Ended;
+    let since_us = if lives && clock.stage == Stage::Running { clock.now_us - latest.wall_us } else { 0 };
+    line.age_seconds = Some(latest.age_seconds + since_us.max(0) as f64 / 1e6);
+    line.stale = lives && clock.now_us - latest.wall_us > clock.stale_after_us;
+    line.gone = ended && clock.stage == Stage::Running;
     line.condition = match (&latest.contamination, &latest.ending) {
         (Some(why), _) if failed_otherwise(failures, service.id, why) => Condition::LeftOut(why.clone()),
         (Some(why), _) => Condition::Contaminated(why.clone()),

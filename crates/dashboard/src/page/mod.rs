@@ -10,7 +10,6 @@ mod problem;
 mod service;
 mod services;
 mod settings;
-mod source;
 mod trial;
 mod words;
 

@@ -7,7 +7,7 @@ use heaptrial_report::embedded::printable;
 use maud::{Markup, html};
 
 use super::services::{self, Choice};
-use super::{events, source, words};
+use super::{events, words};
 use crate::data::{Overview, Stage, Trial, distinct, metrics};
 
 pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, database: &Path) -> Markup {
@@ -20,7 +20,6 @@ pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, databa
         @if overview.trials.is_empty() {
             (nothing_yet(database))
         } @else {
-            @for trial in &present { (source::note(trial)) }
             (tiles(&present, now_us))
             div class="two" {
                 section id="trials" {

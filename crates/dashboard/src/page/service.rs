@@ -4,7 +4,7 @@ use heaptrial_model::Identity;
 use heaptrial_report::embedded::{self, printable, swatch};
 use maud::{Markup, html};
 
-use super::{events, services, settings, source, trial as trial_page, words};
+use super::{events, services, settings, trial as trial_page, words};
 use crate::data::{Life, LifeEnd, Service, Stage};
 
 /// Lives that are shown at once.
@@ -56,7 +56,6 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
         }
         section id="memory" {
             h2 { "Memory" }
-            (source::note(trial))
             @match embedded::lives(&service.series, service.metric, &trial.looks(), place) {
                 Some(figure) => div data-whole="" { (figure) },
                 None => p { "Nothing was read yet." },

@@ -5,9 +5,9 @@ use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, PreEscaped, html};
 
 use super::services::{self, Choice};
-use super::{events, looks, source, words};
+use super::{events, looks, words};
 use crate::compute::Computed;
-use crate::data::{Line, Source, Stage, Trial};
+use crate::data::{Line, Stage, Trial};
 
 pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice, now_us: i64) -> Markup {
     let concluded = trial.may_conclude();
@@ -53,16 +53,15 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice,
                 }
             }
         }
-        (source::note(trial))
         @if concluded {
             @if has_looks(trial) { (looks::looks(trial, now_us)) }
-            (report(trial, computed))
+            (report(computed))
             (services::services(&[trial], choice, (&address, "service-pages"), now_us))
         } @else {
             (progress(trial, now_us))
             (hosts(trial, now_us))
             (arms(trial))
-            (chart(trial, computed, now_us))
+            (chart(computed, now_us))
             @if has_looks(trial) { (looks::looks(trial, now_us)) }
             section id="events" {
                 h2 { "Events" }
@@ -205,7 +204,7 @@ fn range(lines: &[&Line]) -> String {
     }
 }
 
-fn chart(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> Markup {
+fn chart(computed: Option<&Computed>, now_us: i64) -> Markup {
     html! {
         section id="chart" {
             h2 { "Memory" }
@@ -215,32 +214,25 @@ fn chart(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> Markup {
                     p class="quiet" { "Drawn from readings up to " (words::ago(at, now_us)) "." }
                 }
                 Some((Ok(_), _)) => p { "Nothing was read yet." },
-                Some((Err(text), _)) => (wrong(trial, text)),
+                Some((Err(text), _)) => (wrong(text)),
                 None => (wait("The chart")),
             }
         }
     }
 }
 
-fn report(trial: &Trial, computed: Option<&Computed>) -> Markup {
+fn report(computed: Option<&Computed>) -> Markup {
     html! {
         @match computed.map(|computed| &computed.markup) {
             Some(Ok(sections)) => div class="report" data-whole="" { (PreEscaped(sections)) },
-            Some(Err(text)) => section id="result" { h2 { "Result" } (wrong(trial, text)) },
+            Some(Err(text)) => section id="result" { h2 { "Result" } (wrong(text)) },
             None => section id="result" { h2 { "Result" } (wait("The report")) },
         }
     }
 }
 
-/// Where the store told nothing, [`source::note`] tells why.
-fn wrong(trial: &Trial, text: &str) -> Markup {
-    html! {
-        @if matches!(trial.source, Source::Failed(_)) {
-            p { "Nothing can be shown without the readings." }
-        } @else {
-            aside class="warnings" aria-label="Warning" { p { (printable(text)) } }
-        }
-    }
+fn wrong(text: &str) -> Markup {
+    html! { aside class="warnings" aria-label="Warning" { p { (printable(text)) } } }
 }
 
 fn wait(what: &str) -> Markup {

@@ -153,10 +153,6 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), url, headers, accept_partial })
     }
 
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
     /// Readings from `from_us` to `to_us`: of a selector as they were scraped, of an expression at each `step_us`.
     /// Gives warnings of the store, too. A span that is too much for the store at once is asked for in parts.
     pub fn series(
@@ -190,17 +186,6 @@ impl Client {
             }
             asked => asked,
         }
-    }
-
-    /// The labels of all series of a selector that have readings in a span.
-    pub fn labels(
-        &self,
-        selector: &str,
-        (from_us, to_us): (i64, i64),
-        warnings: &mut Vec<String>,
-    ) -> Result<Vec<Labels>, PrometheusError> {
-        let fields = [("match[]", selector.to_owned()), ("start", seconds(from_us)), ("end", seconds(to_us))];
-        self.ask("series", &fields, warnings)
     }
 
     fn matrix(&self, query: &str, matrix: Matrix) -> Result<Vec<Series>, PrometheusError> {

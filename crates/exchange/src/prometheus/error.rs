@@ -64,16 +64,6 @@ pub enum PrometheusError {
         time(*to_us)
     )]
     Nothing { query: String, from_us: i64, to_us: i64 },
-    /// No agent told it of the trial.
-    #[error(
-        "{url} has no readings of the trial: {selector} finds none of the lives in its ledger; is it the store that has the series of \
-         the agents, and are these agents of this version?"
-    )]
-    NoSeries {
-        url: String,
-        /// What tells of the trial.
-        selector: String,
-    },
     /// A label that no series has.
     #[error("no series of {query} has the label `{label}`; the labels are: {labels}")]
     NoLabel {

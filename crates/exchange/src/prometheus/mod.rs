@@ -10,7 +10,6 @@ mod lives;
 mod names;
 mod notes;
 mod query;
-mod readings;
 mod samples;
 mod series;
 mod service;
@@ -26,7 +25,6 @@ use serde::{Deserialize, Serialize};
 pub use client::Access;
 pub use error::PrometheusError;
 pub use query::Exporter;
-pub use readings::{ReadingsRequest, read_readings};
 
 use crate::ImportError;
 use crate::import::ArmSummary;

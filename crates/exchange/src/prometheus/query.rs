@@ -34,12 +34,6 @@ pub(super) fn is_selector(query: &str) -> bool {
     false
 }
 
-/// A text as a query has it between quotes.
-pub(super) fn quoted(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{escaped}\"")
-}
-
 /// An exporter whose names of metrics and labels are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exporter {

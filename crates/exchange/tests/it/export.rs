@@ -3,8 +3,8 @@
 use crate::support;
 
 use heaptrial_exchange::{ExportFormat, MemoryUnit, Timezone, TorUtilsImport, export, import_torutils};
-use heaptrial_model::{LifeKey, LifeStart, Metric, Sample, SlowSample, TrialKind, TrialPlan};
-use heaptrial_store::{ImportedSample, NewTrial, Store, StoreError, TickInput};
+use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
+use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;

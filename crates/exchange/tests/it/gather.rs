@@ -8,7 +8,7 @@ use std::path::Path;
 
 use heaptrial_exchange::{GatherError, pack};
 use heaptrial_model::{KnownEvent, Metric};
-use heaptrial_store::{PartContent, PartTick, Readings, RollupHorizon, Store, StoreError};
+use heaptrial_store::{PartTick, Readings, RollupHorizon, Store, StoreError};
 use hosts::{Host, MINUTE_US, START_US, plan, take};
 use proptest::prelude::*;
 use serde_json::json;
@@ -120,7 +120,7 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     let own = Store::open(&host.database).unwrap();
     let written = |since| {
         let file = folder.path().join("size.db");
-        own.write_part(host.trial(), "a", since, PartContent::Everything, &file, 0).unwrap();
+        own.write_part(host.trial(), "a", since, &file, 0).unwrap();
         let samples: i64 = rusqlite_count(&file);
         std::fs::remove_file(&file).unwrap();
         samples
@@ -251,56 +251,6 @@ fn rusqlite_count(file: &Path) -> i64 {
 }
 
 #[test]
-fn readings_of_ticks_whose_ledger_alone_was_gathered_are_not_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let plan = plan(&[("a", 4), ("b", 4)]);
-    let mut host = Host::new(folder.path(), &plan, "a", 4);
-    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
-    let take_in = |host: &Host, store: &mut Store, since: Option<PartTick>, content| {
-        let file = folder.path().join("part.db");
-        let own = Store::open(&host.database).unwrap();
-        own.write_part(host.trial(), "a", since, content, &file, host.now_us()).unwrap();
-        let taken = take(store, &file, None, host.now_us());
-        std::fs::remove_file(&file).unwrap();
-        taken
-    };
-    let (everything, ledger) = (PartContent::Everything, PartContent::Ledger);
-    let is_whole = |host: &Host, store: &Store| gathered(store) == truth(std::slice::from_ref(host));
-
-    // The ledger from the beginning on: readings are asked for from the beginning.
-    host.tick(10);
-    let first = take_in(&host, &mut store, None, ledger).unwrap();
-    assert_eq!((first.new.samples, first.read), (0, None));
-    host.tick(5);
-    let refused = take_in(&host, &mut store, first.last, everything).unwrap_err();
-    assert!(matches!(refused, GatherError::Misses { here: None, ledger: true, .. }), "{refused}");
-    assert!(refused.to_string().contains("without --since"), "{refused}");
-    let next = take_in(&host, &mut store, first.last, ledger).unwrap();
-    assert_eq!((next.last.unwrap().sequence, next.read), (14, None));
-    let all = take_in(&host, &mut store, next.read, everything).unwrap();
-    assert_eq!((all.new.samples, all.read), (60, all.last));
-    assert!(is_whole(&host, &store));
-
-    // The ledger in between: readings go on from where they were, however often the ledger came.
-    host.tick(7);
-    let second = take_in(&host, &mut store, all.last, ledger).unwrap();
-    assert_eq!((second.last.unwrap().sequence, second.read), (21, all.last));
-    host.tick(3);
-    let third = take_in(&host, &mut store, second.last, ledger).unwrap();
-    assert_eq!(third.read, all.last);
-    let refused = take_in(&host, &mut store, third.last, everything).unwrap_err();
-    assert!(refused.to_string().contains("readings are here up to 14"), "{refused}");
-    host.tick(2);
-    let fourth = take_in(&host, &mut store, third.read, everything).unwrap();
-    assert_eq!((fourth.new.samples, fourth.read), (48, fourth.last));
-    assert!(is_whole(&host, &store));
-    // And so with the ledger no more.
-    host.tick(1);
-    assert_eq!(take_in(&host, &mut store, fourth.last, everything).unwrap().new.samples, 4);
-    assert!(is_whole(&host, &store));
-}
-
-#[test]
 fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_host() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(&[("a", 2), ("b", 2)]);
@@ -384,10 +334,7 @@ fn an_export_does_not_wait_for_a_writer_nor_a_writer_for_it() {
     let writer = rusqlite::Connection::open(&host.database).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let file = folder.path().join("part.db");
-    Store::open(&host.database)
-        .unwrap()
-        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
-        .unwrap();
+    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, &file, host.now_us()).unwrap();
     let mut store = Store::create(&folder.path().join("all.db")).unwrap();
     assert_eq!(take(&mut store, &host.database, None, host.now_us()).unwrap().new.samples, 10);
     writer.execute_batch("ROLLBACK").unwrap();
@@ -419,7 +366,7 @@ fn what_is_not_as_the_plan_says_is_refused() {
         let _ = std::fs::remove_file(&forged);
         Store::open(&host.database)
             .unwrap()
-            .write_part(host.trial(), "a", None, PartContent::Everything, &forged, host.now_us())
+            .write_part(host.trial(), "a", None, &forged, host.now_us())
             .unwrap();
         rusqlite::Connection::open(&forged).unwrap().execute_batch(sql).unwrap();
         let error = take(&mut store, &forged, None, host.now_us()).unwrap_err().to_string();
@@ -542,7 +489,7 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
         let path = folder.path().join(name);
         Store::open(&host.database)
             .unwrap()
-            .write_part(host.trial(), "a", since, PartContent::Everything, &path, host.now_us())
+            .write_part(host.trial(), "a", since, &path, host.now_us())
             .unwrap();
         path
     };
@@ -597,10 +544,7 @@ fn a_packed_file_that_is_torn_or_changed_is_refused() {
     let mut host = Host::new(folder.path(), &plan(&[("a", 4)]), "a", 4);
     host.tick(300);
     let (file, packed) = (folder.path().join("part.db"), folder.path().join("packed"));
-    Store::open(&host.database)
-        .unwrap()
-        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
-        .unwrap();
+    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, &file, host.now_us()).unwrap();
     pack(&file, &packed).unwrap();
     let whole = std::fs::read(&packed).unwrap();
     assert!(whole.len() * 2 < std::fs::metadata(&file).unwrap().len() as usize);

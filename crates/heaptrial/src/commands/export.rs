@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use heaptrial_exchange::{ExportError, ExportFormat, export, host_of, pack};
 use heaptrial_host::Instant;
 use heaptrial_model::units;
-use heaptrial_store::{PartContent, PartTick};
+use heaptrial_store::PartTick;
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -30,10 +30,6 @@ pub struct ExportOptions {
     /// database does not have that tick
     #[arg(long, value_name = "TICK", value_parser = tick)]
     since: Option<PartTick>,
-    /// With --format heaptrial: plan, services, lives, events and ticks, without readings; those are in the store that scrapes the
-    /// agent, and `heaptrial report --series` reads them there
-    #[arg(long)]
-    ledger: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -56,9 +52,6 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     };
     if options.since.is_some() {
         return Err(Failure::usage("--since goes with --format heaptrial"));
-    }
-    if options.ledger {
-        return Err(Failure::usage("--ledger goes with --format heaptrial"));
     }
     if global.json && options.output.is_none() {
         return Err(Failure::usage("--json tells what was written; name the file with --output"));
@@ -136,8 +129,7 @@ fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Res
     let beside = tempfile::Builder::new().prefix(".heaptrial").tempdir_in(folder).map_err(failed)?;
     let file = beside.path().join("part.db");
     let now_us = Instant::now().wall_us;
-    let content = if options.ledger { PartContent::Ledger } else { PartContent::Everything };
-    let known = target.store.write_part(target.trial.id, &host, options.since, content, &file, now_us)?;
+    let known = target.store.write_part(target.trial.id, &host, options.since, &file, now_us)?;
     if !known {
         eprintln!("this database does not have that tick (it may be a new one): everything is written");
     }

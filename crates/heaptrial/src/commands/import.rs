@@ -1,5 +1,6 @@
 //! `heaptrial import`: measurements that were made elsewhere.
 
+mod access;
 mod heaptrial;
 mod prometheus;
 mod torutils;

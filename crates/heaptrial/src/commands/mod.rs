@@ -10,7 +10,6 @@ mod lab;
 mod preflight;
 mod report;
 mod rollout;
-mod series;
 mod serve;
 mod services;
 pub(crate) mod trial;

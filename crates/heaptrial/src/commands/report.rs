@@ -16,7 +16,6 @@ use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::{Store, TrialRecord};
 
 use super::lab::report_of_search;
-use super::series::SeriesOptions;
 use super::value::{ValueError, number, size, time};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -60,8 +59,6 @@ pub struct ReportOptions {
     /// A lab run of --factorial: how much of the difference is the version, and how much its settings
     #[arg(long, value_name = "RUN")]
     factorial: Option<String>,
-    #[command(flatten)]
-    series: SeriesOptions,
 }
 
 /// Writes the report of a trial anew and prints it, or compares several.
@@ -111,7 +108,6 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
         warm_up: options.warm_up.map(|duration| duration.0),
         memory_limit_bytes: options.memory_limit,
         until_us: until(options, target)?,
-        remote: options.series.read(&target.store, &target.trial, None)?,
         settings: Settings {
             window_seconds: options.window.0.as_secs_f64(),
             stable_margin_per_day: options.stable_margin / 100.0,

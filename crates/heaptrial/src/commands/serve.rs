@@ -7,7 +7,6 @@ use clap::Args;
 use heaptrial_dashboard::{Config, Dashboard, Listen, Shown, asked_to_end};
 
 use crate::commands::lab::document_of_search;
-use crate::commands::series::SeriesOptions;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -30,8 +29,6 @@ pub struct ServeOptions {
     /// Answer to this name, too, such as that of a proxy in front; repeatable
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    #[command(flatten)]
-    series: SeriesOptions,
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -46,11 +43,8 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         }
         None => Shown::Database(database(options.run.as_deref(), global)?),
     };
-    let series = options.series.request(None)?;
-    series.as_ref().map_or(Ok(()), |series| series.check()).map_err(heaptrial_exchange::ImportError::from)?;
     let config = Config {
         shown: shown.clone(),
-        series,
         listen: options.listen,
         anywhere: options.listen_anywhere,
         hosts: options.hosts,

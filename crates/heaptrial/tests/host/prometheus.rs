@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use heaptrial_exchange::{Access, ReadingsRequest, read_readings};
 use heaptrial_model::{LifeStart, Metric, TrialKind};
-use heaptrial_store::{ImportedService, ImportedTrial, Readings, SeriesPoint, Store};
+use heaptrial_store::{ImportedService, ImportedTrial, SeriesPoint, Store};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -254,7 +253,7 @@ fn drawn_histories_come_back_from_both_stores() {
     let prometheus = Server::prometheus_with(folder, &openmetrics(&all));
     let victoria = Server::victoria(folder, &json_lines(&all));
 
-    let [from, middle, end] = [BEGIN - 100, BEGIN + 11 * 3600 + 30, BEGIN + HOURS * 3600].map(at);
+    let [middle, end] = [BEGIN + 11 * 3600 + 30, BEGIN + HOURS * 3600].map(at);
     for (world, services) in &worlds {
         let drawn = drawn(services);
         let words = asked(*world);
@@ -752,26 +751,6 @@ fn a_prometheus_has_what_the_database_has() {
                 assert!(series.iter().any(near), "{name}: {sample:?} at {age} s is none of {series:?}");
             }
         }
-    }
-
-    // With the ledger of that database, the series give the lives and readings that it has itself.
-    let record = store.trials().unwrap().into_iter().find(|trial| trial.id == id).unwrap();
-    let request = ReadingsRequest {
-        url: prometheus.url(),
-        access: Access::default(),
-        step_us: 100_000,
-        until_us: None,
-    };
-    let (remote, _) = read_readings(&store, &record, &request).unwrap();
-    assert!(remote.of_unknown_lives.is_empty() && remote.hosts_without.is_empty(), "{remote:?}");
-    let own = Readings::of_trial(&store, id, record.plan.metric).unwrap();
-    for life in &lives {
-        let found = &remote.lives[&life.id].readings;
-        let own = own.of_life(&store, life.id, life.started_boottime_us).unwrap();
-        assert!(
-            found.len() >= 5 && found.iter().all(|reading| own.contains(reading)),
-            "{found:?} and {own:?}"
-        );
     }
 
     let answer = prometheus.ask("GET", "/api/v1/rules", "").unwrap();

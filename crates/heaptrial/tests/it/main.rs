@@ -20,7 +20,6 @@ mod lab_tune;
 mod prometheus_exporters;
 mod prometheus_variety;
 mod reading_during_import;
-mod report_from_a_store;
 mod rollup_report;
 mod serve;
 mod slow_connections;

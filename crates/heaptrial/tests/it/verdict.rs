@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 use heaptrial_rollout::Verdict;
-use support::scraped_fleet::{ARMS, HOSTS, S, START, World};
+use support::two_hosts::{ARMS, HOSTS, S, START, World};
 use support::{heaptrial, json, stderr, stdout, succeeds};
 
 fn output(folder: &Path, arm: &str, further: &[&str]) -> Output {
@@ -26,7 +26,7 @@ fn verdict(folder: &Path, arm: &str) -> (Verdict, String) {
 
 /// A trial over two hosts that has ended.
 fn ended(folder: &Path) {
-    let all = World::draw(folder, 1).gather(folder, "all.db", &[]);
+    let all = World::draw(folder, 1).gather(folder, "all.db");
     let ended = "UPDATE trial SET ended_wall_us = started_wall_us + planned_us";
     rusqlite::Connection::open(&all).unwrap().execute(ended, []).unwrap();
 }

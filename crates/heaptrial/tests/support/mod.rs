@@ -6,10 +6,10 @@ pub mod control;
 pub mod exporters;
 pub mod fleet;
 pub mod hosts;
-pub mod scraped_fleet;
 pub mod series_store;
 pub mod served;
 pub mod shapes;
+pub mod two_hosts;
 pub mod upstream;
 
 use std::path::Path;

@@ -178,7 +178,7 @@ pub fn take(
     let next = next.map(|look| at.saturating_add(look.planned_us));
     let ends = |next: &i64| trial.ended_wall_us.is_some_and(|ended| ended < *next);
     let ended_before_next = next.is_some_and(|next| ends(&next));
-    let judgement = Judgement::from_fleet(store, rows, fleet, found.analysis.clone(), options)?;
+    let judgement = Judgement::from_fleet(store, rows, fleet, found.analysis.clone())?;
     Ok(Look {
         judgement,
         found,
@@ -217,7 +217,7 @@ pub fn peek(store: &Store, trial_id: i64, now_us: i64, options: &Options) -> Res
     let analysis = analyse(&fleet, &options.settings);
     let last_us = reach::last_tick(store, trial_id, rows.until_us.min(now_us))?;
     Ok(Peek {
-        judgement: Judgement::from_fleet(store, rows, fleet, analysis, options)?,
+        judgement: Judgement::from_fleet(store, rows, fleet, analysis)?,
         looks: schedule(store, &trial)?.len() as u32,
         last_us,
     })

@@ -7,9 +7,7 @@ use heaptrial_analysis::FindingKind;
 use heaptrial_judgement::look::{Gaps, take};
 use heaptrial_judgement::{Judgement, JudgementError, Options, Rows, traffic_since};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{
-    NewService, NewTrial, PartContent, PartOf, RollupHorizon, Store, StoreError, TickInput,
-};
+use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, StoreError, TickInput};
 use serde_json::{Value, json};
 
 const START_US: i64 = 1_800_000_000_000_000;
@@ -146,31 +144,6 @@ fn a_look_reaches_as_far_as_the_readings_of_each_host_by_itself() {
 }
 
 #[test]
-fn readings_after_which_the_ledger_alone_was_gathered_are_missing() {
-    let folder = tempfile::tempdir().unwrap();
-    let (plan, whole) = (plan(&["a"]), folder.path().join("whole"));
-    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
-    let trial_id = gather(&mut store, &plan, "a", &host(folder.path(), &plan, "a", 0..100));
-    let missing = |store: &Store| {
-        let judgement = Judgement::of(store, trial_id, &Options::default()).unwrap();
-        let findings = judgement.analysis.findings.into_iter();
-        let mut missing = findings.filter(|finding| finding.kind == FindingKind::SeriesMissing);
-        missing.next().map(|finding| finding.evidence)
-    };
-    assert_eq!(missing(&store), None);
-    // What the same host has a while later.
-    std::fs::create_dir(&whole).unwrap();
-    let own = Store::open(&host(&whole, &plan, "a", 0..150)).unwrap();
-    let read = store.parts(trial_id).unwrap()[0].last;
-    let ledger = folder.path().join("ledger.db");
-    own.write_part(1, "a", read, PartContent::Ledger, &ledger, START_US).unwrap();
-    gather(&mut store, &plan, "a", &ledger);
-    assert_eq!(missing(&store).as_deref(), Some("this database has no readings of a after tick 99"));
-    gather(&mut store, &plan, "a", &whole.join("a.db"));
-    assert_eq!(missing(&store), None);
-}
-
-#[test]
 fn lives_are_rolled_up_where_their_readings_were() {
     let folder = tempfile::tempdir().unwrap();
     let path = host(folder.path(), &plan(&["a"]), "a", 0..120);
@@ -296,7 +269,7 @@ fn a_host_that_was_never_read_or_no_more_is_missing() {
         }
         let judgement = Judgement::of(&store, trial_id, &Options::default()).unwrap();
         let mut findings = judgement.analysis.findings.iter();
-        let missing = findings.find(|finding| finding.kind == FindingKind::SeriesMissing);
+        let missing = findings.find(|finding| finding.kind == FindingKind::ReadingsMissing);
         assert_eq!(missing.map(|finding| finding.evidence.as_str()), told);
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde_json::Value;
 
 use super::recordings::{Age, age, note_recording, parameters, set_parameters};
-use super::{BULK_PAGE, Gathered, LEDGER, PartOf, READ, attach, only_reading_there};
+use super::{BULK_PAGE, Gathered, PartOf, attach, only_reading_there};
 use crate::records::SERVER;
 use crate::{SCHEMA_VERSION, Store, StoreError};
 
@@ -144,7 +144,6 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
         note_recording(transaction, part, trial_id)?;
     }
     if is_newest {
-        read_until(transaction, part, trial_id)?;
         record(transaction, part, trial_id, (started_us, ended_us))?;
     }
     if anew {
@@ -198,7 +197,11 @@ impl End {
         };
         let sequence = last("SELECT max(sequence) FROM there.tick WHERE trial_id = ?1 AND wall_us <= ?2")?;
         let event_id = last("SELECT max(id) FROM there.event WHERE trial_id = ?1 AND wall_us <= ?2")?;
-        let ticked = last("SELECT max(sequence) FROM there.tick WHERE trial_id = ?1 AND ?2 = ?2")?.is_some();
+        let ticked: bool = transaction.query_row(
+            "SELECT EXISTS (SELECT 1 FROM there.tick WHERE trial_id = ?1)",
+            params![part.trial_id],
+            |row| row.get(0),
+        )?;
         // An end before the first tick is by a clock that was set back.
         Ok(match ticked && sequence.is_none() {
             true => Self { wall_us, sequence: i64::MAX, event_id: i64::MAX },
@@ -502,32 +505,6 @@ fn events(
         new += insert.execute(params![trial_id, service, arm, wall_us, kind, text, part.host])? as u64;
     }
     Ok(new)
-}
-
-/// Notes up to where readings of the host are here, before [`record`] moves on: up to what was here, where the file has the ledger
-/// alone; up to its end, where it has all.
-fn read_until(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<()> {
-    let sql = "SELECT json_extract(parameters_json, '$.' || ?2) IS NOT NULL FROM there.trial WHERE id = ?1";
-    let ledger: bool = transaction.query_row(sql, params![part.trial_id, LEDGER], |row| row.get(0))?;
-    let mut parameters = parameters(transaction, trial_id)?;
-    let known = parameters[READ].get(part.host).is_some();
-    if ledger == known {
-        return Ok(());
-    }
-    if ledger {
-        let sql = "SELECT sequence, tick_wall_us FROM main.part WHERE trial_id = ?1 AND host = ?2";
-        type Tick = (Option<i64>, Option<i64>);
-        let tick = |row: &Row<'_>| -> rusqlite::Result<Tick> { Ok((row.get(0)?, row.get(1)?)) };
-        let here = transaction.query_row(sql, params![trial_id, part.host], tick).optional()?;
-        let here = here.and_then(|(sequence, wall_us)| sequence.zip(wall_us));
-        parameters[READ][part.host] = match here {
-            Some((sequence, wall_us)) => serde_json::json!({ "sequence": sequence, "wall_us": wall_us }),
-            None => Value::Null,
-        };
-    } else if let Some(hosts) = parameters[READ].as_object_mut() {
-        hosts.remove(part.host);
-    }
-    set_parameters(transaction, trial_id, &parameters)
 }
 
 /// What is here of the part now, and of the whole.

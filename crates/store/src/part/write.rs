@@ -4,19 +4,17 @@ use std::path::Path;
 
 use rusqlite::params;
 
-use super::{BULK_PAGE, LEDGER, PartContent, PartTick, attach, only_reading_there};
+use super::{BULK_PAGE, PartTick, attach, only_reading_there};
 use crate::{Store, StoreError};
 
 impl Store {
     /// Writes what is new of a trial of this host into `to`, a file that is not there yet: a database that
-    /// [`Store::gather`] reads. Everything, where the tick `since` is not here. Tells whether it was. The ledger alone is all but
-    /// what was measured of services, which is in a store of series.
+    /// [`Store::gather`] reads. Everything, where the tick `since` is not here. Gives whether it was.
     pub fn write_part(
         &self,
         trial_id: i64,
         host: &str,
         since: Option<PartTick>,
-        content: PartContent,
         to: &Path,
         now_us: i64,
     ) -> Result<bool, StoreError> {
@@ -53,17 +51,12 @@ impl Store {
             ] {
                 transaction.execute(sql, params![trial_id])?;
             }
-            if content == PartContent::Ledger {
-                let sql =
-                    "UPDATE trial SET parameters_json = json_set(parameters_json, '$.' || ?1, json('true'))";
-                transaction.execute(sql, params![LEDGER])?;
-            }
             let ticks = "INSERT INTO tick SELECT * FROM there.tick WHERE trial_id = ?1 AND sequence > ?2";
             transaction.execute(ticks, params![trial_id, after])?;
             let trials: i64 =
                 transaction.query_row("SELECT count(*) FROM there.trial", [], |row| row.get(0))?;
             let measured = ["sample", "slow_sample", "observation", "rollup"];
-            for table in measured.iter().filter(|_| content == PartContent::Everything) {
+            for table in measured {
                 // All ticks of a life are of its trial. A whole table SQLite copies without looking into its rows.
                 let rows = match (after < 0, trials) {
                     (true, 1) => format!("SELECT * FROM there.{table}"),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_exchange::{GatherError, GatheredPart, PartFile, gather, host_of, pack};
 use heaptrial_model::{Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{NewService, NewTrial, PartContent, PartTick, Store, TickInput};
+use heaptrial_store::{NewService, NewTrial, PartTick, Store, TickInput};
 use serde_json::json;
 
 pub const START_US: i64 = 1_800_000_000_000_000;
@@ -183,7 +183,7 @@ impl Host {
         let trial = PartFile::open(&self.database).unwrap().trial(None).unwrap();
         let host = host_of(&own, &self.database, &trial).unwrap();
         assert_eq!(host, self.name);
-        own.write_part(self.trial(), &host, since, PartContent::Everything, &file, self.now_us()).unwrap();
+        own.write_part(self.trial(), &host, since, &file, self.now_us()).unwrap();
         pack(&file, &packed).unwrap();
         take(store, &packed, None, self.now_us()).unwrap()
     }

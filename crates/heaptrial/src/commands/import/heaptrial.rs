@@ -76,8 +76,7 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
         let parts_told = parts.iter().map(|part| {
             serde_json::json!({
                 "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
-                "new_events": part.new.events, "changed": part.new.changed, "anew": part.new.anew, "since": part.read.map(told),
-                "ledger_since": part.last.map(told),
+                "new_events": part.new.events, "changed": part.new.changed, "anew": part.new.anew, "since": part.last.map(told),
                 "ahead_seconds": part.ahead_seconds,
             })
         });
@@ -94,15 +93,7 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
             (true, 0) => "no new samples; what is told of the trial or of lives there is another".to_owned(),
             (true, _) => format!("{} new samples", units::count(part.new.samples)),
         };
-        let next = match (part.read, part.last) {
-            (Some(read), last) if Some(read) == last => format!("; next with --since {}", told(read)),
-            (read, Some(last)) => {
-                let readings =
-                    read.map_or("without --since".to_owned(), |read| format!("with --since {}", told(read)));
-                format!("; next with --ledger --since {}, or with readings {readings}", told(last))
-            }
-            (_, None) => String::new(),
-        };
+        let next = part.last.map_or_else(String::new, |last| format!("; next with --since {}", told(last)));
         println!("{} of {}: {new}{next}", part.trial, part.host);
     }
     if let Some(part) = parts.last().filter(|part| !part.missing.is_empty()) {

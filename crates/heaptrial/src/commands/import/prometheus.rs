@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use heaptrial_exchange::{Exporter, PrometheusImport, PrometheusSummary, Queries, import_prometheus};
 use heaptrial_model::{HumanDuration, Metric, units};
 
+use super::access::AccessOptions;
 use super::{arm_line, database_of, into, own_command, print_next, read_about};
-use crate::commands::series::AccessOptions;
 use crate::commands::value::time;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;

@@ -12,7 +12,6 @@ use heaptrial_report::LookReport;
 use heaptrial_store::{Store, TrialRecord};
 
 use super::{in_database, on_host};
-use crate::commands::series::SeriesOptions;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
@@ -44,8 +43,6 @@ pub struct LookOptions {
     /// their treatment; the look says what is missing
     #[arg(long, conflicts_with = "peek")]
     accept_gap: bool,
-    #[command(flatten)]
-    series: SeriesOptions,
 }
 
 /// Takes the looks that are due, or prints what there is.
@@ -60,9 +57,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let trial = find(&store, options.trial.as_str())?;
     let now_us = Instant::now().wall_us;
     if options.peek {
-        let remote = options.series.read(&store, &trial, None)?;
-        let how = Options { remote, ..Options::default() };
-        let peek = look::peek(&store, trial.id, now_us, &how).map_err(Failure::failed)?;
+        let peek = look::peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;
         print(&LookReport::of_peek(&peek, now_us).map_err(Failure::failed)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -161,16 +156,12 @@ fn take(
     now_us: i64,
     options: &LookOptions,
 ) -> Result<LookReport, Failure> {
-    let until_us = look::planned_at(store, trial, number).map_err(Failure::failed)?;
-    let remote = options.series.read(store, trial, until_us)?;
-    let how = Options { remote, ..Options::default() };
-    let taken = look::take(store, trial.id, number, now_us, gaps(options), &how)?;
+    let taken = look::take(store, trial.id, number, now_us, gaps(options), &Options::default())?;
     let findings = &taken.judgement.analysis.findings;
-    let missing = findings.iter().find(|finding| finding.kind == FindingKind::SeriesMissing);
+    let missing = findings.iter().find(|finding| finding.kind == FindingKind::ReadingsMissing);
     if let Some(missing) = missing.filter(|_| !options.accept_gap) {
         return Err(Failure::refused(format!(
-            "{}. A look is taken once, over all services: name the store that has their readings with --series, gather the ledger \
-             anew, or take it without them with --accept-gap",
+            "{}. A look is taken once, over all services: gather these hosts again, or take it without them with --accept-gap",
             missing.evidence
         )));
     }

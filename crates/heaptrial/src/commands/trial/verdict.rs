@@ -17,7 +17,6 @@ use heaptrial_store::LifeRecord;
 use serde_json::Value;
 
 use super::capacity::Capacity;
-use crate::commands::series::SeriesOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::file_beside;
@@ -41,8 +40,6 @@ pub struct VerdictOptions {
     /// The file [default: TRIAL-ARM.verdict.json in this folder]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    #[command(flatten)]
-    series: SeriesOptions,
 }
 
 /// Writes it.
@@ -60,9 +57,8 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
             "trial `{name}` has not ended; `heaptrial trial stop {name}` ends it and leaves services as they are"
         )));
     }
-    let remote = options.series.read(&target.store, &target.trial, None)?;
-    let how = Options { remote, ..Options::default() };
-    let judgement = Judgement::of(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
+    let judgement =
+        Judgement::of(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
     let verdict = of(&judgement, &options.arm)?;
     let capacity = Capacity::of(&target.store, &judgement, &verdict)?;
     let (text, digest) = verdict.sealed().map_err(Failure::failed)?;
@@ -119,10 +115,9 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
             by_hand.evidence
         )));
     }
-    if let Some(missing) = told_of(FindingKind::SeriesMissing) {
+    if let Some(missing) = told_of(FindingKind::ReadingsMissing) {
         return Err(Failure::refused(format!(
-            "Readings are missing: {}. A verdict is of all services: name the store that has their readings with --series, or gather \
-             the ledger anew",
+            "Readings are missing: {}. A verdict is of all services: gather these hosts again",
             missing.evidence
         )));
     }

@@ -1,11 +1,8 @@
-//! A trial over two hosts as their agents would have it: the hosts' databases, and what was scraped of it.
+//! A trial over two hosts as their agents would have it.
 //!
-//! Histories are drawn: services that restart and are down for a while, a host that boots, an agent that is away, scrapes that fail
-//! singly and for hours, clocks that are an hour off and are set back, a target that is called otherwise for some hours, and one
-//! that is scraped by two.
+//! Histories are drawn: services that restart and are down for a while, a host that boots, an agent that is away, clocks that are an
+//! hour off and are set back.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use heaptrial_host::{HostFacts, HostRoot};
@@ -24,26 +21,12 @@ pub const HOURS: i64 = 48;
 pub const SERVICES: usize = 12;
 pub const ARMS: [&str; 2] = ["glibc", "mimalloc@2.0.9"];
 pub const HOSTS: [&str; 2] = ["alpha", "beta"];
-pub const STEP_US: i64 = 900 * S;
-
-/// A reading that was scraped: by which target, when, and what.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scraped {
-    pub target: usize,
-    pub at_ms: i64,
-    pub boottime_us: i64,
-    pub kib: u32,
-}
 
 /// Everything that was drawn.
 #[derive(Debug, Default)]
 pub struct World {
     /// Databases of the hosts.
     pub databases: Vec<PathBuf>,
-    /// By host, service and start (microseconds since 1970 by the host's clock).
-    pub scraped: BTreeMap<(String, String, i64), Vec<Scraped>>,
-    /// Series by name and labels, as text without braces: milliseconds since 1970 and values.
-    pub series: BTreeMap<(&'static str, String), Vec<(i64, f64)>>,
 }
 
 fn service(index: usize) -> String {
@@ -115,36 +98,19 @@ fn begin(path: &Path, host: &str, started_us: i64) -> (Store, i64) {
 struct Running {
     row: i64,
     life: i64,
-    /// True time, and by the host's clock in microseconds.
-    started: (f64, i64),
+    /// True time.
+    started: f64,
     next_restart: f64,
     down_until: f64,
     lives: u64,
 }
 
-/// How the clock of a host goes: seconds ahead of the store's.
+/// How the clock of a host goes: seconds ahead of the time.
 fn ahead(host: &str, at: f64) -> f64 {
     match (host, at < (START + 20 * 3600) as f64) {
         ("beta", true) => 3600.0,
         ("beta", false) => -20.0,
         _ => 0.4,
-    }
-}
-
-/// Labels of who scrapes a host, and from which hour until which.
-fn targets(host: &str) -> Vec<(String, std::ops::Range<i64>, i64)> {
-    match host {
-        // It is called otherwise for four hours.
-        "alpha" => vec![
-            ("instance=\"alpha:9779\",job=\"heaptrial-agent\"".into(), 0..14, 31),
-            ("instance=\"10.0.0.1:9779\",job=\"heaptrial-agent\"".into(), 14..18, 31),
-            ("instance=\"alpha:9779\",job=\"heaptrial-agent\"".into(), 18..HOURS, 31),
-        ],
-        // Two scrape it, until one goes away.
-        _ => vec![
-            ("instance=\"beta\",job=\"heaptrial-agent\",replica=\"a\"".into(), 0..34, 11),
-            ("instance=\"beta\",job=\"heaptrial-agent\",replica=\"b\"".into(), 0..HOURS, 47),
-        ],
     }
 }
 
@@ -172,14 +138,14 @@ impl World {
             .map(|(index, service)| Running {
                 row: service.id,
                 life: 0,
-                started: (0.0, 0),
+                started: 0.0,
                 // One after the other, as a start of a trial restarts them.
                 next_restart: start + 90.0 * index as f64 + rng.random_range(0.0..20.0),
                 down_until: 0.0,
                 lives: 0,
             })
             .collect();
-        let (mut agent_away, mut scrapes_fail) = (0.0..0.0, 0.0..0.0);
+        let mut agent_away = 0.0..0.0;
         let reboot = if host == "beta" { start + 26.0 * 3600.0 } else { f64::INFINITY };
         let mut sequence = 0;
         for minute in 0..HOURS * 60 {
@@ -196,15 +162,12 @@ impl World {
             if rng.random_bool(0.0003) {
                 agent_away = at..at + rng.random_range(200.0..5000.0);
             }
-            if rng.random_bool(0.0003) {
-                scrapes_fail = at..at + rng.random_range(60.0..9000.0);
-            }
             for (index, service) in
                 running.iter_mut().enumerate().filter(|(_, service)| service.next_restart <= at)
             {
                 let began = service.next_restart;
                 service.lives += 1;
-                service.started = (began, wall_us(began));
+                service.started = began;
                 let key = LifeKey {
                     boot_id: format!("{host}-{}", boot.0),
                     pid: index as i32 + 9,
@@ -212,7 +175,7 @@ impl World {
                 };
                 let boottime_us = ((began - boot.1) * 1e6) as i64;
                 let arm = ARMS[index % 2].split('@').next().unwrap();
-                let started = (service.started.1, boottime_us);
+                let started = (wall_us(began), boottime_us);
                 service.life =
                     store.add_life(service.row, &key, started, Some(&identity(arm)), None).unwrap();
                 service.down_until = began;
@@ -234,7 +197,7 @@ impl World {
                 if service.life == 0 || down {
                     continue;
                 }
-                let days = (at - service.started.0) / 86_400.0;
+                let days = (at - service.started) / 86_400.0;
                 let level = if index % 2 == 0 { 600.0 } else { 150.0 } * (1.0 + 0.02 * index as f64);
                 let settled = 1.0 - 0.6 * (-days / 0.1).exp();
                 let burst = if rng.random_bool(0.002) { 1.4 } else { 1.0 };
@@ -263,83 +226,17 @@ impl World {
             };
             store.write_tick(trial, &tick).unwrap();
             sequence += 1;
-            for (target, (labels, hours, phase)) in targets(host).into_iter().enumerate() {
-                let at_ms = ((at - 7.0) * 1e3) as i64 + phase * 1000 + rng.random_range(0..3000);
-                let hour = (at_ms / 1000 - START) / 3600;
-                if !hours.contains(&hour) || scrapes_fail.contains(&at) || rng.random_bool(0.01) {
-                    continue;
-                }
-                self.scrape(host, (target, &labels, at_ms), &tick, &read, &running);
-            }
         }
         self.databases.push(path);
     }
 
-    fn scrape(
-        &mut self,
-        host: &str,
-        (target, labels, at_ms): (usize, &str, i64),
-        tick: &TickInput,
-        read: &[(usize, Sample)],
-        running: &[Running],
-    ) {
-        let mut put = |name: &'static str, more: &str, value: f64| {
-            let labels =
-                [labels, more].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(",");
-            self.series.entry((name, labels)).or_default().push((at_ms, value));
-        };
-        let plan = plan();
-        let info = format!("trial=\"fleet\",plan={},host=\"{host}\"", plan["id"]);
-        put("heaptrial_trial_info", &info, 1.0);
-        put("heaptrial_agent_last_tick_timestamp_seconds", "", tick.wall_us as f64 / 1e6);
-        put("heaptrial_agent_last_tick_boottime_seconds", "", tick.boottime_us as f64 / 1e6);
-        for (index, sample) in read {
-            let own = format!("service=\"{}\",arm=\"{}\",trial=\"fleet\"", service(*index), ARMS[index % 2]);
-            let bytes = sample.anon_bytes + sample.swap_bytes;
-            let started_us = running[*index].started.1;
-            put("heaptrial_service_memory_bytes", &own, bytes as f64);
-            put("heaptrial_service_anon_bytes", &own, sample.anon_bytes as f64);
-            put("heaptrial_service_start_time_seconds", &own, started_us as f64 / 1e6);
-        }
-        for (index, sample) in read {
-            let key = (host.to_owned(), service(*index), running[*index].started.1);
-            let kib = ((sample.anon_bytes + sample.swap_bytes) / 1024) as u32;
-            let scraped = Scraped { target, at_ms, boottime_us: tick.boottime_us, kib };
-            self.scraped.entry(key).or_default().push(scraped);
-        }
-    }
-
-    pub fn openmetrics(&self) -> String {
-        let mut text = String::new();
-        for ((name, labels), values) in &self.series {
-            for (at_ms, value) in values {
-                writeln!(text, "{name}{{{labels}}} {value} {}.{:03}", at_ms / 1000, at_ms % 1000).unwrap();
-            }
-        }
-        text + "# EOF\n"
-    }
-
-    pub fn json_lines(&self) -> String {
-        let mut text = String::new();
-        for ((name, labels), values) in &self.series {
-            let mut metric = json!({ "__name__": name });
-            for label in labels.split(',') {
-                let (label, value) = label.split_once('=').unwrap();
-                metric[label] = json!(value.trim_matches('"'));
-            }
-            let (times, values): (Vec<i64>, Vec<f64>) = values.iter().copied().unzip();
-            writeln!(text, "{}", json!({ "metric": metric, "values": values, "timestamps": times })).unwrap();
-        }
-        text
-    }
-
-    /// Gathers into a database: all that hosts have, or their ledgers alone.
-    pub fn gather(&self, folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    /// Gathers into a database.
+    pub fn gather(&self, folder: &Path, name: &str) -> PathBuf {
         for database in &self.databases {
             let part = folder.join("part.db");
             let part = part.to_str().unwrap();
             let export = ["export", database.to_str().unwrap(), "--format", "heaptrial", "-o", part];
-            succeeds(&heaptrial(folder).args([&export[..], more].concat()).output().unwrap());
+            succeeds(&heaptrial(folder).args(export).output().unwrap());
             succeeds(&heaptrial(folder).args(["--db", name, "import", "heaptrial", part]).output().unwrap());
         }
         folder.join(name)
