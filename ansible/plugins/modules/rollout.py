@@ -135,8 +135,7 @@ def check_verdict(module, name, found):
             wanted = json.load(file)["sha256"]
     except (IOError, OSError, ValueError, KeyError) as error:
         module.fail_json(msg="cannot read the verdict: %s" % error)
-    # A host with an earlier version tells none.
-    if "verdict" in found and found["verdict"] != wanted:
+    if found["verdict"] != wanted:
         by = "verdict %s" % found["verdict"] if found["verdict"] else "a trial of its own"
         module.fail_json(
             msg="rollout %s of this host goes by %s, and not by %s (%s); another name begins one by that"

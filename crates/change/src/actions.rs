@@ -7,6 +7,7 @@ use heaptrial_model::{Pace, ServiceName};
 use crate::error::ChangeError;
 use crate::journal::{Action, Event};
 use crate::machine::{Outcome, Purpose};
+use crate::prepared::Prepared;
 use crate::run::Halt;
 use crate::state::{Stage, TrialStage};
 use crate::trial::{Trial, Witness};
@@ -313,7 +314,12 @@ impl Trial<'_> {
 }
 
 fn opened(action: Action) -> Event {
-    Event::Opened { action, tool_version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() }
+    Event::Opened {
+        schema_version: Prepared::VERSION,
+        action,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+    }
 }
 
 fn why_not_all(outcome: &Outcome) -> Option<String> {

@@ -93,13 +93,6 @@ pub(crate) fn plan(
     Ok(Planned { change: Change { path: path.clone(), before, after, made_folders }, bytes })
 }
 
-/// Refuses a path at which somebody else's file is: nothing is there, or it is what an ended trial left.
-pub(crate) fn check_free(path: &Path, left: &[Left], journal: &Journal<'_>) -> Result<(), EditError> {
-    let (present, bytes) = files::read(journal.disk, path)?;
-    let is_free = present == FileState::Absent || left.iter().any(|left| left.path == *path);
-    if is_free { Ok(()) } else { Err(foreign(path, &present, &bytes)) }
-}
-
 /// Makes a change that was announced, with the bytes that were saved; one that is made already is left alone.
 pub(crate) fn make(change: &Change, journal: &Journal<'_>) -> Result<(), EditError> {
     make_from(change, journal, |sha256| Ok(journal.original(sha256)?))

@@ -19,8 +19,8 @@ use crate::trial::{Trial, Witness, names, state_of};
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
 /// first time this long after it.
 const RECOVERY_SECONDS: u32 = 120;
-/// Stems of its units, before the transaction's name: today's, and the one of version 0.1.0, which may be armed still.
-pub(crate) const RECOVERY_STEMS: [&str; 2] = ["heaptrial-recovery-", "heaptrial-dead-man-"];
+/// Stem of its units, before the transaction's name.
+pub(crate) const RECOVERY_STEM: &str = "heaptrial-recovery-";
 /// Stem of the units that go on after a reboot, and the time that services have until then to come up.
 pub(crate) const AFTER_REBOOT_STEM: &str = "heaptrial-resume-";
 const AFTER_REBOOT_SECONDS: u32 = 60;
@@ -119,10 +119,10 @@ impl Trial<'_> {
     /// Arms the timer that takes over if this process does not come back.
     pub(crate) fn arm(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
         let name = self.prepared.plan.name.clone();
-        let stem = format!("{}{name}", RECOVERY_STEMS[0]);
+        let stem = format!("{}{name}", RECOVERY_STEM);
         let words = ["trial", "recover", &name].map(str::to_owned);
         let files = self.timer(
-            RECOVERY_STEMS[0],
+            RECOVERY_STEM,
             &words,
             Timed {
                 service: format!("Put right what a Heaptrial that was cut short left of trial {name}"),
@@ -178,33 +178,32 @@ impl Trial<'_> {
 
     /// Removes the recovery timer: there is nothing left to take over.
     pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
-        self.remove_timers(&RECOVERY_STEMS)
+        self.remove_timer(RECOVERY_STEM)
     }
 
     /// Removes what goes on after a reboot: there is nothing left to go on with.
     pub(crate) fn forget_reboots(&mut self) -> Result<(), ChangeError> {
-        self.remove_timers(&[AFTER_REBOOT_STEM])
+        self.remove_timer(AFTER_REBOOT_STEM)
     }
 
-    fn remove_timers(&mut self, stems: &[&str]) -> Result<(), ChangeError> {
-        let name = self.prepared.plan.name.clone();
-        let stems: Vec<String> = stems.iter().map(|stem| format!("{stem}{name}")).collect();
-        let of = |change: &Change, stem: &str| is_unit_of(&change.path, stem);
-        let own = |change: &&Change| stems.iter().any(|stem| of(change, stem));
+    fn remove_timer(&mut self, stem: &str) -> Result<(), ChangeError> {
+        let stem = format!("{stem}{}", self.prepared.plan.name);
+        let own = |change: &&Change| is_unit_of(&change.path, &stem);
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
-        for stem in stems.iter().filter(|stem| changes.iter().any(|change| of(change, stem))) {
-            if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
-                let _ = self.stop_unit(&timer, UNIT_PATIENCE);
-                self.forget_failure(&timer);
-            }
-            if let Ok(service) = format!("{stem}.service").parse::<ServiceName>() {
-                self.forget_failure(&service);
-            }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
+            let _ = self.stop_unit(&timer, UNIT_PATIENCE);
+            self.forget_failure(&timer);
+        }
+        if let Ok(service) = format!("{stem}.service").parse::<ServiceName>() {
+            self.forget_failure(&service);
         }
         for change in changes.iter().rev() {
             edit::undo(change, &self.journal)?;
         }
-        if changes.is_empty() { Ok(()) } else { Ok(self.host.manager.reload()?) }
+        Ok(self.host.manager.reload()?)
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
@@ -240,8 +239,8 @@ impl Trial<'_> {
             self.forget_failure(&agent);
         }
         // What takes over if this process ends goes last.
-        let stems = RECOVERY_STEMS.into_iter().chain([AFTER_REBOOT_STEM]);
-        let stems: Vec<String> = stems.map(|stem| format!("{stem}{}", self.prepared.plan.name)).collect();
+        let stems =
+            [RECOVERY_STEM, AFTER_REBOOT_STEM].map(|stem| format!("{stem}{}", self.prepared.plan.name));
         let is_timer = |change: &Change| stems.iter().any(|stem| is_unit_of(&change.path, stem));
         let program = self.paths.program();
         let (last, first): (Vec<&Change>, Vec<&Change>) = changes

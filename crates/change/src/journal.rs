@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::edges::{Disk, ThisDisk};
 use crate::files::{FileState, digest};
+use crate::prepared::Prepared;
 
 /// Name of the journal in a trial's folder.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -40,7 +41,6 @@ pub enum Action {
     Resume,
     Revert,
     /// Puts right what a process that is gone left: what the recovery timer runs.
-    #[serde(alias = "dead_man")]
     Recover,
     /// Takes a service out of it.
     Drop,
@@ -67,6 +67,8 @@ impl fmt::Display for Action {
 pub enum Event {
     /// A process began to work on it.
     Opened {
+        /// [`Prepared::VERSION`](crate::Prepared::VERSION) of who opened it.
+        schema_version: u32,
         action: Action,
         tool_version: String,
         pid: u32,
@@ -149,10 +151,8 @@ pub enum Event {
         reverted: bool,
     },
     /// Something that whoever uses the transaction wants to know later.
-    #[serde(alias = "rollout")]
     Note {
         /// What; it is not looked at here.
-        #[serde(alias = "step")]
         note: Value,
     },
     Started,
@@ -222,6 +222,8 @@ pub enum JournalError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    #[error("{path} is of version {found}, and this program reads up to {known}: use a newer Heaptrial", known = Prepared::VERSION)]
+    Newer { path: PathBuf, found: u32 },
     /// A saved original is not what the journal says.
     #[error("{path}: the saved original is damaged or missing; its SHA-256 should be its name")]
     Original { path: PathBuf },
@@ -335,7 +337,11 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Jour
     let mut length = 0;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((index, line)) = lines.next() {
-        match serde_json::from_slice(line) {
+        let record = serde_json::from_slice(line);
+        if let Some(found) = version_of(&record, line).filter(|found| *found > Prepared::VERSION) {
+            return Err(JournalError::Newer { path: path.to_owned(), found });
+        }
+        match record {
             Ok(record) if line.ends_with(b"\n") => {
                 records.push(record);
                 length += line.len() as u64;
@@ -349,6 +355,19 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Jour
         }
     }
     Ok((records, length))
+}
+
+/// The version that a record tells, also where a newer one gave it another form.
+fn version_of(record: &Result<Record, serde_json::Error>, line: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u32,
+    }
+    match record {
+        Ok(Record { event: Event::Opened { schema_version, .. }, .. }) => Some(*schema_version),
+        Ok(_) => None,
+        Err(_) => serde_json::from_slice::<Version>(line).ok().map(|version| version.schema_version),
+    }
 }
 
 #[cfg(test)]
@@ -396,6 +415,20 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
         assert!(matches!(error, JournalError::Damaged { line: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_newer_journal_is_refused_in_one_sentence_and_left_alone() {
+        let (folder, _) = written(1);
+        let path = folder.path().join(JOURNAL);
+        for event in ["\"what\":\"opened\",\"action\":\"start\"", "\"what\":\"something_new\""] {
+            let line =
+                format!("{{\"wall_us\":1,\"schema_version\":2,{event},\"tool_version\":\"9\",\"pid\":1}}\n");
+            std::fs::write(&path, &line).unwrap();
+            let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
+            assert!(matches!(error, JournalError::Newer { found: 2, .. }), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
+        }
     }
 
     #[test]

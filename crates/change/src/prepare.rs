@@ -106,8 +106,16 @@ pub fn prepare(
     libraries.retain(used);
     let after_reboot = Vec::new();
     let owner = Owner::trial();
-    let host = Some(host.to_owned());
-    Ok(Prepared { plan: plan.clone(), host, services: treatments, libraries, agent, after_reboot, owner })
+    Ok(Prepared {
+        schema_version: Prepared::VERSION,
+        plan: plan.clone(),
+        host: host.to_owned(),
+        services: treatments,
+        libraries,
+        agent,
+        after_reboot,
+        owner,
+    })
 }
 
 fn of_service(

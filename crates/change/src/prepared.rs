@@ -11,11 +11,12 @@ use crate::treatment::ServiceTreatment;
 
 /// Everything that a start needs, frozen when it begins, so that a resume or a revert depends on nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
 pub struct Prepared {
+    /// [`Self::VERSION`], of the folder as a whole.
+    pub schema_version: u32,
     pub plan: DrawnPlan,
-    /// What the plan calls this host, which may get another name later. Version 0.1.0 did not write it.
-    pub host: Option<String>,
+    /// What the plan calls this host, which may get another name later.
+    pub host: String,
     /// The services of this host, in the order in which they are restarted.
     pub services: Vec<ServiceTreatment>,
     pub libraries: Vec<Library>,
@@ -26,6 +27,11 @@ pub struct Prepared {
     pub after_reboot: Vec<String>,
     /// What the transaction is for.
     pub owner: Owner,
+}
+
+impl Prepared {
+    /// Version of what a transaction's folder holds, its journal included.
+    pub const VERSION: u32 = 1;
 }
 
 /// What a transaction is for: known to the crate that began it.
@@ -43,33 +49,6 @@ impl Owner {
     /// A trial, which freezes nothing beside the plan.
     pub fn trial() -> Self {
         Self { kind: "trial".to_owned(), takes_over: false, frozen: Value::Null }
-    }
-}
-
-/// As it stands in the file, which version 0.1.0 wrote without an owner.
-#[derive(Deserialize)]
-struct Stored {
-    plan: DrawnPlan,
-    host: Option<String>,
-    services: Vec<ServiceTreatment>,
-    libraries: Vec<Library>,
-    agent: Option<HostUnit>,
-    #[serde(default)]
-    after_reboot: Vec<String>,
-    owner: Option<Owner>,
-    /// In place of an owner: what the only other kind than a trial had frozen.
-    rollout: Option<Value>,
-}
-
-impl From<Stored> for Prepared {
-    fn from(stored: Stored) -> Self {
-        let Stored { plan, host, services, libraries, agent, after_reboot, owner, rollout } = stored;
-        let older = || match rollout {
-            Some(frozen) => Owner { kind: "rollout".to_owned(), takes_over: true, frozen },
-            None => Owner::trial(),
-        };
-        let owner = owner.unwrap_or_else(older);
-        Self { plan, host, services, libraries, agent, after_reboot, owner }
     }
 }
 

@@ -43,12 +43,6 @@ impl Trial<'_> {
         }
         let left = self.left_on(service)?;
         let mut desired = treatment.files(&self.paths, self.mark());
-        if desired.iter().any(|file| file.path == self.paths.drop_in(service)) {
-            // One by an earlier name would be in force beside it.
-            for path in self.paths.drop_ins(service) {
-                edit::check_free(&path, &left, &self.journal)?;
-            }
-        }
         for file in &left {
             if desired.iter().all(|wanted| wanted.path != file.path) {
                 let content = Content::Origin { state: file.origin.clone(), bytes: file.bytes.clone() };

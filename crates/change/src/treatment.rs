@@ -98,14 +98,10 @@ impl ServiceTreatment {
         files
     }
 
-    /// Unit files and drop-ins that it needs for itself, those by earlier names as well.
+    /// Unit files and the drop-in that it needs for itself.
     pub(crate) fn unit_files(&self, paths: &Paths) -> Vec<PathBuf> {
         let files = self.files(paths, Mark { trial: "", id: "" }).into_iter().map(|file| file.path);
-        let own: Vec<PathBuf> = files.filter(|path| path.starts_with(&paths.units)).collect();
-        let has_drop_in = own.contains(&paths.drop_in(&self.service));
-        let earlier = paths.drop_ins(&self.service).into_iter().filter(|_| has_drop_in);
-        let earlier: Vec<PathBuf> = earlier.filter(|path| !own.contains(path)).collect();
-        [own, earlier].concat()
+        files.filter(|path| path.starts_with(&paths.units)).collect()
     }
 
     /// Every file that it changes, with what is written: of a torrc the lines that are added.
@@ -147,10 +143,9 @@ impl ServiceTreatment {
         if self.environment.is_empty() && self.unset.is_empty() {
             return Ok(());
         }
-        // One that an earlier version began has its drop-in's earlier name.
-        let own = paths.drop_ins(&self.service);
-        let Some(position) = systemds.drop_ins.iter().rposition(|path| own.contains(path)) else {
-            return Err(ServiceError::NotTaken { drop_in: paths.drop_in(&self.service) });
+        let drop_in = paths.drop_in(&self.service);
+        let Some(position) = systemds.drop_ins.iter().rposition(|path| *path == drop_in) else {
+            return Err(ServiceError::NotTaken { drop_in });
         };
         let later = systemds.drop_ins[position + 1..].to_vec();
         for (variable, wanted) in &self.environment {
@@ -280,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_in_of_an_earlier_version_is_recognised() {
+    fn the_own_drop_in_is_recognised() {
         let treatment = treatment();
         let (paths, name) = (Paths::default(), treatment.service.clone());
         let systemds = |file: &str| UnitEnvironment {
@@ -289,9 +284,7 @@ mod tests {
             set: treatment.environment.clone(),
             unset: Vec::new(),
         };
-        for file in ["zz-heaptrial.conf", "90-heaptrial.conf"] {
-            assert!(treatment.check_settings(&paths, &systemds(file)).is_ok(), "{file}");
-        }
+        assert!(treatment.check_settings(&paths, &systemds("zz-heaptrial.conf")).is_ok());
         let other = treatment.check_settings(&paths, &systemds("override.conf"));
         assert!(matches!(other, Err(ServiceError::NotTaken { .. })));
     }

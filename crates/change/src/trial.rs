@@ -13,7 +13,7 @@ use crate::claims::check_free;
 use crate::edges::{Disk, Host, Stamp, ThisDisk};
 use crate::error::ChangeError;
 use crate::files::{self, FileState};
-use crate::journal::{self, Action, Event, JOURNAL, Journal, Record};
+use crate::journal::{self, Action, Event, JOURNAL, Journal, JournalError, Record};
 use crate::lock::{Holder, Lock};
 use crate::machine::Notification;
 use crate::prepared::Prepared;
@@ -209,7 +209,14 @@ fn frozen(disk: &dyn Disk, path: &Path) -> Result<Prepared, ChangeError> {
     let text = disk.read(path);
     let text =
         text.map_err(|source| ChangeError::Folder { doing: "reading", path: path.to_owned(), source })?;
-    serde_json::from_slice(&text).map_err(|source| ChangeError::Prepared { path: path.to_owned(), source })
+    let damaged = |source| ChangeError::Prepared { path: path.to_owned(), source };
+    let value: serde_json::Value = serde_json::from_slice(&text).map_err(damaged)?;
+    match value["schema_version"].as_u64() {
+        Some(found) if found > u64::from(Prepared::VERSION) => {
+            Err(JournalError::Newer { path: path.to_owned(), found: found as u32 }.into())
+        }
+        _ => serde_json::from_value(value).map_err(damaged),
+    }
 }
 
 /// Refuses one whose files others than root, or than the user whose services it is about, can change.
@@ -276,10 +283,7 @@ fn unaccounted(disk: &dyn Disk, paths: &Paths, prepared: &Prepared, state: &Tria
         matches!(stage, None | Some(Stage::Reverted)) && !state.dropped.contains(service)
     };
     let own = prepared.services.iter().filter(|treatment| as_before(&treatment.service));
-    let files = own.flat_map(|treatment| {
-        let others = treatment.files(paths, mark).into_iter().map(|file| file.path);
-        others.chain(paths.drop_ins(&treatment.service))
-    });
+    let files = own.flat_map(|treatment| treatment.files(paths, mark)).map(|file| file.path);
     let bears_mark = |path: &PathBuf| {
         let (state, bytes) = disk.look(path).unwrap_or((FileState::Absent, Vec::new()));
         matches!(state, FileState::File { .. }) && bytes.windows(id.len()).any(|part| part == id)

@@ -10,12 +10,10 @@ use crate::Scope;
 /// they are in (systemd.unit(5)), and what comes last counts: this one comes after `override.conf`, which is what `systemctl
 /// edit` writes.
 pub const DROP_IN: &str = "zz-heaptrial.conf";
-/// All names that it has had: today's, and the one of version 0.1.0, which may be in force still.
-const DROP_INS: [&str; 2] = [DROP_IN, "90-heaptrial.conf"];
 
 /// Whether a file is a drop-in that carries a treatment, by its name.
 pub fn is_drop_in(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| DROP_INS.iter().any(|own| name == *own))
+    file.file_name().is_some_and(|name| name == DROP_IN)
 }
 
 /// The folders in which Heaptrial keeps state, libraries and unit files on a host.
@@ -116,11 +114,6 @@ impl Paths {
     /// The drop-in of a service.
     pub fn drop_in(&self, service: &ServiceName) -> PathBuf {
         self.units.join(format!("{service}.d")).join(DROP_IN)
-    }
-
-    /// The drop-ins that a service can have, of this version and of earlier ones.
-    pub fn drop_ins(&self, service: &ServiceName) -> [PathBuf; 2] {
-        DROP_INS.map(|name| self.units.join(format!("{service}.d")).join(name))
     }
 
     /// A unit file of the administrator.

@@ -129,6 +129,7 @@ mod tests {
     use heaptrial_model::LifeKey;
 
     use super::*;
+    use crate::step::Boot;
 
     fn records(events: Vec<Event>) -> Vec<Record> {
         let record = |(at, event): (usize, Event)| Record { wall_us: at as i64 * 1_000_000, event };
@@ -136,7 +137,7 @@ mod tests {
     }
 
     fn opened(action: Action, pid: u32) -> Event {
-        Event::Opened { action, tool_version: "0".into(), pid }
+        Event::Opened { schema_version: 1, action, tool_version: "0".into(), pid }
     }
 
     fn step(step: &RolloutStep) -> Event {
@@ -182,7 +183,10 @@ mod tests {
         let mut events = begun();
         let other = LifeKey { boot_id: "before".into(), ..life };
         events.push(Event::Committed { service, life: other, identity: None });
-        events.push(step(&RolloutStep::WaveApplied { wave: 1, boot: None }));
+        events.push(step(&RolloutStep::WaveApplied {
+            wave: 1,
+            boot: Boot { id: String::new(), boottime_us: 0 },
+        }));
         let text = told(events.clone());
         assert!(text.contains("booted since") && text.ends_with("wave 2 was being watched"), "{text}");
         events.push(step(&RolloutStep::Interrupted));

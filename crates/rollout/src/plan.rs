@@ -14,23 +14,16 @@ use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
 /// So much of a service's work is enough to go by.
 const MOST_WORK_SECONDS: f64 = 3600.0;
 
-fn yes() -> bool {
-    true
-}
-
 /// A rollout, frozen beside the transaction's own plan so that a resume depends on nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RolloutPlan {
     /// The trial that measured the treatment.
     pub trial: Option<String>,
     /// Where that trial was elsewhere, the digest of its verdict.
-    #[serde(default)]
     pub verdict: Option<String>,
     /// What its trial found against it, which was accepted.
-    #[serde(default)]
     pub despite: Vec<String>,
     /// Whether `trial` is an adoption, whose services run it as they were given it by hand.
-    #[serde(default)]
     pub adopted: bool,
     pub arm: String,
     /// Whether this very build was measured in a trial of this host, or in that of its verdict.
@@ -50,20 +43,13 @@ pub struct RolloutPlan {
     pub prove_rollback: bool,
     pub quiet_hours: Option<QuietHours>,
     /// Whether somebody was there who started it, so that the canary did not wait for quiet hours to end.
-    #[serde(default)]
     pub attended: bool,
     /// Whether it goes on by itself after a reboot.
-    #[serde(default)]
     pub goes_on_after_reboot: bool,
     /// Whether gates go by what services can tell of their work and flags.
-    #[serde(default = "yes")]
     pub judges_work: bool,
     pub limits: Limits,
-    /// What the arm's services are expected to use, whatever their kind: of plans of before there were strata.
-    #[serde(default)]
-    pub forecast: Option<Forecast>,
     /// What services of each kind are expected to use; empty where no trial measured them.
-    #[serde(default)]
     pub strata: Vec<Stratum>,
     /// What is known of services before.
     pub before: BTreeMap<ServiceName, Before>,
@@ -80,16 +66,13 @@ pub struct Limits {
 pub struct Before {
     /// Memory that it used, in bytes.
     pub bytes: Option<f64>,
-    /// At which age, in seconds; `None` where it is not known, and in plans of earlier versions.
-    #[serde(default)]
+    /// At which age, in seconds; `None` where it is not known.
     pub age_seconds: Option<f64>,
     /// What it read and wrote a second; `None` where that is not known.
-    #[serde(default, alias = "work_bytes_per_second")]
     pub work: Option<UsualWork>,
     /// Flags of its network, such as `Guard`; `None` where they are not known.
     pub flags: Option<Vec<TorFlag>>,
     /// What it can tell beside memory, and has to tell before a gate lets it pass.
-    #[serde(default)]
     pub tells: Tells,
 }
 
@@ -163,17 +146,14 @@ impl RolloutPlan {
     /// Name of the stratum of a service, and what it is expected to use.
     pub fn held_to(&self, service: &ServiceName) -> (&str, Option<&Forecast>) {
         let Some(stratum) = self.strata.iter().find(|stratum| stratum.services.contains(service)) else {
-            return ("", self.forecast.as_ref());
+            return ("", None);
         };
         (&stratum.name, stratum.forecast.as_ref())
     }
 
     /// All forecasts, with the name of their stratum.
     pub fn forecasts(&self) -> impl Iterator<Item = (&str, &Forecast)> {
-        let of_strata = self.strata.iter();
-        let of_strata =
-            of_strata.filter_map(|stratum| Some((stratum.name.as_str(), stratum.forecast.as_ref()?)));
-        self.forecast.iter().map(|forecast| ("all", forecast)).chain(of_strata)
+        self.strata.iter().filter_map(|stratum| Some((stratum.name.as_str(), stratum.forecast.as_ref()?)))
     }
 
     /// The services of all waves up to one, that one included.
@@ -186,29 +166,14 @@ impl RolloutPlan {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_frozen_before_work_had_hours_is_read() {
-        let text = r#"{"bytes": 1e8, "work_bytes_per_second": 2e6, "flags": ["Guard"]}"#;
-        let old: Before = serde_json::from_str(text).unwrap();
-        let usual = UsualWork { bytes_per_second: 2e6, by_hour: Vec::new() };
-        assert_eq!((old.work.clone(), old.flags.as_deref()), (Some(usual), Some(&[TorFlag::Guard][..])));
-        // Such a rollout began when nothing of the kind was asked for.
-        assert_eq!(old.tells, Tells::default());
-        let new = Before { tells: Tells { work: true, flags: true }, flags: None, ..old };
-        let text = serde_json::to_string(&new).unwrap();
-        assert_eq!(serde_json::from_str::<Before>(&text).unwrap(), new);
-        let none: Before =
-            serde_json::from_str(r#"{"bytes": null, "work_bytes_per_second": null, "flags": []}"#).unwrap();
-        assert_eq!((none.work, none.flags), (None, Some(Vec::new())));
-    }
-
     /// A plan of two waves.
     fn plan(soak: &str, quiet_hours: Option<&str>) -> RolloutPlan {
         serde_json::from_value(serde_json::json!({
             "trial": null, "arm": "a", "measured": true, "waves": [["a.service"], ["b.service"]],
             "sizes": { "canary": 1, "percent": [100] }, "seed": 1, "already": [], "soak": [soak], "patience": "1h",
-            "prove_rollback": true, "quiet_hours": quiet_hours, "limits": { "restarts": 8 }, "forecast": null,
-            "before": {},
+            "prove_rollback": true, "quiet_hours": quiet_hours, "limits": { "restarts": 8 }, "strata": [],
+            "before": {}, "despite": [], "adopted": false, "attended": false, "goes_on_after_reboot": false,
+            "judges_work": true,
         }))
         .unwrap()
     }
@@ -221,8 +186,6 @@ mod tests {
             [quiet(0, true), quiet(0, false), quiet(1, true), quiet(1, false)],
             [false, true, true, true]
         );
-        // A plan of before there was a word for it.
-        assert_eq!((plan.attended, plan.judges_work), (false, true));
     }
 
     #[test]

@@ -44,18 +44,14 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Applied {
     pub wall_us: i64,
-    /// The same in the time of a boot; `None` of earlier versions.
-    pub boot: Option<Boot>,
+    pub boot: Boot,
 }
 
 impl Applied {
     /// How long ago that was on the boot `boot_id` that `now` is of; since that boot, where it was on an earlier one.
     pub fn passed(&self, now: Instant, boot_id: &str) -> Duration {
-        let passed_us = match &self.boot {
-            Some(boot) if boot.id == boot_id => now.boottime_us - boot.boottime_us,
-            Some(_) => now.boottime_us,
-            None => (now.wall_us - self.wall_us).min(now.boottime_us),
-        };
+        let since_us = if self.boot.id == boot_id { self.boot.boottime_us } else { 0 };
+        let passed_us = now.boottime_us - since_us;
         Duration::from_micros(passed_us.try_into().unwrap_or(0))
     }
 }
@@ -136,14 +132,15 @@ mod tests {
     #[test]
     fn a_rollout_goes_on_at_the_wave_that_has_not_passed() {
         let begun = |wave| RolloutStep::WaveBegun { wave };
-        let applied = |wave| RolloutStep::WaveApplied { wave, boot: None };
+        let boot = Boot { id: "now".into(), boottime_us: 1 };
+        let applied = |wave| RolloutStep::WaveApplied { wave, boot: boot.clone() };
         let passed = |wave| RolloutStep::WavePassed { wave, evidence: vec!["all well".into()] };
         assert_eq!(progress(&[]).current(), Some(0));
         let mut steps = vec![begun(0), applied(0), passed(0), begun(1), applied(1)];
         let now = progress(&steps);
         assert_eq!(
             (now.current(), now.waves[1], now.applied[1].clone()),
-            (Some(1), WaveStage::Soaking, Some(Applied { wall_us: 4, boot: None }))
+            (Some(1), WaveStage::Soaking, Some(Applied { wall_us: 4, boot: boot.clone() }))
         );
         let reason = Reason { service: None, what: "too much".into() };
         steps.push(RolloutStep::Stopped { wave: 1, reasons: vec![reason.clone()] });
@@ -162,7 +159,7 @@ mod tests {
     #[test]
     fn a_soak_is_as_long_as_it_is_whatever_the_clock_is_set_to() {
         let second = 1_000_000;
-        let boot = |id: &str, at: i64| Some(Boot { id: id.into(), boottime_us: at * second });
+        let boot = |id: &str, at: i64| Boot { id: id.into(), boottime_us: at * second };
         let passed = |boot, wall: i64, boottime: i64| {
             let now = Instant { wall_us: wall * second, boottime_us: boottime * second };
             Applied { wall_us: 1000 * second, boot }.passed(now, "now").as_secs()
@@ -173,10 +170,5 @@ mod tests {
         }
         // Since the host came up.
         assert_eq!(passed(boot("before", 5000), 90_000, 200), 200);
-        // Journals of earlier versions have the wall clock alone.
-        assert_eq!(
-            (passed(None, 1300, 5300), passed(None, 90_000, 200), passed(None, 10, 200)),
-            (300, 200, 0)
-        );
     }
 }

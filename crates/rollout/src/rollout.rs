@@ -177,8 +177,8 @@ impl<'r, 'a> Rollout<'r, 'a> {
             if let Some(ending) = self.apply(wave, &services)? {
                 return Ok(Some(ending));
             }
-            let boot = boot_id(&HostRoot::default()).ok();
-            let boot = boot.map(|id| Boot { id, boottime_us: Moment::now().boottime_us });
+            let id = boot_id(&HostRoot::default()).unwrap_or_default();
+            let boot = Boot { id, boottime_us: Moment::now().boottime_us };
             self.trial.note(&RolloutStep::WaveApplied { wave: number, boot })?;
         }
         self.soak(wave)

@@ -27,9 +27,7 @@ pub enum RolloutStep {
     /// Every service of a wave has the treatment.
     WaveApplied {
         wave: u32,
-        /// On which boot, and when; journals of earlier versions have none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        boot: Option<Boot>,
+        boot: Boot,
     },
     /// The gate after a wave let it pass.
     WavePassed {

@@ -34,13 +34,9 @@ pub struct Verdict {
     pub arm: Arm,
     pub control: String,
     pub metric: Metric,
-    /// The treatment as it was proved in running processes, each once.
-    pub proved: Vec<Whole>,
     /// How memory goes with age, by kind of service.
     pub kinds: Vec<Kind>,
     pub hosts: Vec<MeasuredHost>,
-    /// The shared libraries that the arm's services mapped.
-    pub libraries: Vec<MappedLibrary>,
     /// What was found of its memory.
     pub ratio: Option<MeasuredRatio>,
     /// The verdict on its growth, in the words of a report; `None` where there is none.
@@ -48,7 +44,6 @@ pub struct Verdict {
     /// Grave findings about the arm, the control or the whole trial, in sentences.
     pub findings: Vec<String>,
     /// Those of them that its figures bear, since they are without the services that they are about.
-    #[serde(default)]
     pub borne: Vec<String>,
 }
 
@@ -63,11 +58,9 @@ pub struct MeasuredHost {
     pub processors: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// The treatment as it was proved there, each once. Files of earlier versions tell that of all hosts alone.
-    #[serde(default)]
+    /// The treatment as it was proved in running processes there, each once.
     pub proved: Vec<Whole>,
-    /// The shared libraries that the arm's services mapped there; the same holds for them.
-    #[serde(default)]
+    /// The shared libraries that the arm's services mapped there.
     pub libraries: Vec<MappedLibrary>,
 }
 
@@ -184,9 +177,10 @@ impl Verdict {
     pub fn proved_like(&self, host: &HostNow) -> Vec<&Whole> {
         let mut proved: Vec<&Whole> = Vec::new();
         for (measured, _) in self.nearest(host) {
-            let own = if measured.proved.is_empty() { &self.proved } else { &measured.proved };
-            for whole in own.iter().filter(|whole| !proved.contains(whole)).collect::<Vec<_>>() {
-                proved.push(whole);
+            for whole in &measured.proved {
+                if !proved.contains(&whole) {
+                    proved.push(whole);
+                }
             }
         }
         proved
@@ -216,8 +210,7 @@ impl Verdict {
             let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
             unlike("memory", memory(facts.ram_bytes), memory(measured.memory_bytes));
         }
-        let of_trial = if measured.libraries.is_empty() { &self.libraries } else { &measured.libraries };
-        told.extend(other_libraries(libraries, of_trial));
+        told.extend(other_libraries(libraries, &measured.libraries));
         told
     }
 
@@ -307,8 +300,8 @@ mod tests {
             architecture: "x86_64".into(),
             processors,
             memory_bytes: 768 << 30,
-            proved: Vec::new(),
-            libraries: Vec::new(),
+            proved: vec![Whole { library: Some("ab".into()), ..Whole::default() }],
+            libraries: vec![library("libzstd.so.1", "1.5.4"), library("libc.so.6", "2.36")],
         };
         Verdict {
             schema_version: SCHEMA_VERSION,
@@ -324,10 +317,8 @@ mod tests {
             },
             control: "glibc".into(),
             metric: Metric::Rss,
-            proved: vec![Whole { library: Some("ab".into()), ..Whole::default() }],
             kinds: Vec::new(),
             hosts: vec![measured(32), measured(64)],
-            libraries: vec![library("libzstd.so.1", "1.5.4"), library("libc.so.6", "2.36")],
             ratio: Some(MeasuredRatio {
                 value: 0.21,
                 low: Some(0.1 + 0.1),
@@ -400,14 +391,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_before_findings_could_be_borne_is_read() {
-        let mut value = serde_json::to_value(verdict()).unwrap();
-        value.as_object_mut().unwrap().remove("borne");
-        value[DIGEST] = Value::from(digest(&value).unwrap());
+    fn a_file_of_a_newer_version_is_refused_in_one_sentence() {
+        let (text, _) = Verdict { schema_version: 2, ..verdict() }.sealed().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("verdict.json");
-        fs::write(&path, value.to_string()).unwrap();
-        assert_eq!(Verdict::read(&path, None).unwrap().0, verdict());
+        fs::write(&path, text).unwrap();
+        let error = Verdict::read(&path, None).unwrap_err().to_string();
+        assert!(error.contains("its format is 2, and this program knows 1"), "{error}");
     }
 
     proptest! {
@@ -461,9 +451,7 @@ mod tests {
         alpha.libraries = vec![library("libzstd.so.1", "1.5.4")];
         (beta.processors, beta.proved) = (8, vec![build("b")]);
         beta.libraries = vec![library("libzstd.so.1", "1.5.7")];
-        verdict.proved = vec![build("a"), build("b")];
         let (one, other) = (library("libzstd.so.1", "1.5.4"), library("libzstd.so.1", "1.5.7"));
-        verdict.libraries = vec![one.clone(), other.clone()];
         let now = HostNow { facts: host(), libraries: vec![one] };
         assert!(verdict.differences(&now).is_empty());
         assert_eq!(verdict.proved_like(&now), [&build("a")]);

@@ -16,12 +16,11 @@ use crate::state::WatchState;
 const PLAN: &str = "watch.json";
 const STATE: &str = "state.json";
 const LOCK: &str = "lock";
-/// Version of the layout of both; a further one is read by a version of Heaptrial that knows it.
-pub(crate) const SCHEMA_VERSION: u32 = 3;
+/// Version of the layout of both.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// Only root reads what is about its services.
 const MODE: u32 = 0o600;
 
-/// What every version of a file tells.
 #[derive(Deserialize)]
 struct Versioned {
     schema_version: u32,
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_kept_and_what_is_damaged_is_told() {
+    fn state_is_kept_and_what_is_damaged_or_newer_is_refused() {
         let state = tempfile::tempdir().unwrap();
         let folder = Folder::create(state.path(), "five-way").unwrap();
         assert_eq!(folder.state().unwrap(), WatchState::default());
@@ -215,6 +214,14 @@ mod tests {
         fs::write(folder.path.join(STATE), "{").unwrap();
         let error = folder.state().unwrap_err().to_string();
         assert!(error.contains("state.json is damaged"), "{error}");
+        let newer = r#"{"schema_version": 2, "something_new": true}"#;
+        for file in [STATE, PLAN] {
+            fs::write(folder.path.join(file), newer).unwrap();
+        }
+        for error in [folder.plan().unwrap_err(), folder.state().unwrap_err()] {
+            assert!(matches!(error, WatchError::Newer { found: 2, known: 1, .. }), "{error:?}");
+        }
+        assert_eq!(fs::read_to_string(folder.path.join(STATE)).unwrap(), newer);
         assert!(matches!(Folder::open(state.path(), "other"), Err(WatchError::Unknown { .. })));
         folder.remove().unwrap();
         assert!(!state.path().join("watches").exists());

@@ -85,7 +85,7 @@ pub(crate) fn units(
 
 /// SHA-256 of Heaptrial's drop-in of a service.
 pub(crate) fn drop_in(paths: &Paths, service: &ServiceName) -> Option<String> {
-    paths.drop_ins(service).iter().find_map(|path| sha256(path))
+    sha256(&paths.drop_in(service))
 }
 
 /// SHA-256 of a file; `None` where there is none.
@@ -162,10 +162,7 @@ fn service(
     let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), unit?, pid, digests).ok());
     let in_force = |unit: &Unit| match &planned.drop_in_path {
         Some(path) => files_with_preload(&HostRoot::default(), unit).contains(path),
-        None => {
-            let own = paths.drop_ins(&planned.service);
-            unit.drop_ins.iter().any(|path| own.contains(path))
-        }
+        None => unit.drop_ins.contains(&paths.drop_in(&planned.service)),
     };
     let present = match &planned.drop_in_path {
         Some(path) => content(path),

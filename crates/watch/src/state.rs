@@ -72,8 +72,6 @@ pub enum News {
 pub enum Channel {
     Journal,
     Hook,
-    /// Mail, as version 0.1.0 sent it: what that told is read, and nothing is told so any more.
-    Mail,
 }
 
 impl News {
@@ -122,7 +120,6 @@ impl WatchState {
         let hidden: Vec<Alert> = hidden.map(|standing| standing.alert.clone()).collect();
         alerts.extend(hidden);
         self.checked_at = Some(seen.at);
-        self.schema_version = SCHEMA_VERSION;
         self.take_in(seen.at, alerts);
     }
 

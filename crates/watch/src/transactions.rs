@@ -63,8 +63,9 @@ fn mark_written(paths: &Paths, state: &TrialState, seen: &mut Seen) {
         let Some(changed) = state.services.get(&name).filter(|found| found.stage == Stage::Committed) else {
             continue;
         };
-        let (paths, Some(present)) = (paths.drop_ins(&name), own.drop_in.as_mut()) else { continue };
-        let after = changed.changes.iter().find(|change| paths.contains(&change.path));
+        let Some(present) = own.drop_in.as_mut() else { continue };
+        let path = paths.drop_in(&name);
+        let after = changed.changes.iter().find(|change| change.path == path);
         let after = after.map(|change| &change.after);
         if let Some(FileState::File { sha256, .. }) = after {
             present.written_by_transaction |= present.sha256.as_ref() == Some(sha256);

@@ -121,7 +121,8 @@ pub fn prepared(faults: &Faults, pace: Pace, takes_over: bool) -> Prepared {
     let owner = Owner { kind: "trial".to_owned(), takes_over, frozen: serde_json::Value::Null };
     Prepared {
         plan,
-        host: None,
+        schema_version: Prepared::VERSION,
+        host: "here".to_owned(),
         services: faults.iter().map(|(number, _)| treatment(*number)).collect(),
         libraries: vec![Library {
             source: SOURCE.into(),
@@ -179,4 +180,17 @@ pub fn files_of(
 /// The services of a history by name.
 pub fn names(faults: &Faults) -> BTreeSet<ServiceName> {
     faults.iter().map(|(number, _)| service(*number)).collect()
+}
+
+/// The maintainer script of the Debian package looks for a rollout by these words.
+#[test]
+fn packages_recognise_a_rollout_by_its_words() {
+    let written = |kind: &str| {
+        let mut prepared = prepared(&vec![(0, Fault::None)], pace(1, 0), false);
+        prepared.owner.kind = kind.to_owned();
+        serde_json::to_string_pretty(&prepared).unwrap()
+    };
+    let is_rollout = |text: String| text.lines().any(|line| line.starts_with("    \"kind\": \"rollout\","));
+    assert!(is_rollout(written("rollout")));
+    assert!(!is_rollout(written("trial")));
 }

@@ -146,7 +146,7 @@ fn planned(
         preload.source = None;
     }
     let has_drop_in = !preload.environment().is_empty() || !preload.unset.is_empty();
-    let unit_files = paths.drop_ins(service.name()).into_iter().filter(|_| has_drop_in).collect();
+    let unit_files = if has_drop_in { vec![paths.drop_in(service.name())] } else { Vec::new() };
     PlannedTreatment { preload: Some(preload), unit_files, replaces: true, ..PlannedTreatment::default() }
 }
 

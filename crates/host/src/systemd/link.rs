@@ -165,7 +165,7 @@ impl Link {
         let wanted = |_: &ServiceName| {
             [
                 of(UNIT, &["ActiveState", "SubState", "Job"]),
-                of(SERVICE, &["MainPID", "ExecMainPID", "NRestarts"]),
+                of(SERVICE, &["MainPID", "NRestarts"]),
             ]
             .concat()
         };

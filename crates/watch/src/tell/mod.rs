@@ -43,8 +43,6 @@ pub fn deliver<E: Display>(
                 Channel::Hook => {
                     hook::run(plan.channels.hook.as_deref().unwrap_or(&[]), &document(plan, letter))
                 }
-                // No plan of this version asks for it.
-                Channel::Mail => Ok(()),
             };
             match result {
                 Ok(()) => letter.told.push(channel),
@@ -120,10 +118,9 @@ mod tests {
         Letter { at: 0.0, news: News::Raised, alert, told: Vec::new() }
     }
 
-    /// A plan as version 0.1.0 wrote it, with a command that writes its own name down and fails from the second letter on.
+    /// A plan with a command that writes its own name down and fails from the second letter on.
     fn plan(script: &str) -> WatchPlan {
-        let mut plan: WatchPlan =
-            serde_json::from_str(include_str!("../../tests/versions/watch_v1.json")).unwrap();
+        let mut plan: WatchPlan = serde_json::from_str(include_str!("plan.json")).unwrap();
         let hook = ["/bin/sh", "-c", script].map(str::to_owned);
         plan.channels = Channels { hook: Some(hook.into()), ..Channels::default() };
         plan

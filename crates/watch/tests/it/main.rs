@@ -6,4 +6,3 @@ mod simulation;
 mod stored;
 mod thirty_days;
 mod unseen;
-mod versions;

@@ -126,7 +126,7 @@ mod tests {
             "schema_version": Verdict::VERSION, "tool_version": "0.1.0", "written_at": "2026-11-23T12:00:00Z",
             "trial": "five-way", "plan_id": "0123",
             "arm": { "name": "mimalloc@2.0.9", "control": false, "allocator": "mimalloc@2.0.9" },
-            "control": "glibc", "metric": "rss", "proved": [], "kinds": [], "hosts": [], "libraries": [],
+            "control": "glibc", "metric": "rss", "kinds": [], "hosts": [], "borne": [],
             "ratio": null, "verdict": verdict, "findings": findings,
         });
         let folder = tempfile::tempdir().unwrap();

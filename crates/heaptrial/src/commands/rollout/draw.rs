@@ -123,7 +123,6 @@ pub(super) fn frozen(
         goes_on_after_reboot: options.after_reboot == AfterReboot::GoOn,
         judges_work: !options.no_work,
         limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
-        forecast: None,
         strata,
         before: names
             .iter()

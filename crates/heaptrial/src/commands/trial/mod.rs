@@ -42,8 +42,8 @@ pub enum TrialCommand {
     Stop(stop::StopOptions),
     /// Take a service out of a running trial: put it back, and leave it out of the analysis from this moment on
     Drop(leave_out::DropOptions),
-    /// What the recovery timer runs; timers that version 0.1.0 armed run it by its old name
-    #[command(hide = true, alias = "dead-man")]
+    /// What the recovery timer runs
+    #[command(hide = true)]
     Recover(stop::RecoverOptions),
     /// Analyse a running trial at a look that its plan fixed in advance
     Look(look::LookOptions),

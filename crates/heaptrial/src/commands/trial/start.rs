@@ -351,7 +351,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         }
         return Ok(record.id);
     }
-    let host = own_host(prepared)?;
+    let host = prepared.host.clone();
     let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
     let now = Instant::now();
     // What the boot clock told at a start that is only in the journal is not known.
@@ -413,27 +413,4 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         store.add_event(id, None, now.wall_us, KnownEvent::DatabaseLost, text).map_err(Failure::failed)?;
     }
     Ok(id)
-}
-
-/// What the plan calls this host, which may have another name since. Where the start was by version 0.1.0, it is told by the order
-/// of restarts with their arms, then by the services.
-fn own_host(prepared: &Prepared) -> Result<String, Failure> {
-    if let Some(host) = &prepared.host {
-        return Ok(host.clone());
-    }
-    let own: Vec<(&str, &str)> = prepared
-        .services
-        .iter()
-        .map(|treatment| (treatment.service.as_str(), treatment.arm.as_str()))
-        .collect();
-    let mut planned: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
-    for assignment in &prepared.plan.services {
-        let list = planned.entry(assignment.host.as_str()).or_default();
-        list.push((assignment.service.as_str(), assignment.arm.as_str()));
-    }
-    planned.retain(|_, list| *list == own);
-    if let (1, Some((host, _))) = (planned.len(), planned.first_key_value()) {
-        return Ok((*host).to_owned());
-    }
-    host_name(&HostRoot::default()).map_err(Failure::failed)
 }

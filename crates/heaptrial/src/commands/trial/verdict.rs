@@ -142,15 +142,8 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
     let plan: Option<DrawnPlan> = serde_json::from_value(rows.trial.plan.parameters["plan"].clone()).ok();
     let mut hosts = hosts(judgement);
     let mut on = proved(judgement, index, &hosts);
-    let mut proved: Vec<Whole> = Vec::new();
-    for whole in on.values().flat_map(|own| &own.wholes) {
-        if !proved.contains(whole) {
-            proved.push(whole.clone());
-        }
-    }
     hosts.retain(|(name, _)| on.contains_key(name));
-    let libraries = judgement.arms[index].libraries.clone();
-    if proved.is_empty() {
+    if on.values().all(|own| own.wholes.is_empty()) {
         return Err(Failure::refused(format!(
             "no process of arm `{wanted}` of trial `{name}` was proved to run its treatment"
         )));
@@ -185,7 +178,6 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         arm: record.arm.clone(),
         control: control.map(|control| rows.arms[control].arm.name.clone()).unwrap_or_default(),
         metric: rows.trial.plan.metric,
-        proved,
         kinds: kinds(&judgement.fleet, &record.arm.name, &|name| relays.contains(name)),
         hosts: hosts
             .into_iter()
@@ -202,7 +194,6 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
                 }
             })
             .collect(),
-        libraries,
         ratio,
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
         findings: found.against,
