@@ -8,7 +8,7 @@ use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::{Host, can_be_asked};
 use crate::error::ProofError;
-use crate::machine::{Running, Stopped};
+use crate::machine::Running;
 use crate::treatment::ServiceTreatment;
 
 /// A process may show its loader's or its predecessor's image for a moment after its start.
@@ -94,25 +94,15 @@ fn one<T>(mut answers: Vec<Result<T, SystemdError>>, service: &ServiceName) -> R
 
 /// What runs of several services, in their order.
 pub(crate) fn running(host: Host<'_>, services: &[ServiceName]) -> Vec<Running> {
-    let one = |(service, activity): (&ServiceName, Result<Activity, SystemdError>)| {
+    let one = |activity: Result<Activity, SystemdError>| {
         let Ok(activity) = activity else { return Running::Nothing };
         match activity.main_pid.and_then(|pid| host.programs.life(pid)) {
             Some(life) => Running::Life(life),
-            None if activity.is_stopped() => Running::Stopped(stopped(host, service, &activity)),
+            None if activity.is_stopped() => Running::Stopped { boot_id: host.programs.boot_id() },
             None => Running::Nothing,
         }
     };
-    services.iter().zip(host.manager.activities(services)).map(one).collect()
-}
-
-fn stopped(host: Host<'_>, service: &ServiceName, activity: &Activity) -> Stopped {
-    // CLD_KILLED by SIGTERM: systemd takes that for a success, and a failure would be told as one.
-    let by_signal = |status: UnitStatus| status.exec_main_code == 2 && status.exec_main_status == 15;
-    Stopped {
-        boot_id: host.programs.boot_id(),
-        last_pid: activity.last_pid,
-        by_signal: status(host, service).is_ok_and(by_signal),
-    }
+    host.manager.activities(services).into_iter().map(one).collect()
 }
 
 /// What runs of a service.

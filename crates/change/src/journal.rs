@@ -93,10 +93,6 @@ pub enum Event {
     Effective {
         service: ServiceName,
     },
-    /// A service was stopped by somebody and stays so, though a service that is about to be restarted wants it.
-    Resting {
-        service: ServiceName,
-    },
     /// A service is about to be restarted.
     Restarting {
         service: ServiceName,
@@ -131,9 +127,6 @@ pub enum Event {
     /// A service's files are as before, and it runs what it ran.
     Reverted {
         service: ServiceName,
-        /// Whether it did not run at that moment, since somebody had stopped it or it was through with its work.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        stopped: bool,
     },
     /// A service could not be put back.
     RevertFailed {
@@ -175,14 +168,13 @@ impl Event {
             Self::Intent { service, .. }
             | Self::Written { service }
             | Self::Effective { service }
-            | Self::Resting { service }
             | Self::Restarting { service }
             | Self::Healthy { service, .. }
             | Self::Committed { service, .. }
             | Self::Failed { service, .. }
             | Self::Reverting { service }
             | Self::Undone { service, .. }
-            | Self::Reverted { service, .. }
+            | Self::Reverted { service }
             | Self::RevertFailed { service, .. }
             | Self::Dropping { service }
             | Self::Dropped { service, .. } => Some(service),

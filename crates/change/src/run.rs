@@ -66,10 +66,7 @@ impl Trial<'_> {
                     // What failed under its treatment may have used up its starts.
                     let _ = host.manager.reset_failed(&service);
                 }
-                let resting = self.rest_beside(&service, witness);
-                let queued = self.restart(&service);
-                self.stop_again(&service, &resting, witness);
-                Answer::Queued(queued)
+                Answer::Queued(self.restart(&service))
             }
             Step::AskJob(_, job) => Answer::Job(host.manager.job_result(&job)),
             Step::AskHealth(service) => match self.treatment(&service) {

@@ -13,15 +13,13 @@ use crate::edit::{self, EditError};
 use crate::error::{ChangeError, ProofError, ServiceError};
 use crate::files::FileState;
 use crate::health;
-use crate::journal::{Change, Event};
-use crate::machine::{Restarting, Running, Still, stays_stopped};
+use crate::journal::Change;
+use crate::machine::{Restarting, Running, Still};
 use crate::state::Stage;
 use crate::takeover::{self, Left, Takeover};
 use crate::treatment::{Content, Desired, ServiceTreatment};
-use crate::trial::{Trial, Witness};
+use crate::trial::Trial;
 
-/// Stopping a service that has hardly begun.
-const STOP_PATIENCE: Duration = Duration::from_secs(90);
 /// Starting or stopping a timer.
 const TIMER_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -225,52 +223,6 @@ impl Trial<'_> {
         Ok(Restarting { before: None, job: Some(self.host.manager.restart(service)?) })
     }
 
-    /// Services of the transaction that somebody stopped and that systemd starts together with one; noted as such.
-    pub(crate) fn rest_beside(
-        &mut self,
-        service: &ServiceName,
-        witness: &mut dyn Witness,
-    ) -> Vec<ServiceName> {
-        // What cannot be asked now cannot be restarted either.
-        let Ok(started) = self.host.manager.started_with(service) else { return Vec::new() };
-        let own = |name: &ServiceName| name != service && self.treatment(name).is_some();
-        let names: Vec<ServiceName> =
-            started.wanted.iter().chain(&started.needed).filter(|name| own(name)).cloned().collect();
-        let found = names.iter().cloned().zip(health::running(self.host, &names));
-        let stopped: Vec<ServiceName> = found
-            .filter(|(name, found)| stays_stopped(&self.state, name, found))
-            .map(|(name, _)| name)
-            .collect();
-        let (needed, resting): (Vec<_>, Vec<_>) =
-            stopped.into_iter().partition(|name| started.needed.contains(name));
-        for other in needed {
-            witness.warning(&format!("{other} does not run, and {service} needs it: systemd starts both"));
-        }
-        for other in &resting {
-            self.note_done(Event::Resting { service: other.clone() }, witness);
-        }
-        resting
-    }
-
-    /// Stops again what was stopped before another service was restarted that wants it.
-    pub(crate) fn stop_again(
-        &self,
-        service: &ServiceName,
-        resting: &[ServiceName],
-        witness: &mut dyn Witness,
-    ) {
-        for other in resting {
-            let stopped = self.through(|| self.host.manager.stop_alone(other), STOP_PATIENCE);
-            match stopped {
-                Ok(result) if result.is_done() => witness.warning(&format!(
-                    "{other} does not run, and {service} wants it: what systemd started of it with that is stopped again"
-                )),
-                Ok(result) => witness.warning(&still_up(service, other, &result.0)),
-                Err(error) => witness.warning(&still_up(service, other, &error.to_string())),
-            }
-        }
-    }
-
     fn life_of(&self, activity: &Activity) -> Option<LifeKey> {
         activity.main_pid.and_then(|pid| self.host.programs.life(pid))
     }
@@ -288,17 +240,11 @@ impl Trial<'_> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
             return Still::Runs;
         }
-        if let Running::Stopped(stopped) = health::running_one(self.host, service) {
-            return Still::Stopped(stopped);
+        if let Running::Stopped { .. } = health::running_one(self.host, service) {
+            return Still::Stopped;
         }
         Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
     }
-}
-
-fn still_up(service: &ServiceName, other: &ServiceName, why: &str) -> String {
-    format!(
-        "{other} did not run, and {service} wants it: systemd started both, and stopping {other} again failed ({why})"
-    )
 }
 
 /// Whether the library of a treatment is still the one that was installed; what was hashed before is remembered by its stamp.

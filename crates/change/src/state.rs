@@ -54,8 +54,6 @@ pub struct ServiceState {
     /// Once its files are as before: the life that ran at that moment, if it may have the treatment.
     #[serde(skip)]
     pub undone: Option<Option<LifeKey>>,
-    /// Whether it did not run when it was put back: somebody had stopped it, or it was through with its work.
-    pub left_stopped: bool,
     pub why: Option<String>,
     /// When it was committed, microseconds since 1970.
     pub committed_wall_us: Option<i64>,
@@ -89,9 +87,6 @@ pub struct TrialState {
     pub dropping: BTreeSet<ServiceName>,
     /// Services that a person took out.
     pub dropped: BTreeSet<ServiceName>,
-    /// Services that somebody stopped before another one was restarted that wants them.
-    #[serde(skip)]
-    pub resting: BTreeSet<ServiceName>,
     /// Why the last process stopped before everything was done.
     pub interrupted: Option<String>,
     /// Services that failed, over the whole run.
@@ -116,7 +111,6 @@ impl TrialState {
             host_changes: Vec::new(),
             dropping: BTreeSet::new(),
             dropped: BTreeSet::new(),
-            resting: BTreeSet::new(),
             interrupted: None,
             failures: 0,
             failed_now: BTreeSet::new(),
@@ -176,7 +170,6 @@ impl TrialState {
                     restarted: false,
                     settled: false,
                     undone: None,
-                    left_stopped: false,
                     why: None,
                     committed_wall_us: None,
                 };
@@ -185,12 +178,8 @@ impl TrialState {
             Event::Written { service } => self.to(service, Stage::Written),
             Event::Effective { service } => self.to(service, Stage::Effective),
             Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
-            Event::Resting { service } => {
-                self.resting.insert(service.clone());
-            }
             Event::Restarting { service } => {
                 self.restarts += 1;
-                self.resting.remove(service);
                 self.to(service, Stage::Restarting);
                 if let Some(found) = self.services.get_mut(service) {
                     found.restarted = true;
@@ -224,11 +213,10 @@ impl TrialState {
                     found.undone = Some(life.clone());
                 }
             }
-            Event::Reverted { service, stopped } => {
+            Event::Reverted { service } => {
                 self.to(service, Stage::Reverted);
                 if let Some(found) = self.services.get_mut(service) {
                     found.settled = true;
-                    found.left_stopped = *stopped;
                 }
             }
             Event::Dropping { service } => {

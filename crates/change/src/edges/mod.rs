@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_host::Scope;
-use heaptrial_host::systemd::{
-    Activity, Job, JobResult, StartedWith, Systemd, SystemdError, UnitEnvironment, UnitStatus,
-};
+use heaptrial_host::systemd::{Activity, Job, JobResult, Systemd, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_host::trusted::Untrusted;
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 use heaptrial_relay::Relay;
@@ -87,15 +85,11 @@ pub trait Manager {
     fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
     /// What services' processes would get from their units and drop-ins as loaded, in the order of the names.
     fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
-    /// What is started together with a service.
-    fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError>;
     /// Reads all unit files anew.
     fn reload(&self) -> Result<(), SystemdError>;
     fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    /// Queues a stop of this unit alone: what needs it goes on.
-    fn stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     /// How a job ended; `None` while it is queued or runs.
     fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
     /// Waits for a job, as long as `limit`.

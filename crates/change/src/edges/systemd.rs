@@ -1,8 +1,6 @@
 use std::time::Duration;
 
-use heaptrial_host::systemd::{
-    Activity, Job, JobResult, StartedWith, Systemd, SystemdError, UnitEnvironment, UnitStatus,
-};
+use heaptrial_host::systemd::{Activity, Job, JobResult, Systemd, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::ServiceName;
 
 use super::Manager;
@@ -20,10 +18,6 @@ impl Manager for Systemd {
         self.environments(names)
     }
 
-    fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
-        self.started_with(name)
-    }
-
     fn reload(&self) -> Result<(), SystemdError> {
         self.reload()
     }
@@ -38,10 +32,6 @@ impl Manager for Systemd {
 
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.queue_stop(name)
-    }
-
-    fn stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue_stop_alone(name)
     }
 
     fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {

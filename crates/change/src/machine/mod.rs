@@ -42,8 +42,6 @@ use crate::treatment::ServiceTreatment;
 
 use restart::RestartStep;
 
-pub(crate) use steps::stays_stopped;
-
 /// What is done with services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -82,10 +80,10 @@ pub enum Step {
     AskSettings(Vec<ServiceName>),
     /// Find the life that an earlier run started with the treatment, if it runs and proves to have it.
     AskAdoption(ServiceName),
-    /// Find out what runs of a service that is about to be restarted.
-    AskLaunch(ServiceName),
     /// Find out whether the library that a service is about to load is the one that was installed.
     AskLibrary(ServiceName),
+    /// Find out what runs of a service that is about to be restarted.
+    AskLaunch(ServiceName),
     /// Find out what runs of a service.
     AskLife(ServiceName),
     /// Forget that a service failed, and restart it.
@@ -142,18 +140,10 @@ pub enum Running {
     /// Nothing at this moment: it failed, or it is on its way up or down.
     Nothing,
     /// Nothing, and nothing is about to start it: somebody stopped it, or it was through with its work.
-    Stopped(Stopped),
-}
-
-/// A service that is stopped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopped {
-    /// Which boot of the host this is.
-    pub boot_id: Option<String>,
-    /// Process id of the life that it had last; `None` where the service manager has forgotten the unit since.
-    pub last_pid: Option<i32>,
-    /// Whether that ended by the signal with which the service manager stops services.
-    pub by_signal: bool,
+    Stopped {
+        /// Which boot of the host this is.
+        boot_id: Option<String>,
+    },
 }
 
 impl Running {
@@ -176,7 +166,7 @@ pub struct Restarting {
 pub enum Still {
     Runs,
     /// It does not: its service is stopped.
-    Stopped(Stopped),
+    Stopped,
     /// It does not; how it ended, where that is known.
     Ended(Option<String>),
 }
@@ -209,8 +199,6 @@ pub struct Outcome {
     pub given_up: Vec<(ServiceName, String)>,
     /// Services that could not be put back, with the reason.
     pub stuck: Vec<(ServiceName, String)>,
-    /// Services that have their treatment and were stopped by somebody else.
-    pub down: Vec<ServiceName>,
     /// Services that had their treatment and of which somebody changed a file since, with the difference.
     pub drifted: Vec<(ServiceName, String)>,
     /// Services that were not reached.

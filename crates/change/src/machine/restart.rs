@@ -165,8 +165,7 @@ impl RestartStep {
         let At::Settle { life, until } = &self.at else { return Progress::Same };
         match still {
             Still::Ended(how) => Progress::Failed(ServiceError::EndedSoon { how }),
-            Still::Stopped(stopped) if stopped.by_signal => Progress::Failed(ServiceError::Stopped),
-            Still::Stopped(_) => Progress::Failed(ServiceError::EndedSoon {
+            Still::Stopped => Progress::Failed(ServiceError::EndedSoon {
                 how: Some("it ended without an error".to_owned()),
             }),
             Still::Runs if now < *until => Progress::Same,

@@ -159,7 +159,7 @@ impl Machine {
                 "{service} does not run: somebody stopped it, or it was through with its work. It stays so; its files are as before"
             );
             self.todo.push_back(Step::Tell(Notification::Warning(text)));
-            return self.reverted(service, true);
+            return self.reverted(service);
         }
         let life = running.life();
         let restart = needs_restart(state, &service, life.as_ref());
@@ -169,7 +169,7 @@ impl Machine {
             let undone = Event::Undone { service: service.clone(), life: life.filter(|_| restart) };
             self.todo.push_back(Step::Record(undone, Weight::None));
         }
-        if restart { self.restart(service, Purpose::Revert) } else { self.reverted(service, false) }
+        if restart { self.restart(service, Purpose::Revert) } else { self.reverted(service) }
     }
 
     fn committed(&mut self, service: ServiceName) {
@@ -234,7 +234,7 @@ impl Machine {
                 self.restarts.remove(at);
                 match purpose {
                     Purpose::Apply => self.todo.push_back(Step::Prove(service.clone(), life)),
-                    Purpose::Revert => self.reverted(service.clone(), false),
+                    Purpose::Revert => self.reverted(service.clone()),
                 }
             }
             Progress::Failed(why) => {
@@ -249,10 +249,9 @@ impl Machine {
         if let Some(step) = self.restarted(&service) {
             let progress = step.take_still(still, now);
             self.progress(&service, Some(progress));
-        } else if let Still::Stopped(_) = still {
+        } else if still == Still::Stopped {
             let text = format!("{service} was stopped meanwhile, and stays so; its files keep the treatment");
             self.todo.push_back(Step::Tell(Notification::Warning(text)));
-            self.outcome.down.push(service);
         } else if still != Still::Runs {
             // A timer, an administrator or a crash restarted a committed service: it is proved like any other.
             let text = format!("{service} was restarted meanwhile; looking at what it runs now");
@@ -277,9 +276,9 @@ impl Machine {
         self.todo.push_back(Step::Reload);
     }
 
-    fn reverted(&mut self, service: ServiceName, stopped: bool) {
+    fn reverted(&mut self, service: ServiceName) {
         self.todo.push_back(Step::StartTimersAgain(service.clone()));
-        let reverted = Event::Reverted { service: service.clone(), stopped };
+        let reverted = Event::Reverted { service: service.clone() };
         self.todo.push_back(Step::Record(reverted, Weight::None));
         self.todo.push_back(Step::Tell(Notification::Reverted(service)));
     }
@@ -293,15 +292,12 @@ impl Machine {
     }
 }
 
-/// Whether a service is stopped by no doing of this transaction: it ran as it should when it was last touched, or nothing but
-/// what ran before it was touched has run since, it ended by the signal with which services are stopped, or it was found
-/// stopped when another one was restarted that wants it.
-pub(crate) fn stays_stopped(state: &TrialState, service: &ServiceName, running: &Running) -> bool {
-    let Running::Stopped(stopped) = running else { return false };
+/// Whether a service stays stopped: it has not been restarted since its files were changed, or ran as it should after that.
+/// One that ended in between may have ended because of its treatment, and is started again.
+fn stays_stopped(state: &TrialState, service: &ServiceName, running: &Running) -> bool {
+    let Running::Stopped { boot_id } = running else { return false };
     let Some(found) = state.services.get(service) else { return true };
-    let ran_before = found.life_before.as_ref().is_some_and(|life| {
-        let is_last = stopped.last_pid.map_or(!found.restarted, |pid| pid == life.pid);
-        is_last && stopped.boot_id.as_ref() == Some(&life.boot_id)
-    });
-    found.settled || stopped.by_signal || ran_before || state.resting.contains(service)
+    // A boot is a restart too.
+    let same_boot = found.life_before.as_ref().is_some_and(|life| Some(&life.boot_id) == boot_id.as_ref());
+    found.settled || !found.restarted && same_boot
 }

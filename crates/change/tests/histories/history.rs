@@ -14,7 +14,7 @@ use heaptrial_change::{
 use heaptrial_model::{Pace, ServiceName};
 
 use crate::fleet::{CHANGED, Faults, NAME, UNITS, files_of, names, pace, paths, prepared, world};
-use crate::services::Fault;
+use crate::services::{Fault, wanted_by};
 use crate::world::{Cut, Happening, World};
 
 /// What a process does.
@@ -281,8 +281,8 @@ impl History {
         }
     }
 
-    /// Services that somebody stops before a process does anything, while they are not in the middle, and that nobody else
-    /// starts: they have to stay so.
+    /// Services that somebody stops before a process does anything, while they are not in the middle, and that neither
+    /// anybody else nor a service that wants them starts: they have to stay so.
     fn stopped_for_good(
         &self,
         world: &World,
@@ -305,7 +305,12 @@ impl History {
             _ => None,
         });
         let earlier = names(&self.faults).into_iter().filter(|name| world.services.borrow().is_stopped(name));
-        at_first.chain(earlier).filter(|service| !in_flight.contains(service)).collect()
+        let names = names(&self.faults);
+        let is_wanted = |service: &ServiceName| names.iter().any(|one| wanted_by(one).contains(service));
+        at_first
+            .chain(earlier)
+            .filter(|service| !in_flight.contains(service) && !is_wanted(service))
+            .collect()
     }
 
     fn carry_out(&self, world: &World, command: Command) -> Result<Ended, ChangeError> {

@@ -8,9 +8,7 @@ use std::time::Duration;
 use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_change::FileState;
 use heaptrial_change::edges::{Manager, Programs, RelayError};
-use heaptrial_host::systemd::{
-    Activity, Job, JobResult, StartedWith, SystemdError, UnitEnvironment, UnitStatus,
-};
+use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, Linkage, ServiceName};
 use heaptrial_relay::Relay;
 
@@ -88,8 +86,9 @@ struct Service {
     set: Vec<(String, String)>,
     unset: Vec<String>,
     job: Option<u32>,
-    last_pid: Option<i32>,
     restarts: u32,
+    /// Whether a person, a timer or another service started it last.
+    by_others: bool,
     /// Whether its unit was removed, renamed or masked: what runs goes on, and nothing starts it.
     gone: bool,
 }
@@ -105,7 +104,7 @@ pub struct Services {
 }
 
 /// The services that one wants (systemd.unit(5)).
-fn wanted_by(name: &ServiceName) -> Vec<ServiceName> {
+pub fn wanted_by(name: &ServiceName) -> Vec<ServiceName> {
     WANTS.iter().filter(|(one, _)| service(*one) == *name).map(|(_, other)| service(*other)).collect()
 }
 
@@ -126,8 +125,8 @@ impl Services {
                 set: Vec::new(),
                 unset: Vec::new(),
                 job: None,
-                last_pid: None,
                 restarts: 0,
+                by_others: false,
                 gone: false,
             };
             own.services.insert(name.clone(), service);
@@ -148,7 +147,6 @@ impl Services {
             if let Some(service) = self.services.get_mut(&name) {
                 service.restarts = 0;
                 service.job = None;
-                service.last_pid = None;
                 if service.gone {
                     service.state = State::Stopped;
                     continue;
@@ -206,6 +204,7 @@ impl Services {
         let until = if hangs { Duration::MAX } else { now + START_TAKES };
         service.state = State::Starting { until, process };
         service.job = job;
+        service.by_others = false;
     }
 
     /// As a timer or a person does it.
@@ -216,8 +215,15 @@ impl Services {
             }
             service.restarts = 0;
         }
-        self.begin(name, now, files, None);
+        self.begin_by_others(name, now, files);
         self.begin_wanted(name, now, files);
+    }
+
+    fn begin_by_others(&mut self, name: &ServiceName, now: Duration, files: &Files) {
+        self.begin(name, now, files, None);
+        if let Some(service) = self.services.get_mut(name) {
+            service.by_others = true;
+        }
     }
 
     /// What a service wants is started with it.
@@ -227,7 +233,7 @@ impl Services {
                 !service.gone && matches!(service.state, State::Failed | State::Ended | State::Stopped)
             };
             if self.services.get(&other).is_some_and(rests) {
-                self.begin(&other, now, files, None);
+                self.begin_by_others(&other, now, files);
             }
         }
     }
@@ -297,7 +303,6 @@ impl Services {
                     pid: self.next_pid,
                     start_ticks: until.as_micros() as u64,
                 };
-                service.last_pid = Some(self.next_pid);
                 self.next_pid += 1;
                 let dies = matches!(fault, Fault::Dies | Fault::Ends | Fault::CrashLoop);
                 let until = dies.then_some(*until + LIVES_FOR);
@@ -326,10 +331,13 @@ impl Services {
         }
     }
 
-    /// Services that do not run, and that nobody stopped.
+    /// Services that do not run, and that nobody stopped, or started before they were through with their work.
     pub fn down(&self) -> Vec<ServiceName> {
-        let runs =
-            |service: &Service| matches!(service.state, State::Running { until: None, .. } | State::Stopped);
+        let runs = |service: &Service| match service.state {
+            State::Running { until: None, .. } | State::Stopped => true,
+            State::Ended => service.by_others,
+            _ => false,
+        };
         self.services.iter().filter(|(_, service)| !runs(service)).map(|(name, _)| name.clone()).collect()
     }
 
@@ -368,7 +376,6 @@ impl Service {
             active_state: active.to_owned(),
             sub_state: sub.to_owned(),
             main_pid,
-            last_pid: self.last_pid,
             job: self.job,
             restarts: self.restarts,
         }
@@ -457,11 +464,6 @@ impl Manager for World {
         Ok(names.iter().map(environment).collect())
     }
 
-    fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
-        self.call(&format!("reading what {name} wants"))?;
-        Ok(StartedWith { wanted: wanted_by(name), needed: Vec::new() })
-    }
-
     fn reload(&self) -> Result<(), SystemdError> {
         self.call("reading all unit files anew")?;
         self.services.borrow_mut().reload(&self.files.borrow());
@@ -500,12 +502,6 @@ impl Manager for World {
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.call(&format!("stopping {name}"))?;
         self.services.borrow_mut().timers.remove(name);
-        Ok(self.queue(name, Some("done")))
-    }
-
-    fn stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.call(&format!("stopping {name} alone"))?;
-        self.services.borrow_mut().stop(name);
         Ok(self.queue(name, Some("done")))
     }
 

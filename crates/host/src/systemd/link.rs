@@ -9,7 +9,7 @@ use zbus::zvariant::{DynamicType, ObjectPath, Value};
 use super::bus::{self, Bus};
 use super::jobs::{JobWatch, NoResult};
 use super::properties::Properties;
-use super::{Activity, Job, JobResult, StartedWith, SystemdError, Unit, UnitEnvironment, UnitStatus, name};
+use super::{Activity, Job, JobResult, SystemdError, Unit, UnitEnvironment, UnitStatus, name};
 use crate::Scope;
 
 /// A connection, and what is heard over it.
@@ -163,11 +163,7 @@ impl Link {
     /// Whether services run, in their order: the least that tells it.
     pub(super) fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
         let wanted = |_: &ServiceName| {
-            [
-                of(UNIT, &["ActiveState", "SubState", "Job"]),
-                of(SERVICE, &["MainPID", "NRestarts"]),
-            ]
-            .concat()
+            [of(UNIT, &["ActiveState", "SubState", "Job"]), of(SERVICE, &["MainPID", "NRestarts"])].concat()
         };
         self.some_properties(names, wanted, |properties, _| properties.activity())
     }
@@ -180,14 +176,6 @@ impl Link {
         self.some_properties(names, wanted, |properties, name| properties.unit_environment(name))
             .into_iter()
             .collect()
-    }
-
-    /// What systemd starts together with a service.
-    pub(super) fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
-        let wanted = |_: &ServiceName| of(UNIT, &["Wants", "Requires", "BindsTo"]);
-        let read = |properties: &Properties<'_>, _: &ServiceName| properties.started_with();
-        let mut found = self.some_properties(std::slice::from_ref(name), wanted, read);
-        found.pop().unwrap_or_else(|| Ok(StartedWith::default()))
     }
 
     /// Some properties of each unit, as (interface, name).

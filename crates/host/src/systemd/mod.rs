@@ -19,7 +19,7 @@ use link::Link;
 
 pub use essential::why_essential;
 pub use name::{escape, template_and_instance, unescape};
-pub use unit::{Activity, AppArmorProfile, Sandbox, StartedWith, Unit, UnitEnvironment, UnitStatus};
+pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +114,6 @@ pub struct Systemd {
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How a job stands to those that are queued (systemctl(1), --job-mode).
 const REPLACE: &str = "replace";
-const ALONE: &str = "ignore-dependencies";
 /// Between two attempts to reach it.
 const RETRY_GAP: Duration = Duration::from_millis(100);
 
@@ -253,11 +252,6 @@ impl Systemd {
         self.ask(|link| link.environments(names))
     }
 
-    /// What systemd starts together with a service.
-    pub fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
-        self.ask(|link| link.started_with(name))
-    }
-
     /// Reads all unit files anew (`systemctl daemon-reload`).
     pub fn reload(&self) -> Result<(), SystemdError> {
         self.ask(Link::reload)
@@ -287,11 +281,6 @@ impl Systemd {
 
     pub fn queue_stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.queue("StopUnit", "stopping", name, REPLACE)
-    }
-
-    /// Queues a stop of this unit alone: what needs it goes on.
-    pub fn queue_stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("StopUnit", "stopping", name, ALONE)
     }
 
     fn queue(&self, method: &str, doing: &str, name: &ServiceName, mode: &str) -> Result<Job, SystemdError> {

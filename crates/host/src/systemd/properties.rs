@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use heaptrial_model::ServiceName;
 use zbus::zvariant::{Array, Structure, Value};
 
-use super::{Activity, AppArmorProfile, Sandbox, StartedWith, Unit, UnitEnvironment, UnitStatus, name};
+use super::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
 use crate::Scope;
 
 /// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
@@ -114,22 +114,11 @@ impl<'m> Properties<'m> {
         }
     }
 
-    /// What is started with it.
-    pub(super) fn started_with(&'m self) -> StartedWith {
-        let services = |properties: &[&str]| {
-            let names = properties.iter().flat_map(|property| self.texts(property));
-            let services = names.filter(|name| name.ends_with(".service"));
-            services.filter_map(|name| name.parse().ok()).collect()
-        };
-        StartedWith { wanted: services(&["Wants"]), needed: services(&["Requires", "BindsTo"]) }
-    }
-
     pub(super) fn activity(&'m self) -> Activity {
         Activity {
             active_state: self.text("ActiveState"),
             sub_state: self.text("SubState"),
             main_pid: self.main_pid(),
-            last_pid: self.value::<u32>("ExecMainPID").filter(|pid| *pid != 0).map(|pid| pid as i32),
             job: self.job(),
             restarts: self.value("NRestarts").unwrap_or_default(),
         }

@@ -86,8 +86,6 @@ pub struct Activity {
     pub sub_state: String,
     /// The main process; `None` when there is none.
     pub main_pid: Option<i32>,
-    /// The main process, or the last one (ExecMainPID); `None` where none was started since the host was.
-    pub last_pid: Option<i32>,
     /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
     pub job: Option<u32>,
     pub restarts: u32,
@@ -98,15 +96,6 @@ impl Activity {
     pub fn is_stopped(&self) -> bool {
         self.active_state == "inactive" && self.job.is_none()
     }
-}
-
-/// The services that systemd starts together with one (systemd.unit(5)).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StartedWith {
-    /// Without these it does its work as well (Wants).
-    pub wanted: Vec<ServiceName>,
-    /// Without these it is not started (Requires, BindsTo).
-    pub needed: Vec<ServiceName>,
 }
 
 /// What the processes of a service get from its unit and drop-ins.

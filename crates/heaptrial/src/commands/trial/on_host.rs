@@ -154,15 +154,13 @@ pub fn is_at_work(paths: &Paths, name: &str) -> bool {
     Lock::is_held(&paths.state) && Lock::holder(&paths.state).is_none_or(|holder| holder.name == name)
 }
 
-/// Services of a trial or rollout that do not run, and how they are: those with their treatment while it has not ended,
-/// and those that were left stopped when they were put back. None where systemd cannot be asked.
+/// Services that a trial or rollout changed or put back and that do not run, and how they are, while it has not ended. None
+/// where systemd cannot be asked.
 pub fn not_running(state: &TrialState, scope: Scope) -> Vec<(ServiceName, String)> {
-    let is_over = matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted);
-    let is_told = |found: &ServiceState| match found.stage {
-        Stage::Committed => !is_over,
-        Stage::Reverted => found.left_stopped,
-        _ => false,
-    };
+    if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) {
+        return Vec::new();
+    }
+    let is_told = |found: &ServiceState| matches!(found.stage, Stage::Committed | Stage::Reverted);
     let told = state.services.iter().filter(|(_, found)| is_told(found));
     let names: Vec<ServiceName> = told.map(|(name, _)| name.clone()).collect();
     let Ok(systemd) = Systemd::connect_with_limit(scope, Duration::from_secs(5)) else { return Vec::new() };
@@ -457,7 +455,6 @@ pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
         "trial": trial,
         "action": action,
         "done": outcome.done,
-        "down": outcome.down,
         "changed_by_others": pairs(&outcome.drifted),
         "failed": pairs(&outcome.failed),
         "given_up": pairs(&outcome.given_up),

@@ -154,15 +154,8 @@ fn carry_out(
         println!("{:#}", on_host::outcome_json(&name, action, &outcome));
     } else if outcome.is_complete() {
         let text = format!(
-            "trial {name}: {} run what their arms want{}; `heaptrial trial status {name}` tells how it goes",
-            units::counted(outcome.done - outcome.down.len(), "service"),
-            match outcome.down.len() {
-                0 => String::new(),
-                down => format!(
-                    ", and {} stopped by somebody else",
-                    if down == 1 { "1 is".to_owned() } else { format!("{down} are") }
-                ),
-            }
+            "trial {name}: {} run what their arms want; `heaptrial trial status {name}` tells how it goes",
+            units::counted(outcome.done, "service"),
         );
         println!("{}", global.told(&text));
     } else {
