@@ -42,7 +42,7 @@ pub use judgement::{Judgement, Options};
 pub use kind::Kind;
 pub use lab::failed_otherwise;
 pub use levels::Level;
-pub use pair::{ArmFigure, By, RunFigures};
+pub use pair::RunFigures;
 pub use rows::{Rows, dated_lives, find_trial, read_fleet};
 pub use trajectory::{Aged, Point, Trajectories, Trajectory, extremes, split_at_gaps};
 pub use work::{TRAFFIC, traffic_since};

@@ -1,8 +1,7 @@
-//! One figure of each arm of a lab run: what a search compares within a block.
+//! The figures of each arm of a lab run that a search compares within a block.
 
 use heaptrial_analysis::{DAY, FleetLife, ServiceWork};
 use heaptrial_stats::{median, theil_sen_slope};
-use serde::{Deserialize, Serialize};
 
 use crate::Judgement;
 
@@ -10,24 +9,6 @@ use crate::Judgement;
 const LEAST_SHARE: f64 = 1e-3;
 /// Readings of a life that a slope is taken over at most; its cost grows with their square.
 const POINTS: usize = 200;
-
-/// By what arms are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum By {
-    /// The level: the median of memory after warm-up.
-    Level,
-    /// How much memory grew after warm-up.
-    Growth,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct ArmFigure {
-    /// Its level in bytes.
-    pub level_bytes: f64,
-    /// Natural logarithm of the level, or of the factor by which memory grew.
-    pub log: f64,
-}
 
 /// What a search over settings knows of a service: natural logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,15 +34,15 @@ impl Judgement {
     /// The figures of the only service of the arm at `arm`, its work relative to that of the arm at `control`. Why there are none,
     /// if there are none.
     pub fn run_figures(&self, arm: usize, control: usize) -> Result<RunFigures, String> {
-        let figure = self.figure_of(arm, By::Level)?;
+        let level_bytes = self.level_of_arm(arm)?;
         let index = self.service_of(arm).ok_or("it was not started")?;
         let life = self.fleet.services[index].current();
         let cpu = self.services[index].cpu_seconds.filter(|seconds| *seconds > 0.0);
         let uncertain = self.services[index].cpu_uncertain_seconds;
         let work = self.work_lost(index, self.service_of(control));
         Ok(RunFigures {
-            level_bytes: figure.level_bytes,
-            level: figure.log,
+            level_bytes,
+            level: level_bytes.ln(),
             growth: life.and_then(|life| self.growth_of(life)),
             cpu: cpu.map(f64::ln),
             cpu_off: cpu.map_or(0.0, |seconds| (uncertain / seconds).ln_1p()),
@@ -81,19 +62,14 @@ impl Judgement {
         Some((lost, if control == Some(service) { 0.0 } else { off }))
     }
 
-    /// The figure of the only service of the arm at `arm`; why there is none, if there is none.
-    pub fn figure_of(&self, arm: usize, by: By) -> Result<ArmFigure, String> {
+    /// The level of the only service of the arm at `arm`, in bytes; why there is none, if there is none.
+    pub fn level_of_arm(&self, arm: usize) -> Result<f64, String> {
         let index = self.service_of(arm).ok_or("it was not started")?;
         if let Some(why) = &self.services[index].excluded {
             return Err(why.clone());
         }
         let life = self.fleet.services[index].current().ok_or("it has no readings")?;
-        let level_bytes = self.level_of(life).ok_or("it has no readings after warm-up")?;
-        let log = match by {
-            By::Level => level_bytes.ln(),
-            By::Growth => self.growth_of(life).ok_or("it has too few readings after warm-up")?,
-        };
-        Ok(ArmFigure { level_bytes, log })
+        Ok(self.level_of(life).ok_or("it has no readings after warm-up")?)
     }
 
     /// The median from the end of warm-up to the age that all that count reached, in bytes. Unlike the level of an analysis it

@@ -6,15 +6,7 @@ const PAGE_BYTES: f64 = 4096.0;
 /// CPU time is read in steps of so many seconds.
 const CPU_STEP_SECONDS: f64 = 1e-6;
 
-/// What is to be small.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Goal {
-    Level,
-    Growth,
-}
-
-/// A figure of an arm, of which a limit may be.
+/// A figure of an arm. The level is what is to be small; the others may have a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
@@ -64,16 +56,6 @@ pub struct Limits {
     /// Of what of the work is missing.
     pub work: Option<f64>,
     pub growth: Option<f64>,
-}
-
-impl Goal {
-    /// The figure that it is of.
-    pub fn figure(self) -> Figure {
-        match self {
-            Self::Level => Figure::Level,
-            Self::Growth => Figure::Growth,
-        }
-    }
 }
 
 impl ArmFigures {

@@ -25,7 +25,7 @@ mod verified;
 
 pub use comparison::Comparison;
 pub use effects::{Effect, Interaction, effects};
-pub use figures::{ArmFigures, Block, Figure, Goal, Limits};
+pub use figures::{ArmFigures, Block, Figure, Limits};
 pub use model::Model;
 pub use race::{DropReason, Dropped, LEAST_FREEDOM};
 pub use search::{Next, Rules, Search, Standing};

@@ -26,11 +26,11 @@ pub struct Dropped {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum DropReason {
-    /// Another is shown to be better by all goals, or not worse by more than the margin.
+    /// Another is shown to be better, or not worse by more than the margin.
     Worse {
         /// Position of the other candidate; `None` is the control.
         than: Option<usize>,
-        /// Log ratio to it by the first goal.
+        /// Log ratio of the levels.
         log_ratio: f64,
     },
     /// It is shown to take more than a limit allows.

@@ -4,7 +4,7 @@ use heaptrial_stats::{mean, student_interval_at_least, student_quantile};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::figures::{Block, Figure, Goal, Limits, least_sd};
+use crate::figures::{Block, Figure, Limits, least_sd};
 use crate::race::share;
 
 /// With this probability a plan asks that a difference is told.
@@ -57,7 +57,7 @@ impl Against {
     }
 }
 
-/// Why fresh blocks do not bear a winner out.
+/// Why fresh blocks do not confirm a winner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Doubt {
     /// A figure that a limit is of was not measured in all blocks.
@@ -68,14 +68,11 @@ pub enum Doubt {
     },
     /// A limit is shown to be broken.
     BreaksLimit { figure: Figure, most: f64 },
-    /// It is shown to be worse than the control by a goal.
-    Worse { figure: Figure },
-    /// It is shown to be better than the control, and by no goal by so much that it matters.
-    WithinMargin {
-        /// Of what it is shown.
-        figure: Figure,
-    },
-    /// It is not shown to be better than the control by any goal.
+    /// It is shown to need more than the control.
+    Worse,
+    /// It is shown to need less than the control, and not by so much that it matters.
+    WithinMargin,
+    /// It is not shown to need less than the control.
     NotBetter,
 }
 
@@ -87,11 +84,10 @@ pub fn level_of_round(level: f64, round: usize) -> f64 {
     1.0 - share(1.0 - level, round, 1)
 }
 
-/// Why so many fresh blocks do not bear a winner out; `None` where they do: it is shown to be better than the control by a goal, by
-/// `margin` (of logs) or more as measured, and to be worse by none, and was measured by every limit in all blocks and is not shown to
-/// break one. `against` is how it compares with the control.
+/// Why so many fresh blocks do not confirm a winner; `None` where they do: its level is shown to be below the control's, by
+/// `margin` (of logs) or more as measured, and it was measured by every limit in all blocks and is not shown to break one.
+/// `against` is how it compares with the control.
 pub fn doubt<'a>(
-    goals: &[Goal],
     margin: f64,
     limits: &Limits,
     blocks: usize,
@@ -107,16 +103,13 @@ pub fn doubt<'a>(
         Some(Doubt::BreaksLimit { figure, most })
     });
     of_limits.or_else(|| {
-        let all: Vec<&Against> = goals.iter().filter_map(|goal| against(goal.figure())).collect();
-        let of = |wanted: Shown| all.iter().filter(move |against| against.shown() == wanted);
-        if let Some(worse) = of(Shown::More).next() {
-            return Some(Doubt::Worse { figure: worse.figure });
+        let level = against(Figure::Level);
+        match level.map_or(Shown::NotTold, Against::shown) {
+            Shown::More => Some(Doubt::Worse),
+            Shown::NotTold => Some(Doubt::NotBetter),
+            Shown::Less if level.is_some_and(|level| level.log_ratio <= -margin) => None,
+            Shown::Less => Some(Doubt::WithinMargin),
         }
-        if of(Shown::Less).any(|against| against.log_ratio <= -margin) {
-            return None;
-        }
-        let within = of(Shown::Less).next().map(|better| Doubt::WithinMargin { figure: better.figure });
-        Some(within.unwrap_or(Doubt::NotBetter))
     })
 }
 
@@ -138,17 +131,15 @@ struct Reading {
 }
 
 /// Compares the first `winners` arms of fresh blocks with the control and with the `arms - winners` after them. Intervals are
-/// Student's over the blocks, at `level` for all winners and `goals` together (Bonferroni), so that any winner may be chosen
-/// afterwards, by any goal.
+/// Student's over the blocks, at `level` for all winners together (Bonferroni), so that any winner may be chosen afterwards.
 pub fn verified(
     blocks: &[Block],
     winners: usize,
     arms: usize,
     figures: &[Figure],
-    goals: usize,
     level: f64,
 ) -> Vec<Verified> {
-    let each = each(winners, goals, level);
+    let each = each(winners, level);
     let reading = |block: &Block, arm: Option<usize>, figure: Figure| {
         let figures = match arm {
             None => &block.control,
@@ -192,15 +183,15 @@ fn plus(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
     (one.0 + other.0, one.1 + other.1)
 }
 
-fn each(winners: usize, goals: usize, level: f64) -> f64 {
-    1.0 - (1.0 - level) / (winners * goals).max(1) as f64
+fn each(winners: usize, level: f64) -> f64 {
+    1.0 - (1.0 - level) / winners.max(1) as f64
 }
 
 /// The log ratio that so many blocks tell from none with a probability of [`POWER`], where a log ratio of one block has this
 /// standard deviation. `None` of fewer than two blocks.
-pub fn told_apart(blocks: usize, winners: usize, goals: usize, level: f64, sd: f64) -> Option<f64> {
+pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<f64> {
     let freedom = blocks.checked_sub(1)? as f64;
-    let reach = student_quantile(freedom, f64::midpoint(1.0, each(winners, goals, level)))?;
+    let reach = student_quantile(freedom, f64::midpoint(1.0, each(winners, level)))?;
     let (mut low, mut high) = (0.0, 20.0 * (reach + 1.0));
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
@@ -239,7 +230,7 @@ mod tests {
         let blocks: Vec<Block> = (0..3)
             .map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))], ..Block::default() })
             .collect();
-        let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 1, 0.95)[0].against[0];
+        let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
         // Blocks that agree tell of no noise but that of such readings: t with 2 degrees of freedom is 4.302653.
         let steps = [0.02, 0.05].map(|off| off + (1e-6 / 0.1_f64.exp()).ln_1p());
@@ -248,7 +239,7 @@ mod tests {
         // Work may be off to either side.
         let work = |work_off: f64| ArmFigures { work: Some(0.1), work_off, ..ArmFigures::default() };
         let block = Block { control: work(0.0), arms: vec![(0, work(0.05))], ..Block::default() };
-        let against = &verified(&vec![block; 3], 1, 1, &[Figure::Work], 1, 0.95)[0].against[0];
+        let against = &verified(&vec![block; 3], 1, 1, &[Figure::Work], 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
         assert!(low < -0.05 && high > 0.05 && (low + high).abs() < 1e-12, "{against:?}");
     }
@@ -266,10 +257,10 @@ mod tests {
                 }
             };
             let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
-            let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 1, 0.95).remove(0);
+            let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 0.95).remove(0);
             let limits = Limits { work: Some(0.1), ..Limits::default() };
             let against = |figure| verified.against.iter().find(|against| against.figure == figure);
-            doubt(&[Goal::Level], 0.01, &limits, 3, against)
+            doubt(0.01, &limits, 3, against)
         };
         let did = (Some(0.0), Some(0.01));
         let missing = |blocks| Some(Doubt::Missing { figure: Figure::Work, blocks });
@@ -298,7 +289,7 @@ mod tests {
                 ..Block::default()
             })
             .into();
-        let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 1, 0.95).remove(0);
+        let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 0.95).remove(0);
         for against in &found.against {
             match against.interval {
                 Some((low, high)) => {
@@ -312,50 +303,47 @@ mod tests {
     }
 
     #[test]
-    fn rounds_share_the_error_and_goals_and_winners_that_of_a_round() {
-        let spent: f64 = (1..100_000).map(|round| 1.0 - level_of_round(0.95, round)).sum();
-        assert!((0.0499..0.05).contains(&spent), "{spent}");
+    fn winners_share_the_error() {
         let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
         let blocks: Vec<Block> = [0.0, 0.01, -0.01]
             .map(|noise| Block {
                 control: at(18.0),
                 arms: (0..2).map(|arm| (arm, at(18.0 + noise))).collect(),
-                ..Block::default()
             })
             .into();
-        let width = |winners, goals, level| {
+        let width = |winners, level| {
             let (low, high) =
-                verified(&blocks, winners, 2, &[Figure::Level], goals, level)[0].against[0].interval.unwrap();
+                verified(&blocks, winners, 2, &[Figure::Level], level)[0].against[0].interval.unwrap();
             high - low
         };
-        let four = width(2, 2, 0.95);
-        assert!((four - width(1, 1, 1.0 - 0.05 / 4.0)).abs() < 1e-12 && four > 1.3 * width(2, 1, 0.95));
+        let two = width(2, 0.95);
+        assert!((two - width(1, 1.0 - 0.05 / 2.0)).abs() < 1e-12 && two > 1.3 * width(1, 0.95));
     }
 
     #[test]
-    fn who_is_shown_to_be_worse_by_one_goal_is_no_winner() {
-        let against = |figure, low: f64, high: f64| {
-            let interval = Some((low, high));
-            Against { other: None, figure, blocks: 5, log_ratio: f64::midpoint(low, high), interval }
+    fn who_is_not_shown_to_be_better_by_the_margin_is_no_winner() {
+        let found = |low: f64, high: f64| {
+            let level = Against {
+                other: None,
+                figure: Figure::Level,
+                blocks: 5,
+                log_ratio: f64::midpoint(low, high),
+                interval: Some((low, high)),
+            };
+            doubt(0.01, &Limits::default(), 5, |_| Some(&level))
         };
-        let goals = [Goal::Level, Goal::Growth];
-        let found = |level: (f64, f64), growth: (f64, f64)| {
-            let all = [against(Figure::Level, level.0, level.1), against(Figure::Growth, growth.0, growth.1)];
-            doubt(&goals, 0.01, &Limits::default(), 5, |figure| all.iter().find(|own| own.figure == figure))
-        };
-        assert_eq!(found((-0.5, -0.4), (-0.1, 0.1)), None);
-        assert_eq!(found((-0.5, -0.4), (0.1, 0.2)), Some(Doubt::Worse { figure: Figure::Growth }));
-        assert_eq!(found((-0.5, 0.4), (-0.1, 0.1)), Some(Doubt::NotBetter));
+        assert_eq!(found(-0.5, -0.4), None);
+        assert_eq!(found(0.1, 0.2), Some(Doubt::Worse));
+        assert_eq!(found(-0.5, 0.4), Some(Doubt::NotBetter));
         // As sure as can be, and nothing that anybody would change a service for.
-        assert_eq!(found((-0.009, -0.007), (-0.1, 0.1)), Some(Doubt::WithinMargin { figure: Figure::Level }));
-        assert_eq!(found((-0.009, -0.007), (-0.4, -0.3)), None);
+        assert_eq!(found(-0.009, -0.007), Some(Doubt::WithinMargin));
     }
 
     #[test]
     fn what_a_plan_says_is_told_apart_is_so_four_times_of_five() {
         let mut random = ChaCha8Rng::seed_from_u64(5);
         for (blocks, winners) in [(3, 1), (5, 2), (12, 4)] {
-            let difference = told_apart(blocks, winners, 1, 0.95, 0.1).unwrap();
+            let difference = told_apart(blocks, winners, 0.95, 0.1).unwrap();
             let trials = 4000;
             let told = (0..trials).filter(|_| {
                 let noise = rand_distr::Normal::new(-difference, 0.1).unwrap();
@@ -368,14 +356,14 @@ mod tests {
                     })
                     .collect();
                 // The others of the winners do not matter to this one.
-                let level = each(winners, 1, 0.95);
-                verified(&blocks, 1, 1, &[Figure::Level], 1, level)[0].against[0].shown() == Shown::Less
+                let level = each(winners, 0.95);
+                verified(&blocks, 1, 1, &[Figure::Level], level)[0].against[0].shown() == Shown::Less
             });
             let share = told.count() as f64 / f64::from(trials);
             println!("{blocks} blocks, {winners} winners: {share}");
             assert!((0.78..0.82).contains(&share), "{blocks} blocks, {winners} winners: {share}");
         }
-        assert_eq!(told_apart(1, 1, 1, 0.95, 0.01), None);
+        assert_eq!(told_apart(1, 1, 0.95, 0.01), None);
     }
 
     #[test]
@@ -387,13 +375,13 @@ mod tests {
             ..Block::default()
         };
         let blocks = [block(18.0, 0.0), block(19.0, 0.01), block(18.5, -0.01)];
-        let found = verified(&blocks, 1, 2, &[Figure::Level], 1, 0.95);
+        let found = verified(&blocks, 1, 2, &[Figure::Level], 0.95);
         let [control, other] = found[0].against.as_slice() else { panic!("{found:?}") };
         assert!((control.log_ratio + 0.5).abs() < 1e-12 && control.other.is_none());
         assert!((other.log_ratio + 0.1).abs() < 1e-12 && other.other == Some(1));
         // Student's t with 2 degrees of freedom: 4.302653 · 0.01 / √3.
         let (low, high) = control.interval.unwrap();
         assert!((high - low - 2.0 * 4.302_653 * 0.01 / 3f64.sqrt()).abs() < 1e-6);
-        assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 1, 0.95)[0].against[0].interval, None);
+        assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 0.95)[0].against[0].interval, None);
     }
 }

@@ -5,7 +5,6 @@ mod forms;
 mod sentences;
 
 use heaptrial_bisect::Answer;
-use heaptrial_judgement::By;
 use serde::{Deserialize, Serialize};
 
 /// The form of [`BisectReport`] as JSON that this version writes.
@@ -21,7 +20,6 @@ pub struct BisectReport {
     pub newer: String,
     /// Whether the older end is the good one.
     pub older_is_good: bool,
-    pub by: By,
     /// The reading that it is of, in words.
     pub metric: String,
     /// What holds for every build, such as `purge_delay=0`.
@@ -60,7 +58,7 @@ pub struct BisectReport {
     pub blocks: Vec<BlockReport>,
 }
 
-/// A change of the level or the growth.
+/// A change of the level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeReport {
     /// The last position that is still as before.
@@ -117,7 +115,7 @@ pub struct BlockReport {
     pub older_bytes: f64,
     /// Level of the position, in bytes.
     pub bytes: f64,
-    /// The log ratio that was measured; of growth, the difference of the logarithms of two factors of growth.
+    /// The log ratio that was measured.
     pub log_ratio: f64,
 }
 
@@ -189,7 +187,6 @@ mod tests {
             older: "v2.1.7".to_owned(),
             newer: "v3.0.1".to_owned(),
             older_is_good: true,
-            by: By::Level,
             metric: "anonymous memory".to_owned(),
             settings: Vec::new(),
             seed: 7,

@@ -1,7 +1,6 @@
 //! What a search found, in sentences.
 
 use heaptrial_bisect::Change;
-use heaptrial_judgement::By;
 
 use super::{BisectReport, ChangeReport};
 use crate::units;
@@ -122,10 +121,7 @@ impl BisectReport {
 
     /// `X needs 1.31 times what Y does`.
     fn compared(&self, what: &str, how_much: &str, to: &str) -> String {
-        match self.by {
-            By::Level => format!("{what} needs {how_much} {to}"),
-            By::Growth => format!("{what} grows by a factor that is {how_much} {to}"),
-        }
+        format!("{what} needs {how_much} {to}")
     }
 
     fn times(&self, log_ratio: f64) -> String {
@@ -134,10 +130,7 @@ impl BisectReport {
 
     /// What is compared, for tables and the chart.
     pub(super) fn figure(&self) -> String {
-        match self.by {
-            By::Level => format!("{}, in proportion to {}", self.metric, self.older),
-            By::Growth => format!("growth of {} over a run, in proportion to {}", self.metric, self.older),
-        }
+        format!("{}, in proportion to {}", self.metric, self.older)
     }
 
     pub(super) fn notes(&self) -> Vec<String> {

@@ -64,28 +64,6 @@ pub(super) fn below(labels: &[Label<'_>], top: f64, width: f64) -> Vec<Element> 
     elements
 }
 
-/// Names with their markers, one after the other in as many rows from `top` on as they need between `left` and `right`;
-/// and where the last row ends.
-pub(super) fn names_below(
-    names: &[(Look, &str)],
-    top: f64,
-    (left, right): (f64, f64),
-) -> (Vec<Element>, f64) {
-    let mut elements = Vec::new();
-    let (mut across, mut row) = (left, top);
-    for (look, name) in names {
-        let name = shorten(name, LONGEST_NAME);
-        let needed = 34.0 + text_width(&name, 12.0);
-        if across > left && across + needed > right {
-            (across, row) = (left, row + ROW);
-        }
-        elements.push(look.marker((across + 6.0, row + 8.0), 4.5));
-        elements.push(text("", (across + 16.0, row + 12.0), &name));
-        across += needed;
-    }
-    (elements, row + ROW + 4.0)
-}
-
 /// The places nearest to `wanted` (ascending) that are at least `distance` apart and within `range`.
 fn spread(wanted: &[f64], distance: f64, range: (f64, f64)) -> Vec<f64> {
     let mut places: Vec<f64> = Vec::with_capacity(wanted.len());

@@ -4,7 +4,6 @@ mod arms;
 mod bars;
 mod calendar;
 mod distribution;
-mod front;
 mod history;
 mod legend;
 mod look;
@@ -16,7 +15,6 @@ mod scale;
 mod svg;
 mod timeline;
 
-pub(crate) use front::{FrontChart, FrontPoint, front};
 pub(crate) use history::{HistoryChart, HistoryPoint, history};
 pub(crate) use look::Look;
 pub use look::Looks;

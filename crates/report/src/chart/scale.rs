@@ -81,53 +81,6 @@ impl Scale {
     }
 }
 
-/// A logarithmic axis of factors.
-#[derive(Debug, Clone)]
-pub(crate) struct Factors {
-    /// The first and the last factor, both labelled.
-    limits: (f64, f64),
-    range: (f64, f64),
-    pub(crate) ticks: Vec<Tick>,
-}
-
-impl Factors {
-    /// From at most the least of `factors` to at least the greatest, 1 among them; all are above 0.
-    pub(crate) fn of(factors: impl Iterator<Item = f64>, range: (f64, f64)) -> Self {
-        let (lowest, highest) =
-            factors.fold((1.0, 1.0), |(low, high): (f64, f64), factor| (low.min(factor), high.max(factor)));
-        let values =
-            if highest < 3.0 * lowest { even_steps(lowest, highest) } else { by_decades(lowest, highest) };
-        let limits = (values.first().copied().unwrap_or(lowest), values.last().copied().unwrap_or(highest));
-        let ticks = values.into_iter().map(|value| Tick { value, label: units::ratio(value) }).collect();
-        Self { limits, range, ticks }
-    }
-
-    /// The coordinate of a factor.
-    pub(crate) fn at(&self, factor: f64) -> f64 {
-        let share = (factor / self.limits.0).ln() / (self.limits.1 / self.limits.0).ln();
-        self.range.0 + (self.range.1 - self.range.0) * share.clamp(0.0, 1.0)
-    }
-}
-
-/// Some five multiples of a round step around a range within a factor of 3.
-fn even_steps(lowest: f64, highest: f64) -> Vec<f64> {
-    // Labels have two decimals.
-    let step = round_step((highest - lowest) / 5.0).max(0.05);
-    let (first, last) = ((lowest / step + 1e-9).floor(), (highest / step - 1e-9).ceil());
-    let last = last.max(first + 1.0);
-    (first as u64..=last as u64).map(|count| count as f64 * step).collect()
-}
-
-/// 1, 2 and 5 times powers of ten around a range.
-fn by_decades(lowest: f64, highest: f64) -> Vec<f64> {
-    let powers = lowest.log10().floor() as i32..=highest.log10().ceil() as i32;
-    let all: Vec<f64> =
-        powers.flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power))).collect();
-    let first = all.iter().rposition(|value| *value <= lowest * (1.0 + 1e-9)).unwrap_or(0);
-    let last = all.iter().position(|value| *value >= highest * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
-    all[first..=last].to_vec()
-}
-
 /// Decimals that tell the multiples of a round step apart.
 fn decimals(step: f64) -> usize {
     let exact = |decimals: &usize| {
@@ -150,11 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn labels(scale: &Scale) -> Vec<&str> {
-        texts(&scale.ticks)
-    }
-
-    fn texts(ticks: &[Tick]) -> Vec<&str> {
-        ticks.iter().map(|tick| tick.label.as_str()).collect()
+        scale.ticks.iter().map(|tick| tick.label.as_str()).collect()
     }
 
     #[test]
@@ -173,29 +122,7 @@ mod tests {
         assert_eq!((labels(&time), time.unit), (vec!["0", "10", "20", "30", "40", "50", "60"], "s"));
     }
 
-    #[test]
-    fn factors_stand_by_their_logarithm_between_labels() {
-        let wide = Factors::of([0.52, 5.5].into_iter(), (0.0, 100.0));
-        assert_eq!(texts(&wide.ticks), ["0.50", "1.00", "2.00", "5.00", "10.00"]);
-        assert_eq!((wide.at(0.5), wide.at(10.0)), (0.0, 100.0));
-        assert!((wide.at(1.0) - wide.at(0.5) - (wide.at(2.0) - wide.at(1.0))).abs() < 1e-9);
-        let narrow = Factors::of([0.91, 1.08].into_iter(), (100.0, 0.0));
-        assert_eq!(texts(&narrow.ticks), ["0.90", "0.95", "1.00", "1.05", "1.10"]);
-        assert_eq!((narrow.at(0.9), narrow.at(1.1)), (100.0, 0.0));
-        assert_eq!(texts(&Factors::of([1.0].into_iter(), (0.0, 1.0)).ticks), ["1.00", "1.05"]);
-    }
-
     proptest! {
-        #[test]
-        fn every_factor_is_within_its_axis(factors in prop::collection::vec(1e-4f64..1e4, 1..20)) {
-            let axis = Factors::of(factors.iter().copied(), (0.0, 700.0));
-            prop_assert!((2..=30).contains(&axis.ticks.len()), "{:?}", axis.ticks);
-            prop_assert!(axis.ticks.windows(2).all(|pair| axis.at(pair[0].value) < axis.at(pair[1].value)));
-            for factor in factors.iter().chain([&1.0]) {
-                prop_assert!(axis.limits.0 <= factor * (1.0 + 1e-6) && *factor <= axis.limits.1 * (1.0 + 1e-6));
-            }
-        }
-
         #[test]
         fn every_figure_lies_inside_and_ticks_are_few(highest in 1.0f64..1e15, longest in 0.1f64..1e9) {
             let memory = Scale::memory(highest, 5, (400.0, 0.0));

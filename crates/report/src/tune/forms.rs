@@ -1,11 +1,10 @@
 //! A search over settings for a terminal, as Markdown, as a page and as JSON.
 
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
-use heaptrial_tune::{Figure, Goal};
+use heaptrial_tune::Figure;
 
-use super::sentences::times;
 use super::{EffectReport, TuneReport, noun};
-use crate::chart::{Chart, Layout, Looks};
+use crate::chart::Looks;
 use crate::page::{Block, Section};
 use crate::paper::Contents;
 use crate::table::{Emphasis, NOTHING, Row, Table, figure, text};
@@ -15,18 +14,6 @@ use crate::units;
 const LISTED: usize = 60;
 
 impl TuneReport {
-    /// Looks of the control, and of these specs.
-    pub(super) fn looks_of<'a>(&self, specs: impl Iterator<Item = &'a str>) -> Looks {
-        let arm = |spec: &str, control| Arm {
-            name: spec.to_owned(),
-            control,
-            treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
-        };
-        let arms: Vec<Arm> =
-            std::iter::once(arm(&self.control, true)).chain(specs.map(|spec| arm(spec, false))).collect();
-        Looks::of(arms.iter().map(|arm| (arm, None)))
-    }
-
     fn verified_table(&self) -> Option<Table> {
         let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
         let columns = [
@@ -42,8 +29,8 @@ impl TuneReport {
                 let interval = against.interval.map_or(NOTHING.to_owned(), |(low, high)| {
                     format!("{}–{}", units::ratio(low.exp()), units::ratio(high.exp()))
                 });
-                let goal = self.goals.iter().position(|goal| goal.figure() == against.figure);
-                let believed = goal.filter(|_| other.is_none()).and_then(|goal| arm.believed.get(goal));
+                let is_believed = against.figure == Figure::Level && other.is_none();
+                let believed = arm.believed.filter(|_| is_believed);
                 row(vec![
                     arm.spec.clone(),
                     noun(against.figure).to_owned(),
@@ -58,23 +45,15 @@ impl TuneReport {
     }
 
     fn candidates_table(&self) -> Option<Table> {
-        let goals = self.goals.iter().map(|goal| match goal {
-            Goal::Level => figure("Memory"),
-            Goal::Growth => figure("Growth"),
-        });
-        let mut columns = vec![text("Candidate"), figure("Blocks")];
-        columns.extend(goals);
-        columns.extend([figure("CPU time"), text("")]);
+        let columns = [text("Candidate"), figure("Blocks"), figure("Memory"), figure("CPU time"), text("")];
         let rows = self.candidates.iter().take(LISTED).map(|one| {
             let mut cells = vec![one.spec.clone(), one.blocks.to_string()];
-            for at in 0..self.goals.len() {
-                let believed = one.believed.get(at).filter(|_| one.blocks > 0);
-                cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
-                    let sure =
-                        if self.is_noise_known() { format!(" ± {:.0}%", 200.0 * sd) } else { String::new() };
-                    format!("{}{sure}", units::ratio(mean.exp()))
-                }));
-            }
+            let believed = one.believed.filter(|_| one.blocks > 0);
+            cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
+                let sure =
+                    if self.is_noise_known() { format!(" ± {:.0}%", 200.0 * sd) } else { String::new() };
+                format!("{}{sure}", units::ratio(mean.exp()))
+            }));
             cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
             let broken = || (!one.within).then(|| format!("limits not kept: {}", self.broken(&one.limited)));
             cells.push(one.out.clone().or_else(broken).unwrap_or_default());
@@ -143,11 +122,15 @@ impl Contents for TuneReport {
     }
 
     fn looks(&self) -> Looks {
-        self.looks_of(self.over.iter().map(String::as_str))
-    }
-
-    fn charts(&self, layout: Layout) -> Vec<Chart> {
-        self.chart(layout).into_iter().collect()
+        let arm = |spec: &str, control| Arm {
+            name: spec.to_owned(),
+            control,
+            treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
+        };
+        let arms: Vec<Arm> = std::iter::once(arm(&self.control, true))
+            .chain(self.over.iter().map(|spec| arm(spec, false)))
+            .collect();
+        Looks::of(arms.iter().map(|arm| (arm, None)))
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -155,8 +138,7 @@ impl Contents for TuneReport {
         let mut sentences = self.sentences();
         let others = sentences.split_off(sentences.len().min(1));
         let others = (!others.is_empty()).then_some(Block::List(others));
-        let result =
-            [Block::Lead(sentences)].into_iter().chain(others).chain([Block::Chart("front")]).collect();
+        let result = [Block::Lead(sentences)].into_iter().chain(others).collect();
         let mut sections = vec![section("result", "Result", result)];
         let mut table = |id, title: &'static str, legend: &str, table: Option<Table>| {
             if let Some(table) = table {
@@ -173,11 +155,8 @@ impl Contents for TuneReport {
         table(
             "effects",
             "What each setting does",
-            &format!(
-                "{} against the setting as it comes, in the mean over the measured candidates of the allocator with everything \
-                 else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.",
-                noun(self.goals.first().map_or(Figure::Level, |goal| goal.figure()))
-            ),
+            "Memory relative to the setting with its default, in the mean over the measured candidates of the allocator with everything \
+             else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.",
             self.effects_table(&self.effects),
         );
         table(
@@ -205,11 +184,6 @@ impl Contents for TuneReport {
         sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
         sections
     }
-}
-
-/// How a ratio is told of a point of the chart.
-pub(super) fn told(spec: &str, log_ratio: f64, interval: Option<(f64, f64)>) -> String {
-    format!("{spec}: {}", times(log_ratio, interval))
 }
 
 fn row(cells: Vec<String>) -> Row {

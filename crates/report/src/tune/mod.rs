@@ -1,10 +1,9 @@
 //! Which settings need the least memory, as a document.
 
-mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_tune::{Against, Doubt, Figure, Goal, LEAST_FREEDOM, Limits, Shown, doubt};
+use heaptrial_tune::{Against, Doubt, Figure, LEAST_FREEDOM, Limits, doubt};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`TuneReport`] as JSON that this version writes.
@@ -20,8 +19,6 @@ pub struct TuneReport {
     pub over: Vec<String>,
     /// Allocators that were left out, and why.
     pub left_out: Vec<(String, String)>,
-    /// What is to be small.
-    pub goals: Vec<Goal>,
     /// What may not be exceeded.
     pub limits: Limits,
     pub keep: Vec<String>,
@@ -42,9 +39,7 @@ pub struct TuneReport {
     pub noise: Option<(f64, usize)>,
     /// Those that were measured, best first.
     pub candidates: Vec<CandidateReport>,
-    /// Specs of those than which none is better by all goals, by what the search believes.
-    pub front: Vec<String>,
-    /// What each value of a setting does, by the first goal.
+    /// What each value of a setting does.
     pub effects: Vec<EffectReport>,
     /// Pairs that do something else together than each alone.
     pub interactions: Vec<EffectReport>,
@@ -62,8 +57,8 @@ pub struct CandidateReport {
     pub spec: String,
     /// Blocks with it.
     pub blocks: usize,
-    /// By each goal: what the search believes of its ratio to the control, and the standard deviation of that.
-    pub believed: Vec<(f64, f64)>,
+    /// What the search believes of its ratio to the control, and the standard deviation of that.
+    pub believed: Option<(f64, f64)>,
     /// CPU time to the control's, as measured.
     pub cpu: Option<f64>,
     /// Of each figure that has a limit: its ratio to the control.
@@ -107,7 +102,7 @@ pub struct VerifiedReport {
     pub blocks: usize,
     /// Blocks that were asked for.
     pub asked: usize,
-    /// Confidence of the intervals of this round, of all winners and goals together.
+    /// Confidence of the intervals of this round, of all winners together.
     pub level: f64,
     /// That of all rounds together.
     pub level_of_all: f64,
@@ -123,8 +118,8 @@ pub struct VerifiedReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedArm {
     pub spec: String,
-    /// By each goal: what the search believed of its ratio to the control, and the standard deviation of that.
-    pub believed: Vec<(f64, f64)>,
+    /// What the search believed of its ratio to the control, and the standard deviation of that.
+    pub believed: Option<(f64, f64)>,
     /// Why it did not live to the end of a block, if it did not.
     pub failed: Option<String>,
     /// Against others, by their specs, or the control.
@@ -151,16 +146,11 @@ impl VerifiedArm {
         };
         self.against.iter().find(is).map(|(_, against)| against)
     }
-
-    pub(crate) fn shown(&self, other: Option<&str>, figure: Figure) -> Shown {
-        self.against(other, figure).map_or(Shown::NotTold, Against::shown)
-    }
 }
 
 impl TuneReport {
-    /// The winners that fresh blocks bear out ([`doubt`]): first those that are shown to keep all limits, then by what these blocks
-    /// show of the first goal; none before all blocks that were
-    /// asked for are there.
+    /// The winners that fresh blocks confirm ([`doubt`]): first those that are shown to keep all limits, then by the level that
+    /// these blocks show; none before all blocks that were asked for are there.
     pub fn winners(&self) -> Vec<&VerifiedArm> {
         let Some(verified) = self.verified.as_ref().filter(|verified| verified.blocks >= verified.asked)
         else {
@@ -169,8 +159,7 @@ impl TuneReport {
         let holds = |arm: &&VerifiedArm| arm.failed.is_none() && self.doubt(arm).is_none();
         let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(holds).collect();
         let ratio = |arm: &VerifiedArm| {
-            let goal = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
-            arm.against(None, goal).map_or(f64::INFINITY, |against| against.log_ratio)
+            arm.against(None, Figure::Level).map_or(f64::INFINITY, |against| against.log_ratio)
         };
         let open = |arm: &VerifiedArm| self.open_limits(arm).count();
         winners.sort_by(|a, b| open(a).cmp(&open(b)).then(ratio(a).total_cmp(&ratio(b))));
@@ -191,7 +180,7 @@ impl TuneReport {
 
     fn doubt(&self, arm: &VerifiedArm) -> Option<Doubt> {
         let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
-        doubt(&self.goals, self.margin, &self.limits, blocks, |figure| arm.against(None, figure))
+        doubt(self.margin, &self.limits, blocks, |figure| arm.against(None, figure))
     }
 
     /// Whether something was found and verified.
@@ -214,7 +203,7 @@ impl TuneReport {
     }
 }
 
-/// The figures of goals and limits as nouns.
+/// A figure as a noun.
 pub(crate) fn noun(figure: Figure) -> &'static str {
     match figure {
         Figure::Level => "memory",
@@ -239,7 +228,7 @@ mod tests {
         let candidate = |spec: &str, level: f64, out: Option<&str>| CandidateReport {
             spec: spec.to_owned(),
             blocks: 3,
-            believed: vec![(level, 0.02)],
+            believed: Some((level, 0.02)),
             cpu: Some(0.01),
             limited: vec![(Figure::Cpu, 0.01)],
             within: true,
@@ -248,7 +237,7 @@ mod tests {
         };
         let arm = VerifiedArm {
             spec: spec.to_owned(),
-            believed: vec![(0.6_f64.ln(), 0.02)],
+            believed: Some((0.6_f64.ln(), 0.02)),
             failed: None,
             against: vec![
                 (None, against(Figure::Level, 0.66_f64.ln(), 0.05)),
@@ -261,7 +250,6 @@ mod tests {
             control: "glibc".to_owned(),
             over: vec!["glibc".to_owned(), "mimalloc@2.0.9".to_owned()],
             left_out: vec![("snmalloc".to_owned(), "snmalloc has no guard_pages".to_owned())],
-            goals: vec![Goal::Level],
             limits: Limits { cpu: Some(1.05_f64.ln()), ..Limits::default() },
             keep: Vec::new(),
             metric: "anonymous memory".to_owned(),
@@ -276,7 +264,6 @@ mod tests {
                 candidate(spec, 0.6_f64.ln(), None),
                 candidate("glibc?arena_max=1", 0.1, Some("worse than the control (1.11 times)")),
             ],
-            front: vec![spec.to_owned()],
             effects: vec![EffectReport {
                 base: "mimalloc@2.0.9".to_owned(),
                 settings: vec![("decommit_delay".to_owned(), "0".to_owned())],
@@ -308,21 +295,19 @@ mod tests {
     #[test]
     fn every_form_tells_fresh_figures_and_what_was_believed() {
         let found = report();
-        let page = found.html().unwrap();
         let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), page.clone()] {
+        for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), found.html().unwrap()] {
             let text = unbroken(&text);
             for told in [
                 "0.66 times (0.63–0.69)",
-                "not told apart",
-                "the search believed 0.60",
+                "no difference shown",
+                "predicted 0.60, measured 0.66",
                 "+10.0%",
                 "worse than the control",
             ] {
                 assert!(text.contains(told), "{told}: {text}");
             }
         }
-        assert!(page.contains("<svg") && page.contains("What each candidate takes"));
         assert_eq!(serde_json::from_str::<TuneReport>(&found.json().unwrap()).unwrap(), found);
         assert_eq!(found.arms(), ["glibc", "mimalloc@2.0.9", "mimalloc@2.0.9?decommit_delay=0"]);
     }

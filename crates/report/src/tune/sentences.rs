@@ -1,11 +1,11 @@
 //! What a search found, in sentences.
 
-use heaptrial_tune::{Doubt, Figure, Goal, Shown};
+use heaptrial_tune::{Doubt, Figure, Shown};
 
 use super::{Ground, TuneReport, VerifiedArm, noun};
 use crate::units;
 
-pub(super) fn times(log_ratio: f64, interval: Option<(f64, f64)>) -> String {
+fn times(log_ratio: f64, interval: Option<(f64, f64)>) -> String {
     let estimate = format!("{} times", units::ratio(log_ratio.exp()));
     match interval {
         Some((low, high)) => {
@@ -117,24 +117,16 @@ impl TuneReport {
 
     /// `X needs 0.71 times (0.66–0.77) the memory of glibc and 0.95 times (0.91–0.99) that of Y, at 1.02 times ... CPU time.`
     fn one(&self, arm: &VerifiedArm) -> String {
-        let goals = self.goals.iter().filter_map(|goal| {
-            let figure = goal.figure();
-            let own = arm.against(None, figure)?;
-            let verb = if *goal == Goal::Level { "needs" } else { "grows by a factor of" };
-            let mut text =
-                format!("{verb} {} {}", times(own.log_ratio, own.interval), of(*goal, &self.control));
-            for other in self.beside() {
-                if let Some(against) = arm.against(Some(other), figure) {
-                    let ratio = times(against.log_ratio, against.interval);
-                    text.push_str(&format!(", {ratio} {}", of(*goal, other)));
-                    if arm.shown(Some(other), figure) == Shown::NotTold {
-                        text.push_str(" (not told apart)");
-                    }
-                }
+        let own = arm.against(None, Figure::Level);
+        let own = own.map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval));
+        let mut memory = format!("needs {own} the memory of {}", self.control);
+        for other in self.beside() {
+            if let Some(against) = arm.against(Some(other), Figure::Level) {
+                let ratio = times(against.log_ratio, against.interval);
+                let open = if against.shown() == Shown::NotTold { " (no difference shown)" } else { "" };
+                memory.push_str(&format!(", {ratio} the memory of {other}{open}"));
             }
-            Some(text)
-        });
-        let goals = goals.collect::<Vec<_>>().join(" and ");
+        }
         let cpu = arm.against(None, Figure::Cpu).map_or(String::new(), |cpu| {
             format!(", at {} the CPU time of {}", times(cpu.log_ratio, cpu.interval), self.control)
         });
@@ -144,15 +136,14 @@ impl TuneReport {
             [] => String::new(),
             open => format!(" That the limit of {} is kept is not shown.", open.join(" and of ")),
         };
-        format!("{} {goals}{cpu}.{open}", arm.spec)
+        format!("{} {memory}{cpu}.{open}", arm.spec)
     }
 
     fn belief(&self, arm: &VerifiedArm) -> Option<String> {
-        let goal = self.goals.first()?;
-        let (believed, _) = arm.believed.first()?;
-        let shown = arm.against(None, goal.figure())?;
+        let (believed, _) = arm.believed?;
+        let shown = arm.against(None, Figure::Level)?;
         Some(format!(
-            "Of {} the search believed {}, fresh seeds show {}: {:+.1}%.",
+            "{}: predicted {}, measured {} on fresh seeds ({:+.1}%).",
             arm.spec,
             units::ratio(believed.exp()),
             units::ratio(shown.log_ratio.exp()),
@@ -183,26 +174,25 @@ impl TuneReport {
                 noun(figure),
                 ratio(figure)
             ),
-            Some(Doubt::Worse { figure }) => {
-                format!(
-                    "{} is shown to be worse than {} by {}: {}.",
-                    arm.spec,
-                    self.control,
-                    noun(figure),
-                    ratio(figure)
-                )
-            }
-            Some(Doubt::WithinMargin { figure }) => format!(
+            Some(Doubt::Worse) => format!(
+                "{} is shown to need more memory than {}: {}.",
+                arm.spec,
+                self.control,
+                ratio(Figure::Level)
+            ),
+            Some(Doubt::WithinMargin) => format!(
                 "{} is better than {} by less than {:.1}%, which counts as nothing (--margin): {}.",
                 arm.spec,
                 self.control,
                 100.0 * self.margin.exp_m1(),
-                ratio(figure)
+                ratio(Figure::Level)
             ),
-            Some(Doubt::NotBetter) | None => {
-                let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
-                format!("{} is not shown to be better than {}: {}.", arm.spec, self.control, ratio(figure))
-            }
+            Some(Doubt::NotBetter) | None => format!(
+                "{} is not shown to be better than {}: {}.",
+                arm.spec,
+                self.control,
+                ratio(Figure::Level)
+            ),
         }
     }
 
@@ -231,11 +221,10 @@ impl TuneReport {
         ];
         if let Some(verified) = &self.verified {
             notes.push(format!(
-                "Intervals are Student's over {} on seeds that the search never saw, with {:.1}% confidence for all winners{} \
+                "Intervals are Student's over {} on seeds that the search never saw, with {:.1}% confidence for all winners \
                  together: {:.0}% over all rounds of verification that there may ever be.",
                 units::counted(verified.blocks, "block"),
                 100.0 * verified.level,
-                if self.goals.len() > 1 { " and goals" } else { "" },
                 100.0 * verified.level_of_all
             ));
             for (spec, times, why) in &verified.failed {
@@ -261,12 +250,5 @@ impl TuneReport {
             notes.push(format!("{name} was left out: {why}."));
         }
         notes
-    }
-}
-
-fn of(goal: Goal, other: &str) -> String {
-    match goal {
-        Goal::Level => format!("the memory of {other}"),
-        Goal::Growth => format!("that of {other}"),
     }
 }

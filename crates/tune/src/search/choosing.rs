@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use rand::{Rng as _, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Compared, Search, Standing};
-use crate::model::{Model, noises};
+use super::{Search, Standing};
 use crate::proposal::{Bound, Choice};
 use crate::space::Candidate;
 
@@ -30,12 +29,8 @@ impl Search {
         let mut out: BTreeSet<Candidate> = self.control.iter().cloned().collect();
         out.extend(self.dropped.keys().map(|at| self.candidates[*at].clone()));
         let mut chosen: Vec<Candidate> = Vec::new();
-        let front = self.front();
-        let leader = match self.rules.goals.len() {
-            1 => front.first(),
-            _ if front.is_empty() => None,
-            _ => front.get(random.random_range(0..front.len())),
-        };
+        let better = self.better();
+        let leader = better.first();
         chosen.extend(leader.map(|leader| self.candidates[leader.candidate].clone()));
         // Every allocator as it comes, before anything is set.
         let measured = self.arms();
@@ -47,8 +42,8 @@ impl Search {
         if chosen.len() < arms {
             let mut not = out.clone();
             not.extend(chosen.iter().cloned());
-            let near = front.iter().take(3).map(|standing| self.candidates[standing.candidate].clone());
-            let choice = self.choice(&not, near.collect(), &mut random);
+            let near = better.iter().take(3).map(|standing| self.candidates[standing.candidate].clone());
+            let choice = self.choice(&not, near.collect());
             chosen.extend(choice.choose(arms - chosen.len(), &mut random));
         }
         // A leader alone has nothing to be compared with.
@@ -58,22 +53,8 @@ impl Search {
         Next::Measure(chosen.iter().map(|candidate| self.position(candidate)).collect())
     }
 
-    fn choice<'a>(
-        &'a self,
-        out: &'a BTreeSet<Candidate>,
-        near: Vec<Candidate>,
-        random: &mut ChaCha8Rng,
-    ) -> Choice<'a> {
-        let goals: Vec<Compared> =
-            self.rules.goals.iter().filter_map(|goal| self.compared(goal.figure())).collect();
-        // Of several goals a weighted mean, of weights that are drawn for each block (J. Knowles, "ParEGO", IEEE
-        // Transactions on Evolutionary Computation 10 (2006)).
-        let weights: Vec<f64> = goals.iter().map(|_| random.random::<f64>() + 1e-3).collect();
-        let model = match goals.as_slice() {
-            [] => None,
-            [_] => self.rules.goals.iter().find_map(|goal| self.model(*goal)),
-            _ => self.weighted(&goals, &weights),
-        };
+    fn choice<'a>(&'a self, out: &'a BTreeSet<Candidate>, near: Vec<Candidate>) -> Choice<'a> {
+        let model = self.model();
         let bounds = self
             .rules
             .limits
@@ -87,24 +68,5 @@ impl Search {
         });
         let noise = self.noise().map_or(USUAL_NOISE, |(noise, _)| noise);
         Choice { space: &self.space, bounds: bounds.collect(), model, best, near, out, noise }
-    }
-
-    fn weighted(&self, goals: &[Compared], weights: &[f64]) -> Option<Model> {
-        let spread = |compared: &Compared| {
-            let values = (0..compared.arms.len()).map(|place| compared.comparison.to_control(place));
-            let (low, high) =
-                values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
-            (high - low).max(1e-6)
-        };
-        let total: f64 = weights.iter().sum();
-        let first = goals.first()?;
-        let known = self.known(first, |place| {
-            let values = goals.iter().zip(weights).map(|(compared, weight)| {
-                let value = compared.comparison.to_control(compared.place(first.arms[place])?);
-                Some(weight / total * value / spread(compared))
-            });
-            Some(values.collect::<Option<Vec<f64>>>()?.into_iter().sum())
-        });
-        Model::of(&self.space, &known, &noises(None))
     }
 }

@@ -11,15 +11,13 @@ use serde::{Deserialize, Serialize};
 pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::comparison::Comparison;
-use crate::figures::{Block, Figure, Goal, Limits, least_sd};
+use crate::figures::{Block, Figure, Limits, least_sd};
 use crate::model::{Known, Model, noises};
 use crate::race::{DropReason, Dropped};
 use crate::space::{Candidate, Space};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// What is to be small; at least one.
-    pub goals: Vec<Goal>,
     /// What may not be exceeded.
     pub limits: Limits,
     /// Candidates of a block, beside the control: two at least, the best so far and another.
@@ -161,23 +159,22 @@ impl Search {
         })
     }
 
-    /// What a model is told: the value of each place, and that of the control, to which all are ratios, where it is a candidate.
-    fn known(&self, compared: &Compared, value: impl Fn(usize) -> Option<f64>) -> Vec<Known> {
+    /// What a model is told: the log ratio of each place, and that of the control where it is a candidate.
+    fn known(&self, compared: &Compared) -> Vec<Known> {
         let of_arm = |(place, arm): (usize, &usize)| {
             let blocks = compared.comparison.measured(place);
             let candidate = self.candidates[*arm].clone();
-            Some(Known { candidate, value: value(place)?, blocks })
+            Known { candidate, value: compared.comparison.to_control(place), blocks }
         };
         let of_control =
             |control: &Candidate| Known { candidate: control.clone(), value: 0.0, blocks: compared.blocks };
         let control = self.control.iter().map(of_control);
-        compared.arms.iter().enumerate().filter_map(of_arm).chain(control).collect()
+        compared.arms.iter().enumerate().map(of_arm).chain(control).collect()
     }
 
     fn model_of(&self, figure: Figure) -> Option<Model> {
         let compared = self.compared(figure)?;
-        let known = self.known(&compared, |place| Some(compared.comparison.to_control(place)));
-        Model::of(&self.space, &known, &noises(compared.comparison.noise()))
+        Model::of(&self.space, &self.known(&compared), &noises(compared.comparison.noise()))
     }
 
     fn arms(&self) -> BTreeSet<usize> {
@@ -191,8 +188,8 @@ impl Search {
         control.chain(arms.into_iter().map(|arm| self.candidates[arm].clone())).collect()
     }
 
-    /// What is believed of how settings act on a goal; `None` before anything is measured.
-    pub fn model(&self, goal: Goal) -> Option<Model> {
-        self.model_of(goal.figure())
+    /// What is believed of how settings act on the level; `None` before anything is measured.
+    pub fn model(&self) -> Option<Model> {
+        self.model_of(Figure::Level)
     }
 }

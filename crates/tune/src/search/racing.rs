@@ -32,9 +32,7 @@ impl Search {
 
     pub(super) fn race(&mut self) {
         self.drop_missing();
-        let block = self.blocks.len();
-        let goals: Vec<Compared> =
-            self.rules.goals.iter().filter_map(|goal| self.compared(goal.figure())).collect();
+        let Some(level) = self.compared(Figure::Level) else { return };
         let limits: Vec<(Figure, f64, Compared)> = self
             .rules
             .limits
@@ -42,13 +40,11 @@ impl Search {
             .filter_map(|(figure, most)| Some((figure, most, self.compared(figure)?)))
             .collect();
         let alive = |search: &Self| -> Vec<usize> {
-            let of_goal = goals.first().map_or(&[][..], |compared| compared.arms.as_slice());
-            of_goal.iter().copied().filter(|arm| !search.dropped.contains_key(arm)).collect()
+            level.arms.iter().copied().filter(|arm| !search.dropped.contains_key(arm)).collect()
         };
         let running = alive(self);
-        // Each against every other and the control by each goal, and against each limit.
-        let decisions = running.len() * goals.len() + limits.len();
-        let share = share(self.rules.error, block, decisions);
+        // Each against every other and the control, and against each limit.
+        let share = share(self.rules.error, self.blocks.len(), running.len() + limits.len());
         for arm in &running {
             for (figure, most, compared) in &limits {
                 let Some(place) = compared.place(*arm) else { continue };
@@ -60,40 +56,30 @@ impl Search {
                 }
             }
         }
-        if goals.len() < self.rules.goals.len() {
-            return;
-        }
-        let within: Vec<usize> = self
-            .standings_of(&alive(self))
-            .into_iter()
-            .filter(|standing| standing.within)
-            .map(|standing| standing.candidate)
-            .collect();
+        let within = self.standings_of(&alive(self)).into_iter().filter(|standing| standing.within);
+        let within: Vec<usize> = within.map(|standing| standing.candidate).collect();
         for arm in alive(self) {
+            let Some(place) = level.place(arm) else { continue };
             let others = within.iter().filter(|other| **other != arm).map(|other| Some(*other));
-            let beaten = others.chain([None]).find(|other| {
+            let beaten = others.chain([None]).find_map(|than| {
                 // Nobody is dropped for one that is out itself.
-                let out = other.is_some_and(|other| self.dropped.contains_key(&other));
-                !out && goals.iter().all(|compared| {
-                    let place = compared.place(arm);
-                    let other_place = other.map(|other| compared.place(other));
-                    let (Some(place), false) = (place, other_place == Some(None)) else { return false };
-                    // Something as good as the control is not a finding, whatever the margin.
-                    let margin = if other.is_none() { 0.0 } else { self.rules.margin };
-                    least(&compared.comparison, place, other_place.flatten(), share)
-                        .is_some_and(|least| least > -margin)
-                })
+                if than.is_some_and(|other| self.dropped.contains_key(&other)) {
+                    return None;
+                }
+                let other = match than {
+                    Some(other) => Some(level.place(other)?),
+                    None => None,
+                };
+                // Something as good as the control is not a finding, whatever the margin.
+                let margin = if than.is_none() { 0.0 } else { self.rules.margin };
+                let least = least(&level.comparison, place, other, share)?;
+                (least > -margin).then(|| (than, level.comparison.difference(place, other).0))
             });
-            let Some(than) = beaten else { continue };
-            let compared = &goals[0];
-            let other = than.and_then(|than| compared.place(than));
-            let log_ratio =
-                compared.place(arm).map_or(0.0, |place| compared.comparison.difference(place, other).0);
+            let Some((than, log_ratio)) = beaten else { continue };
             // Of two that are alike, the one that is believed better stays.
-            if than.is_some() && log_ratio < 0.0 {
-                continue;
+            if than.is_none() || log_ratio >= 0.0 {
+                self.drop_out(arm, DropReason::Worse { than, log_ratio });
             }
-            self.drop_out(arm, DropReason::Worse { than, log_ratio });
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::lab;
 use std::collections::BTreeSet;
 
 use heaptrial_tune::{
-    ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Goal, Limits, Next, Rules, Search, effects,
+    ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Limits, Next, Rules, Search, effects,
 };
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
@@ -78,13 +78,13 @@ fn the_same_seed_and_blocks_give_the_same_search_also_when_it_is_told_anew() {
     assert_ne!(other.blocks(), first.blocks());
 }
 
-/// The figures of a landscape, with CPU time that grows as memory falls, and growth of its own.
+/// The figures of a landscape, with CPU time that grows as memory falls.
 fn with_cost(lab: &Landscape, search: &Search, arms: &[usize], seed: u64) -> Block {
     let mut block = block(lab, search, arms, seed);
-    block.control = ArmFigures { cpu: Some(1.0), growth: Some(0.1), ..block.control };
+    block.control = ArmFigures { cpu: Some(1.0), ..block.control };
     for (at, figures) in &mut block.arms {
         let truth = lab.truth(&search.candidates()[*at]);
-        *figures = ArmFigures { cpu: Some(1.0 - 0.4 * truth), growth: Some(0.1 - 0.5 * truth), ..*figures };
+        *figures = ArmFigures { cpu: Some(1.0 - 0.4 * truth), ..*figures };
     }
     block
 }
@@ -173,25 +173,6 @@ fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
 }
 
 #[test]
-fn two_goals_that_pull_apart_give_a_front() {
-    let lab = Landscape::new(9, 0.02, None);
-    let rules = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 3, ..rules(4) };
-    let mut search = Search::new(lab.space().clone(), rules, None, 9);
-    for number in 0..15 {
-        let Next::Measure(arms) = search.next_step() else { break };
-        let block = with_cost(&lab, &search, &arms, number);
-        search.take(block);
-    }
-    let front = search.front();
-    assert!(front.len() >= 3, "{front:?}");
-    for pair in front.windows(2) {
-        assert!(pair[0].believed[0].0 <= pair[1].believed[0].0);
-        assert!(pair[0].believed[1].0 >= pair[1].believed[1].0, "{pair:?}");
-    }
-    assert_eq!(search.winners().len(), 3);
-}
-
-#[test]
 fn limits_that_nothing_meets_leave_no_winner() {
     let lab = Landscape::new(8, 0.02, None);
     let limits = Limits { cpu: Some(-2.0), ..Limits::default() };
@@ -237,7 +218,7 @@ fn effects_are_those_that_the_landscape_has() {
     let (search, _) = searched(&lab, rules(4), 150, 12);
     let measured: Vec<_> =
         search.standings().iter().map(|one| search.candidates()[one.candidate].clone()).collect();
-    let (found, _) = effects(search.space(), &search.model(Goal::Level).unwrap(), &measured);
+    let (found, _) = effects(search.space(), &search.model().unwrap(), &measured);
     assert!(found.len() > 8, "{found:?}");
     let off = found.iter().filter(|effect| {
         let at = |value: Option<&str>| {
@@ -274,11 +255,11 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
             .for_each(|(_, figures)| figures.level += 0.25_f64.ln() - (figures.level - level));
         search.take(block);
         if number == 0 {
-            let believed = search.front()[0].believed[0].0.exp();
+            let believed = search.better()[0].believed.unwrap().0.exp();
             assert!((0.2..0.3).contains(&believed), "{believed}");
         }
     }
-    let model = search.model(Goal::Level).unwrap();
+    let model = search.model().unwrap();
     assert!(model.believed(search.space(), &plain).0.abs() < 0.05);
     let (found, _) = effects(search.space(), &model, &search.measured());
     assert!(!found.is_empty());

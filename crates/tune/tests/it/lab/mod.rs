@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use heaptrial_tune::{
-    ArmFigures, Base, Block, Candidate, Figure, Goal, Level, Limits, Next, Rules, Search, Setting, Space,
-    doubt, level_of_round, verified,
+    ArmFigures, Base, Block, Candidate, Figure, Level, Limits, Next, Rules, Search, Setting, Space, doubt,
+    level_of_round, verified,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -32,14 +32,7 @@ const OWN: f64 = 0.03;
 const VERIFIED: usize = 5;
 
 pub fn rules(arms: usize) -> Rules {
-    Rules {
-        goals: vec![Goal::Level],
-        limits: Limits::default(),
-        arms,
-        margin: 1.01_f64.ln(),
-        error: 0.05,
-        winners: 1,
-    }
+    Rules { limits: Limits::default(), arms, margin: 1.01_f64.ln(), error: 0.05, winners: 1 }
 }
 
 pub fn block(lab: &dyn Lab, search: &Search, arms: &[usize], seed: u64) -> Block {
@@ -189,7 +182,7 @@ pub fn regret(lab: &dyn Lab, candidate: &Candidate) -> f64 {
     lab.truth(candidate) - best
 }
 
-/// A lab in which all candidates of a landscape are as good as the control, in memory and in growth.
+/// A lab in which all candidates of a landscape are as good as the control.
 pub struct Alike {
     space: Space,
     noise: f64,
@@ -207,15 +200,14 @@ impl Alike {
             Some(share) if random.random_bool(share) => 1.9_f64.ln(),
             _ => 0.0,
         };
-        let growth = Some(0.1 + noise.sample(random));
-        ArmFigures { level: CONTROL + of_seed + noise.sample(random) + mode, growth, ..ArmFigures::default() }
+        ArmFigures { level: CONTROL + of_seed + noise.sample(random) + mode, ..ArmFigures::default() }
     }
 
     fn block(&self, arms: &[usize], random: &mut ChaCha8Rng) -> Block {
         let of_seed = Normal::new(0.0, 0.26).unwrap().sample(random);
         let control = self.figures(random, of_seed);
         let arms = arms.iter().map(|arm| (*arm, self.figures(random, of_seed))).collect();
-        Block { control, arms, ..Block::default() }
+        Block { control, arms }
     }
 
     /// Searches, verifies, and goes on with the search until a winner is named or so many rounds are over; gives the round.

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use heaptrial_allocator::Obtained;
-use heaptrial_judgement::By;
 use heaptrial_lab::PreparedArm;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +13,6 @@ use crate::exit::Failure;
 
 pub(super) struct Measure<'a> {
     pub(super) bench: Bench<'a>,
-    pub(super) by: By,
     pub(super) seed: u64,
     pub(super) subject: &'a Subject,
 }
@@ -62,15 +60,14 @@ impl Measure<'_> {
         let Some(Carried { number, judgement, .. }) = self.bench.run(record, seed, &arms)? else {
             return Ok(Measured::Interrupted);
         };
-        let figures = [0, 1].map(|at| judgement.figure_of(at, self.by));
-        Ok(match figures {
+        Ok(match [0, 1].map(|at| judgement.level_of_arm(at)) {
             [Err(why), _] => Measured::OlderFailed(number, why),
             [_, Err(why)] => Measured::Failed(number, why),
-            [Ok(older), Ok(build)] => Measured::Ratio(MeasuredBlock {
+            [Ok(older_bytes), Ok(bytes)] => Measured::Ratio(MeasuredBlock {
                 block: number,
-                older_bytes: older.level_bytes,
-                bytes: build.level_bytes,
-                log_ratio: build.log - older.log,
+                older_bytes,
+                bytes,
+                log_ratio: bytes.ln() - older_bytes.ln(),
             }),
         })
     }

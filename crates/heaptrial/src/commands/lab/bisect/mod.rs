@@ -8,9 +8,8 @@ mod told;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use heaptrial_bisect::{Next, Rules, Search};
-use heaptrial_judgement::By;
 use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, ErrorClass, HumanDuration};
 use heaptrial_report::{BisectReport, Paper as _};
@@ -52,9 +51,6 @@ pub struct BisectOptions {
     /// The commit that is bad
     #[arg(long, value_name = "REV", requires = "mirror")]
     bad_commit: Option<String>,
-    /// What is compared: the level of memory, or its growth after warm-up
-    #[arg(long, value_enum, default_value_t = ByName::Level, value_name = "WHAT")]
-    by: ByName,
     /// How sure the answer has to be
     #[arg(long, default_value_t = 0.95, value_name = "P", value_parser = confidence)]
     confidence: f64,
@@ -63,27 +59,10 @@ pub struct BisectOptions {
     blocks: Option<u32>,
     /// Go on with a search that ended early, as it was asked for; --blocks gives it more
     #[arg(long = "continue", value_name = "FOLDER",
-          conflicts_with_all = ["good", "bad", "mirror", "good_commit", "bad_commit", "by", "confidence"])]
+          conflicts_with_all = ["good", "bad", "mirror", "good_commit", "bad_commit", "confidence"])]
     goes_on: Option<PathBuf>,
     #[command(subcommand)]
     load: Option<Load>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ByName {
-    /// The level of memory after warm-up
-    Level,
-    /// How much memory grows after warm-up
-    Growth,
-}
-
-impl From<ByName> for By {
-    fn from(name: ByName) -> Self {
-        match name {
-            ByName::Level => Self::Level,
-            ByName::Growth => Self::Growth,
-        }
-    }
 }
 
 fn confidence(text: &str) -> Result<f64, ValueError> {
@@ -209,7 +188,6 @@ fn search(
             interrupt: heeding_signals(lab.place.on)?,
             command: command_of(&kept.started.arguments),
         },
-        by: options.by.into(),
         seed: kept.seed,
         subject: &subject,
     };

@@ -230,7 +230,6 @@ pub(super) fn report(
         older: name(0),
         newer: name(subject.last()),
         older_is_good: subject.older_is_good,
-        by: measure.by,
         metric: measure.bench.metric.describe().to_owned(),
         settings: settings.collect(),
         seed: measure.seed,

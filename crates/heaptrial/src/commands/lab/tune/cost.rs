@@ -17,7 +17,6 @@ pub(super) struct Cost {
     pub(super) verify: usize,
     pub(super) arms: usize,
     pub(super) winners: usize,
-    pub(super) goals: usize,
     /// Seconds of a block of the search and one of the verification, without what comes before and after services.
     seconds: Option<(f64, f64)>,
     budget: Budget,
@@ -45,15 +44,7 @@ impl Cost {
             }
             (Budget::Seconds(_), None) => None,
         };
-        Self {
-            blocks,
-            verify,
-            arms: rules.arms,
-            winners: rules.winners,
-            goals: rules.goals.len(),
-            seconds,
-            budget,
-        }
+        Self { blocks, verify, arms: rules.arms, winners: rules.winners, seconds, budget }
     }
 
     /// Different candidates that can be measured. Where one is better than the control, it is in each further block.

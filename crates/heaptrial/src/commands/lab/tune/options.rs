@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use heaptrial_allocator::Narrowed;
 use heaptrial_model::{AllocatorSpec, HumanDuration};
-use heaptrial_tune::{Goal, Limits, Rules};
+use heaptrial_tune::{Limits, Rules};
 
 use crate::commands::lab::search::Load;
 use crate::commands::value::{ValueError, number};
@@ -38,9 +38,6 @@ pub struct TuneOptions {
     /// The best that is known: winners are verified beside it; repeat it
     #[arg(long, value_name = "SPEC")]
     pub(super) beside: Vec<AllocatorSpec>,
-    /// What is to be small; both gives a front of what can be had of the one for the other
-    #[arg(long, value_enum, default_value_t = GoalName::Level, value_name = "WHAT")]
-    pub(super) goal: GoalName,
     /// The most CPU time, as a factor of the control's, such as 1.05
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub(super) cpu_within: Option<f64>,
@@ -63,29 +60,18 @@ pub struct TuneOptions {
     /// Time for the search and its verification, in place of --blocks
     #[arg(long, value_name = "DURATION", conflicts_with = "blocks")]
     pub(super) time: Option<HumanDuration>,
-    /// Winners that are verified at most [default: 2, of a front 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
-    pub(super) winners: Option<u32>,
+    /// Winners that are verified at most
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub(super) winners: u32,
     /// Blocks in which winners are verified, on seeds that the search never saw
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(super) verify: u32,
     /// Go on with a search that was interrupted, as it was asked for; --blocks or --time give it more
     #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "space", "settings", "keep", "control",
-          "beside", "goal", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify", "levels"])]
+          "beside", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify", "levels"])]
     pub(super) goes_on: Option<PathBuf>,
     #[command(subcommand)]
     pub(super) load: Option<Load>,
-}
-
-/// What is to be small.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum GoalName {
-    /// The level of memory after warm-up
-    Level,
-    /// How much memory grows after warm-up
-    Growth,
-    /// Both
-    Both,
 }
 
 /// Whether specs come to the same, in whatever order they have their settings.
@@ -133,12 +119,6 @@ impl TuneOptions {
     /// As rules of a search.
     pub(super) fn rules(&self) -> Result<Rules, Failure> {
         let load = self.load()?;
-        let goals = match self.goal {
-            GoalName::Level => vec![Goal::Level],
-            GoalName::Growth => vec![Goal::Growth],
-            GoalName::Both => vec![Goal::Level, Goal::Growth],
-        };
-        let usual_winners = if goals.len() > 1 { 4 } else { 2 };
         let work = match (self.work_within.or(load.work_margin()), load.has_work()) {
             (None, false) => None,
             (Some(_), false) => {
@@ -154,11 +134,10 @@ impl TuneOptions {
                 work,
                 growth: self.growth_within.map(f64::ln),
             },
-            goals,
             arms: self.candidates as usize,
             margin: self.margin.ln(),
             error: 0.05,
-            winners: self.winners.map_or(usual_winners, |winners| winners as usize),
+            winners: self.winners as usize,
         })
     }
 }

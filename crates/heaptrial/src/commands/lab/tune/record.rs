@@ -80,8 +80,8 @@ pub(super) enum Step {
 pub(super) struct Winner {
     pub(super) candidate: Candidate,
     pub(super) spec: String,
-    /// By each goal: log ratio to the control, and its standard deviation.
-    pub(super) believed: Vec<(f64, f64)>,
+    /// Log ratio to the control, and its standard deviation.
+    pub(super) believed: Option<(f64, f64)>,
 }
 
 impl Measured {
@@ -212,7 +212,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_tune::{Base, Goal, Level, Limits, Setting};
+    use heaptrial_tune::{Base, Level, Limits, Setting};
 
     use super::*;
 
@@ -225,14 +225,7 @@ mod tests {
             excludes: Vec::new(),
         };
         let base = Base { name: "m".to_owned(), family: "m".to_owned(), settings: vec![setting] };
-        let rules = Rules {
-            goals: vec![Goal::Level],
-            limits: Limits::default(),
-            arms: 2,
-            margin: 0.01,
-            error: 0.05,
-            winners: 1,
-        };
+        let rules = Rules { limits: Limits::default(), arms: 2, margin: 0.01, error: 0.05, winners: 1 };
         Search::new(Space { bases: vec![base] }, rules, None, 1)
     }
 

@@ -88,7 +88,7 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         ),
     });
     let apart = NOISES.iter().filter_map(|noise| {
-        let least = told_apart(cost.verify, cost.winners, cost.goals, level_of_round(LEVEL, 1), *noise)?;
+        let least = told_apart(cost.verify, cost.winners, level_of_round(LEVEL, 1), *noise)?;
         Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
     });
     line(format!(
@@ -139,10 +139,10 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
     }
     let standings = search.standings();
     let out = standings.iter().filter(|standing| standing.dropped.is_some()).count();
-    let best = search.front().into_iter().next().and_then(|best| {
-        let name = search.space().name(&search.candidates()[best.candidate]);
-        Some((name, *best.believed.first()?))
-    });
+    let best =
+        search.better().into_iter().next().and_then(|best| {
+            Some((search.space().name(&search.candidates()[best.candidate]), best.believed?))
+        });
     match best {
         Some((name, (mean, sd))) => {
             // How sure a belief is rests on the noise.
@@ -214,16 +214,16 @@ impl Tuning<'_> {
         let candidates = standings.iter().map(|standing| CandidateReport {
             spec: name(standing.candidate),
             blocks: standing.blocks,
-            believed: standing.believed.clone(),
+            believed: standing.believed,
             cpu: cpu(standing.candidate),
             limited: standing.limited.clone(),
             within: standing.within,
             out: reason(search, standing),
             ground: standing.dropped.as_ref().map(ground),
         });
-        let model = rules.goals.first().and_then(|goal| search.model(*goal));
-        let (found, together) =
-            model.map_or_else(Default::default, |model| effects(search.space(), &model, &search.measured()));
+        let (found, together) = search
+            .model()
+            .map_or_else(Default::default, |model| effects(search.space(), &model, &search.measured()));
         let effects = found.into_iter().map(|effect| EffectReport {
             base: search.space().bases[effect.base].name.clone(),
             settings: vec![(effect.setting, effect.value)],
@@ -255,7 +255,6 @@ impl Tuning<'_> {
             control: self.options.control.to_string(),
             over: search.space().bases.iter().map(|base| base.name.clone()).collect(),
             left_out: self.kept.left_out.clone(),
-            goals: rules.goals.clone(),
             limits: rules.limits,
             keep: self.options.keep.clone(),
             metric: self.measure.bench.metric.describe().to_owned(),
@@ -267,7 +266,6 @@ impl Tuning<'_> {
             seconds: self.record.seconds(),
             noise: search.noise(),
             candidates: candidates.collect(),
-            front: search.front().iter().map(|standing| name(standing.candidate)).collect(),
             effects: effects.collect(),
             interactions: interactions.collect(),
             verified: self.verification(),
@@ -282,20 +280,19 @@ impl Tuning<'_> {
         let names: Vec<&String> =
             verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside).collect();
         let rules = &self.kept.rules;
-        let limited = rules.limits.given().map(|(figure, _)| figure);
-        let mut figures: Vec<Figure> = rules.goals.iter().map(|goal| goal.figure()).chain(limited).collect();
-        // CPU time is told whether it is limited or not.
-        figures.push(Figure::Cpu);
+        // CPU time is reported whether it is limited or not.
+        let mut figures = vec![Figure::Level, Figure::Cpu];
+        figures.extend(rules.limits.given().map(|(figure, _)| figure));
         figures.sort();
         figures.dedup();
         let blocks: Vec<_> = verification.blocks.iter().map(|block| block.block()).collect();
         let level = level_of_round(LEVEL, verification.round);
-        let compared = verified(&blocks, winners, names.len(), &figures, rules.goals.len(), level);
+        let compared = verified(&blocks, winners, names.len(), &figures, level);
         let arms = verification.winners.iter().zip(compared).enumerate().map(|(at, (winner, verified))| {
             let failed = verification.failed.iter().find(|(arm, _)| *arm == at);
             VerifiedArm {
                 spec: winner.spec.clone(),
-                believed: winner.believed.clone(),
+                believed: winner.believed,
                 failed: failed.map(|(_, why)| why.clone()),
                 against: verified
                     .against

@@ -128,7 +128,7 @@ impl Tuning<'_> {
                 Winner {
                     spec: self.kept.space.name(&candidate),
                     candidate,
-                    believed: standing.map_or_else(Vec::new, |standing| standing.believed.clone()),
+                    believed: standing.and_then(|standing| standing.believed),
                 }
             });
             let winners: Vec<Winner> = winners.collect();
