@@ -3,7 +3,7 @@
 #[path = "../../../crates/tune/tests/it/lab/mod.rs"]
 mod lab;
 
-use heaptrial_tune::{Goal, Rules, Search, Standing};
+use heaptrial_tune::{Rules, Search, Standing};
 use lab::{Alike, Lab, Landscape, drawn, regret, rules, searched};
 
 fn main() {
@@ -47,25 +47,14 @@ fn main() {
     }
 }
 
-/// How often a winner is named in any of the rounds, where all candidates are as good as the control.
+/// How often a winner is named where all candidates are as good as the control.
 fn named_where_nothing_is_better(searches: u64) {
-    println!("noise  mode  goals  winners  named in 1 round  in 2  in 4");
+    println!("noise  mode  winner named");
     for (noise, mode) in [(0.01, None), (0.05, None), (0.05, Some(0.05)), (0.2, Some(0.1))] {
-        for (goals, winners) in [(vec![Goal::Level], 2), (vec![Goal::Level, Goal::Growth], 4)] {
-            let (lab, rules) = (Alike::new(noise, mode), Rules { goals, winners, ..rules(3) });
-            let rounds: Vec<usize> = (0..searches).filter_map(|seed| lab.named(&rules, 4, seed)).collect();
-            let within = |most: usize| {
-                100.0 * rounds.iter().filter(|round| **round <= most).count() as f64 / searches as f64
-            };
-            println!(
-                "{noise:5} {:5} {:6} {winners:8} {:16.1}% {:4.1}% {:4.1}%",
-                mode.unwrap_or(0.0),
-                rules.goals.len(),
-                within(1),
-                within(2),
-                within(4)
-            );
-        }
+        let (lab, rules) = (Alike::new(noise, mode), Rules { winners: 2, ..rules(3) });
+        let named = (0..searches).filter(|seed| lab.is_named(&rules, *seed)).count();
+        let share = 100.0 * named as f64 / searches as f64;
+        println!("{noise:5} {:5} {share:12.1}%", mode.unwrap_or(0.0));
     }
 }
 

@@ -24,10 +24,10 @@ mod space;
 mod verified;
 
 pub use comparison::Comparison;
-pub use effects::{Effect, Interaction, effects};
+pub use effects::{Effect, effects};
 pub use figures::{ArmFigures, Block, Figure, Limits};
 pub use model::Model;
 pub use race::{DropReason, Dropped, LEAST_FREEDOM};
 pub use search::{Next, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
-pub use verified::{Against, Doubt, POWER, Shown, Verified, doubt, level_of_round, told_apart, verified};
+pub use verified::{Against, Doubt, POWER, Shown, Verified, doubt, told_apart, verified};

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::figures::{Block, Figure, Limits, least_sd};
-use crate::race::share;
 
 /// With this probability a plan asks that a difference is told.
 pub const POWER: f64 = 0.8;
@@ -74,14 +73,6 @@ pub enum Doubt {
     WithinMargin,
     /// It is not shown to need less than the control.
     NotBetter,
-}
-
-/// How sure the intervals of a verification are, for all of its comparisons with one arm together.
-///
-/// Of the error that there is for all rounds (1 - `level`) 6/(π²k²) is spent in the k-th, so that a search may go on until one
-/// bears it out. `round` 1 is the first.
-pub fn level_of_round(level: f64, round: usize) -> f64 {
-    1.0 - share(1.0 - level, round, 1)
 }
 
 /// Why so many fresh blocks do not confirm a winner; `None` where they do: its level is shown to be below the control's, by

@@ -10,15 +10,6 @@ impl SettingEntry {
     /// The levels of its range in a version, at most `most` of them over the range, both ends among them, and its further
     /// values; the first leaves it as it comes. Only that one where there is nothing to search.
     pub fn search_levels(&self, version: Option<&Version>, most: usize) -> Vec<SearchLevel> {
-        self.levels_over(version, most, None)
-    }
-
-    fn levels_over(
-        &self,
-        version: Option<&Version>,
-        most: usize,
-        over: Option<(f64, f64)>,
-    ) -> Vec<SearchLevel> {
         let default = match version {
             Some(version) => self.range(version).and_then(|range| range.default.clone()),
             None => self.in_versions.first().and_then(|range| range.default.clone()),
@@ -27,7 +18,7 @@ impl SettingEntry {
         let Some(search) = &self.search else { return levels };
         let is_default =
             |value: &str| !search.fixes && default.as_deref().is_some_and(|known| same(known, value));
-        if let Some((from, to)) = over.or(search.from.zip(search.to)) {
+        if let Some((from, to)) = search.from.zip(search.to) {
             let place = |value: f64| match search.scale {
                 Scale::Linear => (value - from) / (to - from),
                 Scale::Log => (value / from).ln() / (to / from).ln(),
@@ -46,7 +37,7 @@ impl SettingEntry {
                 }
             }
         }
-        let beside = search.values.iter().filter(|value| over.is_none() && !is_default(value));
+        let beside = search.values.iter().filter(|value| !is_default(value));
         for value in beside {
             levels.push(SearchLevel { value: Some(value.clone()), position: None });
         }
@@ -122,9 +113,8 @@ impl SettingEntry {
         narrowed: Option<&Narrowed>,
     ) -> Result<Vec<SearchLevel>, ResolveError> {
         Ok(match narrowed {
-            None => self.search_levels(version, most),
             Some(narrowed) if !narrowed.values.is_empty() => self.given_levels(version, &narrowed.values)?,
-            Some(narrowed) => self.levels_over(version, narrowed.levels.unwrap_or(most), narrowed.range),
+            _ => self.search_levels(version, most),
         })
     }
 }

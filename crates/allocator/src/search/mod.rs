@@ -71,9 +71,6 @@ pub struct Narrowed {
     pub name: String,
     /// These values, as it comes, and no others; without them what the catalog has.
     pub values: Vec<String>,
-    /// The catalog's scale between these ends.
-    pub range: Option<(f64, f64)>,
-    pub levels: Option<usize>,
 }
 
 /// A setting with its levels, the one as it comes first.

@@ -3,7 +3,7 @@
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_tune::Figure;
 
-use super::{EffectReport, TuneReport, noun};
+use super::{TuneReport, noun};
 use crate::chart::Looks;
 use crate::page::{Block, Section};
 use crate::paper::Contents;
@@ -73,16 +73,15 @@ impl TuneReport {
         over.collect::<Vec<_>>().join(", ")
     }
 
-    fn effects_table(&self, of: &[EffectReport]) -> Option<Table> {
+    fn effects_table(&self) -> Option<Table> {
         let columns =
             [text("Allocator"), text("Setting"), figure("Candidates"), figure("Ratio"), figure("± 2 sd")];
-        let rows = of.iter().map(|effect| {
-            let settings = effect.settings.iter().map(|(name, value)| format!("{name}={value}"));
+        let rows = self.effects.iter().map(|effect| {
             let ends = [-2.0, 2.0].map(|sds| units::ratio((effect.log_ratio + sds * effect.sd).exp()));
             row(vec![
                 effect.base.clone(),
-                settings.collect::<Vec<_>>().join(" with "),
-                effect.candidates.map_or(NOTHING.to_owned(), |count| count.to_string()),
+                format!("{}={}", effect.setting, effect.value),
+                effect.candidates.to_string(),
                 units::ratio(effect.log_ratio.exp()),
                 if self.is_noise_known() { ends.join("–") } else { NOTHING.to_owned() },
             ])
@@ -157,13 +156,7 @@ impl Contents for TuneReport {
             "What each setting does",
             "Memory relative to the setting with its default, in the mean over the measured candidates of the allocator with everything \
              else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.",
-            self.effects_table(&self.effects),
-        );
-        table(
-            "interactions",
-            "What settings do together",
-            "Both values, in proportion to what each does alone; only what is above two standard deviations.",
-            self.effects_table(if self.is_noise_known() { &self.interactions } else { &[] }),
+            self.effects_table(),
         );
         table(
             "candidates",

@@ -41,8 +41,6 @@ pub struct TuneReport {
     pub candidates: Vec<CandidateReport>,
     /// What each value of a setting does.
     pub effects: Vec<EffectReport>,
-    /// Pairs that do something else together than each alone.
-    pub interactions: Vec<EffectReport>,
     /// What fresh blocks show of the winners; `None` where there are no winners, or none was verified yet.
     pub verified: Option<VerifiedReport>,
     /// Why there is no more, if the search ended early.
@@ -82,14 +80,14 @@ pub enum Ground {
     Limit,
 }
 
-/// What a value does against the setting as it comes, or two values against what each does alone.
+/// What a value does relative to the setting with its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EffectReport {
     pub base: String,
-    /// Settings with their values: one, or two.
-    pub settings: Vec<(String, String)>,
+    pub setting: String,
+    pub value: String,
     /// Measured candidates with that value.
-    pub candidates: Option<usize>,
+    pub candidates: usize,
     pub log_ratio: f64,
     pub sd: f64,
 }
@@ -97,15 +95,11 @@ pub struct EffectReport {
 /// What blocks on fresh seeds show.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedReport {
-    /// 1, or more where the search went on after a verification.
-    pub round: usize,
     pub blocks: usize,
     /// Blocks that were asked for.
     pub asked: usize,
-    /// Confidence of the intervals of this round, of all winners together.
+    /// Confidence of the intervals, of all winners together.
     pub level: f64,
-    /// That of all rounds together.
-    pub level_of_all: f64,
     /// What winners were verified beside, but for the control.
     pub beside: Vec<String>,
     /// The winners, best first by what the search believed.
@@ -266,18 +260,16 @@ mod tests {
             ],
             effects: vec![EffectReport {
                 base: "mimalloc@2.0.9".to_owned(),
-                settings: vec![("decommit_delay".to_owned(), "0".to_owned())],
-                candidates: Some(3),
+                setting: "decommit_delay".to_owned(),
+                value: "0".to_owned(),
+                candidates: 3,
                 log_ratio: -0.1,
                 sd: 0.02,
             }],
-            interactions: Vec::new(),
             verified: Some(VerifiedReport {
-                round: 1,
                 blocks: 5,
                 asked: 5,
-                level: 0.97,
-                level_of_all: 0.95,
+                level: 0.95,
                 beside: vec!["mimalloc@2.0.9".to_owned()],
                 arms: vec![arm],
                 failed: Vec::new(),
@@ -371,8 +363,7 @@ mod tests {
         for told in [
             "2 of 5 blocks of the verification are there",
             "mimalloc@2.0.9 failed in 1 of 2 blocks",
-            "97.0% confidence",
-            "95% over all rounds",
+            "95% confidence",
         ] {
             assert!(text.contains(told), "{told}: {text}");
         }

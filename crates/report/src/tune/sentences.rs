@@ -221,22 +221,14 @@ impl TuneReport {
         ];
         if let Some(verified) = &self.verified {
             notes.push(format!(
-                "Intervals are Student's over {} on seeds that the search never saw, with {:.1}% confidence for all winners \
-                 together: {:.0}% over all rounds of verification that there may ever be.",
+                "Intervals are Student's over {} on seeds that the search never saw, with {:.0}% confidence for all winners together.",
                 units::counted(verified.blocks, "block"),
-                100.0 * verified.level,
-                100.0 * verified.level_of_all
+                100.0 * verified.level
             ));
             for (spec, times, why) in &verified.failed {
                 notes.push(format!(
                     "{spec} failed in {times} of {}, which are not in what is compared with it: {why}.",
                     units::counted(verified.blocks, "block")
-                ));
-            }
-            if verified.round > 1 {
-                notes.push(format!(
-                    "The search went on after an earlier verification; this is number {}, on seeds of its own.",
-                    verified.round
                 ));
             }
         }

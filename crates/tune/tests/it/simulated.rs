@@ -130,17 +130,12 @@ fn who_is_shown_to_break_a_limit_is_out() {
 }
 
 #[test]
-fn where_nothing_is_better_a_winner_is_hardly_ever_named_however_often_the_search_goes_on() {
-    let lab = Alike::new(0.05, None);
-    let level = Rules { winners: 2, ..rules(3) };
-    let both = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 4, ..rules(3) };
-    for rules in [level, both] {
-        let searches = 200;
-        let named = (0..searches).filter(|seed| lab.named(&rules, 3, *seed).is_some()).count();
-        println!("{:?}: {named} of {searches}", rules.goals);
-        // Below 5%, by the tails of a binomial.
-        assert!(named <= 16, "{:?}: {named} of {searches}", rules.goals);
-    }
+fn where_nothing_is_better_a_winner_is_hardly_ever_named() {
+    let (lab, rules, searches) = (Alike::new(0.05, None), Rules { winners: 2, ..rules(3) }, 400);
+    let named = (0..searches).filter(|seed| lab.is_named(&rules, *seed)).count();
+    println!("{named} of {searches}");
+    // Half of 5% is expected, as being worse names nobody; below 5% by the tails of a binomial.
+    assert!(named <= 20, "{named} of {searches}");
 }
 
 #[test]
@@ -218,7 +213,7 @@ fn effects_are_those_that_the_landscape_has() {
     let (search, _) = searched(&lab, rules(4), 150, 12);
     let measured: Vec<_> =
         search.standings().iter().map(|one| search.candidates()[one.candidate].clone()).collect();
-    let (found, _) = effects(search.space(), &search.model().unwrap(), &measured);
+    let found = effects(search.space(), &search.model().unwrap(), &measured);
     assert!(found.len() > 8, "{found:?}");
     let off = found.iter().filter(|effect| {
         let at = |value: Option<&str>| {
@@ -261,7 +256,7 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
     }
     let model = search.model().unwrap();
     assert!(model.believed(search.space(), &plain).0.abs() < 0.05);
-    let (found, _) = effects(search.space(), &model, &search.measured());
+    let found = effects(search.space(), &model, &search.measured());
     assert!(!found.is_empty());
     for effect in &found {
         assert!((effect.log_ratio.exp() - 0.25).abs() < 0.05, "{effect:?}");

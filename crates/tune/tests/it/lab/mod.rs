@@ -28,7 +28,8 @@ const CONTROL: f64 = 18.4;
 /// Standard deviation of what a candidate is off by itself.
 const OWN: f64 = 0.03;
 
-/// Blocks of a verification.
+/// Blocks of a search that is verified, and of the verification.
+const SEARCHED: usize = 4;
 const VERIFIED: usize = 5;
 
 pub fn rules(arms: usize) -> Rules {
@@ -210,26 +211,22 @@ impl Alike {
         Block { control, arms }
     }
 
-    /// Searches, verifies, and goes on with the search until a winner is named or so many rounds are over; gives the round.
-    pub fn named(&self, rules: &Rules, rounds: usize, seed: u64) -> Option<usize> {
+    /// Searches, verifies, and gives whether a winner is named.
+    pub fn is_named(&self, rules: &Rules, seed: u64) -> bool {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut search = Search::new(self.space.clone(), rules.clone(), None, seed);
-        (1..=rounds).find(|round| {
-            for _ in 0..4 {
-                let Next::Measure(arms) = search.next_step() else { break };
-                let block = self.block(&arms, &mut random);
-                search.take(block);
-            }
-            let winners = search.winners().len();
-            let arms: Vec<usize> = (0..winners).collect();
-            let blocks: Vec<Block> = (0..VERIFIED).map(|_| self.block(&arms, &mut random)).collect();
-            let figures: Vec<Figure> = rules.goals.iter().map(|goal| goal.figure()).collect();
-            let level = level_of_round(0.95, *round);
-            let found = verified(&blocks, winners, winners, &figures, rules.goals.len(), level);
-            found.iter().any(|winner| {
-                let against = |figure| winner.against.iter().find(|against| against.figure == figure);
-                doubt(&rules.goals, rules.margin, &rules.limits, VERIFIED, against).is_none()
-            })
+        for _ in 0..SEARCHED {
+            let Next::Measure(arms) = search.next_step() else { break };
+            let block = self.block(&arms, &mut random);
+            search.take(block);
+        }
+        let winners = search.winners().len();
+        let arms: Vec<usize> = (0..winners).collect();
+        let blocks: Vec<Block> = (0..VERIFIED).map(|_| self.block(&arms, &mut random)).collect();
+        let found = verified(&blocks, winners, winners, &[Figure::Level], 0.95);
+        found.iter().any(|winner| {
+            let against = |figure| winner.against.iter().find(|against| against.figure == figure);
+            doubt(rules.margin, &rules.limits, VERIFIED, against).is_none()
         })
     }
 }

@@ -58,6 +58,13 @@ pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     kept.started.enter(asked.load()?.lab(WHAT)?, global, &folder, &here)?;
     let record = Record::open(&folder, record::STEPS)?;
     let more = options.blocks.is_some() || options.time.is_some();
+    if more && record.verification().is_some() {
+        return Err(Failure::refused(format!(
+            "the winners of the search in {} were chosen and are verified, which ends it: without --blocks and --time the \
+             verification goes on; begin a longer search in another folder",
+            folder.display()
+        )));
+    }
     let budget = budget(if more { options } else { &asked });
     search(&asked, &kept, record, budget, global)
 }
@@ -73,7 +80,7 @@ fn budget(options: &TuneOptions) -> Budget {
 fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let load = options.load()?;
     let lab = load.lab(WHAT)?;
-    userland::enter(lab, global, options.space.as_deref())?;
+    userland::enter(lab, global, None)?;
     if global.db.is_some() {
         return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
     }

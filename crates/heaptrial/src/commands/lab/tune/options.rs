@@ -20,9 +20,6 @@ pub struct TuneOptions {
     /// The allocators whose settings are searched, such as glibc,jemalloc@5.3.0,mimalloc@2.0.9. What a SPEC sets stays set
     #[arg(long, value_name = "SPEC", value_delimiter = ',')]
     pub(super) over: Vec<AllocatorSpec>,
-    /// What is searched, as a file in TOML
-    #[arg(long, value_name = "FILE")]
-    pub(super) space: Option<PathBuf>,
     /// Search this setting, over the catalog's range or these values; repeat it [default: the usual settings of each allocator]
     #[arg(long = "setting", value_name = "NAME[=VALUE,...]", value_parser = narrowed)]
     pub(super) settings: Vec<Narrowed>,
@@ -67,7 +64,7 @@ pub struct TuneOptions {
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(super) verify: u32,
     /// Go on with a search that was interrupted, as it was asked for; --blocks or --time give it more
-    #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "space", "settings", "keep", "control",
+    #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "settings", "keep", "control",
           "beside", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify", "levels"])]
     pub(super) goes_on: Option<PathBuf>,
     #[command(subcommand)]
@@ -96,7 +93,7 @@ fn narrowed(text: &str) -> Result<Narrowed, ValueError> {
     if name.is_empty() || (text.contains('=') && values.is_empty()) {
         return Err(ValueError::Expected("NAME or NAME=VALUE,VALUE, such as arena_max=1,2,4"));
     }
-    Ok(Narrowed { name: name.to_owned(), values, ..Narrowed::default() })
+    Ok(Narrowed { name: name.to_owned(), values })
 }
 
 impl TuneOptions {

@@ -69,10 +69,10 @@ pub(super) enum Step {
     Void { number: usize, why: String },
     /// A block of the search.
     Searched { block: Measured },
-    /// Who is verified: winners, then what is beside them. Round 1 is the first.
-    Winners { round: usize, winners: Vec<Winner>, beside: Vec<String> },
-    /// A block of the verification of a round.
-    Verified { round: usize, block: Measured, failed: Vec<(usize, String)> },
+    /// Who is verified: winners, then what is compared with them. The search is over then.
+    Winners { winners: Vec<Winner>, beside: Vec<String> },
+    /// A block of the verification.
+    Verified { block: Measured, failed: Vec<(usize, String)> },
 }
 
 /// A winner as the search believes it to be.
@@ -140,9 +140,8 @@ impl Kept {
     }
 }
 
-/// A verification: of which round, who, and its blocks so far.
+/// A verification: who, and its blocks so far.
 pub(super) struct Verification<'a> {
-    pub(super) round: usize,
     pub(super) winners: &'a [Winner],
     pub(super) beside: &'a [String],
     pub(super) blocks: Vec<&'a Measured>,
@@ -170,26 +169,22 @@ impl Record {
         })
     }
 
-    /// The verification that counts: the last one, unless the search went on after it.
+    /// The verification, if it has begun.
     pub(super) fn verification(&self) -> Option<Verification<'_>> {
-        let at = self.steps.iter().rposition(|step| matches!(step, Step::Winners { .. }))?;
-        let Step::Winners { round, winners, beside } = &self.steps[at] else { return None };
-        let after = &self.steps[at + 1..];
-        if after.iter().any(|step| matches!(step, Step::Searched { .. })) {
-            return None;
-        }
-        let of_round = after.iter().filter_map(|step| match step {
-            Step::Verified { round: of, block, failed } if of == round => Some((block, failed)),
+        let (winners, beside) = self.steps.iter().find_map(|step| match step {
+            Step::Winners { winners, beside } => Some((winners, beside)),
             _ => None,
-        });
-        let (blocks, failed): (Vec<_>, Vec<_>) = of_round.unzip();
+        })?;
+        let (blocks, failed): (Vec<_>, Vec<_>) = self
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Verified { block, failed } => Some((block, failed)),
+                _ => None,
+            })
+            .unzip();
         let failed = failed.into_iter().flatten().collect();
-        Some(Verification { round: *round, winners, beside, blocks, failed })
-    }
-
-    /// Rounds of verification so far.
-    pub(super) fn rounds(&self) -> usize {
-        self.steps.iter().filter(|step| matches!(step, Step::Winners { .. })).count()
+        Some(Verification { winners, beside, blocks, failed })
     }
 
     /// How often the control failed one time after the other until now.
@@ -270,20 +265,5 @@ mod tests {
         record.enter(chosen(vec![one])).unwrap();
         record.enter(Step::Searched { block: measured(1, 0, Some(0)) }).unwrap();
         assert_eq!(record.chosen(), None);
-    }
-
-    #[test]
-    fn a_round_has_its_own_blocks_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::open(folder.path(), STEPS).unwrap();
-        let winners = |round| Step::Winners { round, winners: Vec::new(), beside: Vec::new() };
-        let verified =
-            |round, number| Step::Verified { round, block: measured(number, 0, None), failed: Vec::new() };
-        for step in [winners(1), verified(1, 1), winners(2), verified(1, 2), verified(2, 3)] {
-            record.enter(step).unwrap();
-        }
-        let counted: Vec<usize> =
-            record.verification().unwrap().blocks.iter().map(|block| block.number).collect();
-        assert_eq!(counted, [3]);
     }
 }

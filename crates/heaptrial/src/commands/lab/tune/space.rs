@@ -1,12 +1,10 @@
 //! From allocators and settings to a space.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, SearchRange, Searched};
 use heaptrial_model::{AllocatorSpec, Setting as Given};
 use heaptrial_tune::{Base, Candidate, Level, Needs, Setting, Space};
-use serde::Deserialize;
 
 use super::options::TuneOptions;
 use crate::exit::Failure;
@@ -18,61 +16,25 @@ pub(super) struct Found {
     pub(super) left_out: Vec<(String, String)>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    over: Vec<AllocatorSpec>,
-    #[serde(default, rename = "setting")]
-    settings: Vec<FileSetting>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileSetting {
-    name: String,
-    of: Option<String>,
-    #[serde(default)]
-    values: Vec<toml::Value>,
-    from: Option<f64>,
-    to: Option<f64>,
-    levels: Option<usize>,
-}
-
-/// Settings by the family that they are of; `None` is any.
-type Settings = Vec<(Option<String>, Narrowed)>;
-
 impl Found {
     /// Of what the options ask for.
     pub(super) fn of(options: &TuneOptions) -> Result<Self, Failure> {
-        let file = match &options.space {
-            Some(path) => read(path)?,
-            None => File::default(),
-        };
         let mut over: Vec<AllocatorSpec> = Vec::new();
-        for spec in options.over.iter().chain(&file.over) {
+        for spec in &options.over {
             if !over.contains(spec) {
                 over.push(spec.clone());
             }
         }
         if over.is_empty() {
-            return Err(Failure::usage(
-                "which allocators? Name them with --over SPEC,SPEC, or as `over` in the file of --space",
-            ));
+            return Err(Failure::usage("which allocators? Name them with --over SPEC,SPEC"));
         }
-        let mut settings: Settings =
-            options.settings.iter().map(|narrowed| (None, narrowed.clone())).collect();
-        for setting in file.settings {
-            settings.push((setting.of.clone(), setting.narrowed()?));
-        }
-        named_somewhere(&over, &settings)?;
+        named_somewhere(&over, &options.settings)?;
         let (mut bases, mut left_out) = (Vec::new(), Vec::new());
         for spec in &over {
-            match base(spec, &settings, options) {
+            match base(spec, options) {
                 Ok(base) => bases.push(base),
-                Err(SearchError::WithoutMitigation { .. }) if over.len() > 1 => {
-                    let why = base(spec, &settings, options).err();
-                    left_out.push((spec.to_string(), why.map_or(String::new(), |why| why.to_string())));
+                Err(error @ SearchError::WithoutMitigation { .. }) if over.len() > 1 => {
+                    left_out.push((spec.to_string(), error.to_string()));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -98,42 +60,14 @@ impl Found {
     }
 }
 
-impl FileSetting {
-    fn narrowed(self) -> Result<Narrowed, Failure> {
-        let range = match (self.from, self.to) {
-            (Some(from), Some(to)) if from < to => Some((from, to)),
-            (None, None) => None,
-            _ => {
-                return Err(Failure::usage(format!(
-                    "setting `{}` of --space needs `from` below `to`, or neither",
-                    self.name
-                )));
-            }
-        };
-        let value = |value: toml::Value| match value {
-            toml::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        let values = self.values.into_iter().map(value).collect();
-        Ok(Narrowed { name: self.name, values, range, levels: self.levels })
-    }
-}
-
-fn read(path: &Path) -> Result<File, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read the space from {}: {error}", path.display())))?;
-    toml::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-}
-
 /// Refuses a setting that none of the allocators has.
-fn named_somewhere(over: &[AllocatorSpec], settings: &Settings) -> Result<(), Failure> {
-    for (of, narrowed) in settings {
+fn named_somewhere(over: &[AllocatorSpec], settings: &[Narrowed]) -> Result<(), Failure> {
+    for narrowed in settings {
         let has = |spec: &AllocatorSpec| {
             let family = Catalog::builtin().family(&spec.family);
             let entry = family.and_then(|family| family.setting(&narrowed.name));
             let there = |version| entry.is_some_and(|entry| entry.range(version).is_some());
-            let in_version = spec.version.as_ref().map_or(entry.is_some(), there);
-            of.as_ref().is_none_or(|of| *of == spec.family) && in_version
+            spec.version.as_ref().map_or(entry.is_some(), there)
         };
         if !over.iter().any(has) {
             let over: Vec<String> = over.iter().map(ToString::to_string).collect();
@@ -147,19 +81,15 @@ fn named_somewhere(over: &[AllocatorSpec], settings: &Settings) -> Result<(), Fa
     Ok(())
 }
 
-fn base(spec: &AllocatorSpec, settings: &Settings, options: &TuneOptions) -> Result<Base, SearchError> {
+fn base(spec: &AllocatorSpec, options: &TuneOptions) -> Result<Base, SearchError> {
     let catalog = Catalog::builtin();
-    let own: Vec<Narrowed> = settings
-        .iter()
-        .filter(|(of, _)| of.as_ref().is_none_or(|of| *of == spec.family))
-        .map(|(_, narrowed)| narrowed.clone())
-        .collect();
+    let settings = &options.settings;
     // An allocator of which none of the named settings is has nothing but what it is.
     let family = catalog.resolve(spec)?.family;
-    let foreign = !settings.is_empty() && !own.iter().any(|own| family.setting(&own.name).is_some());
+    let foreign = !settings.is_empty() && !settings.iter().any(|own| family.setting(&own.name).is_some());
     let searched = match foreign {
         true => Vec::new(),
-        false => catalog.searched(spec, &own, &options.keep, options.levels as usize)?,
+        false => catalog.searched(spec, settings, &options.keep, options.levels as usize)?,
     };
     Ok(Base {
         name: spec.to_string(),

@@ -7,7 +7,7 @@ use heaptrial_report::{
     VerifiedReport, units,
 };
 use heaptrial_tune::{
-    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, level_of_round, told_apart, verified,
+    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, told_apart, verified,
 };
 use serde_json::json;
 
@@ -22,7 +22,7 @@ use crate::output::{print, print_json};
 
 /// Spaces up to this size are counted.
 pub(super) const COUNTED: usize = 100_000;
-/// Confidence of the intervals of all verifications.
+/// Confidence of the intervals of all winners together.
 const LEVEL: f64 = 0.95;
 /// Standard deviations of one block's log ratio that a plan reckons with.
 const NOISES: [f64; 2] = [0.03, 0.1];
@@ -88,7 +88,7 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         ),
     });
     let apart = NOISES.iter().filter_map(|noise| {
-        let least = told_apart(cost.verify, cost.winners, level_of_round(LEVEL, 1), *noise)?;
+        let least = told_apart(cost.verify, cost.winners, LEVEL, *noise)?;
         Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
     });
     line(format!(
@@ -221,22 +221,15 @@ impl Tuning<'_> {
             out: reason(search, standing),
             ground: standing.dropped.as_ref().map(ground),
         });
-        let (found, together) = search
-            .model()
-            .map_or_else(Default::default, |model| effects(search.space(), &model, &search.measured()));
+        let found =
+            search.model().map_or_else(Vec::new, |model| effects(search.space(), &model, &search.measured()));
         let effects = found.into_iter().map(|effect| EffectReport {
             base: search.space().bases[effect.base].name.clone(),
-            settings: vec![(effect.setting, effect.value)],
-            candidates: Some(effect.candidates),
+            setting: effect.setting,
+            value: effect.value,
+            candidates: effect.candidates,
             log_ratio: effect.log_ratio,
             sd: effect.sd,
-        });
-        let interactions = together.into_iter().map(|both| EffectReport {
-            base: search.space().bases[both.base].name.clone(),
-            settings: both.settings.to_vec(),
-            candidates: None,
-            log_ratio: both.log_ratio,
-            sd: both.sd,
         });
         let of_block = |block: &Measured, fresh: bool| BlockOfTune {
             number: block.number,
@@ -267,7 +260,6 @@ impl Tuning<'_> {
             noise: search.noise(),
             candidates: candidates.collect(),
             effects: effects.collect(),
-            interactions: interactions.collect(),
             verified: self.verification(),
             stopped,
             blocks: blocks.collect(),
@@ -286,8 +278,7 @@ impl Tuning<'_> {
         figures.sort();
         figures.dedup();
         let blocks: Vec<_> = verification.blocks.iter().map(|block| block.block()).collect();
-        let level = level_of_round(LEVEL, verification.round);
-        let compared = verified(&blocks, winners, names.len(), &figures, level);
+        let compared = verified(&blocks, winners, names.len(), &figures, LEVEL);
         let arms = verification.winners.iter().zip(compared).enumerate().map(|(at, (winner, verified))| {
             let failed = verification.failed.iter().find(|(arm, _)| *arm == at);
             VerifiedArm {
@@ -306,11 +297,9 @@ impl Tuning<'_> {
             Some((spec.clone(), own.clone().count(), own.clone().next()?.1.clone()))
         });
         Some(VerifiedReport {
-            round: verification.round,
             blocks: verification.blocks.len(),
             asked: self.options.verify as usize,
-            level,
-            level_of_all: LEVEL,
+            level: LEVEL,
             beside: verification.beside.to_vec(),
             arms: arms.collect(),
             failed: failed_beside.collect(),

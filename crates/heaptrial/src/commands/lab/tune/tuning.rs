@@ -53,7 +53,7 @@ impl Tuning<'_> {
 
     /// Blocks of the search; why it stopped before its end, if it did.
     pub(super) fn race(&mut self) -> Result<Option<String>, Failure> {
-        while self.left() >= 1.0 {
+        while self.record.verification().is_none() && self.left() >= 1.0 {
             let candidates = match self.record.chosen() {
                 Some(left) => left,
                 None => {
@@ -142,11 +142,10 @@ impl Tuning<'_> {
             }
             let names: Vec<&str> = winners.iter().map(|winner| winner.spec.as_str()).collect();
             eprintln!("verified on fresh seeds: {}", names.join(", "));
-            let round = self.record.rounds() + 1;
-            self.enter(Step::Winners { round, winners, beside })?;
+            self.enter(Step::Winners { winners, beside })?;
         }
         let Some(verification) = self.record.verification() else { return Ok(None) };
-        let (round, done) = (verification.round, verification.blocks.len());
+        let done = verification.blocks.len();
         let names = verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside);
         let specs: Vec<(usize, String)> = names.cloned().enumerate().collect();
         let mut arms: Vec<(usize, AllocatorSpec)> = Vec::new();
@@ -159,7 +158,7 @@ impl Tuning<'_> {
             match self.measure.measure(&self.record, &arms, None)? {
                 Outcome::Measured(block, failed) => {
                     eprint!("{}", told::verified_line(&block));
-                    self.enter(Step::Verified { round, block, failed })?;
+                    self.enter(Step::Verified { block, failed })?;
                 }
                 Outcome::Void(number, why) => {
                     eprintln!("block {number}: the control failed: {why}");
