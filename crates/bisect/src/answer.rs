@@ -20,7 +20,6 @@ pub struct Answer {
     /// Whether every large change is located with the confidence asked for.
     pub found: bool,
     /// Whether the ends are known to be the same build.
-    #[serde(default)]
     pub same_ends: bool,
     pub ends: Ends,
     /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow as the testable

@@ -127,12 +127,12 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         schema_version: record::SCHEMA_VERSION,
         started,
         seed: lab.seed.unwrap_or_else(rand::random),
-        older_is_good: Some(subject.older_is_good),
+        older_is_good: subject.older_is_good,
         positions: subject.positions.clone(),
         left_out: subject.left_out,
         forks: subject.forks,
         merged_at: subject.merged_at.clone(),
-        older_sha256: Some(older),
+        older_sha256: older,
     };
     let folder = run_folder::create(global.out.as_deref(), "bisect")?;
     write_plan(&folder, BisectReport::NAME, &kept)?;
@@ -174,7 +174,7 @@ fn search(
             return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name)));
         }
     };
-    if kept.older_sha256.as_ref().is_some_and(|known| *known != older.sha256) {
+    if kept.older_sha256 != older.sha256 {
         return Err(built_otherwise(&subject.positions[0].name));
     }
     let measure = Measure {

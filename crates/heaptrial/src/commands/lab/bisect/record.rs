@@ -25,20 +25,16 @@ pub(super) struct Kept {
     pub(super) schema_version: u32,
     pub(super) started: Started,
     pub(super) seed: u64,
-    /// Searches of earlier versions do not tell it.
-    #[serde(default)]
-    pub(super) older_is_good: Option<bool>,
+    pub(super) older_is_good: bool,
     pub(super) positions: Vec<Position>,
     /// Commits that build nothing new.
     pub(super) left_out: usize,
     /// Whether the older end is not on the line to the newer one.
     pub(super) forks: bool,
     /// The commit that merges it in.
-    #[serde(default)]
     pub(super) merged_at: Option<HistoryCommit>,
-    /// Digest of the build of the older end, which every ratio is to; searches of earlier versions do not tell it.
-    #[serde(default)]
-    pub(super) older_sha256: Option<String>,
+    /// Digest of the build of the older end, which every ratio is to.
+    pub(super) older_sha256: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

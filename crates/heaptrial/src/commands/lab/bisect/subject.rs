@@ -60,25 +60,10 @@ impl Subject {
             Some(path) => Some(Repository::open(path, &family)?),
             None => None,
         };
-        if let (Some(repository), Some(recipe)) = (&repository, &family.build) {
-            kept.is_line_of(repository, recipe)?;
-        }
-        // A branch that was named may have moved since.
-        let older_is_good = match &repository {
-            _ if kept.older_is_good.is_some() => kept.older_is_good == Some(true),
-            Some(repository) => {
-                let good = end_of(repository, &family, &good, options.good_commit.as_deref(), "--good")?;
-                kept.positions
-                    .first()
-                    .and_then(|first| first.commit.as_ref())
-                    .is_some_and(|first| first.id == good.id)
-            }
-            None => kept.positions.first().and_then(|first| first.version.as_ref()) == good.version.as_ref(),
-        };
         Ok(Self {
             good,
             bad,
-            older_is_good,
+            older_is_good: kept.older_is_good,
             positions: kept.positions.clone(),
             left_out: kept.left_out,
             forks: kept.forks,
@@ -281,28 +266,6 @@ fn ends(options: &BisectOptions) -> Result<(AllocatorSpec, AllocatorSpec), Failu
         return Err(Failure::refused("a C library is not built from commits; leave --mirror out"));
     }
     Ok((good, bad))
-}
-
-impl Kept {
-    /// Refuses a history that is not the line between its ends, as earlier versions told it where the older end was merged in.
-    fn is_line_of(&self, repository: &Repository, recipe: &Recipe) -> Result<(), Failure> {
-        let ids: Vec<&str> =
-            self.positions.iter().filter_map(|at| Some(at.commit.as_ref()?.id.as_str())).collect();
-        let [older, .., newer] = ids.as_slice() else { return Ok(()) };
-        // A line that ends where it forks off has its newer end before that.
-        if self.forks && ids.len() == 2 {
-            return Ok(());
-        }
-        let line = repository.line(older, newer, recipe)?;
-        let same = ids.iter().copied().eq(line.commits.iter().map(|commit| commit.id.as_str()));
-        if same {
-            return Ok(());
-        }
-        Err(Failure::refused(
-            "the history of this search is not the line between its ends, as an earlier version took it where the older end was merged \
-             in: it would blame a commit for what it did not change; begin anew in another folder",
-        ))
-    }
 }
 
 fn end_of(

@@ -29,8 +29,7 @@ pub(super) struct Kept {
     pub(super) rules: Rules,
     /// The candidate that the control is.
     pub(super) control: Option<Candidate>,
-    /// Digests of the builds by their specs without settings; searches of earlier versions do not tell them.
-    #[serde(default)]
+    /// Digests of the builds by their specs without settings.
     pub(super) builds: BTreeMap<String, String>,
 }
 
