@@ -65,7 +65,6 @@ impl ArmEvents {
             | KnownEvent::RevertFailed
             | KnownEvent::Note
             | KnownEvent::Warning
-            | KnownEvent::Lag
             | KnownEvent::CpuSaturated
             | KnownEvent::ArmFailed
             | KnownEvent::Restart

@@ -126,17 +126,15 @@ fn line(service: &ServiceView, width: usize) -> String {
     format!("{}  {}", figures(service, width), spark(&service.metric_bytes))
 }
 
-/// One arm: memory, age and consensus age.
+/// One arm: memory and age.
 fn figures(service: &ServiceView, width: usize) -> String {
     let name = format!("{:width$}", service.arm);
     if let Some(ended) = &service.ended {
         return format!("{name}  {ended}");
     }
     let Some(bytes) = service.metric_bytes.last() else { return format!("{name}  starting") };
-    let consensus =
-        service.consensus_age_seconds.map_or(String::new(), |age| format!("  consensus {age:>3.0} s"));
     format!(
-        "{name}  {:>8.1} MiB  rss {:>8.1} MiB  age {:>5.0} s{consensus}",
+        "{name}  {:>8.1} MiB  rss {:>8.1} MiB  age {:>5.0} s",
         *bytes as f64 / MIB,
         service.rss_bytes as f64 / MIB,
         service.age_seconds,

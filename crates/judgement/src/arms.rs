@@ -6,7 +6,7 @@ use heaptrial_analysis::{Analysis, Fleet};
 use heaptrial_model::{Identity, MappedLibrary};
 use heaptrial_stats::median;
 
-use crate::facts::{ConsensusAge, ServiceFacts};
+use crate::facts::ServiceFacts;
 use crate::{Kind, Rows};
 
 /// Of an arm, over its services: those that count in a lab run, all that were put into it on hosts.
@@ -22,8 +22,6 @@ pub struct ArmFacts {
     pub cpu_seconds: Option<f64>,
     /// Median of the slopes after warm-up, in bytes an hour, with the least and the greatest.
     pub slope_bytes_per_hour: Option<(f64, f64, f64)>,
-    /// Medians of those of its relays, with the highest age and all lags.
-    pub consensus_age: Option<ConsensusAge>,
     /// Median of the consensuses that its relays took.
     pub consensuses: Option<f64>,
     /// What its services were proved to run: that of the first that counts. Of a lab's arm of which none counts that of the first
@@ -88,7 +86,6 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
         slope_bytes_per_hour: median(&slopes).map(|middle| {
             (middle, slopes.first().copied().unwrap_or(middle), slopes.last().copied().unwrap_or(middle))
         }),
-        consensus_age: consensus_age(facts, &own),
         consensuses: median(
             &own.iter().filter_map(|index| facts[*index].consensuses).map(f64::from).collect::<Vec<_>>(),
         ),
@@ -105,16 +102,6 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| heaptrial_stats::mean(&values))
-}
-
-fn consensus_age(facts: &[ServiceFacts], own: &[usize]) -> Option<ConsensusAge> {
-    let ages: Vec<ConsensusAge> = own.iter().filter_map(|index| facts[*index].consensus_age).collect();
-    let medians: Vec<f64> = ages.iter().map(|age| age.median_seconds).collect();
-    Some(ConsensusAge {
-        median_seconds: median(&medians)?,
-        max_seconds: ages.iter().map(|age| age.max_seconds).fold(f64::MIN, f64::max),
-        lag_events: ages.iter().map(|age| age.lag_events).sum(),
-    })
 }
 
 fn build_of(identity: &Identity) -> (String, Option<std::path::PathBuf>, Option<String>) {

@@ -11,8 +11,6 @@ pub(crate) const HOUR: f64 = 3600.0;
 const TAKEN: &str = "consensuses";
 /// The same, told once at the end of the rest that follows each.
 pub const RESTED: &str = "rested_consensuses";
-/// Age in seconds of the consensus that it holds: falls when it takes another.
-const AGE: &str = "consensus_age_seconds";
 
 /// A relay at the end of the rest that followed a consensus.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,39 +28,21 @@ pub struct Rest {
 /// The consensuses of a lab run as its clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConsensusClock {
-    /// Whether the lab waited after each one until the relays had rested: then figures are of the ends of rests, and ages
-    /// are hours of a relay's life.
-    pub rested: bool,
     /// Most that a relay took that counts.
     pub consensuses: u32,
-    /// Hours of a relay's life, and the lab's seconds that passed until then since the relays were started: medians over
-    /// the relays, ascending.
-    pub reached: Vec<(f64, f64)>,
+    /// How many times faster than life the run went.
+    pub pace: Option<f64>,
 }
 
 impl ConsensusClock {
-    /// How many times faster than life the run went; `None` where it got nowhere.
-    pub fn pace(&self) -> Option<f64> {
-        let (hours, seconds) = self.reached.last()?;
-        Some(hours * HOUR / seconds).filter(|pace| pace.is_finite() && *pace > 0.0)
-    }
-
     /// Of the relays that count; `None` where none is known to have taken any.
     pub(crate) fn of(relays: &[&Taken]) -> Option<Self> {
         let consensuses = relays.iter().map(|taken| taken.last()).max()?;
-        let reached = (0..=consensuses).filter_map(|hours| {
-            let at: Vec<f64> = relays.iter().filter_map(|taken| taken.age_at(f64::from(hours))).collect();
-            Some((f64::from(hours), median(&at)?))
-        });
-        // Relays that end early must not turn the clock back.
-        let mut reached: Vec<(f64, f64)> = reached.collect();
-        let mut latest = f64::NEG_INFINITY;
-        reached.retain(|(_, at)| {
-            let later = *at > latest;
-            latest = latest.max(*at);
-            later
-        });
-        Some(Self { rested: relays.iter().any(|taken| taken.is_rested()), consensuses, reached })
+        let last =
+            |taken: &&Taken| taken.rests.last().filter(|rest| rest.consensuses == consensuses).copied();
+        let ages: Vec<f64> = relays.iter().filter_map(last).map(|rest| rest.age_seconds).collect();
+        let pace = median(&ages).map(|seconds| f64::from(consensuses) * HOUR / seconds);
+        Some(Self { consensuses, pace: pace.filter(|pace| pace.is_finite()) })
     }
 }
 
@@ -84,19 +64,11 @@ impl Taken {
         series: &[SeriesPoint],
     ) -> Result<Option<Self>, StoreError> {
         let rests = rests(&store.observations(life, RESTED)?, series);
-        let mut taken = store.observations(life, TAKEN)?;
-        if taken.is_empty() {
-            taken = counted(&store.observations(life, AGE)?);
-        }
+        let taken = store.observations(life, TAKEN)?;
         let most = taken.iter().map(|(_, count)| *count as u32).max().unwrap_or(0);
         let count = most.max(rests.last().map_or(0, |rest| rest.consensuses));
-        let knots = match rests.is_empty() {
-            true => between(&taken, series.last().map_or(0.0, |point| point.age_seconds)),
-            false => {
-                let own = rests.iter().map(|rest| (rest.age_seconds, f64::from(rest.consensuses)));
-                std::iter::once((0.0, 0.0)).chain(own).collect()
-            }
-        };
+        let own = rests.iter().map(|rest| (rest.age_seconds, f64::from(rest.consensuses)));
+        let knots = std::iter::once((0.0, 0.0)).chain(own).collect();
         Ok((count > 0).then_some(Self { knots, rests, count }))
     }
 
@@ -109,15 +81,9 @@ impl Taken {
         self.rests.last().map_or(self.count, |rest| rest.consensuses)
     }
 
-    /// Hours of life at an age in seconds of the lab; `None` before the first consensus and after the last.
+    /// Hours of life at an age in seconds of the lab; `None` after the last rest.
     pub(crate) fn hours_at(&self, age: f64) -> Option<f64> {
         between_knots(&self.knots, age)
-    }
-
-    /// Age in seconds of the lab at so many hours of life.
-    pub(crate) fn age_at(&self, hours: f64) -> Option<f64> {
-        let turned: Vec<(f64, f64)> = self.knots.iter().map(|(age, hours)| (*hours, *age)).collect();
-        between_knots(&turned, hours)
     }
 }
 
@@ -161,44 +127,6 @@ fn rests(observed: &[(f64, f64)], series: &[SeriesPoint]) -> Vec<Rest> {
     rests
 }
 
-/// How many were taken, from the age of the one that is held: it falls with each.
-fn counted(ages: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut count = 0.0;
-    let mut before = f64::INFINITY;
-    let mut counted = Vec::new();
-    for (age, of_consensus) in ages {
-        if *of_consensus < before {
-            count += 1.0;
-        }
-        before = *of_consensus;
-        counted.push((*age, count));
-    }
-    counted
-}
-
-/// Without rests a relay is k hours old when it takes its next one after the k-th; what is left at the end counts in
-/// proportion to the usual distance.
-fn between(taken: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
-    let mut knots: Vec<(f64, f64)> = Vec::new();
-    let mut before = 0.0;
-    for (age, count) in taken {
-        if *count > before {
-            knots.push((*age, *count - 1.0));
-            before = *count;
-        }
-    }
-    let distances: Vec<f64> =
-        knots.windows(2).map(|pair| (pair[1].0 - pair[0].0) / (pair[1].1 - pair[0].1)).collect();
-    if let (Some(usual), Some((age, hours))) = (median(&distances), knots.last().copied()) {
-        if end > age && usual > 0.0 {
-            // No further than the next one would have come.
-            let over = ((end - age) / usual).min(1.0);
-            knots.push((age + over * usual, hours + over));
-        }
-    }
-    knots
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,21 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn without_rests_an_hour_is_from_one_consensus_to_the_next() {
-        let ages = [(5.0, 3.0), (10.0, 8.0), (15.0, 1.0), (20.0, 6.0), (35.0, 0.5), (45.0, 10.5)];
-        let taken = counted(&ages);
-        assert_eq!(taken.iter().map(|step| step.1).collect::<Vec<_>>(), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
-        let taken = Taken { knots: between(&taken, 45.0), rests: Vec::new(), count: 3 };
-        assert_eq!(taken.hours_at(4.0), None);
-        assert_eq!(taken.hours_at(5.0), Some(0.0));
-        assert_eq!(taken.hours_at(10.0), Some(0.5));
-        assert_eq!(taken.hours_at(25.0), Some(1.5));
-        // Ten of the usual 15 seconds.
-        assert!((taken.hours_at(45.0).unwrap() - (2.0 + 10.0 / 15.0)).abs() < 1e-9);
-        assert_eq!(taken.age_at(2.0), Some(35.0));
-        assert_eq!(taken.age_at(3.5), None);
+    fn hours_of_life_are_those_of_the_rests() {
+        let rest =
+            |consensuses, age_seconds| Rest { consensuses, age_seconds, level_bytes: 1, peak_bytes: 1 };
+        let rests = vec![rest(1, 20.0), rest(3, 60.0)];
+        let knots = vec![(0.0, 0.0), (20.0, 1.0), (60.0, 3.0)];
+        let taken = Taken { knots, rests, count: 4 };
+        assert_eq!([0.0, 10.0, 40.0, 60.0].map(|age| taken.hours_at(age)), [0.0, 0.5, 2.0, 3.0].map(Some));
+        assert_eq!(taken.hours_at(61.0), None);
         let clock = ConsensusClock::of(&[&taken]).unwrap();
-        assert_eq!((clock.rested, clock.consensuses), (false, 3));
-        assert!((clock.pace().unwrap() - 2.0 * 3600.0 / 35.0).abs() < 1e-9);
+        assert_eq!((clock.consensuses, clock.pace), (3, Some(180.0)));
     }
 }

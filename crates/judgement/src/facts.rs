@@ -1,10 +1,9 @@
 //! What is known of a service beside what an analysis makes of its memory.
 
-use heaptrial_model::{KnownEvent, SlowSample};
-use heaptrial_stats::median;
-use heaptrial_store::{EventRecord, LifeRecord, Store, StoreError};
+use heaptrial_model::SlowSample;
+use heaptrial_store::{LifeRecord, Store, StoreError};
 
-use crate::{JudgementError, Kind, Rest, Rows};
+use crate::Rest;
 
 /// Of a service in the order of [`Rows::services`]; of the life that stands for it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,11 +27,9 @@ pub struct ServiceFacts {
     pub smaps: Option<SlowSample>,
     /// RssAnon in bytes when that was taken, which may be days before the last reading.
     pub smaps_anon_bytes: Option<u64>,
-    /// Age of the consensus that a relay of a lab held.
-    pub consensus_age: Option<ConsensusAge>,
     /// Consensuses that a relay of a lab took, as far as anything tells of them.
     pub consensuses: Option<u32>,
-    /// Its rests after them, where the lab let it rest.
+    /// Its rests after them.
     pub rests: Vec<Rest>,
 }
 
@@ -48,42 +45,8 @@ pub struct Observed {
     pub peak_bytes: u64,
 }
 
-/// Age of the consensus that a relay held after warm-up: high where it lagged behind its network.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ConsensusAge {
-    /// Median in seconds.
-    pub median_seconds: f64,
-    /// Highest in seconds.
-    pub max_seconds: f64,
-    /// Events that told of a lag.
-    pub lag_events: u64,
-}
-
 /// What the last reading of a life told.
 pub(crate) fn cpu_uncertain_seconds(store: &Store, life: &LifeRecord) -> Result<f64, StoreError> {
     let told = store.observations(life, "cpu_uncertain_us")?;
     Ok(told.last().map_or(0.0, |(_, microseconds)| microseconds / 1e6))
-}
-
-/// That of the service at a position; `None` without observations of it.
-pub(crate) fn consensus_age(
-    store: &Store,
-    rows: &Rows,
-    service: usize,
-    life: usize,
-    warm_up_seconds: f64,
-) -> Result<Option<ConsensusAge>, JudgementError> {
-    if rows.kind != Kind::LabTor {
-        return Ok(None);
-    }
-    let observations = store.observations(&rows.lives[life], "consensus_age_seconds")?;
-    let after = observations.into_iter().filter(|(age, _)| *age >= warm_up_seconds);
-    let ages: Vec<f64> = after.map(|(_, value)| value).collect();
-    let id = rows.services[service].id;
-    let lag = |event: &&EventRecord| event.kind == KnownEvent::Lag && event.service_id == Some(id);
-    Ok(median(&ages).map(|median_seconds| ConsensusAge {
-        median_seconds,
-        max_seconds: ages.iter().copied().fold(f64::MIN, f64::max),
-        lag_events: rows.events.iter().filter(lag).count() as u64,
-    }))
 }

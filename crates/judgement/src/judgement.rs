@@ -14,7 +14,7 @@ use heaptrial_store::{LifeRecord, ServiceRecord, Store, TickSummary};
 
 use crate::arms::{self, ArmFacts};
 use crate::consensuses::{ConsensusClock, Taken};
-use crate::facts::{Observed, ServiceFacts, consensus_age, cpu_uncertain_seconds};
+use crate::facts::{Observed, ServiceFacts, cpu_uncertain_seconds};
 use crate::lab::LabRun;
 use crate::look::{PlannedLook, planned};
 use crate::rows::rfc3339;
@@ -108,11 +108,6 @@ impl Judgement {
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.builds_by_host());
         let settled = run.warm_up_seconds(&rows, options);
-        // A warm-up in hours of a relay's life is none of the lab's seconds.
-        let usual = match fleet.clock.has_days() {
-            true => run.warm_up_seconds(&rows, &Options { warm_up: None, ..options.clone() }),
-            false => settled,
-        };
         let mut services = Vec::with_capacity(run.services.len());
         let mut set_aside = HashMap::new();
         for (index, service) in run.services.iter().enumerate() {
@@ -120,10 +115,6 @@ impl Judgement {
             let rested = service.taken.as_ref().and_then(|taken| taken.rests.last());
             let until = rested.map_or(f64::INFINITY, |rest| rest.age_seconds);
             let last = service.series.iter().rfind(|point| point.age_seconds <= until);
-            let consensus = match service.life {
-                Some(life) => consensus_age(store, &rows, index, life, usual)?,
-                None => None,
-            };
             // The lab reads from the start of a life on.
             let by_kernel = match service.life {
                 Some(life) => store.peak_by_kernel(rows.lives[life].id, rows.trial.plan.metric)?,
@@ -158,7 +149,6 @@ impl Judgement {
                 },
                 smaps: slow.map(|(smaps, _)| smaps),
                 smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
-                consensus_age: consensus,
                 consensuses: service.taken.as_ref().map(Taken::last),
                 rests: service.taken.as_ref().map_or_else(Vec::new, |taken| taken.rests.clone()),
             });

@@ -18,6 +18,7 @@ const WHOLE_SHARE: f64 = 0.9;
 #[derive(Debug, Clone)]
 pub(crate) struct LabRun {
     pub(crate) services: Vec<LabService>,
+    ages: Ages,
 }
 
 /// A service with the life that stands for it.
@@ -79,8 +80,14 @@ impl LabRun {
             });
         }
         exclude_too_young(&mut services, rows);
-        exclude_never_rested(&mut services);
-        Ok(Self { services })
+        let ages = match rows.kind {
+            Kind::LabTor => {
+                exclude_never_rested(&mut services);
+                Ages::OfRelays
+            }
+            _ => Ages::OfTheLab,
+        };
+        Ok(Self { services, ages })
     }
 
     /// The consensuses of its relays; `None` where it has none, or nothing tells of them.
@@ -89,23 +96,10 @@ impl LabRun {
         ConsensusClock::of(&taken)
     }
 
-    fn ages(&self) -> Ages {
-        if self.counted().any(LabService::is_rested) { Ages::OfRelays } else { Ages::OfTheLab }
-    }
-
-    /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life where relays
-    /// rested after each consensus, and the lab's seconds elsewhere.
+    /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and the lab's seconds
+    /// of other programs.
     pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
-        self.fleet_of(rows, options, self.ages())
-    }
-
-    /// The fleet by hours of a relay's life, whether relays rested or not; `None` where nothing tells of consensuses.
-    pub(crate) fn fleet_by_consensuses(&self, rows: &Rows, options: &Options) -> Option<Fleet> {
-        self.consensuses()?;
-        Some(self.fleet_of(rows, options, Ages::OfRelays))
-    }
-
-    fn fleet_of(&self, rows: &Rows, options: &Options, ages: Ages) -> Fleet {
+        let ages = self.ages;
         let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
             lives: service.life_with(rows, ages).into_iter().filter(|_| service.excluded.is_none()).collect(),
             ..rows.service(record)
@@ -133,7 +127,7 @@ impl LabRun {
     /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything from the end of
     /// warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
-        match self.ages() {
+        match self.ages {
             Ages::OfRelays => Settings {
                 warm_up_seconds: options.warm_up.map(|warm_up| warm_up.as_secs_f64()),
                 ..options.settings
@@ -203,7 +197,10 @@ impl LabService {
                 work.by_age(|age| Some((taken.hours_at(f64::from(age))? * HOUR) as f32));
                 // What a second of the lab took says nothing of a second of a relay's life.
                 work.spent = Spent::default();
-                (0.0, self.readings_of(taken), work)
+                let rests = taken.rests.iter();
+                let readings =
+                    rests.map(|rest| reading(f64::from(rest.consensuses) * HOUR, rest.level_bytes));
+                (0.0, readings.collect(), work)
             }
         };
         Some(FleetLife {
@@ -216,20 +213,6 @@ impl LabService {
             peaks: Vec::new(),
             work,
         })
-    }
-
-    /// Readings by hours of a relay's life: those at the ends of rests, or all where there are none.
-    fn readings_of(&self, taken: &Taken) -> Vec<Reading> {
-        if taken.is_rested() {
-            let at_rest = taken.rests.iter();
-            return at_rest
-                .map(|rest| reading(f64::from(rest.consensuses) * HOUR, rest.level_bytes))
-                .collect();
-        }
-        let aged = |point: &SeriesPoint| {
-            Some(reading(taken.hours_at(point.age_seconds)? * HOUR, point.metric_bytes))
-        };
-        self.series.iter().filter_map(aged).collect()
     }
 }
 
@@ -331,8 +314,8 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
         rows.trial.plan.planned_us == 0 && life.is_some_and(|life| life.ending == Some(Ending::Planned))
     };
     let counted = services.iter().filter(|service| service.excluded.is_none());
-    // Relays that rest are as old as the consensuses that they took, however long a group had to wait.
-    if counted.clone().any(LabService::is_rested) {
+    // Relays are as old as the consensuses that they took, however long a group had to wait.
+    if rows.kind == Kind::LabTor {
         let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
         for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
             let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
@@ -357,11 +340,8 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
     }
 }
 
-/// Where relays rest after each consensus, one that took none has no reading to compare.
+/// A relay that never rested has no reading to compare.
 fn exclude_never_rested(services: &mut [LabService]) {
-    if !services.iter().any(|service| service.excluded.is_none() && service.is_rested()) {
-        return;
-    }
     for service in services.iter_mut().filter(|service| service.excluded.is_none() && !service.is_rested()) {
         let what = match service.taken.as_ref().map_or(0, Taken::last) {
             0 => "it took up none".to_owned(),

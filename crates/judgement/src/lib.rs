@@ -35,7 +35,7 @@ pub use calendar::{Calendar, Happened, Mark, Moment, Step};
 pub use consensuses::{ConsensusClock, RESTED, Rest};
 pub use error::JudgementError;
 pub use factorial::{Cell, Effect, Factorial, LevelEffect, Parts, SettingEffect, SettingShare};
-pub use facts::{ConsensusAge, Observed, ServiceFacts};
+pub use facts::{Observed, ServiceFacts};
 pub use fleet::cut;
 pub use gate::{LifeFigures, middle};
 pub use judgement::{Judgement, Options};

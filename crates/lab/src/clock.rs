@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 /// Relays accept no shorter interval.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
 /// A relay rests that wants less than this share of one processor above what its traffic takes: some hundred connections take
@@ -22,22 +20,6 @@ const TAKING_PATIENCE: Duration = Duration::from_secs(180);
 const SLOWER: u32 = 3;
 /// Nobody waits any longer for a relay to work a consensus off, or for all of them to take it.
 const WORKING_PATIENCE: Duration = Duration::from_secs(1200);
-
-/// What decides when the next consensus comes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Pace {
-    /// It comes when every relay has taken the last one and worked it off, and all have rested since.
-    Waits {
-        /// How long they rest, in seconds.
-        rest_seconds: f64,
-    },
-    /// It comes at fixed times, whether or not relays are done with the last one.
-    Fixed {
-        /// The seconds between two.
-        interval_seconds: u32,
-    },
-}
 
 /// A relay as seen at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +54,8 @@ pub(crate) enum GivenUp {
 /// The clock of one round. Times are since the start of the relays.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    pace: Pace,
+    /// How long all relays rest before the next consensus.
+    rest: Duration,
     published: u64,
     published_at: Duration,
     /// How long after that the first relay was seen to have taken it.
@@ -93,9 +76,9 @@ struct Relay {
 
 impl Clock {
     /// For so many relays, when the first consensus is there at their start.
-    pub(crate) fn new(pace: Pace, relays: usize) -> Self {
+    pub(crate) fn new(rest: Duration, relays: usize) -> Self {
         Self {
-            pace,
+            rest,
             published: 1,
             published_at: Duration::ZERO,
             first_taken: None,
@@ -123,14 +106,7 @@ impl Clock {
     /// The next consensus was published.
     pub(crate) fn published(&mut self, at: Duration) {
         self.published += 1;
-        self.published_at = match self.pace {
-            // From when it was due, so that being late once does not delay all later ones.
-            Pace::Fixed { interval_seconds } => {
-                let due = self.published_at + Duration::from_secs(interval_seconds.into());
-                due.max(at.saturating_sub(Duration::from_secs(interval_seconds.into())))
-            }
-            Pace::Waits { .. } => at,
-        };
+        self.published_at = at;
         self.first_taken = None;
         self.quiet_since = None;
     }
@@ -145,17 +121,8 @@ impl Clock {
         for (relay, seen) in self.relays.iter_mut().zip(seen) {
             relay.follow(at, seen);
         }
-        let since = at.saturating_sub(self.published_at);
-        match self.pace {
-            Pace::Fixed { interval_seconds } => {
-                let due = since >= Duration::from_secs(interval_seconds.into());
-                (if due { Step::Publish } else { Step::Work }, Vec::new())
-            }
-            Pace::Waits { rest_seconds } => {
-                let given_up = self.give_up(since, seen);
-                (self.wait(at, seen, load_done, Duration::from_secs_f64(rest_seconds)), given_up)
-            }
-        }
+        let given_up = self.give_up(at.saturating_sub(self.published_at), seen);
+        (self.wait(at, seen, load_done), given_up)
     }
 
     fn give_up(&mut self, since: Duration, seen: &[Seen]) -> Vec<(usize, GivenUp)> {
@@ -182,7 +149,7 @@ impl Clock {
         given_up
     }
 
-    fn wait(&mut self, at: Duration, seen: &[Seen], load_done: bool, rest: Duration) -> Step {
+    fn wait(&mut self, at: Duration, seen: &[Seen], load_done: bool) -> Step {
         let mut waited_for =
             self.relays.iter().zip(seen).filter(|(relay, seen)| seen.alive && !relay.given_up);
         let quiet = load_done && waited_for.all(|(relay, seen)| seen.taken >= self.published && relay.idle);
@@ -191,7 +158,8 @@ impl Clock {
             return Step::Work;
         }
         let since = *self.quiet_since.get_or_insert(at);
-        let rested = rest.saturating_sub(at - since).max((self.published_at + SHORTEST).saturating_sub(at));
+        let rested =
+            self.rest.saturating_sub(at - since).max((self.published_at + SHORTEST).saturating_sub(at));
         if rested.is_zero() { Step::Publish } else { Step::Rest(rested) }
     }
 }
@@ -226,7 +194,7 @@ impl Relay {
 mod tests {
     use super::*;
 
-    const WAITS: Pace = Pace::Waits { rest_seconds: 12.0 };
+    const REST: Duration = Duration::from_secs(12);
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Looks once a second at relays that are told by a closure: whether alive, what they have, and what share of a
@@ -243,8 +211,8 @@ mod tests {
     const IDLE: f64 = 0.01;
 
     impl Simulation {
-        fn new(pace: Pace, relays: usize) -> Self {
-            Self { clock: Clock::new(pace, relays), at: Duration::ZERO, wanted: vec![Duration::ZERO; relays] }
+        fn new(rest: Duration, relays: usize) -> Self {
+            Self { clock: Clock::new(rest, relays), at: Duration::ZERO, wanted: vec![Duration::ZERO; relays] }
         }
 
         fn second(&mut self, relays: &[Now], load_done: bool) -> (Step, Vec<(usize, GivenUp)>) {
@@ -279,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_next_one_comes_when_all_have_taken_worked_and_rested() {
-        let mut run = Simulation::new(WAITS, 2);
+        let mut run = Simulation::new(REST, 2);
         run.works(3, &[(true, 0, 0.9), (true, 1, IDLE)], false);
         run.works(5, &[(true, 1, 0.9), (true, 1, IDLE)], true);
         run.works(4, &[(true, 1, IDLE), (true, 1, IDLE)], false);
@@ -297,7 +265,7 @@ mod tests {
 
     #[test]
     fn work_in_the_rest_starts_it_anew() {
-        let mut run = Simulation::new(WAITS, 1);
+        let mut run = Simulation::new(REST, 1);
         let idle = [(true, 1, IDLE)];
         for _ in 0..8 {
             run.second(&idle, true);
@@ -308,20 +276,20 @@ mod tests {
 
     #[test]
     fn relays_get_no_consensus_sooner_than_tor_allows() {
-        let mut run = Simulation::new(Pace::Waits { rest_seconds: 0.0 }, 1);
+        let mut run = Simulation::new(Duration::ZERO, 1);
         assert_eq!(run.until_due(&[(true, 1, IDLE)], true).0, 10);
     }
 
     #[test]
     fn a_dead_relay_is_not_waited_for() {
-        let mut run = Simulation::new(WAITS, 2);
+        let mut run = Simulation::new(REST, 2);
         run.works(5, &[(true, 1, IDLE), (true, 0, 0.9)], true);
         assert_eq!(run.until_due(&[(true, 1, IDLE), (false, 0, 0.0)], true), (13, Vec::new()));
     }
 
     #[test]
     fn a_relay_that_never_takes_one_is_told_once_and_not_waited_for() {
-        let mut run = Simulation::new(WAITS, 2);
+        let mut run = Simulation::new(REST, 2);
         let (seconds, given_up) = run.until_due(&[(true, 1, IDLE), (true, 0, IDLE)], true);
         assert_eq!(given_up, [(1, GivenUp::NotTaken)]);
         assert_eq!(seconds, TAKING_PATIENCE.as_secs() + 12);
@@ -339,7 +307,7 @@ mod tests {
     /// While compilers run beside, all relays are late: that is the machine, and the clock goes on waiting.
     #[test]
     fn relays_that_are_late_together_are_waited_for() {
-        let mut run = Simulation::new(WAITS, 2);
+        let mut run = Simulation::new(REST, 2);
         run.works(400, &[(true, 0, 0.9), (true, 0, 0.9)], true);
         run.works(500, &[(true, 1, 0.9), (true, 0, 0.9)], true);
         assert!(run.until_due(&[(true, 1, IDLE), (true, 1, IDLE)], true).1.is_empty());
@@ -351,7 +319,7 @@ mod tests {
 
     #[test]
     fn traffic_that_goes_on_is_no_work_and_work_beside_it_is() {
-        let mut run = Simulation::new(WAITS, 2);
+        let mut run = Simulation::new(REST, 2);
         let resting = [(true, 1, 0.35), (true, 1, 0.45)];
         let (seconds, given_up) = run.until_due(&resting, true);
         assert_eq!((seconds, given_up.len()), (14, 0), "the first look has nothing to compare with");
@@ -363,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_relay_that_never_gets_idle_is_told_once_and_not_waited_for() {
-        let mut run = Simulation::new(WAITS, 2);
+        let mut run = Simulation::new(REST, 2);
         let (seconds, given_up) = run.until_due(&[(true, 1, 0.9), (true, 1, IDLE)], true);
         assert_eq!(given_up, [(0, GivenUp::NeverIdle)]);
         assert_eq!(seconds, WORKING_PATIENCE.as_secs() + 12);
@@ -371,21 +339,5 @@ mod tests {
         assert_eq!(run.until_due(&[(true, 2, 0.9), (true, 2, IDLE)], true), (13, Vec::new()));
         // It counts those that it must be done with, because it took a later one.
         assert_eq!(run.clock.worked_off(0), 1);
-    }
-
-    #[test]
-    fn a_fixed_clock_waits_for_nobody_and_keeps_its_times() {
-        let mut run = Simulation::new(Pace::Fixed { interval_seconds: 10 }, 1);
-        let busy = [(true, 0, 0.9)];
-        assert_eq!(run.until_due(&busy, false), (10, Vec::new()));
-        // Published two seconds late.
-        run.clock.published(run.at + SECOND * 2);
-        assert_eq!(run.until_due(&busy, false), (10, Vec::new()));
-        // After a long gap, one at a time.
-        run.at += SECOND * 100;
-        run.clock.published(run.at);
-        assert_eq!(run.second(&busy, false).0, Step::Publish);
-        run.clock.published(run.at);
-        assert_eq!(run.second(&busy, false).0, Step::Work);
     }
 }

@@ -37,7 +37,6 @@ mod workload;
 
 pub use accounting::Accounting;
 pub use arms::PreparedArm;
-pub use clock::Pace;
 pub use command::{CommandOptions, CommandWorkload};
 pub use end::{EndRequest, EndSignal};
 pub use error::LabError;

@@ -47,8 +47,6 @@ pub struct ServiceView {
     pub rss_bytes: u64,
     /// CPU time since its start.
     pub cpu: Option<Duration>,
-    /// Age of its consensus in seconds, for a relay that has one.
-    pub consensus_age_seconds: Option<f64>,
     /// Why it does not run any more.
     pub ended: Option<String>,
 }

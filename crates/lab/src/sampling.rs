@@ -246,9 +246,6 @@ impl Sampling {
                 tick.observations.push((service.life_id, CPU_UNCERTAIN, uncertain));
             }
             for (name, value) in round.observe(service.slot) {
-                if name == crate::tor::CONSENSUS_AGE {
-                    view.consensus_age_seconds = Some(value);
-                }
                 tick.observations.push((service.life_id, name, value));
             }
         }

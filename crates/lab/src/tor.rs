@@ -18,15 +18,13 @@ use tokio::runtime::Runtime;
 
 use heaptrial_relay::TorError;
 
-use crate::clock::{Clock, GivenUp, Pace, Seen, Step};
+use crate::clock::{Clock, GivenUp, Seen, Step};
 use crate::program::find_program;
 use crate::relay_traffic::{RelayTraffic, make_room};
 use crate::relay_watch::RelayWatch;
 use crate::workload::{Arrangement, Course, Event, Launch, Round, RoundContext, SlotState, Workload};
 use crate::{EndRequest, Interrupt, LabError};
 
-/// Observation of a relay: how long ago the consensus that it uses was published, in seconds.
-pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
 /// Observation of a relay: how many consensuses it has taken and worked off since its start.
 const CONSENSUSES: &str = "consensuses";
 /// Observation of a relay in the one tick at the end of each rest: the same number.
@@ -34,10 +32,6 @@ const RESTED_CONSENSUSES: &str = "rested_consensuses";
 
 /// Load starts without relays that do not have the directory by then.
 const READY_PATIENCE: Duration = Duration::from_secs(180);
-/// With a fixed clock a relay lags when its consensus is older than this many intervals.
-const LAG_INTERVALS: f64 = 3.5;
-/// Consensus ages before this age of the relay are part of starting up.
-const STARTING: Duration = Duration::from_secs(40);
 /// Threads of the load generator and the authority's server.
 const LOAD_THREADS: usize = 2;
 /// The pace is that of so many consensuses.
@@ -48,7 +42,8 @@ const PACE_OF: usize = 5;
 pub struct TorParameters {
     /// Entries of the synthetic directory, whose seed is drawn anew for each repeat.
     pub entries: usize,
-    pub clock: Pace,
+    /// How long relays rest when all have taken a consensus and worked it off, before the next one.
+    pub rest_seconds: f64,
     /// After how many of them a round ends, where that was asked for.
     pub consensuses: Option<u32>,
     /// Older consensuses that relays retain and make diffs from, up to 1,000.
@@ -141,7 +136,7 @@ impl Workload for TorWorkload {
         let _inside = self.runtime.enter();
         let folder = context.folder.join("network").join(context.name);
         std::fs::create_dir_all(&folder).map_err(LabError::file(&folder))?;
-        let TorParameters { entries, clock, consensuses, retained, .. } = self.parameters;
+        let TorParameters { entries, rest_seconds, consensuses, retained, .. } = self.parameters;
         let most = Stamps::STRETCHED_AT_MOST.saturating_sub(retained);
         let stamps = Stamps::Stretched { consensuses: consensuses.unwrap_or(most).min(most), retained };
         let directory = DirectoryParameters { entries, stamps, seed: context.seed };
@@ -161,7 +156,7 @@ impl Workload for TorWorkload {
         Ok(Box::new(TorRound {
             parameters: self.parameters.clone(),
             seed: context.seed,
-            clock: Clock::new(clock, relays.len()),
+            clock: Clock::new(Duration::from_secs_f64(rest_seconds), relays.len()),
             published_at: vec![Duration::ZERO],
             prepared: false,
             rested: false,
@@ -171,8 +166,6 @@ impl Workload for TorWorkload {
             interrupt: context.interrupt.clone(),
             tor: self.tor.clone(),
             runtime: self.runtime.handle().clone(),
-            consensus_ages: vec![Vec::new(); relays.len()],
-            caches: context.slots.iter().map(|slot| is_cache(&slot.arm.arm)).collect(),
             first_document: None,
             driver: None,
             traffic: None,
@@ -215,9 +208,6 @@ struct TorRound {
     traffic: Option<RelayTraffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
-    consensus_ages: Vec<Vec<f64>>,
-    /// Whether each relay is a directory cache: others do not lag if they fetch late.
-    caches: Vec<bool>,
     first_document: Option<Duration>,
     started: Instant,
     prepared_in: Duration,
@@ -227,10 +217,6 @@ struct TorRound {
 impl TorRound {
     fn taken(&self, slot: usize) -> u64 {
         self.doors[slot].taken().map_or(0, |taken| taken.number)
-    }
-
-    fn consensus_age(&self, slot: usize) -> Option<f64> {
-        self.authority.age(self.taken(slot)).map(|age| age.as_secs_f64())
     }
 
     /// Starts the load once every living relay has the directory, or patience ends.
@@ -326,15 +312,12 @@ impl TorRound {
         let whole = self.published_at.last()?.as_secs_f64();
         let steps = self.published_at.len() - 1;
         let each = whole / steps as f64;
-        let rest = match self.parameters.clock {
-            Pace::Waits { rest_seconds } => format!("; relays rested for {rest_seconds} s after each"),
-            Pace::Fixed { .. } => String::new(),
-        };
         let text = format!(
-            "{} consensuses, each one an hour of a relay, one every {each:.0} s: {:.0} times life{rest}; making and \
-             signing one took up to {:.1} s",
+            "{} consensuses, each one an hour of a relay, one every {each:.0} s: {:.0} times life; relays rested for {} s \
+             after each; making and signing one took up to {:.1} s",
             self.clock.consensus(),
             3600.0 / each,
+            self.parameters.rest_seconds,
             self.authority.slowest_signing().as_secs_f64()
         );
         (steps > 0).then_some(Event { slot: None, kind: KnownEvent::Note, text })
@@ -377,12 +360,6 @@ impl Round for TorRound {
         events.extend(self.follow_clock(slots));
         if let Some(why) = self.authority.failure() {
             return Err(LabError::Tor(TorError::Keys(why)));
-        }
-        for (slot, state) in slots.iter().enumerate() {
-            if state.process.is_some() && self.started.elapsed() > STARTING {
-                let age = self.consensus_age(slot);
-                self.consensus_ages[slot].extend(age);
-            }
         }
         if self.first_document.is_none() {
             let served =
@@ -428,12 +405,9 @@ impl Round for TorRound {
     }
 
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)> {
-        let mut observed = Vec::new();
-        observed.extend(self.consensus_age(slot).map(|age| (CONSENSUS_AGE, age)));
         let consensuses = self.clock.worked_off(slot) as f64;
-        observed.push((CONSENSUSES, consensuses));
-        let waits = matches!(self.parameters.clock, Pace::Waits { .. });
-        if waits && self.rested && self.clock.is_at_rest(slot) {
+        let mut observed = vec![(CONSENSUSES, consensuses)];
+        if self.rested && self.clock.is_at_rest(slot) {
             observed.push((RESTED_CONSENSUSES, consensuses));
         }
         let position = self.loaded.iter().position(|loaded| *loaded == slot);
@@ -455,13 +429,6 @@ impl Round for TorRound {
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        if let Pace::Fixed { interval_seconds } = self.parameters.clock {
-            let caches = self.consensus_ages.iter_mut().enumerate().filter(|(slot, _)| self.caches[*slot]);
-            for (slot, ages) in caches {
-                let text = lag_of(ages, interval_seconds.into());
-                events.extend(text.map(|text| Event { slot: Some(slot), kind: KnownEvent::Lag, text }));
-            }
-        }
         for (slot, door) in self.doors.iter().enumerate() {
             if let Some(again) = door.taken().map(|taken| taken.again).filter(|again| *again > 0) {
                 let text = format!("it fetched {again} consensuses again that it had been sent before");
@@ -520,43 +487,7 @@ impl Drop for TorRound {
     }
 }
 
-fn is_cache(arm: &Arm) -> bool {
-    let set = arm.treatment.torrc.iter().find(|(option, _)| option.eq_ignore_ascii_case("DirCache"));
-    set.is_none_or(|(_, value)| value.trim() != "0")
-}
-
-/// What to say of a relay whose consensus is older than it should be.
-fn lag_of(ages: &mut [f64], interval: f64) -> Option<String> {
-    ages.sort_unstable_by(f64::total_cmp);
-    let median = *ages.get(ages.len() / 2)?;
-    let oldest = *ages.last()?;
-    let late = ages.iter().filter(|age| **age > LAG_INTERVALS * interval).count() as f64 / ages.len() as f64;
-    (late > 0.05).then(|| {
-        format!(
-            "the relay lagged: its consensus was {median:.0} s old in the median and {oldest:.0} s at most, at one \
-             consensus each {interval:.0} s; it was older than {:.0} s for {:.0}% of the time",
-            LAG_INTERVALS * interval,
-            late * 100.0
-        )
-    })
-}
-
 fn last_line(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().last().unwrap_or("(empty)").to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_relay_lags_when_it_keeps_old_consensuses() {
-        let mut fresh: Vec<f64> = (0..100).map(|i| f64::from(i % 20)).collect();
-        assert_eq!(lag_of(&mut fresh, 10.0), None);
-        let mut late: Vec<f64> = (0..100).map(f64::from).collect();
-        let text = lag_of(&mut late, 10.0).unwrap();
-        assert!(text.contains("50 s old in the median and 99 s at most"), "{text}");
-        assert_eq!(lag_of(&mut [], 10.0), None);
-    }
 }

@@ -53,8 +53,6 @@ words! {
         Note = "note",
         /// Something that may make a run's figures wrong.
         Warning = "warning",
-        /// A relay is behind with consensuses.
-        Lag = "lag",
         /// The processors were busy all the time.
         CpuSaturated = "cpu_saturated",
         /// An arm's service failed in a lab run.

@@ -208,12 +208,6 @@ impl Authority {
         self.most
     }
 
-    /// How long ago the consensus with this number was published.
-    pub fn age(&self, number: u64) -> Option<Duration> {
-        let index = usize::try_from(number.checked_sub(1)?).ok()?;
-        self.shared.read(|directory| directory.publications.get(index).map(|(at, _)| at.elapsed()))?
-    }
-
     /// What clients know: the latest consensuses, newest last.
     pub fn history(&self) -> Vec<Arc<Snapshot>> {
         self.watch().latest()

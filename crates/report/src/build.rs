@@ -9,10 +9,9 @@ use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
 use crate::document::{
-    Analysis, Arm, AsFound, AsTreated, ConsensusAge, Consensuses, Estimate, Event, ExcludedService, Finding,
-    Growth, Host, Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook,
-    Ratio, ReachedHour, Report, ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial,
-    TrialHost, Work,
+    Analysis, Arm, AsFound, AsTreated, Consensuses, Estimate, Event, ExcludedService, Finding, Growth, Host,
+    Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook, Ratio, Report,
+    ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, TrialHost, Work,
 };
 use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, findings};
@@ -111,16 +110,8 @@ impl Parts<'_> {
         let sampler = ticks.as_ref().map(sampler).unwrap_or_default();
         let sampling_interval_seconds = *sampling_interval_seconds;
         let self_check = analysis.self_check.filter(|check| check.noise_ratio.is_finite());
-        let consensuses = self.judgement.consensuses.as_ref().map(|clock| Consensuses {
-            rested: clock.rested,
-            taken: clock.consensuses,
-            pace: clock.pace(),
-            reached: clock
-                .reached
-                .iter()
-                .map(|(hours, seconds)| ReachedHour { hours: *hours, seconds: *seconds })
-                .collect(),
-        });
+        let consensuses = self.judgement.consensuses.as_ref();
+        let consensuses = consensuses.map(|clock| Consensuses { taken: clock.consensuses, pace: clock.pace });
         let lab = LabRun { repeats: rows.trial.plan.repeats, sampler, cpu_share, consensuses };
         Ok(match rows.kind {
             Kind::LabCommand => ReportOf::LabCommand(lab),
@@ -323,7 +314,7 @@ impl Parts<'_> {
             counts: excluded.is_none(),
             excluded,
             ending: life.filter(|_| self.lab).and_then(|life| life.ending.clone()),
-            // Of a relay that rested that of its last rest, as all its figures.
+            // Of a relay that of its last rest, as all its figures.
             age_seconds: match self.lab && self.days {
                 true => found.age_seconds.or(facts.observed.map(|seen| seen.age_seconds)),
                 false => facts.observed.map(|seen| seen.age_seconds).or(found.age_seconds),
@@ -338,7 +329,6 @@ impl Parts<'_> {
             anon_bytes_final: facts.anon_bytes,
             slope_bytes_per_hour: found.growth_bytes_per_day.map(|slope| slope / 24.0),
             cpu_seconds: facts.cpu_seconds,
-            consensus_age: facts.consensus_age.as_ref().map(ConsensusAge::from),
             consensuses: facts.consensuses,
             rests: facts.rests.clone(),
             smaps: facts.smaps,
@@ -432,7 +422,6 @@ impl Parts<'_> {
             ratio_to_control: self.ratio(figures.ratio.as_ref(), figures.services_compared),
             slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
             cpu_seconds: facts.cpu_seconds,
-            consensus_age: facts.consensus_age.as_ref().map(ConsensusAge::from),
             consensuses: facts.consensuses,
             warnings: Vec::new(),
             earlier_list_of: fleet_arm.earlier_list_of.map(|of| self.arm_name(of)),

@@ -12,8 +12,8 @@ const SATURATED_CPU_SHARE: f64 = 0.85;
 /// Reasons that one warning names.
 const REASONS_NAMED: usize = 3;
 /// Kinds of events that are warnings.
-const TOLD: [&str; 8] =
-    ["cpu_saturated", "lag", "gap", "warning", "arm_failed", "reboot", "clock_jump", "treatment_failed"];
+const TOLD: [&str; 7] =
+    ["cpu_saturated", "gap", "warning", "arm_failed", "reboot", "clock_jump", "treatment_failed"];
 /// Events of one kind beyond these are only counted.
 const TOLD_AT_MOST: usize = 8;
 /// From this share of one CPU on, sampling is worth a warning.
@@ -222,8 +222,6 @@ fn unmeasured(report: &Report) -> Vec<String> {
                 lived.len()
             )
         }),
-        (report.kind() == Kind::LabTor && lived.iter().any(|service| service.consensus_age.is_none()))
-            .then(|| "The age of the consensus was not read for every relay.".to_owned()),
         (!unproved.is_empty()).then(|| {
             format!("The exact version of the allocator could not be proved for {}.", unproved.join(", "))
         }),

@@ -92,10 +92,11 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
     let whole = ended_wall_us.map_or(0, |ended| ended - plan.started_wall_us);
     let observed = if plan.planned_us > 0 { plan.planned_us } else { whole };
     let observed = Duration::from_micros(observed.max(0) as u64);
-    // Ages of relays that rest are hours of their lives, of which a run of minutes has many.
-    let rests = plan.kind == TrialKind::LabTor && plan.parameters["clock"]["kind"] == "waits";
+    // Ages of a lab's relays are hours of their lives, of which a run of minutes has many.
     let too_long = |warm_up: &HumanDuration| warm_up.0 >= observed && !observed.is_zero();
-    if let Some(warm_up) = options.warm_up.filter(|warm_up| !rests && too_long(warm_up)) {
+    if let Some(warm_up) =
+        options.warm_up.filter(|warm_up| plan.kind != TrialKind::LabTor && too_long(warm_up))
+    {
         return Err(Failure::usage(format!(
             "--warm-up {warm_up} leaves no readings: each service was observed for {}",
             HumanDuration(observed)

@@ -40,8 +40,6 @@ fn specs_are_refused_with_position_and_near_misses() {
     refuse("lab run -a glibc --ready tcp:99999 -- sleep 60", &["99999", "1 to 65535"]);
     refuse("lab run -a glibc --metric pss -- sleep 60", &["PSS is read too rarely", "--metric anon"]);
     refuse("lab run -a mimaloc --dry-run -- sleep 60", &["mimalloc"]);
-    refuse("lab tor --interval 5s", &["10s to 1h"]);
-    refuse("lab tor --interval 10s --rest 20s", &["--interval", "--rest"]);
     refuse("lab run -a glibc --arms plan.toml -- sleep 60", &["--arms"]);
     refuse("lab run --arms no-such-plan.toml -- sleep 60", &["no-such-plan.toml"]);
 }

@@ -24,8 +24,6 @@ pub struct Scored {
     pub repeats: Option<u32>,
     /// Consensuses that its relays took: hours of life that it went through.
     pub consensuses: Option<u32>,
-    /// Whether its relays rested after each.
-    pub rested: Option<bool>,
     /// How many times faster than life it went.
     pub pace: Option<f64>,
     /// The reading that stands for memory.
@@ -75,9 +73,8 @@ impl Side {
                 return Err(ScoreError::NotALab { name, kind: rows.kind.describe() });
             }
             let run = LabRun::read(store, &rows)?;
-            let clock = run.consensuses();
-            let fleet = run.fleet_by_consensuses(&rows, options).zip(clock);
-            let Some((fleet, clock)) = fleet else { return Err(ScoreError::NoConsensuses { name }) };
+            let Some(clock) = run.consensuses() else { return Err(ScoreError::NoConsensuses { name }) };
+            let fleet = run.fleet(&rows, options);
             let scored = scored(&rows, Some(&clock));
             let conditions = conditions(&rows);
             match &mut joined {
@@ -186,11 +183,6 @@ impl Side {
             let metrics = [self.metric, scored.metric].map(Metric::describe);
             return Err(apart(format!("they compare {} and {}; say --metric rss", metrics[0], metrics[1])));
         }
-        if self.trials.iter().any(|trial| trial.rested != scored.rested) {
-            return Err(apart(
-                "the relays of one rested after each consensus, those of the other did not".to_owned(),
-            ));
-        }
         let names: BTreeSet<&String> = self.conditions.keys().chain(conditions.keys()).collect();
         if let Some(name) = names.into_iter().find(|name| self.conditions.get(*name) != conditions.get(*name))
         {
@@ -289,8 +281,7 @@ fn scored(rows: &Rows, clock: Option<&ConsensusClock>) -> Scored {
         seed: clock.map(|_| plan.seed),
         repeats: clock.map(|_| plan.repeats),
         consensuses: clock.map(|clock| clock.consensuses),
-        rested: clock.map(|clock| clock.rested),
-        pace: clock.and_then(ConsensusClock::pace),
+        pace: clock.and_then(|clock| clock.pace),
         metric: plan.metric,
         command: plan.command.clone(),
         tool_version: plan.tool_version.clone(),

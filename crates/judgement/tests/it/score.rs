@@ -40,8 +40,6 @@ impl Known {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tells {
     Rests,
-    Counts,
-    AgesOfConsensuses,
     Nothing,
 }
 
@@ -171,10 +169,7 @@ fn lab_read(
                         tick.observations.push((*life, "consensuses", k as f64));
                         tick.observations.push((*life, "rested_consensuses", k as f64));
                     }
-                    Tells::Rests | Tells::Counts => tick.observations.push((*life, "consensuses", k as f64)),
-                    Tells::AgesOfConsensuses => {
-                        tick.observations.push((*life, "consensus_age_seconds", 1.0 + part as f64 * 4.0));
-                    }
+                    Tells::Rests => tick.observations.push((*life, "consensuses", k as f64)),
                     Tells::Nothing => {}
                 }
             }
@@ -280,10 +275,9 @@ fn relay_hours_are_judged_as_a_field_trial() {
     let run = lab(&arms, 36, 1, 0.0, Tells::Rests);
     let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
     let clock = judgement.consensuses.as_ref().unwrap();
-    assert!(clock.rested);
     assert_eq!(clock.consensuses, 36);
     // A cycle of 20 s for an hour.
-    assert!((clock.pace().unwrap() / 180.0 - 1.0).abs() < 0.05, "{clock:?}");
+    assert!((clock.pace.unwrap() / 180.0 - 1.0).abs() < 0.05, "{clock:?}");
     assert_eq!(judgement.analysis.matched_age_seconds, Some(36.0 * 3600.0));
     let growing = &judgement.analysis.arms[3];
     let growth = growing.growth.as_ref().unwrap();
@@ -322,22 +316,6 @@ fn a_peak_is_of_the_work_that_a_rest_ended() {
     let highest = judgement.services[0].rests.iter().map(|rest| rest.peak_bytes).max().unwrap();
     assert!(seen.peak_bytes == highest && seen.peak_bytes < 2000 << 20, "{seen:?}");
     assert_eq!(judgement.services[0].rests.len(), 12);
-}
-
-#[test]
-fn a_run_at_an_interval_keeps_its_seconds_and_tells_the_number() {
-    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    for tells in [Tells::Counts, Tells::AgesOfConsensuses] {
-        let run = lab(&arms, 30, 1, 0.0, tells);
-        let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
-        let clock = judgement.consensuses.as_ref().unwrap();
-        assert_eq!((clock.rested, clock.consensuses), (false, 30), "{tells:?}");
-        assert!(judgement.analysis.matched_age_seconds.unwrap() < 31.0 * CYCLE as f64);
-        assert_eq!(judgement.analysis.arms[3].verdict, None);
-        assert_eq!(judgement.arms[0].consensuses, Some(30.0));
-    }
-    let run = lab(&arms, 30, 1, 0.0, Tells::Nothing);
-    assert_eq!(Judgement::of(&run.store, run.trial, &Options::default()).unwrap().consensuses, None);
 }
 
 #[test]
@@ -592,8 +570,6 @@ fn what_cannot_be_compared_is_refused() {
     let error = said(Score::of(&of_lab(&[&good]).unwrap(), &field_side, &[48.0], &[]).unwrap_err());
     assert!(error.contains("48 consensuses: glibc of the lab has no level there"), "{error}");
 
-    let at_interval = lab(&arms, 30, 2, 0.0, Tells::Counts);
-    assert!(said(of_lab(&[&good, &at_interval]).unwrap_err()).contains("rested"));
     let error = of_lab(&[&trial]).unwrap_err();
     assert!(said(error).contains("only a lab run of relays"));
     let error = Side::of_field(&good.store, good.trial, &Options::default()).unwrap_err();
@@ -615,11 +591,10 @@ proptest! {
         field_levels in proptest::collection::vec(600.0f64..6000.0, 4),
         lab_growth in proptest::collection::vec(prop_oneof![Just(0.0), 4.0..40.0], 4),
         field_growth in proptest::collection::vec(prop_oneof![Just(0.0), 20.0..60.0], 4),
-        tells in prop_oneof![Just(Tells::Rests), Just(Tells::Counts)],
         seed in 0u64..1000,
     ) {
         let (in_lab, in_field) = (known(&lab_levels, &lab_growth), known(&field_levels, &field_growth));
-        let run = lab(&in_lab, 50, seed, 0.0, tells);
+        let run = lab(&in_lab, 50, seed, 0.0, Tells::Rests);
         let trial = field(&in_field, 50, 6, seed);
         let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[30.0, 48.0], &[]).unwrap();
         prop_assert_eq!(score.arms.iter().map(|arm| arm.lab.as_str()).collect::<Vec<_>>(), NAMES);

@@ -9,8 +9,7 @@ use serde_json::Value;
 use super::scrub::Scrub;
 
 /// Kinds of events whose texts Heaptrial wrote from figures alone.
-const OWN_WORDS: [KnownEvent; 4] =
-    [KnownEvent::CpuSaturated, KnownEvent::Lag, KnownEvent::Gap, KnownEvent::ClockJump];
+const OWN_WORDS: [KnownEvent; 3] = [KnownEvent::CpuSaturated, KnownEvent::Gap, KnownEvent::ClockJump];
 /// Kinds of events that stand in reports as warnings and notes, and may quote a log.
 const QUOTING: [KnownEvent; 4] =
     [KnownEvent::Warning, KnownEvent::Note, KnownEvent::ArmFailed, KnownEvent::Unattributed];

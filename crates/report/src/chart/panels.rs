@@ -34,7 +34,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         ""
     };
-    let clock = match canvas.report.consensuses().filter(|consensuses| consensuses.rested) {
+    let clock = match canvas.report.consensuses() {
         Some(_) => ", an hour for each consensus",
         None => "",
     };

@@ -12,46 +12,6 @@ const BANDS: usize = 80;
 /// Lines that a card of values has room for.
 const CARD_LINES: usize = 16;
 
-/// Room for a second axis of time.
-const SECOND_AXIS_HEIGHT: f64 = 36.0;
-/// Room for one of its labels.
-const SECOND_LABEL_WIDTH: f64 = 58.0;
-
-/// The other clock of a lab's relays, at the marks of the first: consensuses below the lab's time, or the lab's time below
-/// hours of a relay's life.
-struct SecondAxis {
-    /// Value on the first axis, and label.
-    labels: Vec<(f64, String)>,
-    title: &'static str,
-}
-
-impl SecondAxis {
-    fn of(canvas: Canvas<'_>, x: &Scale) -> Option<Self> {
-        let consensuses = canvas.report.consensuses()?;
-        let room = (x.range.1 - x.range.0) / SECOND_LABEL_WIDTH;
-        let every = (x.ticks.len() as f64 / room).ceil().max(1.0) as usize;
-        let label = |value: f64| match consensuses.rested {
-            true => Some(units::duration(consensuses.seconds_at(value)?)),
-            false => Some(format!("{:.0}", consensuses.hours_at(value)?)),
-        };
-        let labels: Vec<(f64, String)> =
-            x.ticks.iter().step_by(every).filter_map(|tick| Some((tick.value, label(tick.value)?))).collect();
-        let title = match consensuses.rested {
-            true => "time of the lab",
-            false => "consensuses worked off: hours of a relay's life",
-        };
-        (!labels.is_empty()).then_some(Self { labels, title })
-    }
-
-    fn draw(&self, body: &mut super::svg::Element, plot: &Plot, x: &Scale) {
-        let base = plot.bottom + 55.0;
-        for (value, label) in &self.labels {
-            body.push(text("quiet middle", (x.at(*value), base), label));
-        }
-        body.push(text("quiet end", (plot.right, base + 18.0), self.title));
-    }
-}
-
 struct ArmLine {
     arm: usize,
     median: Vec<Vec<Point>>,
@@ -125,17 +85,13 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         }
     );
     let caption = if lab { lab_caption } else { field_caption };
-    let second = SecondAxis::of(canvas, &x);
-    let foot = plot.bottom + 44.0 + if second.is_some() { SECOND_AXIS_HEIGHT } else { 0.0 };
+    let foot = plot.bottom + 44.0;
     let height = foot + if canvas.is_wide() { 0.0 } else { legend::height_below(lines.len()) };
     let mut chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
     chart.description = format!("At the end: {}.", ends.join(", "));
     let title = format!("{metric} ({})", y.unit);
     let mut body = group("plot");
     axes(&mut body, canvas, &plot, (&x, &y), &title);
-    if let Some(second) = &second {
-        second.draw(&mut body, &plot, &x);
-    }
     let place = |point: &Point| (x.at(point.0), y.at(point.1));
     for line in lines.iter().rev() {
         let look = canvas.look(line.arm);

@@ -38,48 +38,10 @@ pub struct LabRun {
 /// How far through the life of a relay a lab run went. A relay in life gets one consensus an hour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Consensuses {
-    /// Whether each came when all relays had worked off the last one and rested: then ages are hours of a relay's life, and
-    /// levels are of the ends of rests.
-    pub rested: bool,
     /// How many the relays took.
     pub taken: u32,
     /// How many times faster than life that was.
     pub pace: Option<f64>,
-    /// When the relays reached an hour of life, ascending.
-    pub reached: Vec<ReachedHour>,
-}
-
-/// An hour of a relay's life in a lab.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ReachedHour {
-    /// Hours of life: consensuses that it has taken and worked off.
-    pub hours: f64,
-    /// Seconds of the lab since the relays were started: median over them.
-    pub seconds: f64,
-}
-
-impl Consensuses {
-    /// Seconds of the lab at an age in seconds of life; `None` before the first hour and after the last.
-    pub(crate) fn seconds_at(&self, life_seconds: f64) -> Option<f64> {
-        let of = |reached: &ReachedHour| (3600.0 * reached.hours, reached.seconds);
-        between(&self.reached.iter().map(of).collect::<Vec<_>>(), life_seconds)
-    }
-
-    /// Hours of life after so many seconds of the lab.
-    pub(crate) fn hours_at(&self, seconds: f64) -> Option<f64> {
-        let of = |reached: &ReachedHour| (reached.seconds, reached.hours);
-        between(&self.reached.iter().map(of).collect::<Vec<_>>(), seconds)
-    }
-}
-
-fn between(points: &[(f64, f64)], at: f64) -> Option<f64> {
-    let next = points.partition_point(|point| point.0 < at);
-    let right = points.get(next)?;
-    if right.0 == at {
-        return Some(right.1);
-    }
-    let left = points.get(next.checked_sub(1)?)?;
-    Some(left.1 + (right.1 - left.1) * (at - left.0) / (right.0 - left.0))
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -187,9 +149,9 @@ impl Report {
         }
     }
 
-    /// Whether ages are those of services in life: on hosts, and of a lab's relays that rested after each consensus.
+    /// Whether ages are those of services in life: on hosts, and of a lab's relays.
     pub fn has_days(&self) -> bool {
-        !self.kind().is_lab() || self.consensuses().is_some_and(|consensuses| consensuses.rested)
+        self.kind() != Kind::LabCommand
     }
 
     /// Usual time between two readings of a service on a host.

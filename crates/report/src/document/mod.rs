@@ -8,7 +8,7 @@ pub use heaptrial_analysis::{
     FlagCount, Growth, LimitKind, MeasureResult, OnHost, Sawtooth, SelfCheck, ServiceVerdicts, Severity,
     Shape, WeekLevel, WorkReason, WorkStanding,
 };
-pub use kind::{AsFound, Consensuses, Imported, LabRun, ReachedHour, ReportOf, Trial};
+pub use kind::{AsFound, Consensuses, Imported, LabRun, ReportOf, Trial};
 pub use parts::{
     AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, TrialHost, Work,
 };
@@ -195,8 +195,6 @@ pub struct Arm {
     pub slope_bytes_per_hour: Option<f64>,
     /// Arithmetic mean over its services of the CPU time since start.
     pub cpu_seconds: Option<f64>,
-    /// Age of the consensus that its relays held.
-    pub consensus_age: Option<ConsensusAge>,
     /// Median of the consensuses that its relays took: hours of a relay's life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consensuses: Option<f64>,
@@ -278,7 +276,7 @@ pub struct Memory {
     /// Last reading; of an arm the arithmetic mean over its services.
     pub final_bytes: u64,
     /// The level: of a service the median of its readings from warm-up to the matched age (lab run) or over a window that
-    /// ends there (on hosts, and of a lab's relays that rested); of an arm the geometric mean over its services.
+    /// ends there (on hosts, and of a lab's relays); of an arm the geometric mean over its services.
     pub median_bytes: Option<u64>,
     /// Highest reading; of an arm the highest of any service.
     pub peak_bytes: u64,
@@ -307,16 +305,6 @@ fn work_margin() -> f64 {
     heaptrial_analysis::Settings::default().work_margin
 }
 
-/// Age of the consensus that a relay held after warm-up: high where it lagged behind its network.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ConsensusAge {
-    /// Median; of an arm the median over its services.
-    pub median_seconds: f64,
-    /// Highest; of an arm the highest of any service.
-    pub max_seconds: f64,
-    pub lag_events: u64,
-}
-
 /// A service, counted or not. Figures are those of the life that stands for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
@@ -340,8 +328,6 @@ pub struct Service {
     /// Theil-Sen slope of the metric after warm-up.
     pub slope_bytes_per_hour: Option<f64>,
     pub cpu_seconds: Option<f64>,
-    /// Age of the consensus that the relay held.
-    pub consensus_age: Option<ConsensusAge>,
     /// Consensuses that the relay took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consensuses: Option<u32>,
@@ -402,16 +388,9 @@ pub struct Event {
     pub at: String,
     /// Which service it is about.
     pub service: Option<String>,
-    /// Kind, such as `arm_failed` or `lag`.
+    /// Kind, such as `arm_failed` or `gap`.
     pub kind: String,
     pub text: String,
-}
-
-impl From<&heaptrial_judgement::ConsensusAge> for ConsensusAge {
-    fn from(age: &heaptrial_judgement::ConsensusAge) -> Self {
-        let heaptrial_judgement::ConsensusAge { median_seconds, max_seconds, lag_events } = *age;
-        Self { median_seconds, max_seconds, lag_events }
-    }
 }
 
 impl Outcome {

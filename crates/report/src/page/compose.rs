@@ -217,8 +217,7 @@ fn every_service(report: &Report) -> Vec<Block> {
     let (every, more) = services::every(report);
     let folded = every.rows.len() > SERVICES_UNFOLDED;
     let mut content = table("Every service", (Some(every), more));
-    let rested = report.consensuses().is_some_and(|consensuses| consensuses.rested);
-    if rested && report.services.iter().any(|service| service.smaps.is_some()) {
+    if report.consensuses().is_some() && report.services.iter().any(|service| service.smaps.is_some()) {
         content.insert(0, Block::Legend(AT_WORK.to_owned()));
     }
     let mut blocks = vec![Block::Chart("distribution-at-the-end")];

@@ -68,13 +68,6 @@ fn notes(score: &Score) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if score.lab.iter().any(|run| run.rested == Some(false)) {
-        notes.push(
-            "The lab's consensuses came at an interval, whether relays had rested or not: what an allocator gives back in idle \
-             time is missing from its figures."
-                .to_owned(),
-        );
-    }
     if let Some(first) = score.arms.first() {
         let own = |side: &str, control: &str, arm: &str| {
             (control != arm).then(|| format!("The {side}'s own control is {control}; ratios are to {arm}."))

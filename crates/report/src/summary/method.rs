@@ -44,7 +44,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         )
     });
     let changes = report.arms.iter().any(|arm| !arm.level_changes.is_empty());
-    let rests = report.consensuses().filter(|consensuses| consensuses.rested).map(|_| {
+    let rests = report.consensuses().map(|_| {
         "Consensuses are the clock: a relay in life gets one an hour, so the reading at the end of the rest after its k-th one \
          stands at an age of k hours; what is told by the hour or the day is so by consensuses, and rates of work are of such \
          hours. CPU time is the lab's own."

@@ -32,9 +32,8 @@ pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
             averages(report)
         ),
         (Some(age), None) => format!(
-            "Memory is {metric}. Level: median from an age of {} to {age}{}, at which services are compared.{two_figures}",
-            units::duration(analysis.warm_up_seconds),
-            in_consensuses(report)
+            "Memory is {metric}. Level: median from an age of {} to {age}, at which services are compared.{two_figures}",
+            units::duration(analysis.warm_up_seconds)
         ),
         (None, _) => {
             let none_count = findings::none_count(report);
@@ -110,7 +109,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Span of data", Some(units::duration(report.duration_seconds))),
         (if lab { "Length of each service's life" } else { "Planned length" }, planned(report)),
         ("State", Some(report.outcome_word().to_owned()).filter(|_| !report.kind().is_import())),
-        ("Consensuses", report.consensuses().map(|taken| consensuses(report, taken))),
+        ("Consensuses", report.consensuses().map(consensuses)),
         ("Seed", lab.then(|| report.seed.to_string())),
         ("Repeats", lab.then(|| report.repeats().to_string())),
         ("Readings", Some(units::count(report.samples))),
@@ -148,16 +147,11 @@ pub(crate) fn paced(consensuses: &Consensuses) -> String {
     format!("{} {consensuses} ({life} of a relay's life{pace})", units::count(taken))
 }
 
-fn consensuses(report: &Report, consensuses: &Consensuses) -> String {
-    let waited = report.parameters["clock"]["kind"] == "waits";
-    let clock = match consensuses.rested {
-        false if waited => "no relay ever rested after one; ages are those of the lab",
-        true => {
-            "each came when all relays had worked off and rested from the last; ages are hours of a relay's life"
-        }
-        false => "they came at intervals; ages are those of the lab",
-    };
-    format!("{}; {clock}", paced(consensuses))
+fn consensuses(consensuses: &Consensuses) -> String {
+    format!(
+        "{}; each came when all relays had worked off and rested from the last; ages are hours of a relay's life",
+        paced(consensuses)
+    )
 }
 
 /// `7 d 2 h to 7 d 22 h, middle 7 d 20 h`.
@@ -197,17 +191,4 @@ fn sampling(sampler: &Sampler, seconds: f64) -> String {
         1000.0 * sampler.median_tick_seconds,
         units::duration(sampler.longest_gap_seconds)
     )
-}
-
-/// The ages of the level by consensuses, where relays did not rest.
-fn in_consensuses(report: &Report) -> String {
-    let span = || {
-        let consensuses = report.consensuses()?;
-        let from = consensuses.hours_at(report.analysis.warm_up_seconds)?;
-        let last = consensuses.reached.last()?;
-        let to =
-            report.analysis.matched_age_seconds.map(|age| consensuses.hours_at(age).unwrap_or(last.hours))?;
-        Some(format!(" ({from:.0} to {to:.0} consensuses)"))
-    };
-    span().unwrap_or_default()
 }

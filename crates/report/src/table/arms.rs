@@ -6,7 +6,7 @@ use super::{
     Detail, Emphasis, NOTHING, Row, Table, bytes, figure, level, of_other_reading, optional, other_reading,
     p_value, p_values, pace, percent_with_interval, ratio, ratio_with_interval, text, treatment,
 };
-use crate::document::{Arm, ConsensusAge, Report};
+use crate::document::{Arm, Report};
 use crate::summary::words::words;
 use crate::units;
 
@@ -31,7 +31,6 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
     let cpu = any(|arm| arm.cpu_seconds.is_some()) && (full || !judged);
     let other = full && any(|arm| arm.rss_bytes_final.is_some() && arm.anon_bytes_final.is_some());
     let peaks = has_peaks(report, detail);
-    let with_consensus = any(|arm| arm.consensus_age.is_some());
     let intervals = any(|arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_some()));
 
     let mut columns = vec![text("Arm"), figure("Level")];
@@ -54,7 +53,6 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
     columns.push(figure("Services"));
     let counted = any(|arm| arm.consensuses.is_some());
     columns.extend(counted.then(|| figure("Consensuses")));
-    columns.extend(with_consensus.then(|| figure(title("Consensus age (median, highest)", "Consensus age"))));
     let rows = report.ranking().into_iter().map(|index| {
         let arm = &report.arms[index];
         let earlier = arm.earlier_list_of.is_some();
@@ -89,7 +87,6 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
         }));
         cells.push(services(arm));
         cells.extend(counted.then(|| optional(arm.consensuses, |taken| format!("{taken:.0}"))));
-        cells.extend(with_consensus.then(|| optional(arm.consensus_age, |age| consensus_age(&age))));
         let emphasis = match (memory.is_none() || earlier, arm.control) {
             (true, _) => Emphasis::Lost,
             (_, true) => Emphasis::Control,
@@ -154,15 +151,6 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
         rows.extend(cells.map(row));
     }
     Table::of(columns, rows)
-}
-
-fn consensus_age(age: &ConsensusAge) -> String {
-    let (median, highest) = (units::duration(age.median_seconds), units::duration(age.max_seconds));
-    match age.lag_events {
-        0 => format!("{median}, {highest}"),
-        1 => format!("{median}, {highest}, 1 lag"),
-        times => format!("{median}, {highest}, {times} lags"),
-    }
 }
 
 /// What ran, in the order given: as proved in the processes, or what lists claim.

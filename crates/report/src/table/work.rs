@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use heaptrial_analysis::{RatioToControl, WorkReason, WorkStanding};
 
 use super::{Detail, Emphasis, Row, Table, bytes, figure, optional, text};
-use crate::document::{MeasureResult, Report};
+use crate::document::{Kind, MeasureResult, Report};
 use crate::units;
 
 /// The measure that is told in units of memory.
@@ -67,16 +67,13 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Time {
     Second,
-    /// Of a lab's relays that rest after each consensus, whose ages are hours of life: a second of those is a fraction of one.
+    /// Of a lab's relays, whose ages are hours of life: a second of those is a fraction of one.
     HourOfLife,
 }
 
 impl Time {
     fn of(report: &Report) -> Self {
-        match report.consensuses().is_some_and(|consensuses| consensuses.rested) {
-            true => Self::HourOfLife,
-            false => Self::Second,
-        }
+        if report.kind() == Kind::LabTor { Self::HourOfLife } else { Self::Second }
     }
 
     fn seconds(self) -> f64 {

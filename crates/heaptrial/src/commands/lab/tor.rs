@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use heaptrial_allocator::Catalog;
 use heaptrial_host::{HostFacts, HostRoot};
-use heaptrial_lab::{Pace, TorParameters, TorWorkload};
+use heaptrial_lab::{TorParameters, TorWorkload};
 use heaptrial_model::{HumanDuration, TrialPlan};
 use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
 
@@ -51,11 +51,8 @@ pub struct TorOptions {
     together: Option<u32>,
     /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
     /// allocator takes to give memory back, 12s at least]
-    #[arg(long, value_name = "DURATION", conflicts_with = "interval")]
-    rest: Option<HumanDuration>,
-    /// Publish a consensus at fixed times, 10s apart or more, without waiting for relays
     #[arg(long, value_name = "DURATION")]
-    interval: Option<HumanDuration>,
+    rest: Option<HumanDuration>,
     /// Clients that come to each relay for each consensus
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
     clients: u32,
@@ -122,24 +119,10 @@ impl TorOptions {
         plan: &TrialPlan,
         duration: Option<HumanDuration>,
     ) -> Result<TorParameters, Failure> {
-        let clock = match self.interval {
-            Some(interval) => {
-                let interval_seconds = interval.0.as_secs() as u32;
-                if !(10..=3600).contains(&interval_seconds) {
-                    return Err(Failure::usage(
-                        "--interval must be from 10s to 1h: Tor relays accept no shorter one",
-                    ));
-                }
-                Pace::Fixed { interval_seconds }
-            }
-            None => {
-                let rest = self.rest.map_or_else(|| long_enough(plan), |rest| Ok(rest.0))?;
-                Pace::Waits { rest_seconds: rest.as_secs_f64() }
-            }
-        };
+        let rest = self.rest.map_or_else(|| long_enough(plan), |rest| Ok(rest.0))?;
         Ok(TorParameters {
             entries: self.entries as usize,
-            clock,
+            rest_seconds: rest.as_secs_f64(),
             consensuses: self.consensuses.or(duration.is_none().then_some(CONSENSUSES)),
             retained: self.retain,
             together: self.together.map_or_else(|| fitting(self.entries), |together| together as usize),
@@ -162,12 +145,7 @@ impl TorOptions {
         let mut words = vec![
             format!("--entries {}", self.entries),
             format!("--retain {}", self.retain),
-            match parameters.clock {
-                Pace::Waits { rest_seconds } => {
-                    format!("--rest {}", HumanDuration(Duration::from_secs_f64(rest_seconds)))
-                }
-                Pace::Fixed { interval_seconds } => format!("--interval {interval_seconds}s"),
-            },
+            format!("--rest {}", HumanDuration(Duration::from_secs_f64(parameters.rest_seconds))),
             format!("--together {}", parameters.together),
             format!("--clients {}", self.clients),
             format!("--arrivals {}", self.arrivals),
