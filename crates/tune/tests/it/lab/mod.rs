@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use heaptrial_tune::{
     ArmFigures, Base, Block, Candidate, Figure, Level, Limits, Next, Rules, Search, Setting, Space, doubt,
-    level_of_round, verified,
+    verified,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};

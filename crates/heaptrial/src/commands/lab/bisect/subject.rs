@@ -1,8 +1,6 @@
 //! What is searched: positions of a history, and how each of them is had.
 
-use heaptrial_allocator::{
-    Catalog, Family, HistoryCommit, ObtainError, Obtained, Recipe, Repository, Resolved,
-};
+use heaptrial_allocator::{Catalog, Family, HistoryCommit, ObtainError, Obtained, Repository, Resolved};
 use heaptrial_model::{AllocatorSpec, TrialPlan, Version};
 use serde::{Deserialize, Serialize};
 
