@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(&memory)?;
     let contents = [Content { file: "memory.csv", bytes: &bytes }];
     let begun = Clocks::now();
-    read_memory(&contents, &Timezone::utc(), None, None, &mut Problems::new(true))?;
+    read_memory(&contents, &Timezone::utc(), &mut Problems::new(true))?;
     println!(
         "{:.1} MB, {} rows: parsed alone in {}",
         bytes.len() as f64 / 1e6,
@@ -43,15 +43,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let request = TorUtilsImport { memory: vec![memory], groups, ..TorUtilsImport::default() };
     let begun = Clocks::now();
     let summary = import_torutils(&mut store, &request)?;
-    println!("{} samples: read, parsed, lives inferred and stored in {}", summary.new_samples, begun.told());
+    println!("{} samples: read, parsed, lives inferred and stored in {}", summary.samples, begun.told());
     let begun = Clocks::now();
     let summary = import_torutils(&mut store, &request)?;
-    println!("{} new samples: the same again in {}", summary.new_samples, begun.told());
-    for format in [ExportFormat::TorUtils, ExportFormat::Parquet] {
+    println!("{} samples: replaced by the same in {}", summary.samples, begun.told());
+    for format in [ExportFormat::Csv, ExportFormat::Parquet] {
         let path = dir.path().join("export");
         let begun = Clocks::now();
         export(&store, summary.trial_id, format, &mut std::fs::File::create(&path)?)?;
-        println!("{format}: {:.1} MB in {}", size(&path)? / 1e6, begun.told());
+        println!("{format:?}: {:.1} MB in {}", size(&path)? / 1e6, begun.told());
     }
     println!("most memory used: {} MB", peak_mib());
     Ok(())

@@ -42,12 +42,10 @@ impl Ages {
             2 * lives.iter().filter(|life| !life.age_known()).count() > lives.len()
         };
         let sawtooth: Vec<bool> = fleet.arms.iter().map(|arm| arm.restarted).collect();
-        let present: Vec<usize> =
-            (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
-        let arms: Vec<usize> = present.iter().copied().filter(|arm| !sawtooth[*arm]).collect();
+        let arms: Vec<usize> = (0..fleet.arms.len()).filter(|arm| !sawtooth[*arm]).collect();
         let mut ages = Self {
             lower_bounds: (0..fleet.arms.len()).map(unknown).collect(),
-            average_from: average_from(fleet, &sawtooth, &present),
+            average_from: average_from(fleet, &sawtooth),
             sawtooth,
             matched: None,
             warm_up: 0.0,
@@ -118,7 +116,7 @@ pub(crate) fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
 
 /// Where some arm is restarted on purpose: when the last arm began, by medians over services. Of an arm that is
 /// restarted that is the first known start, of another that of the life that goes on.
-fn average_from(fleet: &Fleet, sawtooth: &[bool], arms: &[usize]) -> Option<f64> {
+fn average_from(fleet: &Fleet, sawtooth: &[bool]) -> Option<f64> {
     if !sawtooth.contains(&true) {
         return None;
     }
@@ -131,7 +129,7 @@ fn average_from(fleet: &Fleet, sawtooth: &[bool], arms: &[usize]) -> Option<f64>
         };
         median(&members(fleet, arm).filter_map(start).collect::<Vec<_>>())
     };
-    arms.iter().filter_map(|arm| began(*arm)).max_by(f64::total_cmp)
+    (0..sawtooth.len()).filter_map(began).max_by(f64::total_cmp)
 }
 
 /// The latest end of an arm's warm-up, if enough of every arm's time is left after it.

@@ -34,8 +34,7 @@ pub(crate) fn findings(
         let apart = (began(arm)? - began(control)?).abs();
         (apart > APART_SHARE * matched).then_some(apart)
     };
-    let compared =
-        |arm: &usize| *arm != control && fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm];
+    let compared = |arm: &usize| *arm != control && !ages.sawtooth[*arm];
     let found = |arm: usize| {
         let apart = apart(arm)?;
         let end = ended(arm)?.min(ended(control)?);

@@ -38,10 +38,8 @@ pub(crate) fn of_arms(
     results: &[ArmResult],
 ) -> Extremes {
     let arms = Arms { fleet, ages, services, members };
-    let present: Vec<usize> =
-        (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
     let (read, without_reading): (Vec<usize>, Vec<usize>) =
-        present.into_iter().partition(|arm| !arms.last_readings(*arm).is_empty());
+        (0..fleet.arms.len()).partition(|arm| !arms.last_readings(*arm).is_empty());
     let without_level: Vec<usize> =
         read.iter().copied().filter(|arm| arms.at_one_age(&read, *arm).is_none()).collect();
     let basis = if without_level.is_empty() { arms.one_age(&read) } else { Basis::LastReadings };

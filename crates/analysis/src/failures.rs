@@ -72,8 +72,6 @@ impl ArmEvents {
             | KnownEvent::ConfigChange
             | KnownEvent::ConfigActivated
             | KnownEvent::Experiment
-            | KnownEvent::Relabelled
-            | KnownEvent::KeptApart
             | KnownEvent::StartMoved
             | KnownEvent::Unattributed => None,
         }
@@ -121,11 +119,9 @@ fn failed(fleet: &Fleet, service: usize) -> bool {
 /// that crashes every hour crashes for one reason.
 pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]) -> Vec<Finding> {
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
-    let compared: Vec<usize> =
-        (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
     let of_arm = |arm: usize| {
         let with: Vec<usize> = match arm == control {
-            true => compared.iter().copied().filter(|other| *other != control).collect(),
+            true => (0..arms.len()).filter(|other| *other != control).collect(),
             false => vec![control],
         };
         let usual = together(with.iter().map(|other| &arms[*other].events));
@@ -157,7 +153,7 @@ pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]
                 .to_owned(),
         })
     };
-    compared.iter().filter_map(|arm| of_arm(*arm)).collect()
+    (0..arms.len()).filter_map(of_arm).collect()
 }
 
 /// Failures of several arms.

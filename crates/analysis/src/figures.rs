@@ -22,11 +22,9 @@ pub(crate) fn of_arms(
 ) -> Vec<ArmFigures> {
     let mut arms: Vec<ArmFigures> = members.iter().map(|members| of_services(services, members)).collect();
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return arms };
-    for (index, arm) in fleet.arms.iter().enumerate() {
-        if index != control && arm.earlier_list_of.is_none() {
-            let value = compared(ages, control, index);
-            arms[index].ratio = ratio(fleet, settings, (services, value), &members[control], &members[index]);
-        }
+    for index in (0..fleet.arms.len()).filter(|index| *index != control) {
+        let value = compared(ages, control, index);
+        arms[index].ratio = ratio(fleet, settings, (services, value), &members[control], &members[index]);
     }
     let p_values: Vec<Option<f64>> = arms.iter().map(|arm| arm.ratio.as_ref()?.p_value).collect();
     for (arm, adjusted) in arms.iter_mut().zip(holm(&p_values)) {

@@ -63,9 +63,6 @@ pub struct FleetArm {
     pub control: bool,
     /// Whether its services are restarted on purpose, at intervals.
     pub restarted: bool,
-    /// Position of the arm of which this is an earlier list of services. Such an arm has figures and is checked,
-    /// and is compared to nothing.
-    pub earlier_list_of: Option<usize>,
 }
 
 /// A service.

@@ -324,20 +324,16 @@ fn whole_days(life: &FleetLife) -> Option<Vec<(u32, f64)>> {
 }
 
 /// Growth that all arms share tells of load, not of allocators.
-pub(crate) fn common(fleet: &Fleet, ages: &Ages, arms: &[ArmResult]) -> Option<Finding> {
-    let present: Vec<usize> =
-        (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
-    let lows: Option<Vec<f64>> = present
-        .iter()
-        .map(|arm| arms[*arm].growth.as_ref()?.share_per_day.low.filter(|low| *low > 0.0))
-        .collect();
-    let least = present.iter().filter_map(|arm| Some(arms[*arm].growth.as_ref()?.share_per_day.value));
+pub(crate) fn common(ages: &Ages, arms: &[ArmResult]) -> Option<Finding> {
+    let lows: Option<Vec<f64>> =
+        arms.iter().map(|arm| arm.growth.as_ref()?.share_per_day.low.filter(|low| *low > 0.0)).collect();
+    let least = arms.iter().filter_map(|arm| Some(arm.growth.as_ref()?.share_per_day.value));
     // "Or more" holds of what is rounded down.
     let least = (least.min_by(f64::total_cmp)? * 1000.0).floor() / 1000.0;
-    (present.len() >= 2 && lows.is_some()).then(|| Finding {
+    (arms.len() >= 2 && lows.is_some()).then(|| Finding {
         kind: FindingKind::AllArmsGrow,
         severity: Severity::Note,
-        arms: present,
+        arms: (0..arms.len()).collect(),
         services: Vec::new(),
         evidence: match ages.growth_from {
             Some(_) => {
@@ -354,7 +350,6 @@ pub(crate) fn common(fleet: &Fleet, ages: &Ages, arms: &[ArmResult]) -> Option<F
 /// When the host runs out of memory if every arm goes on as it does.
 pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     let available = fleet.limit.host_available_bytes?;
-    let present = || (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
     let gone = gone(fleet);
     let services = |arm: usize| {
         let own = fleet.services.iter().enumerate().filter(|(_, service)| service.arms.contains(&arm));
@@ -364,12 +359,12 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
         let growth = arms[arm].growth.as_ref()?;
         Some(services(arm) * pace(growth))
     };
-    let together: f64 = present().filter_map(grows).sum();
+    let together: f64 = (0..arms.len()).filter_map(grows).sum();
     let to_come = |arm: usize| {
         let growth = arms[arm].growth.as_ref().filter(|growth| pace(growth) > 0.0)?;
         Some(growth.rise_to_come_bytes.map(|rise| services(arm) * rise))
     };
-    let all_to_come: Option<f64> = present().filter_map(to_come).sum();
+    let all_to_come: Option<f64> = (0..arms.len()).filter_map(to_come).sum();
     if all_to_come.is_some_and(|rise| rise < available) {
         return None;
     }
@@ -377,7 +372,7 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     (together > 0.0 && days <= HOST_DAYS).then(|| Finding {
         kind: FindingKind::HostRunsFull,
         severity: Severity::Caution,
-        arms: present().collect(),
+        arms: (0..arms.len()).collect(),
         services: Vec::new(),
         evidence: format!(
             "the services of all arms together grow by {} a day, and {} were available on the host at the last reading: \

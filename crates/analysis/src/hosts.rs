@@ -83,8 +83,7 @@ pub fn by_host(fleet: &Fleet, analysis: &Analysis) -> Vec<ByHost> {
             p_value_adjusted: None,
         }
     };
-    let present = (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
-    let mut arms: Vec<ByHost> = present.map(of_arm).collect();
+    let mut arms: Vec<ByHost> = (0..fleet.arms.len()).map(of_arm).collect();
     let p_values: Vec<Option<f64>> = arms.iter().map(|arm| arm.p_value).collect();
     for (arm, adjusted) in arms.iter_mut().zip(holm(&p_values)) {
         arm.p_value_adjusted = adjusted;

@@ -78,7 +78,7 @@ pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: 
     let analysis = analyse(fleet, &settings);
     let ages = Ages::of(fleet, &settings);
     let control = fleet.arms.iter().position(|arm| arm.control);
-    let is_compared = |arm: usize| Some(arm) != control && fleet.arms[arm].earlier_list_of.is_none();
+    let is_compared = |arm: usize| Some(arm) != control;
     let compared = (0..fleet.arms.len()).filter(|arm| is_compared(*arm)).count().max(1);
     // For as many arms at once as there are.
     let together = Settings { confidence_level: 1.0 - alpha / compared as f64, ..settings };

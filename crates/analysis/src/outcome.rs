@@ -190,10 +190,10 @@ pub struct ArmResult {
     pub as_treated: Option<ArmFigures>,
     /// Growth of its services without off-treatment services.
     pub growth: Option<Growth>,
-    /// Its services without off-treatment services by their own verdicts; `None` for an earlier list, of an arm that is restarted at
+    /// Its services without off-treatment services by their own verdicts; `None` of an arm that is restarted at
     /// intervals, and in a lab run.
     pub services: Option<ServiceVerdicts>,
-    /// What follows for an operator; `None` for an earlier list.
+    /// What follows for an operator; `None` where time has no days.
     pub verdict: Option<Verdict>,
     /// The verdict over every service that was put into it, where it is another.
     pub verdict_as_assigned: Option<Verdict>,
@@ -206,7 +206,7 @@ pub struct ArmResult {
     pub level_changes: Vec<ArmLevelChange>,
     /// For an arm that is restarted at intervals: its memory averaged over time.
     pub sawtooth: Option<Sawtooth>,
-    /// The work that its services did, without off-treatment services; `None` where no arm's work was read, and for an earlier list.
+    /// The work that its services did, without off-treatment services; `None` where no arm's work was read.
     pub work: Option<ArmWork>,
     /// What happened to its services.
     pub events: ArmEvents,
@@ -227,7 +227,7 @@ pub struct ArmFigures {
     pub level_bytes: Option<f64>,
     /// Median age at the last reading in seconds.
     pub age_seconds: Option<f64>,
-    /// Geometric mean of levels over that of the control; `None` for the control and for earlier lists.
+    /// Geometric mean of levels over that of the control; `None` for the control.
     pub ratio: Option<RatioToControl>,
 }
 

@@ -77,7 +77,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     findings.extend(minority::findings(fleet, &arms));
     if fleet.clock.has_calendar() {
         findings.extend(equal_time::findings(fleet, settings, &ages, &treated, &arms));
-        findings.extend(growth::common(fleet, &ages, &arms));
+        findings.extend(growth::common(&ages, &arms));
         findings.extend(growth::host(fleet, &arms));
     }
     findings.sort_by_key(|finding| finding.severity);
@@ -103,8 +103,7 @@ fn arm_result(
     (arm, as_assigned, as_treated): (usize, ArmFigures, Option<ArmFigures>),
 ) -> ArmResult {
     let growth = growth::of_arm(fleet, settings, ages, services, treated);
-    let earlier = fleet.arms[arm].earlier_list_of.is_some();
-    let judged = !earlier && fleet.clock.has_days();
+    let judged = fleet.clock.has_days();
     let judge = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
         let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
         let own = minority::of_arm(fleet, settings, ages, services, members, (growth, &of_arm));
@@ -127,10 +126,9 @@ fn arm_result(
         services: own,
         by_day: by_day(fleet, ages, treated),
         by_week: by_week(fleet, ages, treated),
-        level_changes: if earlier || !fleet.clock.has_calendar() {
-            Vec::new()
-        } else {
-            level_change::of_arm(fleet, settings, ages, treated)
+        level_changes: match fleet.clock.has_calendar() {
+            true => level_change::of_arm(fleet, settings, ages, treated),
+            false => Vec::new(),
         },
         sawtooth: ages.sawtooth[arm].then(|| sawtooth(fleet, services, treated)).flatten(),
         // Where no figure changed there is nothing to show twice.

@@ -59,7 +59,7 @@ pub fn sums_by_server(
     let mut sums: BTreeMap<(Option<&str>, usize), ServerSum> = BTreeMap::new();
     for (index, service) in fleet.services.iter().enumerate() {
         let last = service.current().and_then(|life| life.readings.last()).map(bytes);
-        let own = service.arms.iter().copied().filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
+        let own = service.arms.iter().copied();
         let arm = own.clone().find(|arm| services[index].belongs_to(*arm)).or_else(|| own.clone().next());
         let Some((arm, last)) = arm.zip(last) else { continue };
         let server = labels.get(index).and_then(Option::as_deref);

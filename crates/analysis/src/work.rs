@@ -186,8 +186,7 @@ pub(crate) fn traffic(work: &[crate::outcome::ServiceWork]) -> Option<f64> {
     work.iter().find(|own| own.measure == TRAFFIC).map(|own| own.amount.max(1.0))
 }
 
-/// The work of each arm over `members` (positions of services by arm). `None` for earlier lists, and for all where no arm's
-/// work was measured.
+/// The work of each arm over `members` (positions of services by arm). `None` where no arm's work was measured.
 pub(crate) fn of_arms(
     fleet: &Fleet,
     settings: &Settings,
@@ -201,9 +200,6 @@ pub(crate) fn of_arms(
     }
     let compared = compared::Compared { fleet, settings, ages, services, members };
     let arm = |(arm, own): (usize, &Vec<usize>)| {
-        if fleet.arms[arm].earlier_list_of.is_some() {
-            return None;
-        }
         let measures = compared.measures(arm);
         let traffic = measures.iter().find(|measure| measure.name == TRAFFIC);
         let connections: Vec<f64> =

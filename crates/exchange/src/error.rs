@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
-use crate::torutils::MemoryUnit;
 use crate::{Problem, PrometheusError};
 
 #[derive(Debug, thiserror::Error)]
@@ -30,17 +29,6 @@ pub enum ImportError {
         /// The columns that are there.
         found: String,
     },
-    /// The header is of none of the known formats.
-    #[error(
-        "{file}:{line}: none of the known formats of memory measurements; the header has: {found}\n  \
-         expected `timestamp,...,nickname,...,rss_kb,...`, `date,time,num_relays,...` or `relay,...,day0,day1,...`"
-    )]
-    UnknownFormat {
-        file: String,
-        line: u64,
-        /// The columns that are there.
-        found: String,
-    },
     /// Strict mode: the first problem.
     #[error("{0}\n  nothing was imported; without strict mode this row is left out and told")]
     Strict(Box<Problem>),
@@ -48,11 +36,15 @@ pub enum ImportError {
         "`{0}` is not a timezone; expected an offset such as -08:00, UTC, or a name such as America/Los_Angeles"
     )]
     Timezone(String),
-    /// A format that numbers its days needs to know the first one.
+    /// Times without an offset beside others that have one.
     #[error(
-        "{file}: its columns are days without a date; tell the date of `day0` (first day), such as 2025-09-09"
+        "some times have no offset, and others have {offset}; nothing was imported: give --timezone {offset} or another, or \
+         --timezone UTC"
     )]
-    FirstDay { file: String },
+    NoOffset {
+        /// The offset that other times have.
+        offset: String,
+    },
     /// The request names no file with measurements.
     #[error("no file with memory measurements was named")]
     NoMemoryFile,
@@ -104,29 +96,15 @@ pub enum ImportError {
         /// The rows that were left out, which may be of its services; empty without any.
         rows: String,
     },
-    /// Figures that no service has, in the unit in which they are read.
+    /// Figures that no service has.
     #[error(
-        "{file}: {what}, read as {unit}: the unit seems to be {likely}; nothing was imported: give --unit {likely}, or --unit \
-         {unit} if the figures are right"
+        "{file}: half of the readings in the column `rss_kb` are {shown}; nothing was imported: the column is in KiB, so \
+         multiply figures in MiB by 1024, and divide figures in bytes by 1024"
     )]
     Unit {
         file: String,
-        what: String,
-        unit: MemoryUnit,
-        /// In which unit the figures would be usual ones.
-        likely: MemoryUnit,
-    },
-    /// The trial was imported with times read in another timezone.
-    #[error(
-        "the trial `{name}` was imported with times read as {stored}, now they would be read as {given}: the same \
-         readings would come twice; give --timezone {stored}, or another --name"
-    )]
-    OtherTimezone {
-        name: String,
-        /// How its times were read.
-        stored: String,
-        /// How they would be read now.
-        given: String,
+        /// Such as `below 1 MiB`.
+        shown: &'static str,
     },
     /// Two lists of one name.
     #[error("two lists of services are called `{0}`; give each list (arm) a name of its own")]
@@ -137,14 +115,8 @@ pub enum ImportError {
     /// The control is none of the arms.
     #[error("no arm is called `{control}`; the arms are: {arms}")]
     UnknownControl { control: String, arms: String },
-    /// A trial of the given name has other lists.
-    #[error(
-        "the trial `{name}` exists with other arms or members ({difference}); \
-         give another name, or none to have one chosen"
-    )]
-    OtherLists { name: String, difference: String },
     /// A trial of the given name was not imported.
-    #[error("a trial `{0}` exists that was not imported this way; give another name")]
+    #[error("a trial `{0}` exists that was not imported this way; give another --name")]
     NameTaken(String),
     /// What a store of series tells, or does not.
     #[error(transparent)]
@@ -169,11 +141,6 @@ pub enum ExportError {
     /// There is no such trial.
     #[error("the database has no trial {0}")]
     NoTrial(i64),
-    /// A form of RSS for a service of which other memory was read.
-    #[error(
-        "trial `{trial}` has no RSS of {service}: the operators' CSV knows nothing else; export --format parquet has what was read"
-    )]
-    NoRss { trial: String, service: String },
     /// The output cannot be written.
     #[error("writing the export: {0}")]
     Write(#[from] std::io::Error),
@@ -187,7 +154,6 @@ impl Classified for ExportError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Store(error) => error.class(),
-            Self::NoRss { .. } => ErrorClass::Refused,
             _ => ErrorClass::Failed,
         }
     }

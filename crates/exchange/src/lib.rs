@@ -16,13 +16,11 @@ pub mod torutils;
 pub use error::{ExportError, ImportError};
 pub use export::{ExportFormat, export};
 pub use gather::{GatherError, GatheredPart, PartFile, gather, host_of};
-pub use import::{
-    ArmSummary, ImportSummary, KeptApart, Relabelled, TimezoneSource, TorUtilsImport, import_torutils,
-};
+pub use import::{ArmSummary, ImportSummary, TorUtilsImport, import_torutils};
 pub use measured::{MeasuredService, Measurements};
 pub use packed::pack;
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
 pub use prometheus::{
     Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
 };
-pub use torutils::{MemoryUnit, Timezone};
+pub use torutils::Timezone;

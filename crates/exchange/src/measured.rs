@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use heaptrial_model::ServiceName;
-use heaptrial_store::{AggregateRow, ImportedSample};
+use heaptrial_store::ImportedSample;
 
 use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems};
 
-/// Readings of one nickname, under one label of a server and with one fingerprint. A service may have several of these.
+/// Readings of one nickname, under one label of a server and with one fingerprint. A service may be made of several of these.
 #[derive(Debug, Clone, Default)]
 pub struct MeasuredService {
     pub nickname: String,
@@ -20,16 +20,22 @@ pub struct MeasuredService {
     pub samples: Vec<ImportedSample>,
     /// Groups that the file itself names: since when, and which.
     pub groups: Vec<(i64, String)>,
-    /// The file and the line that name it first.
-    pub first_row: (String, u64),
+    /// The file that names it first.
+    pub file: String,
+}
+
+impl MeasuredService {
+    /// Times of the first and the last reading.
+    pub fn span(&self) -> (i64, i64) {
+        let time = |sample: Option<&ImportedSample>| sample.map_or(0, |sample| sample.wall_us);
+        (time(self.samples.first()), time(self.samples.last()))
+    }
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Measurements {
     /// The services, in the order in which the files name them first.
     pub services: Vec<MeasuredService>,
-    /// Sums over all services of a server, in order of time.
-    pub aggregates: Vec<AggregateRow>,
     /// Readings that were there twice with the same values.
     pub duplicates: u64,
 }
@@ -51,19 +57,6 @@ struct Series {
     server: String,
     fingerprint: String,
     entries: Vec<Entry>,
-    /// By how much the time of the last one is later than its local time read for the first time, where that was decided by what
-    /// is usual; else 0.
-    guessed_us: i64,
-}
-
-/// The last reading of a series in the order of the rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Last {
-    pub sample: ImportedSample,
-    /// The shorter of the two distances before it: one may have been missed.
-    pub step_us: Option<i64>,
-    /// By how much its time would be earlier, where that was a guess; else 0.
-    pub guessed_us: i64,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +64,6 @@ pub(crate) struct Gatherer {
     series: Vec<Series>,
     by_key: HashMap<Box<[u8]>, usize>,
     key: Vec<u8>,
-    aggregates: Vec<AggregateRow>,
     files: Vec<String>,
     groups: Vec<String>,
     group_places: HashMap<Box<[u8]>, u32>,
@@ -130,8 +122,7 @@ impl Gatherer {
         let index = match self.by_key.get(usual.as_slice()) {
             Some(index) => *index,
             None => {
-                let (entries, guessed_us) = (Vec::new(), 0);
-                self.series.push(Series { nickname, server, fingerprint, entries, guessed_us });
+                self.series.push(Series { nickname, server, fingerprint, entries: Vec::new() });
                 self.by_key.insert(usual.into(), self.series.len() - 1);
                 self.series.len() - 1
             }
@@ -146,32 +137,6 @@ impl Gatherer {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         let group = self.group(group.trim_ascii());
         self.series[series].entries.push(Entry { sample, file, line, group });
-        self.series[series].guessed_us = 0;
-    }
-
-    /// The last reading of a series.
-    pub fn last(&self, series: usize) -> Option<Last> {
-        let Series { entries, guessed_us, .. } = &self.series[series];
-        let sample = entries.last()?.sample;
-        let times = || entries.iter().rev().map(|entry| entry.sample.wall_us);
-        let steps = times().zip(times().skip(1)).map(|(after, before)| after - before);
-        let step_us = steps.filter(|step_us| *step_us > 0).take(2).min();
-        Some(Last { sample, step_us, guessed_us: *guessed_us })
-    }
-
-    /// The time of its last reading is a guess: it may be earlier by so much.
-    pub fn is_guess(&mut self, series: usize, guessed_us: i64) {
-        self.series[series].guessed_us = guessed_us;
-    }
-
-    pub fn take_back(&mut self, series: usize) {
-        let guessed_us = std::mem::take(&mut self.series[series].guessed_us);
-        let last_us = self.series[series].entries.last().map(|last| last.sample.wall_us);
-        // It may be there twice.
-        let entries = self.series[series].entries.iter_mut().rev();
-        for entry in entries.take_while(|entry| Some(entry.sample.wall_us) == last_us) {
-            entry.sample.wall_us -= guessed_us;
-        }
     }
 
     fn group(&mut self, group: &[u8]) -> u32 {
@@ -187,18 +152,12 @@ impl Gatherer {
         place
     }
 
-    pub fn aggregate(&mut self, row: AggregateRow) {
-        self.aggregates.push(row);
-    }
-
-    pub fn finish(mut self, problems: &mut Problems) -> Result<Measurements, ImportError> {
+    pub fn finish(self, problems: &mut Problems) -> Result<Measurements, ImportError> {
         let mut measurements = Measurements::default();
-        let files = std::mem::take(&mut self.files);
+        let files = self.files;
         for series in self.series {
             let first = series.entries.first();
-            let first_row = first.map_or((String::new(), 0), |entry| {
-                (files[usize::from(entry.file)].clone(), u64::from(entry.line))
-            });
+            let file = first.map_or_else(String::new, |entry| files[usize::from(entry.file)].clone());
             let (entries, duplicates) = distinct(series.entries, &series.nickname, &files, problems)?;
             measurements.duplicates += duplicates;
             measurements.services.push(MeasuredService {
@@ -207,25 +166,9 @@ impl Gatherer {
                 fingerprint: series.fingerprint,
                 groups: groups(&entries, &self.groups),
                 samples: entries.into_iter().map(|entry| entry.sample).collect(),
-                first_row,
+                file,
             });
         }
-        self.aggregates.sort_by(|a, b| (a.wall_us, &a.server).cmp(&(b.wall_us, &b.server)));
-        let before = self.aggregates.len();
-        self.aggregates.dedup_by(|later, earlier| later == earlier);
-        measurements.duplicates += (before - self.aggregates.len()) as u64;
-        let mut conflicts = 0u64;
-        self.aggregates.dedup_by(|later, earlier| {
-            let twice = (later.wall_us, &later.server) == (earlier.wall_us, &earlier.server);
-            conflicts += u64::from(twice);
-            twice
-        });
-        for _ in 0..conflicts {
-            let what = "two aggregate rows of one server at one time differ; the first was kept";
-            let file = files.first().map_or("", String::as_str);
-            problems.report(Place::of_file(file), ProblemKind::ConflictingReading, what)?;
-        }
-        measurements.aggregates = self.aggregates;
         Ok(measurements)
     }
 }

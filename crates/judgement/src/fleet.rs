@@ -123,7 +123,6 @@ impl Rows {
             name: record.arm.name.clone(),
             control: record.arm.control,
             restarted: record.arm.treatment.restart_every.is_some(),
-            earlier_list_of: record.earlier_list_of.and_then(|id| self.arm_position(id)),
         }
     }
 

@@ -67,10 +67,6 @@ words! {
         ConfigActivated = "config_activated",
         /// Operators began an experiment.
         Experiment = "experiment",
-        /// An import took services whose server changed its label for one each.
-        Relabelled = "relabelled",
-        /// An import took services of like names for different ones.
-        KeptApart = "kept_apart",
         /// The start that a store tells of a service moved, and nothing tells a restart.
         StartMoved = "start_moved",
         /// An operators' event whose group is no arm: it is about nobody.

@@ -424,7 +424,6 @@ impl Parts<'_> {
             cpu_seconds: facts.cpu_seconds,
             consensuses: facts.consensuses,
             warnings: Vec::new(),
-            earlier_list_of: fleet_arm.earlier_list_of.map(|of| self.arm_name(of)),
             list: record.source.clone(),
             age_seconds: figures.age_seconds.filter(|_| self.days),
             as_treated: result.as_treated.as_ref().map(|treated| self.as_treated(treated)),

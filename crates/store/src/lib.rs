@@ -22,8 +22,8 @@ pub use error::StoreError;
 pub use export::{SAMPLE_COLUMNS, StoredSample};
 pub use file::{OpenFile, Place};
 pub use import::{
-    AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
-    ImportedTrial, SamplesOf,
+    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
+    SamplesOf,
 };
 pub use part::{
     BlockOf, GATHERED, Gathered, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts,

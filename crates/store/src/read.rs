@@ -58,18 +58,12 @@ impl Store {
     /// The arms of a trial, in the order given.
     pub fn arms(&self, trial_id: i64) -> Result<Vec<ArmRecord>, StoreError> {
         let doing = "reading the arms";
-        let sql = "SELECT id, name, control, treatment_json, obtained_json, source, earlier_list_of
+        let sql = "SELECT id, name, control, treatment_json, obtained_json, source
                    FROM arm WHERE trial_id = ?1 ORDER BY position";
         let rows: Vec<(ArmRecord, String, Option<String>)> =
             self.rows(doing, sql, params![trial_id], |row| {
                 let arm = Arm { name: row.get(1)?, control: row.get(2)?, treatment: Treatment::default() };
-                let record = ArmRecord {
-                    id: row.get(0)?,
-                    arm,
-                    obtained: None,
-                    source: row.get(5)?,
-                    earlier_list_of: row.get(6)?,
-                };
+                let record = ArmRecord { id: row.get(0)?, arm, obtained: None, source: row.get(5)? };
                 Ok((record, row.get(3)?, row.get(4)?))
             })?;
         rows.into_iter()

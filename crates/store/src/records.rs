@@ -50,8 +50,6 @@ pub struct ArmRecord {
     pub obtained: Option<Value>,
     /// The list that an imported arm was read from.
     pub source: Option<String>,
-    /// Row id of the arm of which this is an earlier list of services; such an arm is shown, never compared.
-    pub earlier_list_of: Option<i64>,
 }
 
 #[derive(Debug, Clone)]

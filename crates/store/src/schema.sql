@@ -37,7 +37,6 @@ CREATE TABLE arm (
     treatment_json TEXT    NOT NULL,
     obtained_json  TEXT,                        -- the build that was prepared for the arm; of a field trial, what its services must run
     source         TEXT,                        -- the list that an imported arm was read from
-    earlier_list_of INTEGER REFERENCES arm (id), -- an earlier list of that arm's services
     UNIQUE (trial_id, name)
 ) STRICT;
 
@@ -152,19 +151,6 @@ CREATE TABLE import_source (
     rows     INTEGER NOT NULL,
     skipped  INTEGER NOT NULL                   -- malformed rows
 ) STRICT;
-
--- Sums over all services that an imported file holds beside, or in place of, single services.
-CREATE TABLE aggregate (
-    trial_id    INTEGER NOT NULL REFERENCES trial (id),
-    wall_us     INTEGER NOT NULL,
-    server      TEXT    NOT NULL,
-    count       INTEGER NOT NULL,
-    total_bytes INTEGER NOT NULL,
-    mean_bytes  INTEGER NOT NULL,
-    min_bytes   INTEGER NOT NULL,
-    max_bytes   INTEGER NOT NULL,
-    PRIMARY KEY (trial_id, wall_us, server)
-) STRICT, WITHOUT ROWID;
 
 -- Analyses of a running trial at times fixed in advance.
 CREATE TABLE look (

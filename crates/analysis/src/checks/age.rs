@@ -27,9 +27,8 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
     let mut arms: Vec<usize> = found.iter().flat_map(|service| service.arms.iter().copied()).collect();
     arms.sort_unstable();
     arms.dedup();
-    let present = || (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
-    let lower_bounds = present().any(|arm| ages.lower_bounds[arm]);
-    let of_two_kinds = lower_bounds && !present().all(|arm| ages.lower_bounds[arm]);
+    let lower_bounds = ages.lower_bounds.contains(&true);
+    let of_two_kinds = lower_bounds && ages.lower_bounds.contains(&false);
     (!found.is_empty()).then(|| Finding {
         kind: FindingKind::AgeUnknown,
         severity: match (lower_bounds, of_two_kinds) {
@@ -81,7 +80,7 @@ pub(super) fn unequal(
     members: &[Vec<usize>],
     ages: &Ages,
 ) -> Option<Finding> {
-    let compared = |arm: &usize| fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm];
+    let compared = |arm: &usize| !ages.sawtooth[*arm];
     let by_arm: Vec<(usize, f64)> = (0..fleet.arms.len())
         .filter(compared)
         .filter_map(|arm| {
@@ -121,8 +120,7 @@ pub(super) fn never_concurrent(
     for (first, a) in spans.iter().enumerate() {
         for (second, b) in spans.iter().enumerate().skip(first + 1) {
             let (Some(a), Some(b)) = (a, b) else { continue };
-            let same = |arm: usize| fleet.arms[arm].earlier_list_of.is_some();
-            if same(first) || same(second) || (a.0 <= b.1 && b.0 <= a.1) {
+            if a.0 <= b.1 && b.0 <= a.1 {
                 continue;
             }
             let (earlier, later) = if a.1 <= b.0 { (first, second) } else { (second, first) };
@@ -160,9 +158,7 @@ pub(super) fn compared_young(
     ages: &Ages,
 ) -> Option<Finding> {
     let matched = ages.matched?;
-    let arms: Vec<usize> = (0..fleet.arms.len())
-        .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm])
-        .collect();
+    let arms: Vec<usize> = (0..fleet.arms.len()).filter(|arm| !ages.sawtooth[*arm]).collect();
     let oldest_of = |age: &dyn Fn(usize) -> Option<f64>| {
         let median_of =
             |arm: &usize| median(&members[*arm].iter().filter_map(|index| age(*index)).collect::<Vec<_>>());

@@ -18,9 +18,6 @@ pub(super) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
 }
 
 fn of_arm(fleet: &Fleet, arm: usize, members: &[usize]) -> Option<Finding> {
-    if fleet.arms[arm].earlier_list_of.is_some() {
-        return None;
-    }
     let lives = || members.iter().flat_map(|index| &fleet.services[*index].lives);
     let usual = median(
         &members

@@ -21,8 +21,7 @@ pub(super) fn of_arms(
 ) -> Option<Finding> {
     let matched = ages.matched?;
     let window = settings.level_from(matched)..=matched;
-    let compared = || (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
-    let control = compared().find(|arm| fleet.arms[*arm].control)?;
+    let control = fleet.arms.iter().position(|arm| arm.control)?;
     let of = |arm: usize| {
         let lives = members[arm].iter().filter_map(|index| fleet.services[*index].current());
         let means: Vec<(f64, f64)> = lives.filter_map(|life| mean(life, &window)).collect();
@@ -35,7 +34,7 @@ pub(super) fn of_arms(
         let (x, y) = of(arm)?;
         ((x - of_control.0).hypot(y - of_control.1) >= LEAST_APART).then_some((arm, (x, y)))
     };
-    let found: Vec<_> = compared().filter(|arm| *arm != control).filter_map(apart).collect();
+    let found: Vec<_> = (0..fleet.arms.len()).filter(|arm| *arm != control).filter_map(apart).collect();
     let told = |arm: usize, mean| format!("{} {}", fleet.arms[arm].name, hours(mean));
     (!found.is_empty()).then(|| Finding {
         kind: FindingKind::OtherHours,

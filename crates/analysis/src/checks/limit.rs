@@ -42,6 +42,5 @@ pub(super) fn reached(fleet: &Fleet, services: &[ServiceResult]) -> Vec<Finding>
                 .to_owned(),
         })
     };
-    let present = (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
-    present.filter_map(finding).collect()
+    (0..fleet.arms.len()).filter_map(finding).collect()
 }

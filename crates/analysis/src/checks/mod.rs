@@ -3,13 +3,11 @@
 mod age;
 mod gaps;
 mod hours;
-mod labels;
 mod ledger;
 mod limit;
 pub(crate) mod presence;
 mod restarts;
 mod servers;
-mod succession;
 mod treatment;
 
 use std::collections::BTreeSet;
@@ -53,7 +51,6 @@ pub(crate) fn run(
     findings.extend(presence::hosts_apart(fleet));
     findings.extend(presence::appeared(fleet));
     findings.extend(presence::vanished(fleet));
-    findings.extend(succession::found(fleet, members));
     findings.extend(presence::dropped(fleet));
     findings.extend(presence::lacking(fleet, members));
     findings.extend(presence::silent(fleet, members));
@@ -62,7 +59,6 @@ pub(crate) fn run(
     findings.extend(without_level(fleet, services, members, ages));
     findings.extend(gaps::of_arms(fleet, members));
     findings.extend(hours::of_arms(fleet, members, ages, settings));
-    findings.extend(labels::told(fleet));
     findings.extend(few(fleet, services, members));
     findings.extend(ledger::not_proved(fleet, members));
     findings.extend(ledger::earlier_lives(fleet, members));
@@ -116,7 +112,6 @@ fn without_level(
         own.filter(|index| !has_level(index) && !gone.contains(index) && is_known(index)).collect()
     };
     let arms: Vec<usize> = (0..fleet.arms.len())
-        .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none())
         .filter(|arm| members[*arm].iter().any(has_level) && !found(*arm).is_empty())
         .collect();
     let last = |of: &[usize]| {
@@ -151,9 +146,7 @@ fn without_level(
 fn few(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<Finding> {
     let compared =
         |arm: &usize| members[*arm].iter().filter(|index| services[**index].level_bytes.is_some()).count();
-    let arms: Vec<usize> = (0..fleet.arms.len())
-        .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && compared(arm) < FEW_SERVICES)
-        .collect();
+    let arms: Vec<usize> = (0..fleet.arms.len()).filter(|arm| compared(arm) < FEW_SERVICES).collect();
     let told: Vec<String> =
         arms.iter().map(|arm| format!("{} has {}", fleet.arms[*arm].name, compared(arm))).collect();
     (!arms.is_empty()).then(|| Finding {

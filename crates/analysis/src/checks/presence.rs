@@ -214,7 +214,7 @@ pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
             rate < FEWEST_SHARE * usual && time * rate < expected - FEWER_ROOTS * expected.sqrt()
         };
         let found: Vec<&(usize, (f64, f64))> = rates.iter().filter(|(_, of)| lacks(*of)).collect();
-        if found.is_empty() || fleet.arms[arm].earlier_list_of.is_some() {
+        if found.is_empty() {
             continue;
         }
         let least = found.iter().map(|rate| rate.1.1 / usual).fold(1.0, f64::min);
@@ -248,7 +248,7 @@ pub(super) fn silent(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
         };
         let found: Vec<usize> = members.iter().copied().filter(long).collect();
         let most = found.iter().map(|index| longest[*index]).fold(0.0, f64::max);
-        (!found.is_empty() && fleet.arms[arm].earlier_list_of.is_none()).then(|| Finding {
+        (!found.is_empty()).then(|| Finding {
             kind: FindingKind::LacksSamples,
             severity: Severity::Note,
             arms: vec![arm],

@@ -17,9 +17,7 @@ const FEWEST: usize = 3;
 /// Arms that are restarted far more often than the control, or a control than the other arms, without that being their treatment.
 pub(super) fn more_often(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
-    let compared: Vec<usize> = (0..fleet.arms.len())
-        .filter(|arm| !fleet.arms[*arm].restarted && fleet.arms[*arm].earlier_list_of.is_none())
-        .collect();
+    let compared: Vec<usize> = (0..fleet.arms.len()).filter(|arm| !fleet.arms[*arm].restarted).collect();
     let restarts = |index: &usize| f64::from(services[*index].restarts);
     let of_arm = |arm: usize| {
         let others: Vec<usize> = match arm == control {

@@ -17,12 +17,11 @@ fn is_measured(service: &ServiceResult) -> bool {
     service.level_bytes.or(service.time_average_bytes).is_some()
 }
 
-/// Of each arm but the control and earlier lists; none without a control.
+/// Of each arm but the control; none without a control.
 pub(super) fn paired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Paired> {
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
     let of_control = blocks(fleet, services, &members[control]);
-    let arms =
-        (0..fleet.arms.len()).filter(|arm| *arm != control && fleet.arms[*arm].earlier_list_of.is_none());
+    let arms = (0..fleet.arms.len()).filter(|arm| *arm != control);
     arms.map(|arm| {
         let own = members[arm].iter().copied().filter(|index| is_measured(&services[*index]));
         let (with_control, alone) = own.partition(|index| of_control.contains(&fleet.services[*index].block));

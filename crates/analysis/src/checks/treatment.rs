@@ -15,7 +15,7 @@ pub(super) fn spanned(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
         for (arm, members) in members.iter().enumerate() {
             let about_it = event.arm.is_none_or(|about| about == arm);
             let about = |index: &usize| event.service.is_none_or(|service| service == *index);
-            if !about_it || fleet.arms[arm].earlier_list_of.is_some() {
+            if !about_it {
                 continue;
             }
             let found: Vec<usize> = members

@@ -56,18 +56,17 @@ impl Found {
                 Some(Self { arm, block, members, comparable, what, clusters, is_of_the_services })
             })
             .collect();
-        let shared: Vec<bool> = all.iter().map(|found| found.is_shared(fleet, &all)).collect();
+        let shared: Vec<bool> = all.iter().map(|found| found.is_shared(&all)).collect();
         all.iter_mut().zip(shared).for_each(|(found, shared)| found.is_of_the_services = shared);
         all.retain(|found| found.clusters.clusters.len() > 1);
         all
     }
 
     /// Whether more than half of the other arms on the server that are large enough have such clusters too.
-    fn is_shared(&self, fleet: &Fleet, all: &[Self]) -> bool {
-        let present = |found: &&Self| fleet.arms[found.arm].earlier_list_of.is_none();
+    fn is_shared(&self, all: &[Self]) -> bool {
         let others = all.iter().filter(|found| found.arm != self.arm && found.block == self.block);
         let others: Vec<&Self> =
-            others.filter(present).filter(|found| found.comparable.len() >= FEWEST_TO_SEPARATE).collect();
+            others.filter(|found| found.comparable.len() >= FEWEST_TO_SEPARATE).collect();
         let alike = others.iter().filter(|other| self.is_split_as(other)).count();
         self.clusters.clusters.len() > 1 && 2 * alike > others.len()
     }

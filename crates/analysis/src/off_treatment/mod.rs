@@ -136,15 +136,11 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
 
 /// Services that lists put into two arms.
 fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Nearest, search: &mut Search) {
-    let base = |arm: usize| fleet.arms[arm].earlier_list_of.unwrap_or(arm);
     // By pair of arms: the services, and of which arm they are off treatment.
     let mut pairs: Vec<((usize, usize), Vec<usize>)> = Vec::new();
     for (index, service) in fleet.services.iter().enumerate() {
         for (place, first) in service.arms.iter().enumerate() {
-            for second in &service.arms[place + 1..] {
-                if base(*first) == base(*second) {
-                    continue;
-                }
+            for second in service.arms[place + 1..].iter().filter(|second| *second != first) {
                 let pair = (*first.min(second), *first.max(second));
                 match pairs.iter_mut().find(|(known, _)| *known == pair) {
                     Some((_, found)) => found.push(index),
@@ -154,7 +150,6 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
         }
     }
     for ((first, second), found) in pairs {
-        let earlier = |arm: usize| fleet.arms[arm].earlier_list_of.is_some();
         let name = |arm: usize| fleet.arms[arm].name.as_str();
         let mut fits = [0usize, 0, 0];
         for index in &found {
@@ -176,10 +171,9 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
             .map(|(place, name)| format!("the memory of {} goes as that of {name}", fits[*place]))
             .chain((fits[2] > 0).then(|| format!("of {} memory does not tell where they belong", fits[2])))
             .collect();
-        let earlier_only = earlier(first) || earlier(second);
         search.findings.push(Finding {
             kind: FindingKind::InTwoArms,
-            severity: if earlier_only { Severity::Caution } else { Severity::Grave },
+            severity: Severity::Grave,
             arms: vec![first, second],
             services: found.iter().map(|index| services[*index].name.clone()).collect(),
             evidence: format!(

@@ -103,11 +103,9 @@ impl Nearest {
         }
     }
 
-    /// The present arm that a service is nearest to, other than `but` and lists of it.
+    /// The arm that a service is nearest to, other than `but`.
     pub(crate) fn nearest(&self, fleet: &Fleet, service: usize, but: usize) -> Option<(usize, f64)> {
-        let base = fleet.arms[but].earlier_list_of.unwrap_or(but);
-        let others =
-            (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && *arm != base);
+        let others = (0..fleet.arms.len()).filter(|arm| *arm != but);
         others.filter_map(|arm| Some((arm, self.distance(service, arm)?))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 

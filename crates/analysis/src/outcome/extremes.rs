@@ -22,7 +22,7 @@ pub enum Basis {
 
 /// The order of the arms.
 ///
-/// Off-treatment services and readings of 0 bytes are left out, and earlier lists of services are no arms here. An arm that is shown to
+/// Off-treatment services and readings of 0 bytes are left out. An arm that is shown to
 /// do less than the control's work is in `order`, but is no extreme and has no rank ([`ArmPlace::ranked`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Extremes {

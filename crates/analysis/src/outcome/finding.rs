@@ -124,10 +124,6 @@ pub enum FindingKind {
     OomHandler,
     /// What came after a time is left out, as asked for.
     LeftOutAfter,
-    /// Services under several labels of their server, taken as one each.
-    Relabelled,
-    /// Services under several names or labels that look like one, and count apart.
-    KeptApart,
 }
 
 impl Finding {
@@ -188,8 +184,6 @@ impl FindingKind {
             Self::FlagLost => "Lost a flag",
             Self::OomHandler => "Freed memory in distress",
             Self::LeftOutAfter => "Later readings are left out",
-            Self::Relabelled => "The label of a server changed",
-            Self::KeptApart => "May be one service",
         }
     }
 }

@@ -49,7 +49,7 @@ fn life() -> impl Strategy<Value = FleetLife> {
 
 prop_compose! {
     fn fleet()(
-        earlier in prop::collection::vec(any::<bool>(), 1..4),
+        arms in 1_usize..4,
         control in 0_usize..5,
         restarted in any::<bool>(),
         services in prop::collection::vec(
@@ -59,7 +59,6 @@ prop_compose! {
         identities_proved in any::<bool>(),
         seed in any::<u64>(),
     ) -> Fleet {
-        let arms = earlier.len();
         Fleet {
             clock: Clock::Calendar,
             arms: (0..arms)
@@ -67,7 +66,6 @@ prop_compose! {
                     name: format!("arm {arm}"),
                     control: arm == control,
                     restarted: restarted && arm == 0,
-                    earlier_list_of: (arm > 0 && arm != control && earlier[arm]).then_some(0),
                 })
                 .collect(),
             services: services

@@ -56,25 +56,6 @@ fn a_list_that_names_a_service_twice_counts_it_once() {
 }
 
 #[test]
-fn earlier_lists_are_checked_and_never_compared() {
-    let mut fleet = fleet(&[(10, &|_| 2.0), (10, &|_| 1.0)]);
-    let earlier = add_arm(&mut fleet, 0, |_| Vec::new());
-    fleet.arms[earlier].earlier_list_of = Some(1);
-    // It listed three of the control's services as its own.
-    for index in [0, 1, 2, 10, 11, 12, 13, 14, 15] {
-        fleet.services[index].arms.push(earlier);
-    }
-    let analysis = run(&fleet);
-    let arm = &analysis.arms[earlier];
-    assert!(arm.as_assigned.ratio.is_none() && arm.verdict.is_none());
-    assert_eq!((arm.as_assigned.services, arm.treated().services), (9, 6));
-    assert_eq!(names(find(&analysis, FindingKind::InTwoArms).unwrap()), ["s0", "s1", "s2"]);
-    // The present arms are as they would be without it.
-    assert!(analysis.arms[0].as_treated.is_none() && analysis.arms[1].as_treated.is_none());
-    assert!(analysis.arms[1].verdict.is_some());
-}
-
-#[test]
 fn one_service_per_arm_has_no_interval() {
     let analysis = run(&fleet(&[(1, &|_| 2.0), (1, &|_| 1.0)]));
     let ratio = analysis.arms[1].as_assigned.ratio.as_ref().unwrap();

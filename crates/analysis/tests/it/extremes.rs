@@ -125,8 +125,6 @@ fn a_younger_arm_that_is_lower_is_looked_at_at_the_age_that_both_reached() {
 fn arms_without_a_reading_and_readings_of_nothing_are_no_extremes() {
     let mut fleet = fleet(&[(4, &|_| 2.0), (4, &|_| 1.0), (4, &|_| 0.0)]);
     add_arm(&mut fleet, 2, |_| Vec::new());
-    let earlier = add_arm(&mut fleet, 2, |seed| vec![life(seed, 0.0, 8.0, |_| 9.0)]);
-    fleet.arms[earlier].earlier_list_of = Some(1);
     let extremes = run(&fleet).extremes;
     assert_eq!((extremes.least, extremes.most), (Some(1), Some(0)));
     assert_eq!(extremes.without_reading, [2, 3]);

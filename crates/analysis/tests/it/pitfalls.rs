@@ -317,55 +317,6 @@ fn hosts_that_end_one_after_the_other_are_told_and_their_services_have_not_vanis
     assert_eq!(find(&analysis, FindingKind::Vanished).unwrap().services.len(), 12);
 }
 
-/// An import whose services of the second arm, six at a time, have other names each so many days.
-fn renamed(days: &[f64], started_again: bool) -> Fleet {
-    let mut fleet = fleet(&[]);
-    add_arm(&mut fleet, 6, |seed| vec![life(seed, 0.0, 8.0, |age| own(seed) * settling(6.0)(age))]);
-    let begins = [0.0].iter().chain(days);
-    let ends = days.iter().chain(&[8.0]);
-    for (index, (begin, end)) in begins.zip(ends).enumerate() {
-        let of = |seed: usize| {
-            let mut life = life(seed, *begin, *end, |age| own(seed) * settling(2.0)(age));
-            // The last reading before another name comes is a quarter of a day older.
-            life.readings.retain(|reading| begin + f64::from(reading.age_seconds) / DAY < *end - 0.1);
-            if !started_again {
-                life.started_at -= begin * DAY;
-                life.readings.iter_mut().for_each(|reading| reading.age_seconds += (begin * DAY) as f32);
-            }
-            vec![life]
-        };
-        add_arm(&mut fleet, 6, of);
-        fleet.services.iter_mut().skip(6 + 6 * index).for_each(|service| service.arms = vec![1]);
-    }
-    fleet.arms.truncate(2);
-    fleet
-}
-
-#[test]
-fn services_that_begin_where_others_of_their_arm_end_are_told_to_be_one_perhaps() {
-    let deployed = find_apart(&renamed(&[2.0, 4.0], true)).unwrap();
-    assert_eq!((deployed.severity, deployed.arms.as_slice()), (Severity::Grave, &[1][..]));
-    assert_eq!(
-        deployed.evidence,
-        "12 services of arm 1, of 18, began within 18 h of the end of another one of it, as `s12` did where `s6` ended"
-    );
-    assert_eq!(deployed.services.len(), 24);
-    let told = find_apart(&renamed(&[4.0], false)).unwrap().evidence;
-    assert!(told.ends_with("; 6 have the start of those that ended: they are the same processes"), "{told}");
-    // Nobody follows where nobody ends, or where a plan named them before.
-    assert_eq!(find_apart(&renamed(&[], true)), None);
-    assert_eq!(find_apart(&Fleet { identities_proved: true, ..renamed(&[2.0, 4.0], true) }), None);
-    // An arm that begins where another ends is another arm.
-    let mut other = renamed(&[4.0], true);
-    other.arms.push(FleetArm { name: "arm 2".into(), ..FleetArm::default() });
-    other.services.iter_mut().skip(12).for_each(|service| service.arms = vec![2]);
-    assert_eq!(find_apart(&other), None);
-}
-
-fn find_apart(fleet: &Fleet) -> Option<Finding> {
-    find(&run(fleet), FindingKind::KeptApart).cloned()
-}
-
 /// A control of 20 services of which `wrong` go as the arm beside it, which has an eighth more than 1.3 GiB.
 fn mostly(wrong: usize) -> Fleet {
     let mut fleet = fleet(&[]);

@@ -5,15 +5,13 @@ use heaptrial_report::embedded::printable;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::words;
 use crate::data::{STARTS, Service};
 
 /// Settings, and values of one of them, that are shown.
 const SHOWN: usize = 60;
 /// What an attribute is called on the page; others by their own names.
-const TITLES: [(&str, &str); 6] = [
+const TITLES: [(&str, &str); 5] = [
     ("config", "Configured"),
-    ("labels", "Server by time"),
     ("memory_max_bytes", "MemoryMax"),
     ("fingerprint", "Fingerprint"),
     ("nickname", "Nickname"),
@@ -63,27 +61,15 @@ fn told(name: &str, value: &Value) -> Markup {
                 }
             }
             Value::Object(members) => {
-                @match label(members) {
-                    Some(label) => (label),
-                    None => ul class="plain" {
-                        @for (name, value) in members.iter().take(SHOWN) {
-                            li { (title(name)) ": " (told(name, value)) }
-                        }
-                        @if members.len() > SHOWN { li { (members.len() - SHOWN) " more" } }
+                ul class="plain" {
+                    @for (name, value) in members.iter().take(SHOWN) {
+                        li { (title(name)) ": " (told(name, value)) }
                     }
+                    @if members.len() > SHOWN { li { (members.len() - SHOWN) " more" } }
                 }
             }
         }
     }
-}
-
-/// The label that a server had for a time.
-fn label(members: &Map<String, Value>) -> Option<Markup> {
-    let time = |name: &str| members.get(name)?.as_i64().map(words::date);
-    let server = members.get("server")?.as_str()?;
-    let (first, last) = (time("first_us")?, time("last_us")?);
-    let server = if server.is_empty() { "(not told)".to_owned() } else { printable(server) };
-    Some(html! { (server) ", read from " (first) " to " (last) })
 }
 
 fn amount(name: &str, number: &serde_json::Number) -> String {
@@ -109,11 +95,6 @@ mod tests {
             shown,
             "<ul class=\"plain\"><li>dircache: 0</li><li>limits: <ul class=\"plain\"><li>MemoryMax: 1.00 GiB</li></ul></li>\
              <li>notes: as &quot;before&quot; &lt;b&gt;</li></ul>"
-        );
-        let labels = json!([{"server": "go", "first_us": 1_767_225_600_000_000i64, "last_us": 1_767_312_000_000_000i64}]);
-        assert_eq!(
-            told("labels", &labels).into_string(),
-            "<ul class=\"plain\"><li>go, read from 2026-01-01 00:00 to 2026-01-02 00:00</li></ul>"
         );
     }
 }

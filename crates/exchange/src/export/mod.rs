@@ -1,12 +1,10 @@
-//! Data out: the Tor operators' CSV and Parquet.
+//! Data out: CSV and Parquet.
 
+mod csv;
 mod parquet;
 mod series;
-mod torutils;
 
-use std::fmt;
 use std::io::Write;
-use std::str::FromStr;
 
 use heaptrial_store::Store;
 
@@ -16,45 +14,10 @@ use series::Trial;
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// The unified CSV of the TorUtils scripts.
-    TorUtils,
+    /// A row per sample, in the columns that an import takes and all others.
+    Csv,
     /// Apache Parquet, a row per sample.
     Parquet,
-}
-
-impl ExportFormat {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TorUtils => "torutils",
-            Self::Parquet => "parquet",
-        }
-    }
-
-    /// The usual ending of a file's name.
-    pub fn extension(self) -> &'static str {
-        match self {
-            Self::TorUtils => "csv",
-            Self::Parquet => "parquet",
-        }
-    }
-}
-
-impl fmt::Display for ExportFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for ExportFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "torutils" | "csv" => Ok(Self::TorUtils),
-            "parquet" => Ok(Self::Parquet),
-            _ => Err(format!("`{text}` is not an export format; expected torutils (or csv) or parquet")),
-        }
-    }
 }
 
 /// Writes all samples of a trial, of a lab run as of an import; gives how many there were.
@@ -68,7 +31,7 @@ pub fn export(
 ) -> Result<u64, ExportError> {
     let trial = Trial::read(store, trial_id)?;
     match format {
-        ExportFormat::TorUtils => torutils::write(store, &trial, writer),
+        ExportFormat::Csv => csv::write(store, &trial, writer),
         ExportFormat::Parquet => parquet::write(store, &trial, writer),
     }
 }

@@ -15,26 +15,24 @@ pub(crate) enum Found {
     First,
 }
 
-/// The control among the present arms of `lists`: the first that is called so by its name or by all of its members' notes,
+/// The control among the arms of `lists`: the first that is called so by its name or by all of its members' notes,
 /// else the one that claims glibc with the least beside it, else the only one that claims no allocator, else the first.
 pub(super) fn find(lists: &[WantedList], relays: &[RelayConfig]) -> Option<(usize, Found)> {
-    let present: Vec<usize> =
-        (0..lists.len()).filter(|index| lists[*index].earlier_list_of.is_none()).collect();
-    let first =
-        |fits: &dyn Fn(&WantedList) -> bool| present.iter().copied().find(|index| fits(&lists[*index]));
+    let all = || 0..lists.len();
+    let first = |fits: &dyn Fn(&WantedList) -> bool| all().find(|index| fits(&lists[*index]));
     let told = first(&is_called)
         .or_else(|| first(&|list| is_noted(list, relays)))
         .or_else(|| {
-            let of_glibc = present.iter().copied().filter(|index| is_glibc(&lists[*index]));
+            let of_glibc = all().filter(|index| is_glibc(&lists[*index]));
             of_glibc.min_by_key(|index| beside_glibc(&lists[*index].arm.name))
         })
         .or_else(|| {
-            let mut without = present.iter().filter(|index| lists[**index].claimed_allocator().is_none());
-            without.next().copied().filter(|_| without.next().is_none() && present.len() > 1)
+            let mut without = all().filter(|index| lists[*index].claimed_allocator().is_none());
+            without.next().filter(|_| without.next().is_none() && lists.len() > 1)
         });
     match told {
         Some(index) => Some((index, Found::Told)),
-        None => present.first().map(|index| (*index, Found::First)),
+        None => all().next().map(|index| (index, Found::First)),
     }
 }
 

@@ -1,11 +1,10 @@
 //! Operators' events, attributed to arms.
 
 use heaptrial_model::{EventKind, KnownEvent};
-use heaptrial_store::{ImportedEvent, ImportedList, ImportedService};
+use heaptrial_store::ImportedEvent;
 
-use super::labels::{KEPT_APART, RELABELLED};
 use super::lists::WantedList;
-use super::merge::MergedService;
+use super::service::Service;
 use crate::lives::{StartEvent, Weight};
 use crate::torutils::OperatorEvent;
 
@@ -23,7 +22,7 @@ pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<I
         let arms: Vec<usize> = lists
             .iter()
             .enumerate()
-            .filter(|(_, list)| list.earlier_list_of.is_none() && event.is_about(&list.arm.name))
+            .filter(|(_, list)| event.is_about(&list.arm.name))
             .map(|(index, _)| index)
             .collect();
         if arms.is_empty() {
@@ -42,7 +41,7 @@ pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<I
 }
 
 /// Changes of a service's group in the measurements themselves, as migrations.
-pub(super) fn of_groups(services: &[MergedService]) -> Vec<ImportedEvent> {
+pub(super) fn of_groups(services: &[Service]) -> Vec<ImportedEvent> {
     let mut events = Vec::new();
     for (index, service) in services.iter().enumerate() {
         let begun = service.samples.first().map(|sample| sample.wall_us);
@@ -67,35 +66,6 @@ pub(super) fn of_groups(services: &[MergedService]) -> Vec<ImportedEvent> {
         }
     }
     events
-}
-
-/// Stored events in the positions of the trial as it will be; those of services or arms that are gone are left out.
-pub(super) fn carried_over(
-    events: &[ImportedEvent],
-    stored: (&[ImportedService], &[ImportedList]),
-    services: &[MergedService],
-    lists: &[WantedList],
-) -> Vec<ImportedEvent> {
-    // What is told of labels is found anew.
-    let kept = events.iter().filter(|event| event.kind != RELABELLED && event.kind != KEPT_APART);
-    let carried = kept.filter_map(|event| {
-        let service = match event.service {
-            None => None,
-            Some(index) => {
-                let name = &stored.0.get(index)?.name;
-                Some(services.iter().position(|service| service.stored_names.contains(name))?)
-            }
-        };
-        let arm = match event.arm {
-            None => None,
-            Some(index) => {
-                let name = &stored.1.get(index)?.arm.name;
-                Some(lists.iter().position(|list| list.arm.name == *name)?)
-            }
-        };
-        Some(ImportedEvent { service, arm, ..event.clone() })
-    });
-    carried.collect()
 }
 
 /// Whether it is about nobody.

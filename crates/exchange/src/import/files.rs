@@ -5,34 +5,34 @@ use std::path::Path;
 use heaptrial_store::ImportSource;
 use sha2::{Digest, Sha256};
 
-use super::{TimezoneSource, TorUtilsImport};
+use super::TorUtilsImport;
 use crate::ImportError;
 use crate::measured::Measurements;
 use crate::problem::{Place, ProblemKind, Problems};
 use crate::torutils::{
-    Content, GroupFile, HostAtLast, OperatorEvent, Plausible, RelayConfig, Rows, Timezone, read_config,
+    Content, GroupFile, HostAtLast, OperatorEvent, RelayConfig, Rows, Times, Timezone, read_config,
     read_diagnostics, read_events, read_group, read_memory,
 };
 
 /// Microseconds of a day: clocks of others may be ahead by less.
 const DAY_US: i64 = 86_400_000_000;
 
+/// Half of the readings of a fleet are not below this: a program that does nothing has more.
+const LEAST_RSS: u64 = 1 << 20;
+/// Nor are half of them above this.
+const MOST_RSS: u64 = 1 << 40;
+
 /// What the files of an import tell.
 pub(super) struct Files {
     pub measurements: Measurements,
-    /// Lists by name, with the file they come from.
+    /// Name of each list, the file that it comes from, and its members.
     pub groups: Vec<(String, String, GroupFile)>,
     pub config: Option<(String, Vec<RelayConfig>)>,
     pub events: Option<Vec<OperatorEvent>>,
     pub host: Option<HostAtLast>,
     pub timezone: Timezone,
-    pub timezone_source: TimezoneSource,
-    /// The offset of other times in the events, where it is another one.
-    pub other_timezone: Option<String>,
     /// How many times were read in that timezone; the rows of a collection share one.
     pub local_times: u64,
-    /// What is told of figures that are unusual for the unit in which they are read.
-    pub doubtful_unit: Option<String>,
     pub sources: Vec<ImportSource>,
     first_stem: String,
 }
@@ -47,8 +47,7 @@ impl Files {
         for path in &request.groups {
             let file = File::read(path)?;
             let group = read_group(&file.name, &file.bytes, problems)?;
-            sources
-                .push(file.source("groups", Rows { read: group.rows, skipped: group.skipped, unit: None }));
+            sources.push(file.source("groups", Rows { read: group.rows, skipped: group.skipped }));
             groups.push((stem(path), file.name, group));
         }
         let config = match &request.config {
@@ -56,21 +55,19 @@ impl Files {
             Some(path) => {
                 let file = File::read(path)?;
                 let (relays, read, skipped) = read_config(&file.name, &file.bytes, problems)?;
-                sources.push(file.source("config", Rows { read, skipped, unit: None }));
+                sources.push(file.source("config", Rows { read, skipped }));
                 Some((file.name, relays))
             }
         };
 
-        let events_file = request.events.as_deref().map(File::read).transpose()?;
-        let told = events_file.as_ref().and_then(offset_of);
-        let (timezone, timezone_source) = timezone(request, told.clone());
-        let other_timezone = told.map(|told| told.to_string()).filter(|told| *told != timezone.to_string());
-        let mut local_times = 0;
-        let events = match events_file {
+        let timezone = request.timezone.clone().unwrap_or_else(Timezone::utc);
+        let mut times = Times::default();
+        let events = match &request.events {
             None => None,
-            Some(file) => {
-                let (events, rows, times) = read_events(file.content(), &timezone, problems)?;
-                local_times += times.local;
+            Some(path) => {
+                let file = File::read(path)?;
+                let (events, rows, of_events) = read_events(file.content(), &timezone, problems)?;
+                times.add(of_events);
                 sources.push(file.source("events", rows));
                 Some(events)
             }
@@ -79,7 +76,8 @@ impl Files {
             None => None,
             Some(path) => {
                 let file = File::read(path)?;
-                let (host, rows) = read_diagnostics(file.content(), &timezone, problems)?;
+                let (host, rows, of_host) = read_diagnostics(file.content(), &timezone, problems)?;
+                times.add(of_host);
                 sources.push(file.source("diagnostics", rows));
                 Some(host)
             }
@@ -87,36 +85,24 @@ impl Files {
 
         let memory = request.memory.iter().map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
         let contents: Vec<Content<'_>> = memory.iter().map(File::content).collect();
-        let (mut measurements, mut rows, times) =
-            read_memory(&contents, &timezone, request.first_day, request.unit, problems)?;
-        local_times += times.local;
+        let (mut measurements, mut rows, of_memory) = read_memory(&contents, &timezone, problems)?;
+        times.add(of_memory);
+        if request.timezone.is_none() {
+            check_offsets(&times)?;
+        }
         if let Some(now_wall_us) = request.now_wall_us {
             rows[0].skipped += drop_future(&mut measurements, &memory[0].name, now_wall_us, problems)?;
         }
-        if measurements.services.is_empty() && measurements.aggregates.is_empty() {
+        if measurements.services.is_empty() {
             let files: Vec<&str> = memory.iter().map(|file| file.name.as_str()).collect();
+            let first = files.iter().map(|file| problems.first_of(file)).find(|first| !first.is_empty());
             return Err(ImportError::NoMeasurement {
                 files: files.join(", "),
                 problems: rows.iter().map(|rows| rows.skipped).sum(),
-                first: problems
-                    .details
-                    .first()
-                    .map(|first| format!("; the first: {first}"))
-                    .unwrap_or_default(),
+                first: first.unwrap_or_default(),
             });
         }
-        let unit = rows.first().and_then(|rows| rows.unit).filter(|_| request.unit.is_none());
-        let doubtful_unit = match unit {
-            Some(unit) => {
-                let ram =
-                    host.as_ref().and_then(|host| host.bytes.iter().find(|(name, _)| *name == "ram_bytes"));
-                let plausible =
-                    Plausible { file: &memory[0].name, unit, host_bytes: ram.map(|(_, bytes)| *bytes) };
-                let samples = measurements.services.iter().flat_map(|service| &service.samples);
-                plausible.check(samples.map(|sample| sample.rss_bytes).collect())?
-            }
-            None => None,
-        };
+        check_unit(&measurements, &memory[0].name)?;
         sources.splice(0..0, memory.iter().zip(rows).map(|(file, rows)| file.source("memory", rows)));
         Ok(Self {
             measurements,
@@ -125,10 +111,7 @@ impl Files {
             events,
             host,
             timezone,
-            timezone_source,
-            other_timezone,
-            local_times,
-            doubtful_unit,
+            local_times: times.local,
             sources,
             first_stem: stem(first),
         })
@@ -194,28 +177,28 @@ fn drop_future(
         }
     }
     measurements.services.retain(|service| !service.samples.is_empty());
-    measurements.aggregates.retain(|row| row.wall_us <= latest);
     Ok(dropped)
 }
 
-/// The one offset that times in the events have.
-fn offset_of(events: &File) -> Option<Timezone> {
-    let (_, _, times) = read_events(events.content(), &Timezone::utc(), &mut Problems::new(false)).ok()?;
-    match Vec::from_iter(times.offsets).as_slice() {
-        [offset] => Timezone::fixed(*offset),
-        _ => None,
+/// Refuses files in which some times have an offset and others have none: read as UTC, the others would be hours away.
+fn check_offsets(times: &Times) -> Result<(), ImportError> {
+    let offset =
+        times.offsets.iter().find(|offset| **offset != 0).and_then(|offset| Timezone::fixed(*offset));
+    match offset.filter(|_| times.local > 0) {
+        Some(offset) => Err(ImportError::NoOffset { offset: offset.to_string() }),
+        None => Ok(()),
     }
 }
 
-/// The timezone of times without an offset.
-///
-/// Operators write some times with an offset into the same files; if these agree, the others were taken on the same
-/// clock.
-fn timezone(request: &TorUtilsImport, told: Option<Timezone>) -> (Timezone, TimezoneSource) {
-    match (&request.timezone, told, &request.host_timezone) {
-        (Some(given), _, _) => (given.clone(), TimezoneSource::Given),
-        (None, Some(told), _) => (told, TimezoneSource::OtherTimes),
-        (None, None, Some(host)) => (host.clone(), TimezoneSource::Host),
-        (None, None, None) => (Timezone::utc(), TimezoneSource::Assumed),
-    }
+/// Refuses readings half of which no service has: the column is in another unit.
+fn check_unit(measurements: &Measurements, file: &str) -> Result<(), ImportError> {
+    let samples = measurements.services.iter().flat_map(|service| &service.samples);
+    let mut rss: Vec<u64> = samples.map(|sample| sample.rss_bytes).collect();
+    let middle = rss.len() / 2;
+    let shown = match *rss.select_nth_unstable(middle).1 {
+        median if median < LEAST_RSS => "below 1 MiB",
+        median if median > MOST_RSS => "above 1 TiB",
+        _ => return Ok(()),
+    };
+    Err(ImportError::Unit { file: file.to_owned(), shown })
 }

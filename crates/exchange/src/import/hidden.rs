@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use heaptrial_store::{ImportedEvent, ImportedList};
 
 use super::event;
-use super::merge::MergedService;
+use super::service::Service;
 use super::summary::some_of;
 use crate::lives::{self, Weight};
 
@@ -22,7 +22,7 @@ pub(super) fn note_events(events: &[ImportedEvent], notes: &mut Vec<String>) {
 /// Tells of services that do not show a restart which operators noted, where it would be their last one: if most of their arm
 /// shows it, or their readings tell no VmHWM.
 pub(super) fn note_hidden_restarts(
-    services: &[MergedService],
+    services: &[Service],
     lists: &[ImportedList],
     arms_of: &[Vec<usize>],
     events: &[ImportedEvent],
@@ -34,7 +34,7 @@ pub(super) fn note_hidden_restarts(
             continue;
         }
         for (index, list) in lists.iter().enumerate() {
-            let about = event.arm.is_none_or(|arm| arm == index) && list.earlier_list_of.is_none();
+            let about = event.arm.is_none_or(|arm| arm == index);
             let members = || list.members.iter().filter(|member| arms_of[**member].contains(&index));
             if !about {
                 continue;

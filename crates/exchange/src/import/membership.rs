@@ -6,7 +6,7 @@ use heaptrial_model::ServiceName;
 use heaptrial_store::ImportedList;
 
 use super::lists::{ListsFrom, Wanted};
-use super::merge::MergedService;
+use super::service::Service;
 use super::summary::some_of;
 use crate::ImportError;
 use crate::problem::{ProblemKind, Problems};
@@ -14,7 +14,7 @@ use crate::problem::{ProblemKind, Problems};
 /// Positions of each list's members; members that were never measured become services without readings.
 pub(super) fn members(
     wanted: &Wanted,
-    services: &mut Vec<MergedService>,
+    services: &mut Vec<Service>,
     notes: &mut Vec<String>,
 ) -> Vec<Vec<usize>> {
     let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
@@ -49,11 +49,11 @@ pub(super) fn members(
                 }
             }
             if found.is_empty() && member.name.parse::<ServiceName>().is_ok() {
-                services.push(MergedService {
+                services.push(Service {
                     name: member.name.clone(),
                     nickname: member.name.clone(),
                     fingerprint: member.fingerprint.clone().unwrap_or_default(),
-                    ..MergedService::default()
+                    ..Service::default()
                 });
                 found.push(services.len() - 1);
                 by_name.entry(member.name.clone()).or_default().push(services.len() - 1);
@@ -68,7 +68,6 @@ pub(super) fn members(
         indices.dedup();
         members.push(indices);
     }
-    moved_with_name(wanted, services, &mut members);
     without_data.sort_unstable();
     without_data.dedup();
     if !without_data.is_empty() {
@@ -95,29 +94,11 @@ pub(super) fn members(
     members
 }
 
-/// A relay that was renamed is in the lists that have its last nickname, if there are any: those with one from before are of
-/// before.
-fn moved_with_name(wanted: &Wanted, services: &[MergedService], members: &mut [Vec<usize>]) {
-    let by_last_name = |list: usize, service: &MergedService| {
-        let last = [&service.nickname, &service.name];
-        wanted.lists[list].members.iter().any(|member| last.contains(&&member.name))
-    };
-    for (index, service) in services.iter().enumerate().filter(|(_, own)| !own.earlier_nicknames.is_empty()) {
-        let lists: Vec<usize> = (0..members.len()).filter(|list| members[*list].contains(&index)).collect();
-        if lists.iter().any(|list| by_last_name(*list, service)) {
-            for list in lists.into_iter().filter(|list| !by_last_name(*list, service)) {
-                members[list].retain(|member| *member != index);
-            }
-        }
-    }
-}
-
-/// Refuses a list of a file that names nobody who was measured: it would be an arm without a figure. An earlier list is
-/// compared with nothing.
+/// Refuses a list of a file that names nobody who was measured: it would be an arm without a figure.
 pub(super) fn check_measured(
     wanted: &Wanted,
     members: &[Vec<usize>],
-    services: &[MergedService],
+    services: &[Service],
     problems: &Problems,
 ) -> Result<(), ImportError> {
     if !matches!(wanted.from, ListsFrom::Files | ListsFrom::Config) {
@@ -125,11 +106,8 @@ pub(super) fn check_measured(
     }
     let is_measured = |index: &usize| !services[*index].samples.is_empty();
     let measured = || (0..services.len()).filter(is_measured).map(|index| services[index].name.as_str());
-    let lost = wanted.lists.iter().zip(members);
-    let lost =
-        lost.filter(|(list, members)| list.earlier_list_of.is_none() && !members.iter().any(is_measured));
-    // Sums over services are measurements of nobody.
-    let Some((list, _)) = lost.into_iter().next().filter(|_| measured().next().is_some()) else {
+    let mut lists = wanted.lists.iter().zip(members);
+    let Some((list, _)) = lists.find(|(_, members)| !members.iter().any(is_measured)) else {
         return Ok(());
     };
     let named: Vec<String> =
@@ -163,16 +141,14 @@ fn with_nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String 
 
 /// Leaves out the services that are in no list.
 pub(super) fn only_grouped(
-    services: Vec<MergedService>,
+    services: Vec<Service>,
     members: Vec<Vec<usize>>,
     wanted: &Wanted,
     notes: &mut Vec<String>,
-) -> (Vec<MergedService>, Vec<ImportedList>, usize) {
+) -> (Vec<Service>, Vec<ImportedList>, usize) {
     let mut lists_of = vec![0usize; services.len()];
-    for (list, members) in wanted.lists.iter().zip(&members) {
-        for index in members {
-            lists_of[*index] += if list.earlier_list_of.is_some() { 1 } else { 1_000_000 };
-        }
+    for index in members.iter().flatten() {
+        lists_of[*index] += 1;
     }
     let mut position = vec![None; services.len()];
     let mut kept = Vec::new();
@@ -189,35 +165,25 @@ pub(super) fn only_grouped(
         let names = some_of(ungrouped.iter().map(String::as_str));
         notes.push(format!("services in no list, left out: {} ({names})", ungrouped.len()));
     }
-    let in_two = lists_of.iter().filter(|lists| **lists >= 2_000_000).count();
+    let in_two = lists_of.iter().filter(|lists| **lists > 1).count();
     if in_two > 0 {
         notes.push(format!("services in two or more arms: {in_two}"));
     }
     let lists = wanted.lists.iter().zip(members).map(|(list, members)| ImportedList {
         arm: list.arm.clone(),
-        earlier_list_of: list.earlier_list_of,
         members: members.into_iter().filter_map(|index| position[index]).collect(),
         source: list.source.clone(),
     });
     (kept, lists.collect(), ungrouped.len())
 }
 
-/// The arms whose events are about a service: those of its present lists; of one that is only in earlier lists, the
-/// arms that these were.
+/// The lists in which each service is.
 pub(super) fn arms_of(lists: &[ImportedList], services: usize) -> Vec<Vec<usize>> {
-    let mut present = vec![Vec::new(); services];
-    let mut earlier = vec![Vec::new(); services];
+    let mut arms = vec![Vec::new(); services];
     for (index, list) in lists.iter().enumerate() {
         for member in &list.members {
-            match list.earlier_list_of {
-                None => present[*member].push(index),
-                Some(of) => earlier[*member].push(of),
-            }
+            arms[*member].push(index);
         }
     }
-    present
-        .into_iter()
-        .zip(earlier)
-        .map(|(present, earlier)| if present.is_empty() { earlier } else { present })
-        .collect()
+    arms
 }

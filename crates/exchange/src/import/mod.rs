@@ -5,33 +5,24 @@ mod control;
 mod event;
 mod files;
 mod hidden;
-mod identity;
-mod labels;
 mod lists;
 mod membership;
-mod merge;
-mod names;
-mod piece;
-mod stored;
+mod service;
 mod summary;
 
 use std::path::PathBuf;
 
 use heaptrial_model::About;
 use heaptrial_model::TrialKind;
-use heaptrial_store::{ImportedService, ImportedTrial, Store};
-use jiff::civil::Date;
+use heaptrial_store::{ImportedService, Store};
 
-pub(crate) use identity::is_same_server;
-pub use labels::{KeptApart, Relabelled};
 pub(crate) use lists::{ListsFrom, Member, Wanted, WantedList, list_of_names};
 pub(crate) use summary::some_of;
-pub use summary::{ArmSummary, ImportSummary, TimezoneSource};
+pub use summary::{ArmSummary, ImportSummary};
 
 use crate::ImportError;
 use crate::problem::Problems;
-use crate::torutils::{MemoryUnit, Timezone};
-use assemble::Assembled;
+use crate::torutils::Timezone;
 use files::Files;
 
 /// What to import, and how.
@@ -44,24 +35,13 @@ pub struct TorUtilsImport {
     pub config: Option<PathBuf>,
     pub events: Option<PathBuf>,
     pub diagnostics: Option<PathBuf>,
-    /// How times without an offset are read. `None` takes the one offset that other times in the files have,
-    /// else `host_timezone`.
+    /// How times without an offset are read. `None` is UTC, and refused where other times have an offset.
     pub timezone: Option<Timezone>,
-    /// The timezone of the host on which it is imported; `None` is UTC.
-    pub host_timezone: Option<Timezone>,
     /// Now, in microseconds since 1970: readings that are later by more than a day are left out. `None` keeps all.
     pub now_wall_us: Option<i64>,
-    /// The date of the column `day0`, for the format with a column per day.
-    pub first_day: Option<Date>,
-    /// The unit of memory in the files, where it is not what the columns' names say. `None` takes those, and refuses files whose
-    /// figures no service has.
-    pub unit: Option<MemoryUnit>,
     /// Whether the first malformed row or conflicting reading is an error.
     pub strict: bool,
-    /// Whether services under different labels of their server are never taken as one. A trial that was imported so
-    /// stays so.
-    pub keep_apart: bool,
-    /// What the trial is about; `None` leaves what is stored.
+    /// What the trial is about.
     pub about: Option<About>,
     /// The trial's name; `None` takes the stem of the first memory file.
     pub name: Option<String>,
@@ -72,84 +52,26 @@ pub struct TorUtilsImport {
     pub command: String,
 }
 
-/// Imports measurements, and merges them with what was imported before under the same name.
-///
-/// Readings that are there already are not added again, so that the same files change nothing and a longer file adds
-/// what is new. Lives are inferred anew from all readings.
+/// Imports measurements. What was imported before under the same name is replaced.
 pub fn import_torutils(store: &mut Store, request: &TorUtilsImport) -> Result<ImportSummary, ImportError> {
     let mut problems = Problems::new(request.strict);
     let files = Files::read(request, &mut problems)?;
-    let wanted = lists::Wanted::of(&files)?;
-    let (name, stored, renamed) = place(store, &files, &wanted, request)?;
-    if let Some((_, trial)) = stored.as_ref().filter(|_| files.local_times > 0) {
-        let before = trial.plan.parameters.get("timezone").and_then(serde_json::Value::as_str);
-        let given = files.timezone.to_string();
-        if let Some(stored) = before.filter(|before| *before != given) {
-            return Err(ImportError::OtherTimezone { name, stored: stored.to_owned(), given });
-        }
+    let name = request.name.clone().unwrap_or_else(|| files.default_name());
+    check_name(&name)?;
+    let taken: Vec<TrialKind> = store
+        .trials()?
+        .into_iter()
+        .filter(|trial| trial.plan.name == name)
+        .map(|trial| trial.plan.kind)
+        .collect();
+    if taken.iter().any(|kind| *kind != TrialKind::ImportTorutils) {
+        return Err(ImportError::NameTaken(name));
     }
-    let Assembled { trial, mut summary, changed } = assemble::assemble(
-        &name,
-        files,
-        wanted,
-        stored.as_ref().map(|(_, trial)| trial),
-        request,
-        &mut problems,
-    )?;
-    if let Some(instead_of) = renamed {
-        summary.notes.insert(
-            0,
-            format!("a trial `{instead_of}` exists with other arms or members: this one is called `{name}`"),
-        );
-    }
-    summary.trial_id = match stored {
-        Some((trial_id, _)) if !changed => trial_id,
-        _ => store.write_imported(&trial)?,
-    };
-    summary.changed = changed;
+    let (trial, mut summary) = assemble::assemble(&name, files, request, &mut problems)?;
+    summary.trial_id = store.write_imported(&trial)?;
+    summary.replaced = !taken.is_empty();
     summary.problems = problems;
     Ok(summary)
-}
-
-type Place = (String, Option<(i64, ImportedTrial)>, Option<String>);
-
-/// The trial's name, what is stored under it, and the name that would have been taken if it were free.
-fn place(
-    store: &Store,
-    files: &Files,
-    wanted: &lists::Wanted,
-    request: &TorUtilsImport,
-) -> Result<Place, ImportError> {
-    let base = match &request.name {
-        Some(name) => name.clone(),
-        None => files.default_name(),
-    };
-    check_name(&base)?;
-    let taken: Vec<(String, TrialKind)> =
-        store.trials()?.into_iter().map(|trial| (trial.plan.name, trial.plan.kind)).collect();
-    for number in 1u32.. {
-        let name = if number == 1 { base.clone() } else { format!("{base}-{number}") };
-        let renamed = (number > 1).then(|| base.clone());
-        let of_other_kind =
-            taken.iter().any(|(other, kind)| *other == name && *kind != TrialKind::ImportTorutils);
-        let stored =
-            if of_other_kind { None } else { store.read_imported(&name, TrialKind::ImportTorutils)? };
-        let difference = match &stored {
-            _ if of_other_kind => "it was not imported from these scripts".to_owned(),
-            None => return Ok((name, None, renamed)),
-            Some((_, trial)) => match wanted.difference(trial) {
-                None => return Ok((name, stored, renamed)),
-                Some(difference) => difference,
-            },
-        };
-        if request.name.is_some() {
-            return Err(match of_other_kind {
-                true => ImportError::NameTaken(name),
-                false => ImportError::OtherLists { name, difference },
-            });
-        }
-    }
-    Err(ImportError::NameTaken(base))
 }
 
 /// The first and the last reading of services, in microseconds since 1970; `None` without one.

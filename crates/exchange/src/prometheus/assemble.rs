@@ -260,7 +260,6 @@ pub(super) fn assemble(
         .iter()
         .map(|list| ImportedList {
             arm: list.arm.clone(),
-            earlier_list_of: list.earlier_list_of,
             members: list.members.iter().filter_map(|member| position(&member.name)).collect(),
             source: list.source.clone(),
         })
@@ -291,7 +290,6 @@ pub(super) fn assemble(
                 control: list.arm.control,
                 claimed_allocator: wanted.claimed_allocator().map(ToString::to_string),
                 services: list.members.len(),
-                earlier_list_of: None,
             })
             .collect(),
         services: imported.len(),
@@ -309,14 +307,8 @@ pub(super) fn assemble(
         })
         .unzip();
     let sources = sources(request, &names, &samples, &spool)?;
-    let trial = ImportedTrial {
-        plan: plan(&ends, stored, request),
-        lists,
-        services: imported,
-        events,
-        aggregates: Vec::new(),
-        sources,
-    };
+    let trial =
+        ImportedTrial { plan: plan(&ends, stored, request), lists, services: imported, events, sources };
     Ok(Assembled { trial, summary, samples, lives, spool })
 }
 

@@ -234,10 +234,7 @@ impl Client {
             }
         };
         if matches!(status, 401 | 403) {
-            return Err(answer_error(format!(
-                "status {status}: it wants credentials, by --basic-file, --bearer-file or --cert-file, a tenant or a token by \
-                 --headers-file, or others than these"
-            )));
+            return Err(PrometheusError::Unauthorized { url: self.url.clone(), status });
         }
         // What stands before a store tells only by its status that it took too long, or was too much.
         if matches!(status, 413 | 504) && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {

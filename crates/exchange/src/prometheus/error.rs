@@ -26,6 +26,12 @@ pub enum PrometheusError {
         "{url} does not answer as a Prometheus does ({why}); expected the address below which /api/v1/query is"
     )]
     Answer { url: String, why: String },
+    /// It wants credentials, or others.
+    #[error(
+        "{url} refuses the credentials (status {status}): give those that it wants by --basic-file, --bearer-file or --cert-file, a \
+         tenant or a token by --headers-file"
+    )]
+    Unauthorized { url: String, status: u16 },
     #[error("{url} refuses the query: {why}\n  query: {query}")]
     Refused { url: String, why: String, query: String },
     /// It answers with a part of what was asked for.

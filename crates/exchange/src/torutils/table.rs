@@ -3,7 +3,6 @@
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use heaptrial_model::units;
 
-use super::number::MemoryUnit;
 use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
@@ -26,19 +25,10 @@ pub(crate) struct Table<'a> {
     pub has_texts: bool,
     /// Rows read, malformed ones included; one that takes in several lines and cannot be understood is as many.
     pub rows: u64,
-    /// The unit of its memory, where it is not what the columns' names say.
-    pub unit: Option<MemoryUnit>,
     /// Rows of which something was left out.
     pub skipped: u64,
     /// Those of them that cannot be understood; the others say that there was nothing to measure.
     pub not_understood: u64,
-    last_not_understood: Option<u64>,
-    last_left_out: Option<u64>,
-    last_too_large: Option<u64>,
-    /// How often `next` gave a row.
-    number: u64,
-    /// Rows with figures that no process has.
-    pub too_large: u64,
 }
 
 impl<'a> Table<'a> {
@@ -66,14 +56,8 @@ impl<'a> Table<'a> {
             header_line,
             has_texts: false,
             rows: 0,
-            unit: None,
             skipped: 0,
             not_understood: 0,
-            last_not_understood: None,
-            last_left_out: None,
-            last_too_large: None,
-            number: 0,
-            too_large: 0,
         })
     }
 
@@ -96,17 +80,13 @@ impl<'a> Table<'a> {
     }
 
     /// The columns as an error tells them.
-    pub fn found(&self) -> String {
+    fn found(&self) -> String {
         let mut shown: Vec<String> =
             self.header.iter().take(40).map(|name| escape(name.as_bytes())).collect();
         if self.header.len() > shown.len() {
             shown.push(format!("… ({} columns)", self.header.len()));
         }
         shown.join(",")
-    }
-
-    pub fn unknown_format(&self) -> ImportError {
-        ImportError::UnknownFormat { file: self.file.to_owned(), line: self.header_line, found: self.found() }
     }
 
     /// The next row that has as many fields as the header, on one line unless they are texts; `false` at the end.
@@ -116,7 +96,6 @@ impl<'a> Table<'a> {
                 return Ok(false);
             }
             self.rows += 1;
-            self.number += 1;
             let lines = lines(record);
             let fields = record.len() == self.header.len();
             if fields && (lines == 1 || self.has_texts) {
@@ -152,24 +131,8 @@ impl<'a> Table<'a> {
         what: &str,
         problems: &mut Problems,
     ) -> Result<(), ImportError> {
-        // A row with a column for each day may have several such fields.
-        if self.last_not_understood.replace(self.number) != Some(self.number) {
-            self.not_understood += 1;
-        }
+        self.not_understood += 1;
         self.leave_out(record, column, what, problems)
-    }
-
-    /// Counts this row as malformed because of an RSS that no process has.
-    pub fn skip_too_large(
-        &mut self,
-        record: &ByteRecord,
-        column: usize,
-        problems: &mut Problems,
-    ) -> Result<(), ImportError> {
-        if self.last_too_large.replace(self.number) != Some(self.number) {
-            self.too_large += 1;
-        }
-        self.skip(record, column, "more than 4 TiB in one process", problems)
     }
 
     /// Counts this row as malformed because one field has no reading, as of a service that did not run.
@@ -180,9 +143,7 @@ impl<'a> Table<'a> {
         what: &str,
         problems: &mut Problems,
     ) -> Result<(), ImportError> {
-        if self.last_left_out.replace(self.number) != Some(self.number) {
-            self.skipped += 1;
-        }
+        self.skipped += 1;
         problems.report(self.place(record, column), ProblemKind::MalformedRow, what)
     }
 

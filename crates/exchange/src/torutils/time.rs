@@ -21,16 +21,6 @@ impl Timezone {
         Self { zone: TimeZone::UTC, name: "UTC".to_owned() }
     }
 
-    /// The timezone of this host, where it tells one.
-    pub fn of_host() -> Option<Self> {
-        let zone = TimeZone::try_system().ok()?;
-        let name = match zone.iana_name() {
-            Some(name) => name.to_owned(),
-            None => "the host's timezone".to_owned(),
-        };
-        Some(Self { zone, name })
-    }
-
     pub(crate) fn fixed(seconds: i32) -> Option<Self> {
         let offset = Offset::from_seconds(seconds).ok()?;
         let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.unsigned_abs() / 60);
@@ -95,16 +85,9 @@ pub(crate) const NOT_A_TIME: &str =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub wall_us: i64,
-    /// What had to be decided, told once for a time that is repeated.
+    /// What had to be decided, noted at the first such time of a file.
     pub note: Option<&'static str>,
-    /// The second occurrence of a local time of which the first was taken.
-    pub later_us: Option<i64>,
-    /// By how much it is later than the first occurrence, where that is a guess; else 0.
-    pub guessed_us: i64,
 }
-
-/// Rows of one collection may be out of order by less than this, in microseconds.
-const JITTER_US: i64 = 5 * 60_000_000;
 
 /// Reads times in a timezone. Rows of one collection repeat their time, so the last one is kept.
 #[derive(Debug)]
@@ -112,10 +95,8 @@ pub(crate) struct Clock<'a> {
     timezone: &'a Timezone,
     last_text: Vec<u8>,
     last_wall_us: i64,
-    last_later_us: Option<i64>,
-    last_guessed_us: i64,
-    /// How far the last time is after the one before.
-    pub step_us: i64,
+    /// What was decided before.
+    noted: BTreeSet<&'static str>,
     /// Times that were read without an offset.
     pub local: u64,
     /// Offsets in seconds of times that had one.
@@ -128,9 +109,7 @@ impl<'a> Clock<'a> {
             timezone,
             last_text: Vec::new(),
             last_wall_us: 0,
-            last_later_us: None,
-            last_guessed_us: 0,
-            step_us: 0,
+            noted: BTreeSet::new(),
             local: 0,
             offsets: BTreeSet::new(),
         }
@@ -138,29 +117,13 @@ impl<'a> Clock<'a> {
 
     pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
         if text == self.last_text && !text.is_empty() {
-            return Some(Moment {
-                wall_us: self.last_wall_us,
-                note: None,
-                later_us: self.last_later_us,
-                guessed_us: self.last_guessed_us,
-            });
+            return Some(Moment { wall_us: self.last_wall_us, note: None });
         }
         let moment = self.read_anew(text.trim_ascii())?;
         self.last_text.clear();
         self.last_text.extend_from_slice(text);
-        self.step_us = moment.wall_us - self.last_wall_us;
         self.last_wall_us = moment.wall_us;
-        self.last_later_us = moment.later_us;
-        self.last_guessed_us = moment.guessed_us;
         Some(moment)
-    }
-
-    /// The last time was the second occurrence; so is it in the rows that repeat it. `guessed_us` is by how much it is later, or 0
-    /// where it is known.
-    pub fn take_later(&mut self, later_us: i64, guessed_us: i64) {
-        self.last_wall_us = later_us;
-        self.last_later_us = None;
-        self.last_guessed_us = guessed_us;
     }
 
     /// Reads a date and a time of day from two columns.
@@ -194,7 +157,7 @@ impl<'a> Clock<'a> {
     fn with_offset(&mut self, civil: DateTime, seconds: i32) -> Option<Moment> {
         let timestamp = Offset::from_seconds(seconds).ok()?.to_timestamp(civil).ok()?;
         self.offsets.insert(seconds);
-        Some(Moment { wall_us: timestamp.as_microsecond(), note: None, later_us: None, guessed_us: 0 })
+        Some(Moment { wall_us: timestamp.as_microsecond(), note: None })
     }
 
     fn local_time(&mut self, civil: DateTime) -> Option<Moment> {
@@ -205,24 +168,13 @@ impl<'a> Clock<'a> {
                 "this local time was skipped when the clocks were put forward; read as if they had not been",
             ),
             AmbiguousOffset::Fold { .. } => Some(
-                "this local time occurred twice when the clocks were put back; read by the order of the rows",
+                "this local time occurred twice when the clocks were put back; read as its first occurrence",
             ),
         };
-        let first = ambiguous.compatible().ok()?.as_microsecond();
-        let twice = matches!(ambiguous.offset(), AmbiguousOffset::Fold { .. });
-        let later = if twice { Some(ambiguous.later().ok()?.as_microsecond()) } else { None };
         self.local += 1;
-        // Rows are in order of time: one that would step back is of the second occurrence. A last row from long after
-        // is of another service, in a file that has one service after the other.
-        let before = self.last_wall_us;
-        Some(match later {
-            Some(later) if first + JITTER_US < before && before <= later + JITTER_US => {
-                // What follows a guess is one.
-                let guessed_us = if self.last_guessed_us > 0 { later - first } else { 0 };
-                Moment { wall_us: later, note, later_us: None, guessed_us }
-            }
-            later_us => Moment { wall_us: first, note, later_us, guessed_us: 0 },
-        })
+        // Of a time that occurred twice this is the first occurrence.
+        let wall_us = ambiguous.compatible().ok()?.as_microsecond();
+        Some(Moment { wall_us, note: note.filter(|note| self.noted.insert(note)) })
     }
 
     /// Whatever else RFC 9557 and ISO 8601 allow.
@@ -232,12 +184,7 @@ impl<'a> Clock<'a> {
         }
         let text = std::str::from_utf8(text).ok()?;
         if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
-            return Some(Moment {
-                wall_us: timestamp.as_microsecond(),
-                note: None,
-                later_us: None,
-                guessed_us: 0,
-            });
+            return Some(Moment { wall_us: timestamp.as_microsecond(), note: None });
         }
         self.local_time(text.parse().ok()?)
     }
@@ -309,12 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn clock_changes_are_decided_and_told_once() {
+    fn clock_changes_are_decided_and_noted_once() {
         let zone: Timezone = "America/Los_Angeles".parse().unwrap();
         let mut clock = Clock::new(&zone);
         let fold = clock.read(b"2026-11-01T01:30:00").unwrap();
         assert!(fold.note.is_some_and(|note| note.contains("twice")));
+        assert_eq!(fold.wall_us, read_time(b"2026-11-01T08:30:00Z", &zone).unwrap());
         assert_eq!(clock.read(b"2026-11-01T01:30:00").unwrap(), Moment { note: None, ..fold });
+        assert_eq!(clock.read(b"2026-11-01T01:40:00").unwrap().note, None);
         let gap = clock.read(b"2026-03-08T02:30:00").unwrap();
         assert!(gap.note.is_some_and(|note| note.contains("skipped")));
         assert_eq!(gap.wall_us, read_time(b"2026-03-08T03:30:00", &zone).unwrap());

@@ -9,7 +9,7 @@ const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_k
 fn read(bytes: &[u8]) -> Result<(Measurements, Problems), ImportError> {
     let mut problems = Problems::new(false);
     let contents = [Content { file: "m.csv", bytes }];
-    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems)?;
+    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), &mut problems)?;
     Ok((measurements, problems))
 }
 
@@ -44,7 +44,7 @@ fn headers_that_lack_a_column_are_shown() {
     );
     let error = read(b"# relays\nrelay,pid,rss_gb\n").unwrap_err().to_string();
     assert!(
-        error.starts_with("m.csv:2: none of the known formats") && error.contains("relay,pid,rss_gb"),
+        error.starts_with("m.csv:2: no column `timestamp`") && error.contains("relay,pid,rss_gb"),
         "{error}"
     );
     let error = read(&b"x,".repeat(100_000)).unwrap_err().to_string();
@@ -81,10 +81,8 @@ fn malformed_rows_are_told_with_their_place() {
     assert!(problem_of("2026-01-05T00:00:00,go,relay,,,5,,,,,,,,\n").contains("column 5 (`nickname`)"));
     assert!(problem_of("2026-01-05T00:00:00,go,relay,XYZ,one,5,,,,,,,,\n").contains("40 hexadecimal digits"));
     assert!(problem_of("2026-01-05T00:00:00,go,relay,,one,5,-1,,,,,,,\n").contains("column 7 (`vmsize_kb`)"));
-    assert!(
-        problem_of("2026-01-05T00:00:00,go,aggregate,,,,,,,1,2,3,4,\n")
-            .contains("column 14 (`max_kb`): no value")
-    );
+    // Sums over relays are passed over.
+    assert_eq!(rows("2026-01-05T00:00:00,go,aggregate,,,,,,,1,2,3,4,\n"), (0, None));
     assert_eq!(
         problem_of("2026-01-05T00:00:00,go,relay,,one,5\n"),
         "m.csv:2: 6 fields where the header has 14: `2026-01-05T00:00:00,go,relay,,one,5`"
@@ -105,34 +103,14 @@ fn a_file_that_is_mostly_not_understood_is_refused() {
     // Services that did not run are no reason: their rows are understood.
     let down = "2026-01-05T00:00:00,go,relay,,two,0,,,,,,,,\n2026-01-05T00:01:00,go,relay,,two,,,,,,,,,\n";
     assert!(of(good.to_owned() + &down.repeat(9)).is_ok());
-    // All days of a relay are one row.
-    let days = "nickname,day0,day1,day2\none,x,y,1.5\ntwo,1,1,1\n";
-    let contents = [Content { file: "d.csv", bytes: days.as_bytes() }];
-    let first_day = Some(jiff::civil::date(2026, 1, 5));
-    let mut problems = Problems::new(false);
-    let (measurements, ..) =
-        read_memory(&contents, &Timezone::utc(), first_day, None, &mut problems).unwrap();
-    assert_eq!(measurements.services.len(), 2);
 }
 
 #[test]
-fn one_reading_beyond_measure_is_left_out_and_several_are_another_unit() {
-    let row = |second: u32| format!("2026-01-05T00:00:{second:02},go,relay,,one,5368709120,,,,,,,,\n");
+fn a_reading_beyond_measure_is_left_out() {
     let good = "2026-01-04T00:00:00,go,relay,,one,5242880,,,,,,,,\n";
-    let (readings, problem) = rows(&format!("{good}{}", row(1)));
+    let (readings, problem) = rows(&format!("{good}2026-01-05T00:00:00,go,relay,,one,5368709120,,,,,,,,\n"));
     let told = "m.csv:3, column 6 (`rss_kb`): more than 4 TiB in one process: `5368709120`";
     assert_eq!((readings, problem.as_deref()), (1, Some(told)));
-    let text = format!("{HEADER}\n{}{}{}", good.repeat(20), row(1), row(2));
-    let error = read(text.as_bytes()).unwrap_err().to_string();
-    assert!(
-        error.starts_with("m.csv: 2 of 22 rows have more than 4 TiB in one process, read as KiB"),
-        "{error}"
-    );
-    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
-    let mut problems = Problems::new(false);
-    let unit = Some("KiB".parse().unwrap());
-    read_memory(&contents, &Timezone::utc(), None, unit, &mut problems).unwrap();
-    assert_eq!(problems.count(ProblemKind::MalformedRow), 2);
 }
 
 #[test]
@@ -144,90 +122,20 @@ fn sizes_of_zero_are_not_known() {
 }
 
 #[test]
-fn a_row_with_a_column_for_each_day_is_one_row() {
-    let rows: String = (0..3).map(|number| format!("r{number},5000,5100,5200\n")).collect();
-    let text = format!("relay,day0,day1,day2\n{rows}");
-    let contents = [Content { file: "w.csv", bytes: text.as_bytes() }];
-    let first_day = "2026-01-01".parse().ok();
-    let read = |unit| read_memory(&contents, &Timezone::utc(), first_day, unit, &mut Problems::new(false));
-    let error = read(None).unwrap_err().to_string();
-    assert!(error.contains("3 of 3 rows have more than 4 TiB"), "{error}");
-    let (_, rows, _) = read("GiB".parse().ok()).unwrap();
-    assert_eq!((rows[0].read, rows[0].skipped), (3, 3));
-}
-
-/// Local times of one relay and the UTC times at which they are meant.
-#[track_caller]
-fn local_times(zone: &str, rows: &[(&str, &str)]) {
-    let text: String = rows
-        .iter()
-        .enumerate()
-        .map(|(number, (local, _))| format!("{local},one,{}\n", 1000 + number))
-        .collect();
-    let text = format!("timestamp,nickname,rss_kb\n{text}");
-    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
-    let zone: Timezone = zone.parse().unwrap();
-    let (found, ..) = read_memory(&contents, &zone, None, None, &mut Problems::new(false)).unwrap();
-    let found: Vec<(u64, i64)> = found.services[0]
-        .samples
-        .iter()
-        .map(|sample| (sample.rss_bytes / 1024 - 1000, sample.wall_us))
-        .collect();
-    let wanted: Vec<(u64, i64)> = (0..)
-        .zip(rows)
-        .map(|(number, (_, utc))| (number, utc.parse::<jiff::Timestamp>().unwrap().as_microsecond()))
-        .collect();
-    assert_eq!(found, wanted);
-}
-
-#[test]
-fn a_row_that_is_there_twice_is_one_reading_where_clocks_are_put_back() {
-    let rows = ["01:30:00,one,1", "02:30:00,one,2", "02:30:00,one,3", "02:30:00,one,3", "03:30:00,one,4"];
+fn a_local_time_that_occurred_twice_is_its_first_occurrence() {
+    let rows = ["01:30:00,one,1", "02:30:00,one,2", "02:30:00,one,3", "03:30:00,one,4"];
     let rows: String = rows.iter().map(|row| format!("2026-10-25T{row}\n")).collect();
     let text = format!("timestamp,nickname,rss_kb\n{rows}");
     let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
     let zone: Timezone = "Europe/Berlin".parse().unwrap();
-    let (found, ..) = read_memory(&contents, &zone, None, None, &mut Problems::new(true)).unwrap();
-    let times: Vec<i64> = found.services[0].samples.iter().map(|sample| sample.wall_us).collect();
-    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3_600_000_000), "{times:?}");
-    assert_eq!((times.len(), found.duplicates), (4, 1));
-}
-
-#[test]
-fn clocks_that_are_put_back_by_half_an_hour() {
-    local_times(
-        "Australia/Lord_Howe",
-        &[
-            ("2026-04-04T23:45:00", "2026-04-04T12:45:00Z"),
-            ("2026-04-05T00:45:00", "2026-04-04T13:45:00Z"),
-            ("2026-04-05T01:45:00", "2026-04-04T14:45:00Z"),
-            ("2026-04-05T02:15:00", "2026-04-04T15:45:00Z"),
-        ],
-    );
-    local_times(
-        "Australia/Lord_Howe",
-        &[
-            ("2026-04-05T00:15:00", "2026-04-04T13:15:00Z"),
-            ("2026-04-05T01:15:00", "2026-04-04T14:15:00Z"),
-            ("2026-04-05T01:45:00", "2026-04-04T15:15:00Z"),
-            ("2026-04-05T02:45:00", "2026-04-04T16:15:00Z"),
-        ],
-    );
-}
-
-/// By what is usual, 02:40 would be of the second hour; the row after it shows that it is not.
-#[test]
-fn rows_at_irregular_times_keep_their_order_where_clocks_are_put_back() {
-    local_times(
-        "Europe/Berlin",
-        &[
-            ("2026-10-25T01:00:00", "2026-10-24T23:00:00Z"),
-            ("2026-10-25T02:10:00", "2026-10-25T00:10:00Z"),
-            ("2026-10-25T02:40:00", "2026-10-25T00:40:00Z"),
-            ("2026-10-25T02:20:00", "2026-10-25T01:20:00Z"),
-            ("2026-10-25T03:30:00", "2026-10-25T02:30:00Z"),
-        ],
-    );
+    let mut problems = Problems::new(false);
+    let (found, ..) = read_memory(&contents, &zone, &mut problems).unwrap();
+    let utc = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_microsecond();
+    let found: Vec<(i64, u64)> =
+        found.services[0].samples.iter().map(|sample| (sample.wall_us, sample.rss_bytes / 1024)).collect();
+    let wanted = [("2026-10-24T23:30:00Z", 1), ("2026-10-25T00:30:00Z", 2), ("2026-10-25T02:30:00Z", 4)];
+    assert_eq!(found, wanted.map(|(time, rss)| (utc(time), rss)));
+    assert_eq!((problems.count(ProblemKind::Note), problems.count(ProblemKind::ConflictingReading)), (1, 1));
 }
 
 #[test]
@@ -337,13 +245,13 @@ proptest! {
         let text = format!("{HEADER}\n{}", rows.join("\n"));
         let mut problems = Problems::new(false);
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
-        let read = read_memory(&contents, &Timezone::utc(), None, None, &mut problems);
+        let read = read_memory(&contents, &Timezone::utc(), &mut problems);
         // A quote takes in most of them.
         prop_assume!(!matches!(read, Err(ImportError::MostlyMalformed { .. })));
         let (measurements, counts, _) = read.unwrap();
         let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
         let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
-        let kept = readings as u64 + measurements.aggregates.len() as u64 + measurements.duplicates;
+        let kept = readings as u64 + measurements.duplicates;
         prop_assert_eq!(kept + told, counts[0].read);
     }
 }

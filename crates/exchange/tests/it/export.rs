@@ -1,8 +1,8 @@
-//! What is exported can be read again: by our own importer and by the Parquet reader.
+//! What is exported can be read again: by our own importer, and by the Parquet reader.
 
 use crate::support;
 
-use heaptrial_exchange::{ExportFormat, MemoryUnit, Timezone, TorUtilsImport, export, import_torutils};
+use heaptrial_exchange::{ExportFormat, Timezone, export, import_torutils};
 use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
 use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -82,23 +82,28 @@ fn readings(store: &Store, name: &str) -> Vec<(String, Vec<ImportedSample>)> {
 fn the_scripts_csv_comes_back_as_it_went() {
     let (fleet, mut store) = imported();
     let trial_id = store.trials().unwrap()[0].id;
-    let (samples, bytes) = exported(&store, trial_id, ExportFormat::TorUtils);
+    let (samples, bytes) = exported(&store, trial_id, ExportFormat::Csv);
     assert_eq!(samples, 12 * DAYS);
     let text = String::from_utf8(bytes).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(format!("{}\n", lines[0]), HEADER);
-    assert!(lines[1].starts_with("2026-03-01T10:00:00Z,alpha,aggregate,,,,,,,12,"), "{}", lines[1]);
     assert!(
-        lines[2].starts_with(
-            "2026-03-01T10:00:00Z,alpha,relay,0000000000000000000000000000000000000001,relaya0,"
-        )
+        lines[0].starts_with("timestamp,server,type,fingerprint,nickname,group,contaminated,rss_kb,anon_kb,"),
+        "{}",
+        lines[0]
     );
-    assert!(lines[2].ends_with(",2.00,,,,,"), "{}", lines[2]);
+    assert!(
+        lines[1].starts_with(
+            "2026-03-01T10:00:00Z,alpha,relay,0000000000000000000000000000000000000001,relaya0,group_A_glibc,false,"
+        ),
+        "{}",
+        lines[1]
+    );
 
     fleet.write("again.csv", &text);
-    let request = TorUtilsImport { memory: vec![fleet.path("again.csv")], ..fleet.request() };
-    let summary = import_torutils(&mut store, &request).unwrap();
-    assert_eq!((summary.new_samples, summary.new_aggregates), (12 * DAYS, DAYS));
+    // Its groups are the arms.
+    let summary = import_torutils(&mut store, &support::memory_only(&fleet.path("again.csv"))).unwrap();
+    assert_eq!(summary.arms.iter().map(|arm| arm.services).collect::<Vec<_>>(), [4, 4, 4]);
+    assert_eq!(summary.samples, 12 * DAYS);
     assert_eq!(readings(&store, "again"), readings(&store, "memory"));
 }
 
@@ -139,26 +144,34 @@ fn lives_that_do_not_count_are_marked() {
         let (_, bytes) = exported(store, trial_id, ExportFormat::Parquet);
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let rows = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string());
-        rows.filter(|row| row.contains("contaminated: true")).count()
+        let marked = rows.filter(|row| row.contains("contaminated: true")).count();
+        let (_, bytes) = exported(store, trial_id, ExportFormat::Csv);
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().filter(|line| line.contains(",true,")).count(), marked);
+        marked
     };
-    assert_eq!(marks(&store, imported_id), 0);
-    assert_eq!(marks(&store, lab_id), 0);
+    // Of an import nothing is proved.
+    assert_eq!((marks(&store, imported_id), marks(&store, lab_id)), (0, 0));
     let life = store.lives(lab_id).unwrap()[0].id;
     store.contaminate(life, "it runs glibc").unwrap();
     assert_eq!(marks(&store, lab_id), 4);
 }
 
 #[test]
-fn a_lab_run_is_exported_for_the_scripts() {
+fn every_reading_of_a_lab_run_is_in_the_csv() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::create(&dir.path().join("heaptrial.db")).unwrap();
     let trial_id = lab_run(&mut store, 2);
-    let (_, bytes) = exported(&store, trial_id, ExportFormat::TorUtils);
+    let (_, bytes) = exported(&store, trial_id, ExportFormat::Csv);
     let text = String::from_utf8(bytes).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let row = |name: &str| lines[2][lines[0].iter().position(|column| *column == name).unwrap()];
     assert_eq!(
-        text.lines().nth(2).unwrap(),
-        "2027-01-15T08:00:00.5Z,,relay,,glibc-1,404,1048576,0,2595.49,,,,,"
+        (row("timestamp"), row("nickname"), row("group")),
+        ("2027-01-15T08:00:00.5Z", "glibc-1", "glibc")
     );
+    assert_eq!((row("rss_kb"), row("vmsize_kb"), row("cpu_us")), ("404", "1048576", "1500000"));
+    assert_eq!((row("pss_kb"), row("server")), ("", ""));
 }
 
 #[test]
@@ -173,7 +186,7 @@ proptest! {
 
     #[test]
     fn whatever_is_imported_is_exported_and_imported_the_same(
-        rows in prop::collection::vec((0u8..3, 0u8..2, 0u32..2_000_000, 1u64..1 << 31, prop::option::of(1u64..1 << 30), prop::option::of(1u64..1 << 30)), 1..60)
+        rows in prop::collection::vec((0u8..3, 0u8..2, 0u32..2_000_000, 1u64 << 10..1 << 30, prop::option::of(1u64..1 << 30), prop::option::of(1u64..1 << 30)), 1..60)
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut text = HEADER.to_owned();
@@ -191,13 +204,11 @@ proptest! {
         let timezone: Timezone = "Europe/Berlin".parse().unwrap();
         let mut request = support::memory_only(&first);
         request.timezone = Some(timezone);
-        request.unit = Some(MemoryUnit::Kib);
         let summary = import_torutils(&mut store, &request).unwrap();
-        let (_, bytes) = exported(&store, summary.trial_id, ExportFormat::TorUtils);
+        let (_, bytes) = exported(&store, summary.trial_id, ExportFormat::Csv);
         let second = dir.path().join("second.csv");
         std::fs::write(&second, bytes).unwrap();
-        let again = TorUtilsImport { unit: request.unit, ..support::memory_only(&second) };
-        import_torutils(&mut store, &again).unwrap();
+        import_torutils(&mut store, &support::memory_only(&second)).unwrap();
         prop_assert_eq!(readings(&store, "second"), readings(&store, "first"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use heaptrial_exchange::{ImportError, ImportSummary, TorUtilsImport, import_torutils};
+use heaptrial_exchange::{ImportError, ImportSummary, ProblemKind, TorUtilsImport, import_torutils};
 use heaptrial_model::{LifeStart, TrialKind};
 use heaptrial_store::{ImportedTrial, Store};
 use support::Fleet;
@@ -14,13 +14,13 @@ fn read(store: &Store, name: &str) -> ImportedTrial {
     store.read_imported(name, TrialKind::ImportTorutils).unwrap().unwrap().1
 }
 
-/// Hourly readings of relays `one` and `two` without VmHWM and VmSize: `one` falls to 600 KiB from the sixth hour on.
+/// Hourly readings of relays `one` and `two` without VmHWM and VmSize: `one` falls to 6 MB from the sixth hour on.
 fn without_peaks(groups: [&str; 2]) -> String {
     let mut text = "timestamp,nickname,group,rss_kb\n".to_owned();
     for hour in 1..12 {
-        let (rss, group) = if hour < 6 { (1000, groups[0]) } else { (600, groups[1]) };
+        let (rss, group) = if hour < 6 { (10_000, groups[0]) } else { (6_000, groups[1]) };
         text += &format!("2026-03-01T{hour:02}:00:00Z,one,{group},{rss}\n");
-        text += &format!("2026-03-01T{hour:02}:00:00Z,two,{},{}\n", groups[0], 1000 + hour);
+        text += &format!("2026-03-01T{hour:02}:00:00Z,two,{},{}\n", groups[0], 10_000 + 10 * hour);
     }
     text
 }
@@ -77,10 +77,6 @@ fn nicknames_in_another_case_are_the_same() {
     let services: Vec<(&str, usize)> =
         summary.arms.iter().map(|arm| (arm.name.as_str(), arm.services)).collect();
     assert_eq!((summary.services, services), (2, vec![("glibc", 1), ("jemalloc", 1)]));
-    // The same lists, whatever their case.
-    request.groups = vec![fleet.write("glibc.txt", "one\n"), fleet.write("jemalloc.txt", "two\n")];
-    let again = import_torutils(&mut store, &request).unwrap();
-    assert_eq!((again.trial.as_str(), again.updated, again.services, again.new_samples), ("m", true, 2, 0));
 }
 
 #[test]
@@ -97,13 +93,14 @@ fn lists_of_services_that_were_never_measured_are_refused() {
     request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "two\n")];
     let error = import_torutils(&mut fleet.store(), &request).unwrap_err().to_string();
     assert!(
-        error.contains("the rows that were left out (1; the first: ") && error.contains("--unit GiB"),
+        error.contains("the rows that were left out (1; the first: ")
+            && error.contains("whole number of KiB"),
         "{error}"
     );
 }
 
 #[test]
-fn a_control_that_was_chosen_stays_so() {
+fn a_control_that_nothing_names_is_the_first_arm_and_can_be_chosen() {
     let fleet = Fleet::new(1);
     let control = |summary: &ImportSummary| {
         summary.arms.iter().find(|arm| arm.control).map(|arm| arm.name.clone()).unwrap()
@@ -116,71 +113,48 @@ fn a_control_that_was_chosen_stays_so() {
     let chosen = TorUtilsImport { control: Some("before".into()), ..first.clone() };
     let summary = import_torutils(&mut store, &chosen).unwrap();
     assert!(control(&summary) == "before" && !noted(&summary, "is taken for it"), "{:?}", summary.notes);
-    assert_eq!(control(&import_torutils(&mut store, &first).unwrap()), "before");
 }
 
 #[test]
 fn a_relay_that_was_renamed_is_one_service() {
     let fleet = Fleet::new(1);
     // Restarted at the new name; a relay without a fingerprint beside it.
-    let rows = |hours: std::ops::Range<u32>| -> String {
-        let of = |hour: u32| {
-            let (name, peak) = if hour < 6 { ("one", 2000) } else { ("uno", 1000) };
-            format!(
-                "2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},1000,{peak}\n2026-03-01T{hour:02}:00:00Z,two,,900,900\n"
-            )
-        };
-        hours.map(of).collect()
-    };
-    let header = "timestamp,nickname,fingerprint,rss_kb,hwm_kb\n";
-    let mut request = request(&fleet, &format!("{header}{}", rows(1..12)));
-    let mut store = fleet.store();
-    let summary = import_torutils(&mut store, &request).unwrap();
-    let told = "1 relay was renamed and is one service by the fingerprint (one = uno)";
-    assert!(noted(&summary, told), "{:?}", summary.notes);
-    let found = |store: &Store| {
-        let services = read(store, "m").services.into_iter();
-        services.map(|service| (service.name, service.lives.len())).collect::<Vec<_>>()
-    };
-    let wanted = [("uno".to_owned(), 2), ("two".to_owned(), 1)];
-    assert_eq!(found(&store), wanted);
-    assert!(!import_torutils(&mut store, &request).unwrap().changed);
-    // In parts, and with lists in which it stands under the old name, the new one, or both.
-    for names in ["one", "uno", "one\nuno"] {
-        let mut store = fleet.store();
-        request.groups = vec![fleet.write("glibc.txt", names), fleet.write("jemalloc.txt", "two")];
-        for hours in [1..4, 3..9, 1..12] {
-            request.memory = vec![fleet.write("m.csv", &format!("{header}{}", rows(hours)))];
-            request.name = Some("parts".into());
-            import_torutils(&mut store, &request).unwrap();
+    let rows: String = (1..12)
+        .map(|hour| {
+            let (name, peak) = if hour < 6 { ("one", 20_000) } else { ("uno", 10_000) };
+            let time = format!("2026-03-01T{hour:02}:00:00Z");
+            format!("{time},{name},{FINGERPRINT},10000,{peak}\n{time},two,,9000,9000\n")
+        })
+        .collect();
+    let mut request = request(&fleet, &format!("timestamp,nickname,fingerprint,rss_kb,hwm_kb\n{rows}"));
+    // Without lists, and with lists that have the old name, the new one, or both.
+    for names in ["", "one", "uno", "one\nuno"] {
+        if !names.is_empty() {
+            request.groups = vec![fleet.write("glibc.txt", names), fleet.write("jemalloc.txt", "two")];
         }
-        let services = read(&store, "parts").services;
+        let mut store = fleet.store();
+        let summary = import_torutils(&mut store, &request).unwrap();
+        let told = "services that were renamed, each counted once by its fingerprint: 1 (one = uno)";
+        assert!(noted(&summary, told), "{:?}", summary.notes);
+        let services = read(&store, "m").services;
         let lives: Vec<(&str, usize)> =
             services.iter().map(|service| (service.name.as_str(), service.lives.len())).collect();
         assert_eq!(lives, [("uno", 2), ("two", 1)], "{names}");
     }
-    // It was moved to another arm with its name.
-    request.groups = vec![fleet.write("glibc.txt", "one\ntwo"), fleet.write("jemalloc.txt", "uno")];
-    request.name = Some("moved".into());
-    let mut store = fleet.store();
-    let arms = import_torutils(&mut store, &request).unwrap().arms;
-    assert_eq!(arms.iter().map(|arm| arm.services).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
-fn one_fingerprint_under_two_nicknames_at_once_is_told() {
+fn readings_of_one_fingerprint_at_one_time_that_differ_are_a_conflict() {
     let fleet = Fleet::new(1);
     let mut text = "timestamp,nickname,fingerprint,rss_kb,hwm_kb\n".to_owned();
     for hour in 1..12 {
-        for (name, rss) in [("one", 1000), ("uno", 1100)] {
+        for (name, rss) in [("one", 10_000), ("uno", 11_000)] {
             text += &format!("2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},{rss},{rss}\n");
         }
     }
-    let mut store = fleet.store();
-    let summary = import_torutils(&mut store, &request(&fleet, &text)).unwrap();
-    let told = "1 relay has several nicknames by the fingerprint; each nickname counts apart (one = uno)";
-    assert!(noted(&summary, told), "{:?}", summary.notes);
-    assert!(!import_torutils(&mut store, &request(&fleet, &text)).unwrap().changed);
+    let summary = import_torutils(&mut fleet.store(), &request(&fleet, &text)).unwrap();
+    assert_eq!((summary.services, summary.samples), (1, 11));
+    assert_eq!(summary.problems.count(ProblemKind::ConflictingReading), 11);
 }
 
 #[test]

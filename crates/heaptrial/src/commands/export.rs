@@ -34,8 +34,8 @@ pub struct ExportOptions {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
-    /// The CSV of the Tor operators' scripts: RSS, virtual size and peak of each service
-    Torutils,
+    /// CSV: a row per sample with every reading, in the columns of the Tor operators' scripts and others
+    Csv,
     /// Apache Parquet: a row per sample with every reading
     Parquet,
     /// A database of its own, for `heaptrial import heaptrial`: a host's part of a trial over several hosts
@@ -46,7 +46,7 @@ enum Format {
 pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let target = Target::find(options.trial.as_deref(), global)?;
     let format = match options.format {
-        Format::Torutils => ExportFormat::TorUtils,
+        Format::Csv => ExportFormat::Csv,
         Format::Parquet => ExportFormat::Parquet,
         Format::Heaptrial => return part(options, &target, global),
     };
@@ -56,7 +56,7 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     if global.json && options.output.is_none() {
         return Err(Failure::usage("--json tells what was written; name the file with --output"));
     }
-    tell_what_does_not_count(&target, format)?;
+    tell_what_does_not_count(&target)?;
     let write = |writer: &mut (dyn Write + Send)| -> Result<u64, ExportError> {
         export(&target.store, target.trial.id, format, writer)
     };
@@ -85,24 +85,21 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever takes means of arms would take these in; the scripts' CSV has no place for a mark.
-fn tell_what_does_not_count(target: &Target, format: ExportFormat) -> Result<(), Failure> {
+/// Means of arms would take these in.
+fn tell_what_does_not_count(target: &Target) -> Result<(), Failure> {
     let lives = target.store.lives(target.trial.id).map_err(Failure::failed)?;
     let contaminated = lives.iter().filter(|life| life.contamination.is_some()).count();
     let dropped = target.store.dropped_services(target.trial.id).map_err(Failure::failed)?.len();
     if contaminated > 0 {
         let lives = if contaminated == 1 { "1 life".to_owned() } else { format!("{contaminated} lives") };
-        let marked = match format {
-            ExportFormat::TorUtils => "",
-            ExportFormat::Parquet => ", and here `contaminated` marks them",
-        };
         eprintln!(
-            "warning: readings of {lives} without the treatment of their arm stand under that arm; reports leave them out{marked}"
+            "warning: readings of {lives} without the treatment of their arm are listed under that arm; reports exclude them, and here \
+             `contaminated` marks them"
         );
     }
     if dropped > 0 {
         eprintln!(
-            "warning: readings of {} stand under its arm also from after it was taken out of the trial",
+            "warning: readings of {} are listed under its arm also from after it was taken out of the trial",
             units::counted(dropped, "service")
         );
     }

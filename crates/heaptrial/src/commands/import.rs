@@ -120,8 +120,5 @@ fn arm_line(arm: &ArmSummary) -> String {
     if arm.control {
         line.push_str(", the control");
     }
-    if let Some(other) = &arm.earlier_list_of {
-        line.push_str(&format!(", an earlier list of {other}"));
-    }
     line
 }

@@ -102,7 +102,7 @@ impl Alice {
             report["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
         assert_eq!(arms, ["glibc", "jemalloc"], "{report:#}");
         assert!(self.ok(&["ls", &format!("{HOME}/report")]).contains("report.html"));
-        let samples = stdout(&self.succeeds("--user export own --format torutils"));
+        let samples = stdout(&self.succeeds("--user export own --format csv"));
         assert!(UNITS.iter().all(|unit| samples.contains(unit)), "{samples}");
         let peek = stdout(&self.succeeds("--user trial look own --peek"));
         assert!(peek.contains("jemalloc"), "{peek}");

@@ -30,7 +30,7 @@ fn import(folder: &Path, lists: &[&str], more: &str) -> Output {
     run(
         folder,
         &format!(
-            "--db fleet.db import torutils memory.csv --events events.csv --diagnostics diagnostics.csv {more} --groups {}",
+            "--db fleet.db import torutils memory.csv --timezone=-08:00 --events events.csv --diagnostics diagnostics.csv {more} --groups {}",
             lists.join(" ")
         ),
     )
@@ -111,7 +111,8 @@ fn a_server_that_is_renamed_does_not_double_its_services() {
     fs::write(renamed.path().join("about.toml"), about).unwrap();
     let output = import(renamed.path(), &PRESENT, "--about about.toml");
     imported(&output);
-    assert!(stdout(&output).contains("server `go` became `alpha` on"), "{}", stdout(&output));
+    let told = "- services whose server was read under one label after another, each counted once: 60 (";
+    assert!(stdout(&output).contains(told), "{}", stdout(&output));
     let found = report(renamed.path(), "");
     assert_eq!(found["services"].as_array().map(Vec::len), expected["services"].as_array().map(Vec::len));
     for name in PRESENT {
@@ -119,23 +120,7 @@ fn a_server_that_is_renamed_does_not_double_its_services() {
             assert_eq!(arm(&found, name)[figure], arm(&expected, name)[figure], "{name} {figure}");
         }
     }
-    let told = findings(&found, "relabelled");
-    let [told] = told[..] else { panic!("{told:?}") };
-    let services = found["services"].as_array().map_or(0, Vec::len);
-    let evidence = told["evidence"].as_str().unwrap();
-    assert!(
-        evidence.starts_with("server `go` became `alpha` on ")
-            && evidence
-                .contains(&format!(": {services} services the same by nickname and list, no restart shows")),
-        "{evidence}"
-    );
-    assert!(told["effect"].as_str().unwrap().starts_with("Each counts as one service."), "{told}");
-    assert!(findings(&expected, "relabelled").is_empty());
-
-    let apart = import(renamed.path(), &PRESENT, "--keep-apart --name apart");
-    imported(&apart);
-    let apart = report(renamed.path(), "apart");
-    assert_eq!(apart["services"].as_array().map_or(0, Vec::len), 2 * services);
+    assert_eq!(found["services"].as_array().map_or(0, Vec::len), 60);
 }
 
 /// A report on five days of 12 relays of each of two arms that need the same. On a server they need 30% more than on the
@@ -223,66 +208,47 @@ fn off_treatment_are_named_unasked_and_the_result_stands_with_and_without_them()
 }
 
 #[test]
-fn a_present_and_an_earlier_list_of_an_arm_stand_beside_each_other() {
+fn an_older_list_of_an_arm_is_an_import_of_its_own() {
     let folder = files();
-    let lists: Vec<&str> = PRESENT.into_iter().chain(["group_E_glibc_historical"]).collect();
-    imported(&import(folder.path(), &lists, ""));
-    let report = report(folder.path(), "");
-    let earlier = arm(&report, "group_E_glibc_historical");
-    assert_eq!(earlier["earlier_list_of"], "group_E_glibc");
+    imported(&import(folder.path(), &PRESENT, ""));
+    let lists = ["group_B_mimalloc209", "group_E_glibc_historical"];
+    imported(&import(folder.path(), &lists, "--name older"));
+    assert_eq!(report(folder.path(), "memory")["arms"].as_array().unwrap().len(), 5);
+    let older = report(folder.path(), "older");
+    assert_eq!(older["arms"].as_array().unwrap().len(), 2);
+    let earlier = arm(&older, "group_E_glibc_historical");
     assert!(close(&earlier["rss_bytes_final"], fleet::mean_of_last(&fleet::historical()), 1e-6));
-    assert!(earlier["ratio_to_control"].is_null());
-    assert!(!findings(&report, "in_two_arms").is_empty());
-    assert!(arm(&report, "group_E_glibc")["control"].as_bool().unwrap());
+    let unknown = run(folder.path(), "--db fleet.db report memori");
+    assert_eq!(unknown.status.code(), Some(3));
+    assert!(stderr(&unknown).contains("memory, older"), "{}", stderr(&unknown));
+
+    let compared = run(folder.path(), "--db fleet.db --out compared report memory older");
+    imported(&compared);
+    assert!(stdout(&compared).contains("older"), "{}", stdout(&compared));
+    assert!(stdout(&compared).contains("same measurements"), "{}", stdout(&compared));
+    for file in ["comparison.html", "comparison.md", "comparison.json"] {
+        assert!(folder.path().join("compared").join(file).is_file(), "{file}");
+    }
 }
 
 #[test]
-fn nothing_is_imported_twice_and_a_longer_file_adds_what_is_new() {
+fn an_import_replaces_what_was_imported_under_its_name() {
     let folder = tempfile::tempdir().unwrap();
     fleet::write(folder.path(), 7.0);
-    let samples = |output: &Output| json(output)["import"]["new_samples"].as_u64().unwrap();
-    let first = samples(&import(folder.path(), &PRESENT, "--json"));
-    assert_eq!(samples(&import(folder.path(), &PRESENT, "--json")), 0);
+    imported(&import(folder.path(), &PRESENT, ""));
     let before = report(folder.path(), "");
     fleet::write(folder.path(), f64::INFINITY);
-    let added = samples(&import(folder.path(), &PRESENT, "--json"));
-    assert_eq!(first + added, 60 * fleet::days().len() as u64);
+    let output = import(folder.path(), &PRESENT, "");
+    imported(&output);
+    assert!(stdout(&output).contains("instead of what was imported under this name"), "{}", stdout(&output));
     let after = report(folder.path(), "");
-    assert_eq!(after["samples"].as_u64(), Some(first + added));
+    assert_eq!(after["samples"].as_u64(), Some(60 * fleet::days().len() as u64));
     assert_ne!(before["arms"], after["arms"]);
 
     let other = tempfile::tempdir().unwrap();
     fleet::write(other.path(), f64::INFINITY);
     imported(&import(other.path(), &PRESENT, ""));
-    assert_eq!(
-        report(other.path(), "")["arms"],
-        after["arms"],
-        "in two parts or at once, the result is the same"
-    );
-}
-
-#[test]
-fn other_lists_of_the_same_data_are_another_trial_of_the_database() {
-    let folder = files();
-    imported(&import(folder.path(), &PRESENT, ""));
-    let lists = ["group_B_mimalloc209", "group_E_glibc_historical"];
-    imported(&import(folder.path(), &lists, ""));
-    assert_eq!(report(folder.path(), "memory")["arms"].as_array().unwrap().len(), 5);
-    assert_eq!(report(folder.path(), "memory-2")["arms"].as_array().unwrap().len(), 2);
-    let refused = import(folder.path(), &lists, "--name memory");
-    assert_eq!(refused.status.code(), Some(3));
-    assert!(stderr(&refused).contains("give another name"), "{}", stderr(&refused));
-    let unknown = run(folder.path(), "--db fleet.db report memori");
-    assert_eq!(unknown.status.code(), Some(3));
-    assert!(stderr(&unknown).contains("memory, memory-2"), "{}", stderr(&unknown));
-
-    let compared = run(folder.path(), "--db fleet.db --out compared report memory memory-2");
-    imported(&compared);
-    assert!(stdout(&compared).contains("memory-2"), "{}", stdout(&compared));
-    assert!(stdout(&compared).contains("same measurements"), "{}", stdout(&compared));
-    for file in ["comparison.html", "comparison.md", "comparison.json"] {
-        assert!(folder.path().join("compared").join(file).is_file(), "{file}");
-    }
+    assert_eq!(report(other.path(), "")["arms"], after["arms"]);
 }
 
 #[test]
@@ -316,25 +282,22 @@ fn the_timezone_moves_every_time_and_is_told() {
     );
     imported(&output);
     assert!(stdout(&output).contains("+05:30"), "{}", stdout(&output));
-    let exported = stdout(&run(folder.path(), "--db a.db export --format torutils"));
-    // 2026-03-01T00:00:00+05:30
-    assert!(exported.contains("2026-02-28T18:30:00Z"), "{}", &exported[..600.min(exported.len())]);
+    let exported = stdout(&run(folder.path(), "--db a.db export --format csv"));
+    assert!(exported.contains("2026-02-28T18:30:00Z,"), "{}", &exported[..600.min(exported.len())]);
     let refused = run(folder.path(), "--db b.db import torutils memory.csv --timezone Mars/Olympus");
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("Mars/Olympus"));
 }
 
 #[test]
-fn the_same_readings_at_another_hour_are_refused() {
+fn times_without_an_offset_beside_others_with_one_need_a_timezone() {
     let folder = files();
-    imported(&import(folder.path(), &PRESENT, "--timezone -08:00"));
-    let before = fs::read(folder.path().join("fleet.db")).unwrap();
-    let refused = import(folder.path(), &PRESENT, "--timezone -07:00");
+    let lists = "--groups groups/group_E_glibc.txt groups/group_D_jemalloc.txt";
+    let refused =
+        run(folder.path(), &format!("--db fleet.db import torutils memory.csv --events events.csv {lists}"));
     assert_eq!(refused.status.code(), Some(3));
-    assert!(stderr(&refused).contains("--timezone -08:00"), "{}", stderr(&refused));
-    assert_eq!(fs::read(folder.path().join("fleet.db")).unwrap(), before);
-    let warned = import(folder.path(), &PRESENT, "--timezone +08:00 --name other");
-    assert!(stdout(&warned).contains("carry the offset -08:00"), "{}", stdout(&warned));
+    assert!(stderr(&refused).contains("give --timezone -08:00 or another"), "{}", stderr(&refused));
+    assert!(!folder.path().join("fleet.db").exists());
 }
 
 #[test]
@@ -355,7 +318,7 @@ fn files_in_the_wrong_place_and_readings_of_times_to_come_are_told() {
     let later = format!("{text}{}\n", last.replacen("2026-", "2066-", 1));
     fs::write(&path, later).unwrap();
     let output = import(folder.path(), &PRESENT, "--json");
-    assert_eq!(json(&output)["import"]["new_samples"], 60 * fleet::days().len());
+    assert_eq!(json(&output)["import"]["samples"], 60 * fleet::days().len());
     assert_eq!(json(&output)["import"]["problems"]["counts"]["malformed_row"], 1);
 }
 
@@ -364,7 +327,7 @@ fn a_reader_that_closes_the_pipe_early_is_no_error() {
     let folder = files();
     imported(&import(folder.path(), &PRESENT, ""));
     let command = format!(
-        "{} --db fleet.db export --format torutils | head -n 1; exit ${{PIPESTATUS[0]}}",
+        "{} --db fleet.db export --format csv | head -n 1; exit ${{PIPESTATUS[0]}}",
         env!("CARGO_BIN_EXE_heaptrial")
     );
     let output = std::process::Command::new("bash")
@@ -378,19 +341,19 @@ fn a_reader_that_closes_the_pipe_early_is_no_error() {
 #[test]
 fn what_is_exported_can_be_imported_again() {
     let folder = files();
-    imported(&import(folder.path(), &PRESENT, "--timezone -08:00"));
+    imported(&import(folder.path(), &PRESENT, ""));
     let before = report(folder.path(), "");
     let again = tempfile::tempdir().unwrap();
     fleet::write(again.path(), f64::INFINITY);
     let exported = again.path().join("memory.csv");
     imported(
         &heaptrial(folder.path())
-            .args(["--db", "fleet.db", "export", "--format", "torutils", "--output"])
+            .args(["--db", "fleet.db", "export", "--format", "csv", "--output"])
             .arg(&exported)
             .output()
             .unwrap(),
     );
-    imported(&import(again.path(), &PRESENT, "--timezone -08:00"));
+    imported(&import(again.path(), &PRESENT, ""));
     assert_eq!(report(again.path(), "")["arms"], before["arms"]);
 
     imported(&run(folder.path(), "--db fleet.db export --format parquet --output fleet.parquet"));

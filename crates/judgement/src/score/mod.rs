@@ -9,7 +9,6 @@ mod partners;
 mod side;
 
 use heaptrial_analysis::{Analysis, ArmAt, Estimate, Growth, LevelsAt, RatioToControl, Verdict};
-use heaptrial_model::Arm;
 use heaptrial_stats::{kendall, quotient};
 use serde::{Deserialize, Serialize};
 
@@ -207,18 +206,14 @@ impl Score {
 
 type Pair = (usize, usize, MatchedBy);
 
-/// Positions of arms of one treatment, first the one that ratios are to, and who has no partner. Earlier lists are compared to
-/// nothing.
+/// Positions of arms of one treatment, first the one that ratios are to, and who has no partner.
 fn pairs(lab: &Side, field: &Side, by_hand: &[String]) -> Result<(Vec<Pair>, Vec<Alone>), ScoreError> {
-    let present: Vec<usize> =
-        (0..field.arms.len()).filter(|arm| field.fleet.arms[*arm].earlier_list_of.is_none()).collect();
-    let listed: Vec<Arm> = present.iter().map(|arm| field.arms[*arm].clone()).collect();
-    let found = partners::find(&lab.arms, &listed, by_hand)?;
-    let alone = partners::alone(&lab.arms, &listed, &found);
+    let found = partners::find(&lab.arms, &field.arms, by_hand)?;
+    let alone = partners::alone(&lab.arms, &field.arms, &found);
     if found.len() < 2 {
         return Err(ScoreError::TooFewPartners { found: found.len(), alone });
     }
-    let mut pairs: Vec<Pair> = found.into_iter().map(|(l, f, by)| (l, present[f], by)).collect();
+    let mut pairs: Vec<Pair> = found;
     let (of_lab, of_field) = (lab.control(), field.control());
     let of_both = pairs.iter().position(|pair| Some(pair.1) == of_field);
     let first = of_both.or_else(|| pairs.iter().position(|pair| Some(pair.0) == of_lab)).unwrap_or(0);

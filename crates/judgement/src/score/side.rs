@@ -222,7 +222,7 @@ impl Side {
             let own = own.unwrap_or_else(|| {
                 self.arms.push(Arm { control: false, ..arm.clone() });
                 let FleetArm { name, restarted, .. } = fleet.arms[place].clone();
-                self.fleet.arms.push(FleetArm { name, control: false, restarted, earlier_list_of: None });
+                self.fleet.arms.push(FleetArm { name, control: false, restarted });
                 self.arms.len() - 1
             });
             places.insert(place, own);

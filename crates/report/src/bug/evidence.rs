@@ -175,7 +175,7 @@ fn least(report: &Report, bad: usize, without_defaults: WithoutDefaults<'_>) -> 
 }
 
 fn allocator_alone(arm: &Arm) -> bool {
-    arm.treatment.options().is_empty() && arm.earlier_list_of.is_none()
+    arm.treatment.options().is_empty()
 }
 
 /// The allocator of an arm; of one that leaves its services as they are, what was proved.

@@ -27,7 +27,7 @@ pub fn rename(rows: &mut Rows) {
     let mut labels: Vec<String> = Vec::new();
     for record in rows.arms.iter_mut() {
         plain_treatment(&mut record.arm.treatment);
-        let label = label(&record.arm.treatment, record.earlier_list_of.is_some());
+        let label = label(&record.arm.treatment);
         let same = labels.iter().filter(|other| **other == label).count();
         record.arm.name = if same == 0 { label.clone() } else { format!("{label} ({})", same + 1) };
         labels.push(label);
@@ -106,10 +106,9 @@ fn pseudonym(index: usize) -> String {
 }
 
 /// What an arm does: names that somebody gave may tell who.
-fn label(treatment: &Treatment, earlier: bool) -> String {
+fn label(treatment: &Treatment) -> String {
     let allocator = treatment.allocator.as_ref().map_or_else(|| "as found".to_owned(), ToString::to_string);
-    let earlier = earlier.then(|| "earlier list".to_owned());
-    std::iter::once(allocator).chain(treatment.options()).chain(earlier).collect::<Vec<_>>().join(", ")
+    std::iter::once(allocator).chain(treatment.options()).collect::<Vec<_>>().join(", ")
 }
 
 /// Values of torrc options and of variables, and words of commands, may be addresses and names; numbers with their units

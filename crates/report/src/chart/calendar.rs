@@ -89,11 +89,10 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     Some(chart)
 }
 
-/// Arms in order of memory; earlier lists are in their later ones.
+/// Arms in order of memory.
 fn arms<'a>(canvas: Canvas<'a>, calendar: &'a Calendar) -> Vec<ArmRuns<'a>> {
-    let present = canvas.ranked_arms().into_iter();
-    let present = present.filter(|arm| canvas.report.arms[*arm].earlier_list_of.is_none());
-    let runs = present.filter_map(|arm| Some(ArmRuns { arm, runs: calendar.arms.get(arm)? }));
+    let arms = canvas.ranked_arms().into_iter();
+    let runs = arms.filter_map(|arm| Some(ArmRuns { arm, runs: calendar.arms.get(arm)? }));
     runs.filter(|arm| !arm.runs.is_empty()).collect()
 }
 

@@ -34,7 +34,6 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let lines: Vec<ArmLine> = canvas
         .ranked_arms()
         .into_iter()
-        .filter(|arm| canvas.report.arms[*arm].earlier_list_of.is_none())
         .map(|arm| ArmLine { arm, median: canvas.median_line(arm) })
         .filter(|line| line.last().is_some())
         .collect();

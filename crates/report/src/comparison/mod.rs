@@ -94,13 +94,12 @@ pub struct ArmInTrial {
     pub does_less: bool,
 }
 
-/// Puts reports side by side. Arms are matched by their treatment, or by name where it is not told; earlier lists are
-/// left out.
+/// Puts reports side by side. Arms are matched by their treatment, or by name where it is not known.
 pub fn compare(reports: &[Report]) -> Comparison {
     let mut treatments: Vec<ComparedTreatment> = Vec::new();
     for (trial, report) in reports.iter().enumerate() {
         let order = report.ranking();
-        for (index, arm) in report.arms.iter().enumerate().filter(|(_, arm)| arm.earlier_list_of.is_none()) {
+        for (index, arm) in report.arms.iter().enumerate() {
             let place = order
                 .iter()
                 .position(|ranked| *ranked == index)

@@ -200,9 +200,6 @@ pub struct Arm {
     pub consensuses: Option<f64>,
     /// What may have distorted its figures.
     pub warnings: Vec<String>,
-    /// The arm of which this is an earlier list of services. Such an arm is compared to nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub earlier_list_of: Option<String>,
     /// The file that its list of services was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list: Option<String>,
@@ -418,13 +415,12 @@ impl Report {
         self.arms.iter().find(|arm| arm.control)
     }
 
-    /// Positions in `arms`, least memory first; then arms that do clearly less than the control's work, arms without a
-    /// figure, and earlier lists.
+    /// Positions in `arms`, least memory first; then arms that do clearly less than the control's work, and arms without a
+    /// figure.
     pub fn ranking(&self) -> Vec<usize> {
         let place = |index: &usize| {
             let place = self.extremes.order.iter().position(|place| place.arm == *index);
             let rank = match place.map(|place| self.extremes.order[place].ranked) {
-                _ if self.arms[*index].earlier_list_of.is_some() => 3,
                 Some(true) => 0,
                 Some(false) => 1,
                 None => 2,

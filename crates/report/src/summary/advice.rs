@@ -37,8 +37,8 @@ pub(crate) fn recommendation(report: &Report) -> Vec<String> {
         }
         None => among_arms(report),
     };
-    let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
-    let bloating: Vec<&str> = compared.filter(|arm| bloats(arm)).map(|arm| arm.name.as_str()).collect();
+    let bloating: Vec<&str> =
+        report.arms.iter().filter(|arm| bloats(arm)).map(|arm| arm.name.as_str()).collect();
     if !bloating.is_empty() {
         sentences.push(format!("Do not leave services on {}.", names(&bloating, bloating.len())));
     }
@@ -70,7 +70,7 @@ fn impossible(report: &Report) -> Option<String> {
     let Some(control) = report.control() else {
         return Some("without a control nothing can be compared".to_owned());
     };
-    if report.arms.iter().filter(|arm| arm.earlier_list_of.is_none()).count() < 2 {
+    if report.arms.len() < 2 {
         let how = if report.kind().is_import() { "; import with --groups" } else { "" };
         return Some(format!("only one arm: nothing to compare{how}"));
     }
@@ -360,9 +360,6 @@ pub(crate) fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)
             "has services that are older than they are taken for, or is compared with such",
             "observe it until services of both arms have been restarted",
         )),
-        FindingKind::KeptApart => {
-            Some(("counts services more than once", "give each of them one name, and import them again"))
-        }
         FindingKind::AssignedByHand => Some((
             "is no arm that chance dealt services to",
             "draw a new plan, and leave its arms and blocks as they are",

@@ -86,7 +86,7 @@ fn conclusion(ratio: Option<&Ratio>) -> Conclusion {
 
 /// Whether off-treatment services change what is concluded; nothing where there are none among the arms compared.
 fn same_conclusion(report: &Report) -> Option<String> {
-    let compared = || report.arms.iter().filter(|arm| arm.earlier_list_of.is_none() && !arm.does_less());
+    let compared = || report.arms.iter().filter(|arm| !arm.does_less());
     if !compared().any(|arm| arm.as_treated.is_some()) {
         return None;
     }

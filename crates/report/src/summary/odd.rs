@@ -77,7 +77,6 @@ pub(crate) fn severity(severity: Severity) -> &'static str {
 
 /// The arms of a finding; none where it is about all.
 pub(crate) fn arms_of(report: &Report, finding: &Finding) -> String {
-    let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none()).count();
-    let all = finding.arms.len() >= compared && compared > 2;
+    let all = finding.arms.len() >= report.arms.len() && report.arms.len() > 2;
     if all { String::new() } else { names(&finding.arms, ARMS_NAMED) }
 }

@@ -338,11 +338,8 @@ fn contaminated(report: &Report) -> Vec<String> {
         });
         let are = if off_treatment.len() == 1 { words.one } else { words.several };
         let assigned = words.assigned;
-        let earlier = arm.earlier_list_of.as_ref().map_or_else(String::new, |of| {
-            format!(" (an earlier list of {of}, which the result does not use)")
-        });
         format!(
-            "{}{earlier}: {} over {} {assigned}{without}. {} {are}: {}.",
+            "{}: {} over {} {assigned}{without}. {} {are}: {}.",
             arm.name,
             memory(arm.final_bytes()),
             number(u64::from(arm.services), "service"),

@@ -97,8 +97,7 @@ fn planned(report: &Report) -> Option<String> {
 
 /// What was run, observed and where: names and values for a list.
 pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
-    let arms = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
-    let arms: Vec<String> = arms.map(|arm| format!("{} {}", arm.name, arm.services)).collect();
+    let arms: Vec<String> = report.arms.iter().map(|arm| format!("{} {}", arm.name, arm.services)).collect();
     let lab = report.kind().is_lab();
     let limit = report.analysis.memory_limit.unwrap_or_default();
     let memory = |bytes: u64| units::memory(bytes as f64);

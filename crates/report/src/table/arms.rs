@@ -55,13 +55,11 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
     columns.extend(counted.then(|| figure("Consensuses")));
     let rows = report.ranking().into_iter().map(|index| {
         let arm = &report.arms[index];
-        let earlier = arm.earlier_list_of.is_some();
         let memory = arm.memory.as_ref();
         let mut cells = vec![
-            match (arm.control, earlier, full) {
-                (true, _, _) => format!("{} (control)", arm.name),
-                (_, true, true) => format!("{} (earlier list)", arm.name),
-                _ => arm.name.clone(),
+            match arm.control {
+                true => format!("{} (control)", arm.name),
+                false => arm.name.clone(),
             },
             bytes(level(arm)),
             bytes(arm.final_bytes()),
@@ -81,13 +79,10 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
             false => optional(arm.slope_bytes_per_hour, |slope| units::growth(slope, pace(report))),
         });
         cells.extend(cpu.then(|| optional(arm.cpu_seconds, units::cpu)));
-        cells.extend(judged.then(|| match earlier {
-            true => "earlier list".to_owned(),
-            false => optional(arm.verdict.as_ref(), Clone::clone),
-        }));
+        cells.extend(judged.then(|| optional(arm.verdict.as_ref(), Clone::clone)));
         cells.push(services(arm));
         cells.extend(counted.then(|| optional(arm.consensuses, |taken| format!("{taken:.0}"))));
-        let emphasis = match (memory.is_none() || earlier, arm.control) {
+        let emphasis = match (memory.is_none(), arm.control) {
             (true, _) => Emphasis::Lost,
             (_, true) => Emphasis::Control,
             _ => Emphasis::None,
@@ -109,11 +104,14 @@ fn services(arm: &Arm) -> String {
 /// The arms whose figures differ with and without off-treatment services, or whose ratio does.
 pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
     let words = words(report.kind());
-    // Earlier lists are compared to nothing.
-    let mut differ = report.arms.iter().filter(|arm| arm.as_treated.is_some());
-    let compared = differ.any(|arm| arm.earlier_list_of.is_none());
-    let columns = [text("Arm"), text("Over"), figure("Services"), figure("Mean at end"), figure("Level")];
-    let columns = columns.into_iter().chain(compared.then(|| figure("Ratio to control (95% interval)")));
+    let columns = [
+        text("Arm"),
+        text("Over"),
+        figure("Services"),
+        figure("Mean at end"),
+        figure("Level"),
+        figure("Ratio to control (95% interval)"),
+    ];
     let mut rows = Vec::new();
     for index in report.ranking() {
         let arm = &report.arms[index];
@@ -124,15 +122,14 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
         if arm.services == treated.services && same_ratio {
             continue;
         }
-        let ratio = |ratio| {
-            compared.then(|| if arm.control { "control".to_owned() } else { ratio_with_interval(ratio) })
-        };
+        let ratio = |ratio| if arm.control { "control".to_owned() } else { ratio_with_interval(ratio) };
         let listed = [
             arm.name.clone(),
             words.all_assigned.to_owned(),
             arm.services.to_string(),
             bytes(arm.final_bytes()),
             bytes(arm.memory.as_ref().and_then(|memory| memory.median_bytes)),
+            ratio(arm.ratio_to_control.as_ref()),
         ];
         // An arm without off-treatment services of its own differs where the control has some.
         let over = if arm.services == treated.services { words.of_control } else { words.as_treated };
@@ -142,13 +139,11 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
             treated.services.to_string(),
             bytes(treated.final_bytes),
             bytes(treated.level_bytes),
+            ratio(treated.ratio_to_control.as_ref()),
         ];
-        let cells = [
-            listed.into_iter().chain(ratio(arm.ratio_to_control.as_ref())).collect(),
-            belonging.into_iter().chain(ratio(treated.ratio_to_control.as_ref())).collect(),
-        ];
-        let row = |cells| Row { arm: Some(index), emphasis: Emphasis::None, cells };
-        rows.extend(cells.map(row));
+        let row =
+            |cells: [String; 6]| Row { arm: Some(index), emphasis: Emphasis::None, cells: cells.into() };
+        rows.extend([listed, belonging].map(row));
     }
     Table::of(columns, rows)
 }

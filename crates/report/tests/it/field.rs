@@ -69,9 +69,6 @@ fn a_field_trial_has_verdicts_findings_and_adjusted_p_values() {
     let small = arm(&report, "group_mimalloc209").ratio_as_treated().unwrap();
     assert!((small.estimate - 0.2).abs() < 0.02 && small.high.unwrap() < 0.3, "{small:?}");
     assert!(small.p_value_adjusted.unwrap() >= small.p_value.unwrap());
-    let historical = arm(&report, "group_glibc_historical");
-    assert_eq!(historical.earlier_list_of.as_deref(), Some("group_glibc"));
-    assert_eq!((&historical.verdict, &historical.ratio_to_control), (&None, &None));
     let sawtooth = arm(&report, "group_restarted").sawtooth.unwrap();
     assert_eq!(sawtooth.restarts as usize, 3 * LISTS[5].3);
     let findings = &report.findings;

@@ -19,7 +19,6 @@ pub struct ImportedTrial {
     pub lists: Vec<ImportedList>,
     pub services: Vec<ImportedService>,
     pub events: Vec<ImportedEvent>,
-    pub aggregates: Vec<AggregateRow>,
     /// The files it came from.
     pub sources: Vec<ImportSource>,
 }
@@ -28,8 +27,6 @@ pub struct ImportedTrial {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedList {
     pub arm: Arm,
-    /// Position of the list of which this is an earlier one.
-    pub earlier_list_of: Option<usize>,
     /// Positions of its services. A service may be in several lists.
     pub members: Vec<usize>,
     /// The file that it was read from.
@@ -87,18 +84,6 @@ pub struct ImportedEvent {
     /// What kind of thing happened.
     pub kind: EventKind,
     pub text: String,
-}
-
-/// A sum over all services of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AggregateRow {
-    pub wall_us: i64,
-    pub server: String,
-    pub count: u64,
-    pub total_bytes: u64,
-    pub mean_bytes: u64,
-    pub min_bytes: u64,
-    pub max_bytes: u64,
 }
 
 /// A file that data was imported from.

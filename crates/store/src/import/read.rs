@@ -5,8 +5,7 @@ use rusqlite::params;
 use serde_json::Value;
 
 use super::{
-    AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
-    ImportedTrial,
+    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
 };
 use crate::{Store, StoreError};
 
@@ -68,7 +67,6 @@ impl Store {
         let position = |id: i64| rows.iter().position(|row| row.id == id);
         let lists = arms.iter().map(|record| ImportedList {
             arm: record.arm.clone(),
-            earlier_list_of: record.earlier_list_of.and_then(|id| arms.iter().position(|arm| arm.id == id)),
             members: rows
                 .iter()
                 .enumerate()
@@ -90,28 +88,9 @@ impl Store {
             lists,
             services,
             events: events.collect(),
-            aggregates: self.aggregates(trial_id)?,
             sources: self.import_sources(trial_id)?,
         };
         Ok(Some((trial_id, trial)))
-    }
-
-    /// Sums over all services that a trial's source told, in order of time.
-    pub fn aggregates(&self, trial_id: i64) -> Result<Vec<AggregateRow>, StoreError> {
-        let sql = "SELECT wall_us, server, count, total_bytes, mean_bytes, min_bytes, max_bytes
-                   FROM aggregate WHERE trial_id = ?1 ORDER BY wall_us, server";
-        self.rows("reading sums over services", sql, params![trial_id], |row| {
-            let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
-            Ok(AggregateRow {
-                wall_us: row.get(0)?,
-                server: row.get(1)?,
-                count: number(2)?,
-                total_bytes: number(3)?,
-                mean_bytes: number(4)?,
-                min_bytes: number(5)?,
-                max_bytes: number(6)?,
-            })
-        })
     }
 
     /// The files that a trial was imported from.

@@ -59,7 +59,6 @@ fn remove(transaction: &Transaction<'_>, trial_id: i64) -> rusqlite::Result<()> 
         "DELETE FROM service WHERE trial_id = ?1",
         "DELETE FROM arm WHERE trial_id = ?1",
         "DELETE FROM tick WHERE trial_id = ?1",
-        "DELETE FROM aggregate WHERE trial_id = ?1",
         "DELETE FROM import_source WHERE trial_id = ?1",
         "DELETE FROM trial WHERE id = ?1",
     ] {
@@ -92,20 +91,6 @@ fn write(
             event.wall_us,
             event.kind.as_str(),
             event.text
-        ])?;
-    }
-    let mut insert =
-        transaction.prepare("INSERT OR REPLACE INTO aggregate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
-    for row in &trial.aggregates {
-        insert.execute(params![
-            trial_id,
-            row.wall_us,
-            row.server,
-            row.count as i64,
-            row.total_bytes as i64,
-            row.mean_bytes as i64,
-            row.min_bytes as i64,
-            row.max_bytes as i64
         ])?;
     }
     let mut insert = transaction.prepare("INSERT INTO import_source VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
@@ -172,10 +157,6 @@ fn write_lists(
             ],
         )?;
         arm_ids.push(transaction.last_insert_rowid());
-    }
-    for (list, arm_id) in trial.lists.iter().zip(&arm_ids) {
-        let of = list.earlier_list_of.and_then(|index| arm_ids.get(index));
-        transaction.execute("UPDATE arm SET earlier_list_of = ?2 WHERE id = ?1", params![arm_id, of])?;
     }
     Ok(arm_ids)
 }
@@ -263,9 +244,7 @@ fn write_services(
                              cgroup_current_bytes, cpu_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     let mut ids = Vec::with_capacity(trial.services.len());
-    for (position, (service, arms)) in trial.services.iter().zip(&mut arms_of).enumerate() {
-        // A present list says more than an earlier one.
-        arms.sort_by_key(|index| (trial.lists[*index].earlier_list_of.is_some(), *index));
+    for (position, (service, arms)) in trial.services.iter().zip(&arms_of).enumerate() {
         let Some((first, others)) = arms.split_first() else {
             ids.push(None);
             continue;

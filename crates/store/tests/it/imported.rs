@@ -2,8 +2,8 @@
 
 use heaptrial_model::{Arm, KnownEvent, LifeStart, Metric, Treatment, TrialKind};
 use heaptrial_store::{
-    AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
-    ImportedTrial, NewTrial, Readings, Store,
+    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
+    NewTrial, Readings, Store,
 };
 
 fn import(samples: &[(i64, u64)]) -> ImportedTrial {
@@ -27,9 +27,8 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
         attributes: serde_json::json!({ "server": "go" }),
         lives: vec![life.clone()],
     };
-    let list = |name, control, members: &[usize], earlier_list_of| ImportedList {
+    let list = |name, control, members: &[usize]| ImportedList {
         arm: arm(name, control),
-        earlier_list_of,
         members: members.to_vec(),
         source: format!("{name}.txt"),
     };
@@ -49,11 +48,7 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
             tool_version: "0.1.0".into(),
             started_wall_us: 0,
         },
-        lists: vec![
-            list("a", true, &[0], None),
-            list("b", false, &[0, 1], None),
-            list("a_old", false, &[1], Some(0)),
-        ],
+        lists: vec![list("a", true, &[0]), list("b", false, &[0, 1]), list("c", false, &[1])],
         services: vec![service("one"), service("two")],
         events: vec![ImportedEvent {
             wall_us: 700_000,
@@ -61,15 +56,6 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
             arm: Some(1),
             kind: KnownEvent::Restart.into(),
             text: "all of b".into(),
-        }],
-        aggregates: vec![AggregateRow {
-            wall_us: 1,
-            server: "go".into(),
-            count: 2,
-            total_bytes: 4,
-            mean_bytes: 2,
-            min_bytes: 1,
-            max_bytes: 3,
         }],
         sources: vec![ImportSource {
             file: "memory.csv".into(),
@@ -95,7 +81,6 @@ fn an_import_is_read_back_whole_and_replaced_under_its_id() {
         assert_eq!(found_id, trial_id);
         assert_eq!(found.lists, trial.lists);
         assert_eq!(found.events, trial.events);
-        assert_eq!(found.aggregates, trial.aggregates);
         assert_eq!(found.sources, trial.sources);
         assert_eq!(found.services.len(), 2);
         assert_eq!(found.services[1].lives[0].samples, trial.services[1].lives[0].samples);

@@ -103,6 +103,7 @@ impl Fleet {
             groups: GROUPS.iter().map(|(name, _)| self.path(&format!("{name}.txt"))).collect(),
             events: Some(self.path("events.csv")),
             diagnostics: Some(self.path("diagnostics.csv")),
+            timezone: Some("-08:00".parse().unwrap()),
             tool_version: "test".into(),
             command: "test".into(),
             ..TorUtilsImport::default()

@@ -15,7 +15,6 @@ pub struct Naive {
     pub malformed: u64,
     pub conflicts: u64,
     pub duplicates: u64,
-    pub aggregates: BTreeMap<(i64, String), u64>,
 }
 
 /// How the times of the files are to be read.
@@ -29,18 +28,17 @@ pub enum Zone {
 
 type Key = (String, String, String);
 
-/// Reads the texts of files. `renamed` are labels of servers, each with the one that it was before. `moments` are the
-/// times of the rows in seconds since 1970, which tell what a local time means that occurred twice.
-pub fn read(files: &[String], zone: Zone, renamed: &[(String, String)], moments: &[Vec<i64>]) -> Naive {
+/// Reads the texts of files. `renamed` are labels of servers, each with the one that it was before.
+pub fn read(files: &[String], zone: Zone, renamed: &[(String, String)]) -> Naive {
     let mut naive = Naive::default();
     let mut readings: BTreeMap<Key, BTreeMap<i64, Reading>> = BTreeMap::new();
     let mut groups: BTreeMap<Key, BTreeMap<i64, String>> = BTreeMap::new();
     let mut last_label: BTreeMap<Key, (i64, String)> = BTreeMap::new();
-    for (text, moments) in files.iter().zip(moments) {
+    for text in files {
         let rows = rows(text);
         let header: Vec<String> = rows[0].iter().map(|name| name.trim().to_lowercase()).collect();
         let place = |names: &[&str]| header.iter().position(|name| names.contains(&name.as_str()));
-        for (row, moment) in rows[1..].iter().zip(moments) {
+        for row in &rows[1..] {
             if row.len() != header.len() {
                 naive.malformed += 1;
                 continue;
@@ -48,19 +46,10 @@ pub fn read(files: &[String], zone: Zone, renamed: &[(String, String)], moments:
             let field = |names: &[&str]| place(names).map(|at| row[at].trim()).unwrap_or_default();
             let time = match (place(&["date"]), place(&["time"])) {
                 (Some(date), Some(time)) => {
-                    seconds(&format!("{}T{}", row[date].trim(), row[time].trim()), zone, *moment)
+                    seconds(&format!("{}T{}", row[date].trim(), row[time].trim()), zone)
                 }
-                _ => seconds(field(&["timestamp"]), zone, *moment),
+                _ => seconds(field(&["timestamp"]), zone),
             };
-            if field(&["type"]) == "aggregate" {
-                match (time, kib(field(&["total_kb"]))) {
-                    (Some(time), Some(Some(total))) => {
-                        naive.aggregates.entry((time, field(&["server"]).to_owned())).or_insert(total);
-                    }
-                    _ => naive.malformed += 1,
-                }
-                continue;
-            }
             let rss = kib(field(&["rss_kb", "vmrss_kb"])).flatten();
             let (vsize, hwm) = (kib(field(&["vmsize_kb"])), kib(field(&["hwm_kb"])));
             let nickname = field(&["nickname", "relay"]);
@@ -194,7 +183,7 @@ fn kib(field: &str) -> Option<Option<u64>> {
 }
 
 /// Seconds since 1970 of `2026-01-05T10:47:43`, with an offset or in the zone.
-fn seconds(text: &str, zone: Zone, moment: i64) -> Option<i64> {
+fn seconds(text: &str, zone: Zone) -> Option<i64> {
     if text.len() < 19 || !text.is_ascii() {
         return None;
     }
@@ -226,12 +215,7 @@ fn seconds(text: &str, zone: Zone, moment: i64) -> Option<i64> {
             let (summer, winter) = (local + 7 * 3600, local + 8 * 3600);
             let begin = sunday(year, 3, 2) * 86_400 + 10 * 3600;
             let end = sunday(year, 11, 1) * 86_400 + 9 * 3600;
-            let (is_summer, is_winter) = ((begin..end).contains(&summer), !(begin..end).contains(&winter));
-            match (is_summer, is_winter) {
-                (true, true) => Some(moment),
-                (true, false) => Some(summer),
-                _ => Some(winter),
-            }
+            Some(if (begin..end).contains(&summer) { summer } else { winter })
         }
     }
 }

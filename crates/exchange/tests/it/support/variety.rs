@@ -56,8 +56,6 @@ pub struct Written {
     pub zone: Zone,
     /// Labels of servers, each with the one that it was before.
     pub renamed: Vec<(String, String)>,
-    /// When the rows of each file were read, in seconds since 1970: local times may be of two moments.
-    pub moments: Vec<Vec<i64>>,
 }
 
 struct Relay {
@@ -123,13 +121,12 @@ pub fn write(seed: u64) -> Written {
         let mut seen = BTreeSet::new();
         relays.retain(|relay| seen.insert(relay.nickname.clone()));
     }
-    // In the hour that comes twice, nothing tells a new label from a second server.
+    // In the hour that occurs twice, both labels would be read at the same time.
     let renamed_at = (dice.one_in(3) && !one_server && zone != Zone::LosAngeles && moments.len() > 4)
         .then_some(moments.len() / 2);
     let renamed = renamed_at.map(|_| vec![("renamed".to_owned(), SERVERS[0].to_owned())]).unwrap_or_default();
 
     let mut lines: Vec<Vec<Vec<(&'static str, String)>>> = vec![Vec::new(); styles.len()];
-    let ordered = zone == Zone::LosAngeles;
     for (number, moment) in moments.iter().enumerate() {
         let file = number * styles.len() / moments.len();
         for relay in &mut relays {
@@ -144,7 +141,7 @@ pub fn write(seed: u64) -> Written {
             let row = row(relay, *moment, label, dice, &styles[file], zone);
             // Written twice, by two scripts or into two files.
             if dice.one_in(40) {
-                let also = if ordered { file } else { dice.under(styles.len() as u64) as usize };
+                let also = dice.under(styles.len() as u64) as usize;
                 if also == file {
                     lines[also].push(row.clone());
                 }
@@ -158,8 +155,8 @@ pub fn write(seed: u64) -> Written {
                 lines[file].push(bad);
             }
             lines[file].push(row.clone());
-            // Another value at the same time; where the clocks are put back this would be the second hour.
-            if !ordered && dice.one_in(80) {
+            // Another value at the same time.
+            if dice.one_in(80) {
                 let mut other = row;
                 other
                     .iter_mut()
@@ -170,12 +167,10 @@ pub fn write(seed: u64) -> Written {
             }
         }
     }
-    if !ordered && dice.one_in(3) {
+    if dice.one_in(3) {
         lines.iter_mut().for_each(|lines| dice.shuffle(lines));
     }
     let memory = styles.iter().zip(&lines).map(|(style, lines)| text(dice, style, lines)).collect();
-    let moment = |line: &Vec<(&str, String)>| line[0].1.parse().unwrap();
-    let moments = lines.iter().map(|lines| lines.iter().map(moment).collect()).collect();
     let members = |group: usize| -> Vec<String> {
         let names: BTreeSet<&String> = relays
             .iter()
@@ -186,7 +181,7 @@ pub fn write(seed: u64) -> Written {
     };
     let lists = (0..groups).map(|group| (format!("list{group}"), members(group)));
     let lists = lists.filter(|(_, members)| !members.is_empty()).collect();
-    Written { memory, lists, lists_from, zone, renamed, moments }
+    Written { memory, lists, lists_from, zone, renamed }
 }
 
 fn relays(dice: &mut Dice, servers: usize, groups: usize, lists: Lists) -> Vec<Relay> {
@@ -316,7 +311,6 @@ fn row(
         (Zone::Fixed(offset), _) => local(offset, ""),
     };
     vec![
-        ("moment", moment.to_string()),
         ("timestamp", time),
         ("server", label.to_owned()),
         ("type", if style.upper { "Relay" } else { "relay" }.to_owned()),

@@ -4,11 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_exchange::{
-    ImportSummary, MemoryUnit, ProblemKind, Timezone, TimezoneSource, TorUtilsImport, import_torutils,
-};
+use heaptrial_exchange::{ImportSummary, ProblemKind, Timezone, TorUtilsImport, import_torutils};
 use heaptrial_model::units;
-use jiff::civil::Date;
 
 use super::{arm_line, database_of, into, own_command, print_next, read_about};
 use crate::exit::Failure;
@@ -20,7 +17,7 @@ const PROBLEMS_SHOWN: usize = 10;
 /// The files.
 #[derive(Debug, Args)]
 pub struct TorUtilsOptions {
-    /// Memory measurements: the unified CSV, or one of the older formats
+    /// Memory measurements: CSV with a row for each reading, and the columns timestamp, nickname and rss_kb
     #[arg(required = true, value_name = "FILE")]
     memory: Vec<PathBuf>,
     /// Lists of relays, one per line; each file is an arm and names it
@@ -35,24 +32,12 @@ pub struct TorUtilsOptions {
     /// State of the host (diagnostics.csv): how much memory there is
     #[arg(long, value_name = "FILE")]
     diagnostics: Option<PathBuf>,
-    /// Timezone of times without an offset, such as -08:00 or America/Los_Angeles [default: the offset of other times
-    /// in the events, if they have one, else the host's]
+    /// Timezone of times without an offset, such as -08:00 or America/Los_Angeles [default: UTC]
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
     timezone: Option<Timezone>,
-    /// Date of the column day0, for the format with a column per day
-    #[arg(long, value_name = "DATE")]
-    first_day: Option<Date>,
-    /// Unit of memory in the files: B, KiB, MiB or GiB [default: KiB in columns such as rss_kb, GiB in day0; files whose figures
-    /// no service has in it are refused]
-    #[arg(long, value_name = "UNIT")]
-    unit: Option<MemoryUnit>,
     /// Refuse the whole import at the first malformed row
     #[arg(long)]
     strict: bool,
-    /// Take the services of each label of a server for services of their own, also where one label ends and the other
-    /// begins
-    #[arg(long)]
-    keep_apart: bool,
     /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
     #[arg(long, value_name = "FILE")]
     about: Option<PathBuf>,
@@ -77,12 +62,8 @@ pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode,
         events: options.events,
         diagnostics: options.diagnostics,
         timezone: options.timezone,
-        host_timezone: Timezone::of_host(),
         now_wall_us: Some(jiff::Timestamp::now().as_microsecond()),
-        first_day: options.first_day,
-        unit: options.unit,
         strict: options.strict,
-        keep_apart: options.keep_apart,
         about,
         name: options.name,
         control: options.control,
@@ -100,24 +81,18 @@ pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode,
 }
 
 fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
-    let what = match (summary.updated, summary.new_samples) {
-        (true, 0) if summary.changed => "no new samples, but other facts about them,".to_owned(),
-        (true, 0) => "nothing new".to_owned(),
-        (true, new) => format!("{} new samples", units::count(new)),
-        (false, new) => format!("{} samples", units::count(new)),
-    };
-    println!("{}: {what} of {} services", summary.trial, units::count(summary.services as u64));
+    println!(
+        "{}: {} samples of {} services{}",
+        summary.trial,
+        units::count(summary.samples),
+        units::count(summary.services as u64),
+        if summary.replaced { ", instead of what was imported under this name" } else { "" }
+    );
     for arm in &summary.arms {
         println!("  {}", arm_line(arm));
     }
-    let there_already = summary.duplicate_samples - summary.repeated_samples;
-    for (readings, what) in
-        [(there_already, "there already"), (summary.repeated_samples, "in the files twice")]
-    {
-        if readings > 0 {
-            let were = if readings == 1 { "was" } else { "were" };
-            println!("{} {were} {what}.", units::counted(readings as usize, "reading"));
-        }
+    if summary.duplicate_samples > 0 {
+        println!("{} more are in the files twice.", units::count(summary.duplicate_samples));
     }
     println!(
         "{} lives: the starts of {} are inferred, the others ({}, one of each service) began before its first reading.",
@@ -125,17 +100,8 @@ fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOption
         units::count(summary.lives_inferred),
         units::count(summary.lives_unknown)
     );
-    if summary.services == 0 {
-        println!("The files hold sums over services only: a report has nothing to compare.");
-    }
-    let source = match summary.timezone_source {
-        TimezoneSource::Given => "as given",
-        TimezoneSource::OtherTimes => "as other times in the files have it",
-        TimezoneSource::Host => "that of this host: no time in the files tells it; --timezone names another",
-        TimezoneSource::Assumed => "assumed: no time in the files tells it; --timezone names another",
-    };
     if summary.local_times > 0 {
-        println!("Times without an offset are read as {} ({source}).", summary.timezone);
+        println!("Times without an offset are read as {} (--timezone).", summary.timezone);
     }
     for note in &summary.notes {
         println!("- {note}");

@@ -51,7 +51,7 @@ pub const LISTS: [(&str, &str, Curve, usize); 6] = [
 /// Services of `group_jemalloc` that the list of the control holds too.
 pub const STRANGERS: usize = 4;
 
-/// The whole fleet: a contaminated control, an arm that runs away, one that is restarted, an earlier list.
+/// The whole fleet: a contaminated control, an arm that runs away, one that is restarted.
 pub fn contaminated() -> ImportedTrial {
     let mut services = Vec::new();
     let mut lists: Vec<ImportedList> = Vec::new();
@@ -80,20 +80,12 @@ pub fn contaminated() -> ImportedTrial {
         };
         lists.push(ImportedList {
             arm: Arm { name: (*name).to_owned(), control: index == 0, treatment },
-            earlier_list_of: None,
             members: (first..services.len()).collect(),
             source: format!("groups/{name}.txt"),
         });
     }
     let jemalloc = lists[3].members.clone();
     lists[0].members.extend(&jemalloc[..STRANGERS]);
-    let mut earlier = lists[0].clone();
-    earlier.arm.name = "group_glibc_historical".to_owned();
-    earlier.arm.control = false;
-    earlier.earlier_list_of = Some(0);
-    earlier.source = "groups/group_glibc_historical.txt".to_owned();
-    earlier.members = (0..8).chain(lists[1].members[..5].iter().copied()).collect();
-    lists.push(earlier);
     let events = vec![
         event(0, Some(4), "config_change", "mimalloc 3.0.1 enabled"),
         event(30, None, "note", "a server was rebooted elsewhere"),
@@ -175,7 +167,7 @@ fn trial(
     };
     let sources =
         vec![source("memory.csv", "memory", 7_104, 2), source("groups/group_glibc.txt", "groups", 18, 0)];
-    ImportedTrial { plan, lists, services, events, aggregates: Vec::new(), sources }
+    ImportedTrial { plan, lists, services, events, sources }
 }
 
 /// Writes a trial into a new database at `path`; gives its row id.
@@ -216,7 +208,6 @@ pub fn two_servers_for_six_weeks() -> ImportedTrial {
             control,
             treatment: Treatment { allocator: allocator.parse().ok(), ..Treatment::default() },
         },
-        earlier_list_of: None,
         members: members.collect(),
         source: format!("groups/{name}.txt"),
     };

@@ -1,0 +1,136 @@
+//! CSV, in the columns that an import takes and all others that were read.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use heaptrial_model::ServiceName;
+use heaptrial_store::{SAMPLE_COLUMNS, Store};
+
+use super::series::{Service, Trial};
+use crate::ExportError;
+
+/// What a sample belongs to; the columns of [`SAMPLE_COLUMNS`] follow, with bytes as KiB.
+const COLUMNS: [&str; 7] =
+    ["timestamp", "server", "type", "fingerprint", "nickname", "group", "contaminated"];
+
+/// Samples in order of time. Times are in UTC and say so, because the zone that a file was imported in need not be the reader's.
+pub(super) fn write(
+    store: &Store,
+    trial: &Trial,
+    writer: &mut (dyn Write + Send),
+) -> Result<u64, ExportError> {
+    let by_life: HashMap<i64, (&Service, &str)> = trial
+        .services
+        .iter()
+        .flat_map(|service| service.lives.iter().map(move |life| (service, life)))
+        .map(|(service, life)| {
+            (life.id, (service, if life.contamination.is_some() { "true" } else { "false" }))
+        })
+        .collect();
+    let mut csv = ::csv::Writer::from_writer(writer);
+    let measured = SAMPLE_COLUMNS.map(column);
+    csv.write_record(COLUMNS.into_iter().chain(measured.iter().map(|column| column.as_ref()))).map_err(io)?;
+    let mut times = Times::default();
+    let mut written = 0;
+    store.each_sample_in_time(trial.id, |sample| {
+        let Some((service, contaminated)) = by_life.get(&sample.life_id) else { return Ok(()) };
+        let nickname = nickname(&service.nickname);
+        let (time, server) = (times.text(sample.wall_us), &service.server);
+        for text in [time, server, "relay", &service.fingerprint, &nickname, &service.arm, contaminated] {
+            csv.write_field(text).map_err(io)?;
+        }
+        for (name, value) in SAMPLE_COLUMNS.iter().zip(trial.measured(sample)) {
+            let kib = |value: i64| if name.ends_with(BYTES) { value / 1024 } else { value };
+            csv.write_field(value.map_or_else(String::new, |value| kib(value).to_string())).map_err(io)?;
+        }
+        csv.write_record(None::<&[u8]>).map_err(io)?;
+        written += 1;
+        Ok::<(), ExportError>(())
+    })?;
+    csv.flush()?;
+    Ok(written)
+}
+
+const BYTES: &str = "_bytes";
+
+/// What the scripts call a column, or would.
+fn column(name: &'static str) -> Cow<'static, str> {
+    match name.strip_suffix(BYTES) {
+        Some("vsize") => "vmsize_kb".into(),
+        Some(stem) => format!("{stem}_kb").into(),
+        None => name.into(),
+    }
+}
+
+/// A name as one of the scripts' nicknames, which is what an import takes: other characters as systemd-escape(1) writes them.
+fn nickname(name: &str) -> Cow<'_, str> {
+    if name.parse::<ServiceName>().is_ok() {
+        return name.into();
+    }
+    let mut nickname = String::new();
+    for byte in name.bytes() {
+        let kept = byte.is_ascii_alphanumeric()
+            || b":_@".contains(&byte)
+            || b"-.".contains(&byte) && !nickname.is_empty();
+        if kept {
+            nickname.push(byte.into());
+        } else {
+            let _ = write!(nickname, "\\x{byte:02x}");
+        }
+    }
+    nickname.into()
+}
+
+/// The last time as text: the rows of a collection share it.
+#[derive(Default)]
+struct Times {
+    last: Option<(i64, String)>,
+}
+
+impl Times {
+    fn text(&mut self, wall_us: i64) -> &str {
+        if self.last.as_ref().is_none_or(|(time, _)| *time != wall_us) {
+            // Times outside of the calendar's reach are in no database that was not damaged.
+            let text =
+                jiff::Timestamp::from_microsecond(wall_us).map(|time| time.to_string()).unwrap_or_default();
+            self.last = Some((wall_us, text));
+        }
+        self.last.as_ref().map_or("", |(_, text)| text)
+    }
+}
+
+fn io(error: ::csv::Error) -> ExportError {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => ExportError::Write(error),
+        other => ExportError::Write(std::io::Error::other(format!("{other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_is_a_nickname_and_none_is_that_of_another() {
+        let names = [
+            "tor@a",
+            "a\\x2db",
+            "h1:9256/tor@2",
+            "h1:9256-tor@2",
+            ".a b",
+            "-a",
+            "mimalloc@2.0.9?purge_delay=0-1",
+            "é",
+            "\\é",
+        ];
+        let nicknames = names.map(nickname);
+        let told = ["tor@a", "a\\x2db", "h1:9256\\x2ftor@2", "h1:9256-tor@2", "\\x2ea\\x20b", "\\x2da"];
+        assert_eq!(nicknames[..6], told);
+        for (index, nickname) in nicknames.iter().enumerate() {
+            assert!(nickname.parse::<ServiceName>().is_ok(), "{nickname}");
+            assert!(!nicknames[..index].contains(nickname), "{nickname}");
+        }
+    }
+}
