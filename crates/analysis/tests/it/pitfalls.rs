@@ -4,7 +4,7 @@ use crate::build;
 
 use build::*;
 use heaptrial_analysis::{
-    Analysis, Finding, FindingKind, Fleet, FleetArm, FleetEvent, LimitKind, MemoryLimit, Severity, Verdict,
+    Analysis, FindingKind, Fleet, FleetEvent, LimitKind, MemoryLimit, Severity, Verdict,
 };
 use heaptrial_model::KnownEvent;
 use rand::{Rng as _, SeedableRng as _};
