@@ -22,26 +22,11 @@ pub enum AgentError {
         /// The file that it has locked.
         lock: PathBuf,
     },
-    /// The database was deleted or replaced, cannot be put back or used, and the agent has to end.
+    /// What it would write on nobody else sees.
     #[error(
-        "{path} was deleted or replaced while the agent had it open; the database as it was is in {kept}: {source}"
+        "{path} was deleted or replaced while the agent had it open; the next agent samples into what is at this path then"
     )]
-    DatabaseReplaced {
-        path: PathBuf,
-        /// The copy of the database.
-        kept: PathBuf,
-        /// What is wrong with what is in its place.
-        source: Box<StoreError>,
-    },
-    /// The same, and what it had could not be kept.
-    #[error(
-        "{path} was deleted or replaced while the agent had it open, and its readings are lost: {source}"
-    )]
-    DatabaseLost {
-        path: PathBuf,
-        /// Why they could not be kept.
-        source: Box<StoreError>,
-    },
+    DatabaseGone { path: PathBuf },
     /// It ended while the database could not be written to.
     #[error(
         "{database} could not be written to until the end: {writes} events, ends of lives and proofs and {ticks} ticks are lost, \
@@ -69,8 +54,7 @@ impl Classified for AgentError {
         match self {
             Self::Store(error) => error.class(),
             Self::Running { .. } | Self::Systemd(_) => ErrorClass::Refused,
-            Self::DatabaseReplaced { source, .. } => source.class(),
-            Self::DatabaseLost { .. }
+            Self::DatabaseGone { .. }
             | Self::Unwritten { .. }
             | Self::Host(_)
             | Self::File { .. }

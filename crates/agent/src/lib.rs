@@ -6,7 +6,6 @@
 //! was committed; after a restart the ledger is continued, and what was missed is recorded as a gap.
 
 mod clock;
-mod database;
 mod ending;
 mod error;
 mod examine;

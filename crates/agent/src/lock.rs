@@ -1,8 +1,6 @@
 //! The lock that keeps a second agent from writing the same ticks.
 
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
@@ -12,8 +10,7 @@ use crate::{AgentError, Config};
 /// Held as long as it is there.
 #[derive(Debug)]
 pub(crate) struct AgentLock {
-    file: File,
-    path: PathBuf,
+    _file: File,
 }
 
 impl AgentLock {
@@ -35,24 +32,11 @@ impl AgentLock {
             source,
         })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { file, path }),
+            Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 Err(AgentError::Running { database: config.database.clone(), lock: path })
             }
             Err(error) => Err(AgentError::File { doing: "lock", path, source: error.into() }),
         }
-    }
-
-    /// Takes it anew where its file was removed or replaced.
-    pub(crate) fn renew(&mut self, config: &Config) -> Result<(), AgentError> {
-        if !self.is_in_place().unwrap_or(false) {
-            *self = Self::take(config)?;
-        }
-        Ok(())
-    }
-
-    fn is_in_place(&self) -> io::Result<bool> {
-        let (own, found) = (self.file.metadata()?, fs::metadata(&self.path)?);
-        Ok((own.dev(), own.ino()) == (found.dev(), found.ino()))
     }
 }

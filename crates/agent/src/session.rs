@@ -12,7 +12,6 @@ use heaptrial_store::Store;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::clock::{Clock, micros};
-use crate::database::DatabaseWatch;
 use crate::examine::Examiner;
 use crate::ledger::Ledger;
 use crate::lock::AgentLock;
@@ -28,7 +27,7 @@ use crate::{AgentError, Config};
 /// Commands write trials at any time; noticing costs some microseconds.
 const CHANGES_EVERY_US: i64 = 2_000_000;
 /// The agent's own share of SQLite's page cache.
-pub(crate) const CACHE_KIB: u32 = 1024;
+const CACHE_KIB: u32 = 1024;
 /// `smaps_rollup` stalls the process that it reads, and costs as much here: it may take this share of the time.
 const SLOW_SHARE: f64 = 0.0003;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
@@ -56,9 +55,8 @@ pub(crate) struct Session {
     pub(crate) clock: Clock,
     pub(crate) due: Due,
     pub(crate) data_version: Option<i64>,
-    pub(crate) database: DatabaseWatch,
     wake: Arc<Wake>,
-    pub(crate) lock: AgentLock,
+    _lock: AgentLock,
 }
 
 /// When things are due, on the boot clock.
@@ -131,13 +129,12 @@ impl Session {
             metrics,
             clock: Clock::default(),
             data_version: None,
-            database: DatabaseWatch::default(),
             wake,
-            lock,
+            _lock: lock,
         })
     }
 
-    pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
+    fn sample(&mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
         self.refresh_trials();
         self.due.tick_us = self.clock.now().boottime_us;
         // Nothing waits for this where the agent was started by hand.
@@ -154,8 +151,26 @@ impl Session {
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         self.ledger.flush();
-        self.last_look_at_database()?;
+        self.check_database()?;
         self.all_written()
+    }
+
+    fn check_database(&self) -> Result<(), AgentError> {
+        match self.ledger.store.is_in_place() {
+            true => Ok(()),
+            false => Err(AgentError::DatabaseGone { path: self.config.database.clone() }),
+        }
+    }
+
+    /// Samples until told to stop.
+    pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
+        let ended = self.sample(stop);
+        if let Err(AgentError::DatabaseGone { .. }) = ended
+            && let Err(error) = self.ledger.store.abandon()
+        {
+            eprintln!("what is beside the database cannot be removed: {error}");
+        }
+        ended
     }
 
     /// What waits for a database that cannot be written to is lost with this process.
@@ -173,7 +188,7 @@ impl Session {
         let now = self.clock.now();
         if now.boottime_us >= self.due.changes_us {
             self.due.changes_us = now.boottime_us + CHANGES_EVERY_US;
-            self.look_at_database()?;
+            self.check_database()?;
             self.follow_changes();
         }
         if !self.config.host_patterns.is_empty() && now.boottime_us >= self.due.host_us {
@@ -286,5 +301,16 @@ mod tests {
         fixture.session.trials[0].next_sequence = next;
         fixture.session.tick();
         assert!(fixture.session.all_written().is_ok());
+    }
+
+    #[test]
+    fn a_database_that_was_replaced_ends_the_agent() {
+        let fixture = Fixture::new();
+        fixture.session.check_database().unwrap();
+        let path = &fixture.session.config.database;
+        std::fs::remove_file(path).unwrap();
+        drop(Store::create(path).unwrap());
+        let ended = fixture.session.check_database();
+        assert!(matches!(ended, Err(AgentError::DatabaseGone { .. })), "{ended:?}");
     }
 }

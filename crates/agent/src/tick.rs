@@ -206,7 +206,6 @@ impl Session {
             tick_seconds: cost.wall_us as f64 / 1e6,
             ticks: self.ticking.ticks,
             lost_ticks: self.ticking.lost,
-            lost_databases: self.database.losses,
             taken_wall_us: now.wall_us,
         }
     }

@@ -43,13 +43,6 @@ pub enum StoreError {
         /// The word that stands there.
         source: UnknownWord,
     },
-    /// A copy of the database cannot be put into a folder.
-    #[error("{path}: the copy of the database cannot be put there: {source}")]
-    Copy {
-        /// Where it was to be.
-        path: PathBuf,
-        source: std::io::Error,
-    },
     /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
     Query { path: PathBuf, doing: &'static str, source: rusqlite::Error },
@@ -72,11 +65,9 @@ impl Classified for StoreError {
             | Self::Damaged { .. }
             | Self::Kind { .. }
             | Self::NameTaken { .. } => ErrorClass::Refused,
-            Self::DiskFull { .. }
-            | Self::Held { .. }
-            | Self::Copy { .. }
-            | Self::Query { .. }
-            | Self::Json { .. } => ErrorClass::Failed,
+            Self::DiskFull { .. } | Self::Held { .. } | Self::Query { .. } | Self::Json { .. } => {
+                ErrorClass::Failed
+            }
         }
     }
 }
@@ -88,7 +79,7 @@ impl StoreError {
             CannotOpen, DatabaseLocked, DiskFull, FileLockingProtocolFailed, ReadOnly, SystemIoFailure,
         };
         match self {
-            Self::DiskFull { .. } | Self::Held { .. } | Self::Copy { .. } => true,
+            Self::DiskFull { .. } | Self::Held { .. } => true,
             Self::Open { source, .. } | Self::Query { source, .. } => matches!(
                 source.sqlite_error_code(),
                 Some(

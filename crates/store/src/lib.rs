@@ -20,7 +20,6 @@ mod write;
 
 pub use error::StoreError;
 pub use export::{SAMPLE_COLUMNS, StoredSample};
-pub use file::{OpenFile, Place};
 pub use import::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
     SamplesOf,
@@ -54,7 +53,7 @@ pub struct Store {
     connection: Connection,
     path: PathBuf,
     access: Access,
-    file: OpenFile,
+    file: file::OpenFile,
 }
 
 /// How a database is held open.
@@ -84,7 +83,7 @@ impl Store {
     /// Opens the database for writing, creating it where it is missing.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(StoreError::open(path))?;
-        let file = OpenFile::at(path);
+        let file = file::OpenFile::at(path);
         let mut store = Self { connection, path: path.to_owned(), access: Access::Shared, file };
         // Looked at before anything is set: a newer database is not touched.
         let found = store.schema_version()?;
@@ -96,7 +95,7 @@ impl Store {
             store.make_tables().map_err(StoreError::open(path))?;
         }
         // What is beside it is there from now on.
-        store.place();
+        store.file = file::OpenFile::at(path);
         Ok(store)
     }
 
@@ -134,7 +133,7 @@ impl Store {
             let opened = attempt(path).and_then(|opened| Ok((user_version(&opened.0)?, opened)));
             match opened {
                 Ok((SCHEMA_VERSION, (connection, access))) => {
-                    let file = OpenFile::at(path);
+                    let file = file::OpenFile::at(path);
                     return Ok(Self { connection, path: path.to_owned(), access, file });
                 }
                 // The pages of a database that was never checkpointed are all in its WAL.

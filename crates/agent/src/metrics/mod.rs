@@ -58,7 +58,6 @@ pub(crate) struct Snapshot {
     pub(crate) tick_seconds: f64,
     pub(crate) ticks: u64,
     pub(crate) lost_ticks: u64,
-    pub(crate) lost_databases: u64,
     pub(crate) taken_wall_us: i64,
 }
 

@@ -125,8 +125,6 @@ impl Collector for Snapshot {
         agent("ticks", None, "Ticks since the agent started.", &ConstCounter::new(self.ticks))?;
         let help = "Ticks that could not be written, once for each trial.";
         agent("lost_ticks", None, help, &ConstCounter::new(self.lost_ticks))?;
-        let help = "Times that the database was deleted or replaced under the agent.";
-        agent("lost_databases", None, help, &ConstCounter::new(self.lost_databases))?;
         // Before the first tick it knows neither of trials nor of itself.
         if self.taken_wall_us > 0 {
             let rss = ConstGauge::new(self.rss_bytes);
@@ -196,7 +194,6 @@ mod tests {
             tick_seconds: 0.025,
             ticks: 7,
             lost_ticks: 0,
-            lost_databases: 1,
             taken_wall_us: 1_800_000_000_250_000,
         };
         let openmetrics = render(snapshot).unwrap();

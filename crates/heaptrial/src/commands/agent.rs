@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use heaptrial_agent::{Agent, Config, MetricsAddress, UnitOptions, unit_file};
-use heaptrial_host::Paths;
 use heaptrial_model::{HumanDuration, ServicePattern};
 
-use crate::commands::trial::{in_database, on_host};
+use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -66,12 +65,7 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
         let writer = on_signal.try_clone().map_err(Failure::failed)?;
         signal_hook::low_level::pipe::register(signal, writer).map_err(Failure::failed)?;
     }
-    let database = config.database.clone();
-    let agent = Agent::new(config)?;
-    if global.db.is_none() {
-        in_database::tell_lost(&Paths::default(), &database);
-    }
-    agent.run(stop.as_fd())?;
+    Agent::new(config)?.run(stop.as_fd())?;
     Ok(ExitCode::SUCCESS)
 }
 

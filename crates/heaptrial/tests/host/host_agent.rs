@@ -2,8 +2,6 @@
 
 use crate::support;
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use heaptrial_host::Instant as Moment;
@@ -91,15 +89,6 @@ impl Host {
         wait_for(text, PATIENCE, || self.log().contains(text).then_some(()));
     }
 
-    fn metrics(&self) -> String {
-        let socket = self.bed.container.root().join("run/heaptrial/metrics.sock");
-        let mut stream = UnixStream::connect(socket).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
     /// The events of one kind, as the database has them now.
     fn events(&self, kind: &str) -> Vec<String> {
         let Some((id, _)) = self.recorded() else { return Vec::new() };
@@ -138,84 +127,36 @@ fn other_database(path: &std::path::Path) {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn a_database_deleted_or_replaced_under_the_agent_loses_nothing_and_is_told() {
+fn a_database_lost_or_replaced_under_the_agent_is_refused_and_keeps_no_revert_back() {
     let Some(host) = Host::boot() else { return };
-    let before = host.more_ticks();
-    host.bed.container.ok(&["sh", "-c", &format!("rm {DATABASE}*")]);
-    host.wait_for_log("was deleted while the agent had it open");
-    let after = wait_for("the trial to be there again", PATIENCE, || host.recorded()).1;
-    assert!(after >= before, "{after} of {before} ticks\n{}", host.log());
-    host.more_ticks();
-    let told = host.events("database_lost");
-    assert!(told.len() == 1 && told[0].contains("deleted"), "{told:?}");
-    assert!(host.metrics().contains("heaptrial_agent_lost_databases_total 1\n"), "{}", host.metrics());
-    assert_eq!(host.events("gap"), Vec::<String>::new(), "{}", host.log());
-    assert_eq!(host.said("trial resume kept").0, Some(0));
-    let (code, said) = host.said(&format!("agent --db {DATABASE}"));
-    assert!(code == Some(3) && said.contains("another agent"), "the lock was deleted, too: {said}");
-
-    // Another database takes its place: what was written so far is kept beside, and nothing is mixed.
-    let before = host.more_ticks();
+    let container = &host.bed.container;
     let disk = host.bed.database();
+    let backup = disk.with_file_name("backup.db");
+    host.agent("stop");
+    std::fs::copy(&disk, &backup).unwrap();
+    host.agent("start");
+    host.more_ticks();
     other_database(&disk.with_file_name("restored.db"));
     std::fs::rename(disk.with_file_name("restored.db"), &disk).unwrap();
-    host.wait_for_log("was replaced by another file while the agent had it open");
-    let beside = disk.with_file_name("heaptrial.db.lost-1");
-    let kept = wait_for("the copy beside", PATIENCE, || Store::open(&beside).ok());
-    let id = kept.trials().unwrap().iter().rfind(|record| record.plan.name == "kept").unwrap().id;
-    assert!(kept.tick_summary(id).unwrap().ticks >= before, "{}", host.log());
-    drop(kept);
-    let new = host.store().trials().unwrap();
-    assert_eq!(new.iter().map(|record| record.plan.name.as_str()).collect::<Vec<_>>(), ["other"]);
-    wait_for("the loss in the other database", PATIENCE, || {
-        let events = host.store().events(new[0].id).unwrap();
-        events.iter().any(|event| event.text.contains("heaptrial.db.lost-1")).then_some(())
-    });
+    host.wait_for_log("was deleted or replaced while the agent had it open");
     let (code, said) = host.said("trial status kept");
-    assert!(code == Some(1) && said.contains("heaptrial.db.lost-1"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains("has no record of it"), "{code:?} {said}");
     let (code, said) = host.said("trial resume kept");
-    assert!(code == Some(3) && said.contains("heaptrial.db.lost-1"), "{code:?} {said}");
+    assert!(code == Some(3) && said.contains("trial stop kept --revert"), "{code:?} {said}");
+    assert_eq!(host.said("trial look kept").0, Some(3));
 
-    // As it says: the copy goes back, and the trial goes on.
+    // As it says: what was kept goes back, and the trial goes on.
     host.agent("stop");
-    host.bed.container.ok(&[
-        "sh",
-        "-c",
-        &format!("rm {DATABASE} {DATABASE}-*; mv {DATABASE}.lost-1 {DATABASE}"),
-    ]);
+    container.ok(&["sh", "-c", &format!("rm {DATABASE}*")]);
+    assert_eq!(host.said("trial resume kept").0, Some(3));
+    assert!(!disk.exists(), "a resume that refuses makes no database");
+    std::fs::rename(backup, &disk).unwrap();
     host.agent("start");
     host.more_ticks();
     assert_eq!(host.said("trial status kept").0, Some(0));
     assert_eq!(host.said("trial resume kept").0, Some(0));
     let lives = host.store().lives(host.recorded().unwrap().0).unwrap();
     assert!(lives.iter().all(|life| life.contamination.is_none()), "{lives:?}");
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn a_database_lost_while_the_agent_is_away_is_told_and_keeps_no_revert_back() {
-    let Some(host) = Host::boot() else { return };
-    let container = &host.bed.container;
-    host.agent("stop");
-    container.ok(&["sh", "-c", &format!("rm {DATABASE}*")]);
-    let (code, said) = host.said("trial resume kept");
-    assert!(code == Some(3) && said.contains("its readings and looks are lost"), "{code:?} {said}");
-    assert!(!host.bed.database().exists(), "a resume that refuses makes no database");
-    host.agent("start");
-    host.wait_for_log("its readings and looks are lost");
-    let (code, said) = host.said("trial status kept");
-    assert!(code == Some(1) && said.contains("its readings and looks are lost"), "{code:?} {said}");
-    assert_eq!(host.said("trial resume kept").0, Some(3));
-    // Whoever accepts that goes on with the clock of the journal, and with the lives that run.
-    let begun = host.bed.json_of("trial status kept --json")["elapsed_seconds"].clone();
-    assert!(begun.is_null(), "{begun}");
-    host.bed.succeeds("trial resume kept --accept-loss");
-    host.more_ticks();
-    let (id, _) = host.recorded().unwrap();
-    let lives = host.store().lives(id).unwrap();
-    assert!(lives.len() == 2 && lives.iter().all(|life| life.contamination.is_none()), "{lives:?}");
-    let told = host.events("database_lost");
-    assert_eq!(told.len(), 1, "{told:?}");
 
     // Neither readable nor a database any more.
     host.agent("stop");

@@ -274,7 +274,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
 /// Where another host of the plan has the same services in the same order, only what the start froze tells which one this is.
 #[test]
 #[ignore = "needs root and a container"]
-fn a_host_that_was_renamed_records_its_trial_anew_as_the_plan_calls_it() {
+fn a_host_that_was_renamed_is_put_back_as_the_plan_calls_it() {
     let Some((beta, units)) = host("beta") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -294,7 +294,7 @@ fn a_host_that_was_renamed_records_its_trial_anew_as_the_plan_calls_it() {
     let started = beta.heaptrial("trial start fleet --yes");
     assert!(started.status.success() && stderr(&started).contains(warned), "{}", stderr(&started));
     assert_eq!(treated(&beta, &units), 2);
-    let recorded = || {
+    let recorded = {
         let store = Store::open(&beta.database()).unwrap();
         let trial = store.trials().unwrap().into_iter().rfind(|trial| trial.plan.name == "fleet").unwrap();
         let services = store.services(trial.id).unwrap().into_iter();
@@ -302,15 +302,10 @@ fn a_host_that_was_renamed_records_its_trial_anew_as_the_plan_calls_it() {
             services.map(|service| (service.is_by_hand(), service.name, service.block)).collect();
         (trial.plan.parameters["host"].clone(), services)
     };
-    let before = recorded();
-    assert_eq!(before.0, "beta");
-    assert!(before.1.iter().all(|(by_hand, ..)| *by_hand), "{before:?}");
+    assert_eq!(recorded.0, "beta");
+    assert!(recorded.1.iter().all(|(by_hand, ..)| *by_hand), "{recorded:?}");
 
-    beta.container.ok(&["systemctl", "stop", "heaptrial-agent"]);
-    beta.container.ok(&["sh", "-c", "rm /var/lib/heaptrial/heaptrial.db*"]);
     rename(&beta, "gamma");
-    beta.succeeds("trial resume fleet --accept-loss");
-    assert_eq!(recorded(), before);
     beta.succeeds("trial stop fleet --revert --yes");
     assert_eq!(treated(&beta, &units), 0);
 }

@@ -18,7 +18,7 @@ use super::detach;
 use super::observe::Watcher;
 use super::start::record;
 use super::status::course;
-use crate::commands::trial::in_database::{self, refuse_lost};
+use crate::commands::trial::in_database::{self, refuse_unrecorded};
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -132,7 +132,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     let this = ThisHost::new(global.systemd()?);
     let mut trial = Trial::open(this.host(), &paths, options.rollout.as_str(), Action::Resume)?;
     trial.check_open_for_parts()?;
-    refuse_lost(&database, trial.prepared(), trial.state())?;
+    refuse_unrecorded(&database, trial.prepared(), trial.state())?;
     record(&database, trial.prepared(), &[], "resume")?;
     if !options.in_unit {
         mark(&paths, options.rollout.as_str(), false).map_err(Failure::failed)?;

@@ -215,7 +215,7 @@ pub fn record(
 ) -> Result<(), Failure> {
     let command = format!("heaptrial rollout {action} {}", prepared.plan.name);
     let kind = TrialKind::Rollout;
-    let id = begin(database, Recorded { prepared, services, kind, command: &command, lost_since: None })?;
+    let id = begin(database, Recorded { prepared, services, kind, command: &command })?;
     let plan = heaptrial_rollout::read_plan(prepared).map_err(Failure::refused)?;
     let note = match &plan.verdict {
         Some(digest) => {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_analysis::{Decision, FindingKind};
+use heaptrial_change::{read_prepared, read_state};
 use heaptrial_host::Instant;
 use heaptrial_judgement::look::{self, Gaps, LookState};
 use heaptrial_judgement::{Options, Rows};
@@ -50,8 +51,10 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let paths = global.paths()?;
     on_host::require_readable(&paths, global)?;
     let database = on_host::database(&paths, global);
-    if let Some(lost) = in_database::lost_of(&paths, options.trial.as_str(), &database) {
-        return Err(lost.into());
+    // Of a trial of other hosts there is no folder here.
+    let name = options.trial.as_str();
+    if let (Ok(prepared), Ok(state)) = (read_prepared(&paths, name), read_state(&paths, name)) {
+        in_database::refuse_unrecorded(&database, &prepared, &state)?;
     }
     let store = Store::open(&database)?;
     let trial = find(&store, options.trial.as_str())?;

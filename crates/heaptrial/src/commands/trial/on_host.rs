@@ -18,7 +18,7 @@ use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::is_rollout;
-use heaptrial_store::{EventRecord, Place, Store};
+use heaptrial_store::{EventRecord, Store};
 use serde_json::{Value, json};
 
 use super::in_database;
@@ -252,7 +252,6 @@ pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
 
 /// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
 pub struct Teller {
-    database: PathBuf,
     events: Option<Events>,
     /// Services that have their treatment, and those that were put back.
     committed: BTreeSet<ServiceName>,
@@ -283,7 +282,6 @@ impl Teller {
     pub fn new(database: &Path, prepared: &Prepared, of: usize) -> Self {
         let events = Events::of_trial(database, prepared);
         Self {
-            database: database.to_owned(),
             events,
             committed: BTreeSet::new(),
             reverted: BTreeSet::new(),
@@ -318,11 +316,7 @@ impl Teller {
         }
     }
 
-    fn event(&mut self, prepared: &Prepared, service: &ServiceName, kind: KnownEvent, text: &str) {
-        // Where it was deleted, the agent writes back what it has still open; what is in its place is another file.
-        if self.events.as_mut().is_some_and(|events| events.store.place() == Place::Replaced) {
-            self.events = Events::of_trial(&self.database, prepared);
-        }
+    fn event(&mut self, service: &ServiceName, kind: KnownEvent, text: &str) {
         let Some(Events { store, trial_id, service_ids }) = &mut self.events else { return };
         let service_id = service_ids.get(service.as_str()).copied();
         // What the agent misses here, it finds out by itself as an unplanned restart.
@@ -341,23 +335,13 @@ impl Witness for Teller {
         }
         match notification {
             Notification::Restarting(service) => {
-                self.event(
-                    prepared,
-                    service,
-                    KnownEvent::RestartPlanned,
-                    &format!("for arm {}", arm(service)),
-                );
+                self.event(service, KnownEvent::RestartPlanned, &format!("for arm {}", arm(service)));
             }
             Notification::Committed(service, life) => {
                 let arm = arm(service);
                 self.reverted.remove(service);
                 self.committed.insert(service.clone());
-                self.event(
-                    prepared,
-                    service,
-                    KnownEvent::TreatmentCommitted,
-                    &format!("runs what arm {arm} wants"),
-                );
+                self.event(service, KnownEvent::TreatmentCommitted, &format!("runs what arm {arm} wants"));
                 let runs = found(service).map(|treatment| treatment.expected.spec.to_string());
                 let runs = runs.unwrap_or_default();
                 let told = self.committed.len();
@@ -366,17 +350,17 @@ impl Witness for Teller {
             Notification::Failed(service, why) => {
                 eprintln!("{service}: FAILED for arm {}: {why}", arm(service));
                 eprintln!("{service}: putting it back");
-                self.event(prepared, service, KnownEvent::TreatmentFailed, why);
+                self.event(service, KnownEvent::TreatmentFailed, why);
             }
             Notification::Reverted(service) => {
                 self.committed.remove(service);
                 self.reverted.insert(service.clone());
                 eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
-                self.event(prepared, service, KnownEvent::TreatmentReverted, "as before the trial");
+                self.event(service, KnownEvent::TreatmentReverted, "as before the trial");
             }
             Notification::RevertFailed(service, why) => {
                 eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
-                self.event(prepared, service, KnownEvent::RevertFailed, why);
+                self.event(service, KnownEvent::RevertFailed, why);
             }
             Notification::Waiting(done, of) => {
                 if self.quiet_since.elapsed() >= PROGRESS_EVERY {

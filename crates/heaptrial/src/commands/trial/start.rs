@@ -20,7 +20,7 @@ use heaptrial_store::{BY_HAND, NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
 use super::findings::{Warned, told};
-use super::in_database::{self, InDatabase};
+use super::in_database;
 use super::on_host::{self, AGENT, Teller};
 use crate::commands::allocators::SourceOptions;
 use crate::exit::{Failure, code};
@@ -51,10 +51,6 @@ pub struct ResumeOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
     trial: TrialName,
-    /// Go on though the database has nothing of the trial any more: from here on its services are sampled again, with
-    /// the trial's start as the journal tells it
-    #[arg(long)]
-    accept_loss: bool,
 }
 
 /// Starts a trial.
@@ -106,7 +102,6 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         services: &services,
         kind: TrialKind::Field,
         command: &command,
-        lost_since: None,
     };
     if let Err(failure) = begin(&database, recorded) {
         trial.discard()?;
@@ -125,15 +120,10 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     on_host::refuse_rollout(trial.prepared(), "resume")?;
     trial.check_start()?;
     let database = on_host::database(&paths, global);
-    let lost_since = match in_database::find(&database, trial.prepared(), trial.state())? {
-        InDatabase::Lost(lost) if !options.accept_loss => return Err(lost.into()),
-        InDatabase::Lost(_) => in_database::started_wall_us(&paths, options.trial.as_str()),
-        InDatabase::Recorded(_) | InDatabase::NotYet => None,
-    };
+    in_database::refuse_unrecorded(&database, trial.prepared(), trial.state())?;
     let command = format!("heaptrial trial resume {}", options.trial);
     let kind = TrialKind::Field;
-    let recorded =
-        Recorded { prepared: trial.prepared(), services: &[], kind, command: &command, lost_since };
+    let recorded = Recorded { prepared: trial.prepared(), services: &[], kind, command: &command };
     begin(&database, recorded)?;
     carry_out(&mut trial, "resume", &database, global)
 }
@@ -328,13 +318,11 @@ pub struct Recorded<'a> {
     pub kind: TrialKind,
     /// The command that began it.
     pub command: &'a str,
-    /// Where what the database had of it is lost: when it was started, microseconds since 1970.
-    pub lost_since: Option<i64>,
 }
 
 /// Records it before anything is changed; one that is recorded already is left alone.
 pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
-    let Recorded { prepared, services, kind, command, lost_since } = recorded;
+    let Recorded { prepared, services, kind, command } = recorded;
     let plan = &prepared.plan;
     let mut store = Store::create(database).map_err(Failure::failed)?;
     if let Some(record) = in_database::recorded(&store, prepared).map_err(Failure::failed)? {
@@ -347,8 +335,6 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
     let host = prepared.host.clone();
     let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
     let now = Instant::now();
-    // What the boot clock told at a start that is only in the journal is not known.
-    let boottime_us = lost_since.is_none().then_some(now.boottime_us);
     let trial = NewTrial {
         name: plan.name.clone(),
         kind,
@@ -359,10 +345,10 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         repeats: 1,
         planned_us: plan.duration.0.as_micros() as i64,
         arms: plan.arms.clone(),
-        parameters: json!({ "plan": plan, "started_boottime_us": boottime_us, "host": host }),
+        parameters: json!({ "plan": plan, "started_boottime_us": now.boottime_us, "host": host }),
         command: command.to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_wall_us: lost_since.unwrap_or(now.wall_us),
+        started_wall_us: now.wall_us,
     };
     let expected: Vec<Option<Value>> = plan
         .arms
@@ -401,9 +387,5 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
     let id = store.begin_field_trial(&trial, &expected, &rows).map_err(Failure::refused)?;
     let text = "from here on events tell which services have their arm's treatment";
     store.add_event(id, None, now.wall_us, KnownEvent::TreatmentsRecorded, text).map_err(Failure::failed)?;
-    if lost_since.is_some() {
-        let text = "the database that had the readings and looks until now is lost";
-        store.add_event(id, None, now.wall_us, KnownEvent::DatabaseLost, text).map_err(Failure::failed)?;
-    }
     Ok(id)
 }

@@ -21,7 +21,7 @@ use heaptrial_store::{LatestSample, LookRecord, Store, StoreError, TrialRecord};
 use serde::Serialize;
 use serde_json::json;
 
-use super::in_database::{self, InDatabase, Lost};
+use super::in_database;
 use super::on_host;
 use super::unfound::Unfound;
 use crate::exit::{Failure, code};
@@ -134,8 +134,8 @@ struct Status {
     untrusted: Option<String>,
     /// Why the database could not be read.
     unread: Option<StoreError>,
-    /// That the database has nothing of it any more.
-    lost: Option<Lost>,
+    /// That the database has no record of it any more, and what can be done.
+    lost: Option<String>,
 }
 
 /// How often services failed by themselves.
@@ -198,12 +198,13 @@ impl Status {
 
     /// Adds what the database has of it.
     fn read_database(&mut self, database: &Path) -> Result<(), StoreError> {
-        match in_database::find(database, &self.prepared, &self.state)? {
-            InDatabase::Recorded(row) => self.row = Some(*row),
-            InDatabase::NotYet => {}
-            InDatabase::Lost(lost) => self.lost = Some(lost),
-        }
-        let Some(row) = &self.row else { return Ok(()) };
+        self.row = in_database::find(database, &self.prepared)?;
+        let Some(row) = &self.row else {
+            if self.state.stage != TrialStage::Planned {
+                self.lost = Some(in_database::unrecorded(database, &self.prepared, &self.state));
+            }
+            return Ok(());
+        };
         let store = Store::open(database)?;
         let services = store.services(row.id)?;
         let names: BTreeMap<i64, String> =
@@ -242,7 +243,7 @@ impl Status {
             && !self.is_cut_short()
             && self.changed.is_empty()
             && self.untrusted.is_none()
-            && self.lost.as_ref().is_none_or(Lost::is_over)
+            && (self.lost.is_none() || self.is_over())
     }
 
     /// Whether a process that changed services is gone before it was done.
@@ -417,7 +418,7 @@ impl Status {
             "changed_files": self.changed.iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
             "untrusted": self.untrusted,
             "database_error": self.unread.as_ref().map(ToString::to_string),
-            "lost": self.lost.as_ref().map(ToString::to_string),
+            "lost": self.lost,
             "elapsed_seconds": self.elapsed_seconds(),
             "planned_seconds": self.prepared.plan.duration.0.as_secs_f64(),
             "looks_taken": self.looks.len(),

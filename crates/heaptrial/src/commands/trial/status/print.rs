@@ -16,7 +16,7 @@ impl fmt::Display for Status {
             writeln!(to, "  the process that did that is gone: {}", self.advice())?;
         }
         if let Some(lost) = &self.lost {
-            writeln!(to, "  {lost}: {}", lost.advice())?;
+            writeln!(to, "  {lost}")?;
         }
         let planned = self.prepared.plan.duration;
         match self.elapsed_seconds() {
