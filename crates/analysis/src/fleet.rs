@@ -119,7 +119,7 @@ pub struct FleetEvent {
     pub kind: EventKind,
     /// Whether it changes what services run, so that a life that spans it is of two treatments.
     pub changes_treatment: bool,
-    /// Kind and text as given.
+    /// What was recorded of it.
     pub text: String,
 }
 

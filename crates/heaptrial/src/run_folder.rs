@@ -8,13 +8,15 @@ use crate::exit::Failure;
 /// Where runs go unless `--out` says otherwise.
 pub const RUNS: &str = "heaptrial-runs";
 
+/// Files of a run; with `--db` its database is elsewhere.
+const OF_A_RUN: [&str; 3] = ["heaptrial.db", "plan.json", "report.json"];
+
 /// Refuses a folder that already holds a run.
 pub fn check(out: Option<&Path>) -> Result<(), Failure> {
     match out {
-        Some(folder) if folder.join("heaptrial.db").exists() => Err(Failure::refused(format!(
-            "{} already holds a run; name another folder with --out",
-            folder.display()
-        ))),
+        Some(folder) if OF_A_RUN.iter().any(|file| folder.join(file).exists()) => Err(Failure::refused(
+            format!("{} already holds a run; name another folder with --out", folder.display()),
+        )),
         _ => Ok(()),
     }
 }

@@ -148,7 +148,7 @@ impl Rows {
             service: record.service_id.filter(|_| !about_nobody).as_ref().and_then(service),
             kind: record.kind.clone(),
             changes_treatment: record.kind.known().is_some_and(KnownEvent::changes_treatment),
-            text: cut(&format!("{}: {}", record.kind, record.text)),
+            text: cut(&record.text),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A lab run as a fleet: which life stands for a service, and whether it counts.
 
 use heaptrial_analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
-use heaptrial_model::{BETWEEN_REASONS, Ending, KnownEvent, LifeStart, Reading, units};
-use heaptrial_store::{EventRecord, LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
+use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
+use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::consensuses::{ConsensusClock, HOUR, Taken};
 use crate::{JudgementError, Kind, Options, Rows, work};
@@ -64,9 +64,7 @@ impl LabRun {
             let failed = failure(service, rows).is_some();
             let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
             let proved = life.is_some_and(|(_, life)| {
-                let contamination = life.contamination.as_deref();
-                let ran_it = contamination.is_none_or(|why| failed_otherwise(&rows.events, service.id, why));
-                life.identity.is_some() && ran_it
+                life.identity.is_some() && (life.contamination.is_none() || life.failed)
             });
             services.push(LabService {
                 life: life.map(|(index, _)| index),
@@ -246,9 +244,7 @@ fn reason(
     if !life.counts() {
         return Some(match (&life.contamination, &life.ending) {
             // A crash or a limit is told by its own words, not as another allocator's memory.
-            (Some(contamination), _) if failed_otherwise(&rows.events, service.id, contamination) => {
-                contamination.clone()
-            }
+            (Some(failure), _) if life.failed => failure.clone(),
             (Some(contamination), _) => format!("contaminated: {contamination}"),
             // What the lab wrote down then says more than the bare ending.
             (None, Some(ending)) if !ending.is_complete() => match failure {
@@ -263,35 +259,6 @@ fn reason(
         return Some(failure.to_owned());
     }
     series.is_empty().then(|| format!("no reading of its {}", rows.trial.plan.metric.describe()))
-}
-
-/// Whether what takes a lab's service out of its arm (`contamination` in the ledger) is not that it ran something else: the lab
-/// entered each of its reasons as a failure of the service in the same words, such as a crash of its workers.
-pub fn failed_otherwise(events: &[EventRecord], service_id: i64, contamination: &str) -> bool {
-    let is_failure = |event: &&EventRecord| {
-        matches!(event.kind.known(), Some(KnownEvent::ArmFailed | KnownEvent::OomKill))
-    };
-    let own = events.iter().filter(|event| event.service_id == Some(service_id)).filter(is_failure);
-    // Before the words are the names of arm and service.
-    let names_end = ") ";
-    let told: Vec<&str> = own
-        .flat_map(|event| {
-            let ends = event.text.match_indices(names_end);
-            ends.map(|(at, _)| &event.text[at + names_end.len()..])
-        })
-        .collect();
-    let mut left = contamination;
-    while !left.is_empty() {
-        let behind = told.iter().find_map(|words| match left.strip_prefix(words)? {
-            "" => Some(""),
-            behind => behind.strip_prefix(BETWEEN_REASONS),
-        });
-        match behind {
-            Some(behind) => left = behind,
-            None => return false,
-        }
-    }
-    true
 }
 
 /// Why the lab gave the service up, without the names that it starts with.
@@ -355,38 +322,4 @@ fn exclude_never_rested(services: &mut [LabService]) {
 /// A number that the run was given.
 fn given(rows: &Rows, name: &str) -> Option<f64> {
     rows.trial.plan.parameters.get(name)?.as_f64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_service_failed_otherwise_where_each_reason_is_a_failure_of_its_own() {
-        let event = |kind: KnownEvent, service: i64, text: &str| EventRecord {
-            wall_us: 0,
-            service_id: Some(service),
-            arm_id: None,
-            kind: kind.into(),
-            text: text.to_owned(),
-            host: None,
-        };
-        let events = [
-            event(KnownEvent::ArmFailed, 7, "glibc (glibc-1) a worker (pid 5) ended by SIGSEGV; and another"),
-            event(KnownEvent::OomKill, 7, "glibc (glibc-1) does not live under 1 GiB"),
-            event(KnownEvent::ArmFailed, 8, "glibc (glibc-2) maps jemalloc"),
-            event(KnownEvent::Note, 7, "glibc (glibc-1) maps jemalloc"),
-        ];
-        let (crash, limit) = ("a worker (pid 5) ended by SIGSEGV; and another", "does not live under 1 GiB");
-        for (contamination, otherwise) in [
-            (crash.to_owned(), true),
-            (limit.to_owned(), true),
-            (format!("{crash}; {limit}"), true),
-            ("maps jemalloc".to_owned(), false),
-            (format!("maps jemalloc; {crash}"), false),
-            (format!("{limit}; maps jemalloc"), false),
-        ] {
-            assert_eq!(failed_otherwise(&events, 7, &contamination), otherwise, "{contamination}");
-        }
-    }
 }

@@ -5,7 +5,7 @@
 //! [`heaptrial_analysis`] judges; a [`Judgement`] has both with what no analysis needs and every reader asks for. A look
 //! is a judgement at a time fixed in advance, which spends error probability and is recorded ([`look`]).
 //!
-//! Nothing here makes a sentence but for errors, and nothing is changed but the record of a look.
+//! Nothing is changed but the record of a look.
 
 mod arms;
 mod calendar;
@@ -40,7 +40,6 @@ pub use fleet::cut;
 pub use gate::{LifeFigures, middle};
 pub use judgement::{Judgement, Options};
 pub use kind::Kind;
-pub use lab::failed_otherwise;
 pub use levels::Level;
 pub use pair::RunFigures;
 pub use rows::{Rows, dated_lives, find_trial, read_fleet};

@@ -147,6 +147,7 @@ mod tests {
             started_boottime_us,
             identity: None,
             contamination: None,
+            failed: false,
             ended_boottime_us: None,
             ending: None,
         };

@@ -532,7 +532,7 @@ impl Run<'_> {
         let warning = |text| Event { slot: at, kind: KnownEvent::Warning, text };
         if let Some(why) = service.ends.crash() {
             self.fail(service.service_id, slot, &why)?;
-            self.store.contaminate(service.life_id, &why)?;
+            self.store.fail_life(service.life_id, &why)?;
         }
         let counted = service.sampler.counted().map(|pattern| format!("only processes like {pattern} count"));
         let why_no_cgroup = self.plan.accounting.why_none().or(counted.as_deref());
@@ -560,7 +560,7 @@ impl Run<'_> {
             let why =
                 format!("its process {pid} was in another control group ({group}): what it used {without}");
             self.fail(service.service_id, slot, &why)?;
-            self.store.contaminate(service.life_id, &why)?;
+            self.store.fail_life(service.life_id, &why)?;
         }
         for program in service.own_heaps(&self.root) {
             let text = format!(
@@ -586,7 +586,7 @@ impl Run<'_> {
                     "does not live under {limit}: {kills} of its processes were killed for want of memory{first}"
                 );
                 self.outlived(service.service_id, slot, &why)?;
-                self.store.contaminate(service.life_id, &why)?;
+                self.store.fail_life(service.life_id, &why)?;
             } else if service.sampler.outside().is_none() {
                 let times = cgroup.times_at_limit().unwrap_or(0);
                 let text = format!("lives under {limit}, which it reached {times} times");
@@ -642,7 +642,7 @@ impl Run<'_> {
         };
         let why = format!("crashed when it was asked to end (SIG{}): {first}{more}", service.end.signal);
         self.fail(service.service_id, slot, &why)?;
-        Ok(self.store.contaminate(service.life_id, &why)?)
+        Ok(self.store.fail_life(service.life_id, &why)?)
     }
 
     /// Samples until the planned end, an interrupt, or the end of the last service.

@@ -32,7 +32,7 @@ pub use event_kind::{EventKind, KnownEvent, OtherEvent};
 pub use factorial::{FactorialDesign, SettingLevel, Side};
 pub use family::{FAMILIES, family_in, version_first};
 pub use identity::{Identity, Linkage, MappedLibrary};
-pub use life::{BETWEEN_REASONS, Ending, LifeKey, LifeStart, with_reason};
+pub use life::{Ending, LifeKey, LifeStart, with_reason};
 pub use plan_id::{PlanId, PlanIdError};
 pub use sample::{MemoryReading, Metric, Reading, Sample, SlowSample};
 pub use spec::{AllocatorSpec, Setting, SpecError, Version};

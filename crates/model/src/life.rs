@@ -17,7 +17,7 @@ pub struct LifeKey {
 }
 
 /// What stands between several reasons why a life does not count.
-pub const BETWEEN_REASONS: &str = "; ";
+const BETWEEN_REASONS: &str = "; ";
 
 /// Why a life does not count, with a reason that came to those that were known: all of them in order, each once.
 pub fn with_reason(known: Option<String>, why: &str) -> String {

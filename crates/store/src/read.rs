@@ -133,7 +133,7 @@ impl Store {
         let doing = "reading the ledger";
         let sql = format!(
             "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
-                          l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json, l.start_json
+                          l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json, l.start_json, l.failed
                    FROM life l JOIN service s ON s.id = l.service_id WHERE {which} ORDER BY l.id"
         );
         let rows: Vec<(LifeRecord, Option<String>, Option<String>, String)> =
@@ -147,6 +147,7 @@ impl Store {
                     started_boottime_us: row.get(6)?,
                     identity: None,
                     contamination: row.get(8)?,
+                    failed: row.get(12)?,
                     ended_boottime_us: row.get(9)?,
                     ending: None,
                 };

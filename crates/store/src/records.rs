@@ -105,8 +105,10 @@ pub struct LifeRecord {
     pub started_boottime_us: i64,
     /// The proved identity; `None` where it was never proved.
     pub identity: Option<Identity>,
-    /// Why the identity is not the arm's treatment; `None` where it is.
+    /// Why it does not count for its arm, such as an identity that is not the arm's treatment; `None` where it counts.
     pub contamination: Option<String>,
+    /// Whether that is no other identity, but a failure in a lab.
+    pub failed: bool,
     /// End on the boot clock, microseconds.
     pub ended_boottime_us: Option<i64>,
     /// How it ended; `None` while it lives or when the writer was killed.
@@ -238,8 +240,10 @@ pub struct LatestSample {
     pub swap_bytes: Option<u64>,
     /// Memory of the control group.
     pub cgroup_current_bytes: Option<u64>,
-    /// Why the identity is not the arm's treatment; `None` where it is, or is not known yet.
+    /// Why the life does not count for its arm; `None` where it does, or that is not known yet.
     pub contamination: Option<String>,
+    /// Whether that is no other identity, but a failure in a lab.
+    pub failed: bool,
     /// Family and version of the allocator; `None` where it is not proved.
     pub identity: Option<String>,
     /// How the life ended; `None` while it lives.

@@ -12,7 +12,7 @@ use crate::{
 const LATEST: &str = "
     SELECT v.id, l.id, coalesce(t.wall_us, l.started_wall_us), coalesce(t.boottime_us, l.started_boottime_us),
            l.started_boottime_us, s.rss_bytes, s.anon_bytes, s.swap_bytes, s.cgroup_current_bytes, l.contamination,
-           l.identity_json, l.ending_json, l.started_wall_us, l.start_json, l.boot_id
+           l.identity_json, l.ending_json, l.started_wall_us, l.start_json, l.boot_id, l.failed
     FROM service v
     JOIN life l ON l.id = (SELECT max(id) FROM life WHERE service_id = v.id)
     LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
@@ -66,6 +66,7 @@ impl Store {
                     swap_bytes: bytes(7)?,
                     cgroup_current_bytes: bytes(8)?,
                     contamination: row.get(9)?,
+                    failed: row.get(15)?,
                     start: LifeStart::Unknown,
                     identity: None,
                     ending: None,

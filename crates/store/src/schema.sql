@@ -69,7 +69,8 @@ CREATE TABLE life (
     started_wall_us     INTEGER NOT NULL,
     started_boottime_us INTEGER NOT NULL,       -- of an import the same as started_wall_us, as is tick's
     identity_json       TEXT,
-    contamination       TEXT,                   -- why the identity is not the treatment; NULL where it is
+    contamination       TEXT,                   -- why it does not count for its arm; NULL where it does
+    failed              INTEGER NOT NULL DEFAULT 0, -- 1 where that is no other identity, but a failure in a lab
     ended_wall_us       INTEGER,
     ended_boottime_us   INTEGER,
     ending_json         TEXT,

@@ -101,10 +101,20 @@ impl Store {
 
     /// Records that a life's identity is not (any more) its arm's treatment. Reasons that are recorded stay, each once.
     pub fn contaminate(&mut self, life_id: i64, why: &str) -> Result<(), StoreError> {
-        let known = self.life(life_id)?.and_then(|life| life.contamination);
-        let why = with_reason(known, why);
-        let sql = "UPDATE life SET contamination = ?2 WHERE id = ?1";
-        self.execute("recording a contamination", sql, params![life_id, why]).map(drop)
+        self.exclude(life_id, why, false)
+    }
+
+    /// Records that a life does not count because it failed, whatever it ran. Reasons that are recorded stay, each once.
+    pub fn fail_life(&mut self, life_id: i64, why: &str) -> Result<(), StoreError> {
+        self.exclude(life_id, why, true)
+    }
+
+    fn exclude(&mut self, life_id: i64, why: &str, failed: bool) -> Result<(), StoreError> {
+        let life = self.life(life_id)?;
+        let ran_another = life.as_ref().is_some_and(|life| life.contamination.is_some() && !life.failed);
+        let why = with_reason(life.and_then(|life| life.contamination), why);
+        let sql = "UPDATE life SET contamination = ?2, failed = ?3 WHERE id = ?1";
+        self.execute("excluding a life", sql, params![life_id, why, failed && !ran_another]).map(drop)
     }
 
     /// Records how a life ended.

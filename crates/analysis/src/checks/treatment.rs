@@ -49,7 +49,7 @@ pub(super) fn spanned(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
                     several(found.len()),
                     fleet.arms[arm].name,
                     if found.len() == 1 { "was" } else { "were" },
-                    event.text,
+                    format_args!("{}: {}", event.kind, event.text),
                     units::duration(oldest)
                 ),
                 effect: "If the event changed what they should run, they still run what they ran before; if not, they only \

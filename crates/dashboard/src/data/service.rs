@@ -1,6 +1,5 @@
 //! One service: its ledger and its memory.
 
-use heaptrial_judgement::failed_otherwise;
 use heaptrial_model::{LifeStart, Metric, Reading, TrialKind};
 use heaptrial_report::LifeSeries;
 use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
@@ -39,8 +38,6 @@ pub(crate) struct Life {
     read_age_us: Option<i64>,
     /// How the start was found, where it is not read from the kernel.
     pub(crate) start_told: Option<String>,
-    /// Whether a lab left it out though it ran what its arm asks.
-    pub(crate) left_out: bool,
 }
 
 /// How far a life went. Who imports readings records no end.
@@ -103,14 +100,11 @@ impl Service {
                 (None, None) => LifeEnd::Unknown,
             };
             let told = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
-            let is_failure = |why: &String| trial.is_lab() && failed_otherwise(&events, record.id, why);
-            let left_out = life.contamination.as_ref().is_some_and(is_failure);
             lives.push(Life {
                 end,
                 read_wall_us: read.map(|(wall_us, _)| wall_us),
                 read_age_us: read.map(|(_, boottime_us)| boottime_us - life.started_boottime_us),
                 start_told: told,
-                left_out,
                 record: life.clone(),
             });
         }
@@ -133,7 +127,7 @@ fn drawn(life: &Life, readings: &[Reading], rolled_up_seconds: f64) -> LifeSerie
     LifeSeries {
         started_at: life.started_wall_us() as f64 / 1e6,
         label: life.label(),
-        contaminated: life.record.contamination.is_some() && !life.left_out,
+        contaminated: life.record.contamination.is_some() && !life.record.failed,
         points: readings.iter().map(point).collect(),
         rolled_up_seconds,
     }

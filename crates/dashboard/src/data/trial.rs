@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use heaptrial_judgement::RESTED;
 use heaptrial_judgement::look::Begun;
-use heaptrial_judgement::{RESTED, failed_otherwise};
 use heaptrial_model::{Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::Looks;
 use heaptrial_store::{
@@ -111,11 +111,10 @@ impl Trial {
         let latest: HashMap<i64, LatestSample> =
             store.latest(id)?.into_iter().map(|latest| (latest.service_id, latest)).collect();
         let clock = Clock { now_us, stage, stale_after_us: stale_after(interval_us) };
-        let failures = if record.plan.kind.is_lab() { store.events(id)? } else { Vec::new() };
         let lines = store.services(id)?;
         let mut lines: Vec<Line> = lines
             .iter()
-            .map(|service| line(service, &arms, latest.get(&service.id), (&record, &failures), &clock))
+            .map(|service| line(service, &arms, latest.get(&service.id), &record, &clock))
             .collect();
         if record.plan.kind.is_lab() {
             let rested = store.at_highest(id, RESTED)?;
@@ -242,7 +241,7 @@ fn line(
     service: &ServiceRecord,
     arms: &[ArmRecord],
     latest: Option<&LatestSample>,
-    (record, failures): (&TrialRecord, &[EventRecord]),
+    record: &TrialRecord,
     clock: &Clock,
 ) -> Line {
     let arm = arms.iter().position(|arm| arm.id == service.arm_id).unwrap_or(0);
@@ -272,7 +271,7 @@ fn line(
     line.stale = lives && clock.now_us - latest.wall_us > clock.stale_after_us;
     line.gone = ended && clock.stage == Stage::Running;
     line.condition = match (&latest.contamination, &latest.ending) {
-        (Some(why), _) if failed_otherwise(failures, service.id, why) => Condition::LeftOut(why.clone()),
+        (Some(why), _) if latest.failed => Condition::LeftOut(why.clone()),
         (Some(why), _) => Condition::Contaminated(why.clone()),
         (None, Some(ending)) if !ending.is_complete() || clock.stage == Stage::Running => {
             Condition::Ended(ending.clone())
@@ -301,7 +300,6 @@ fn tell_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
     }
 }
 
-/// The looks of the plan that a field trial's parameters hold. A plan without looks has one, at its end.
 /// From when on the duration of a trial counts: of one that treats services from when the last one had its treatment.
 fn begun(store: &Store, record: &TrialRecord) -> Result<Option<i64>, DashboardError> {
     if record.plan.kind != TrialKind::Field {
@@ -311,6 +309,7 @@ fn begun(store: &Store, record: &TrialRecord) -> Result<Option<i64>, DashboardEr
     Ok((begun.open.is_empty() || record.ended_wall_us.is_some()).then_some(begun.at_us))
 }
 
+/// The looks of the plan that a field trial's parameters hold. A plan without looks has one, at its end.
 fn planned_looks(parameters: &Value) -> Vec<i64> {
     let Some(plan) = parameters.get("plan") else { return Vec::new() };
     let microseconds = |duration: &Value| {

@@ -153,7 +153,7 @@ fn life_row(life: &Life, now_us: i64) -> Markup {
             td { (printable(&life.label())) @if let Some(identity) = &record.identity { span class="sub" { (identity.linkage.as_str()) } } }
             td class="long" {
                 @match (&record.contamination, &record.identity) {
-                    (Some(why), _) if life.left_out => { "yes, proved " span class="badge bad" { "left out" } " " span class="why" { (printable(why)) } }
+                    (Some(why), _) if record.failed => { "yes, proved " span class="badge bad" { "left out" } " " span class="why" { (printable(why)) } }
                     (Some(why), _) => { span class="badge bad" { "contaminated" } " " span class="why" { (printable(why)) } }
                     (None, Some(_)) => "yes, proved",
                     (None, None) => span class="quiet" { "not proved" },

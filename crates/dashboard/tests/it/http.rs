@@ -482,13 +482,8 @@ fn what_a_lab_left_out_for_crashes_is_not_called_contaminated() {
         Field { services: 10, ended: Some("completed"), ..Field::default() }.write(&database(&folder));
     let why = "processes of it crashed: killed by SIGSEGV 3 times, first at 1.0 s (process 7 (server))";
     for number in [1, 2] {
-        let (service, life, ..) = written.services[number];
-        written.store.contaminate(life, why).unwrap();
-        let text = format!("glibc (arm1-repeat{number}) {why}");
-        written
-            .store
-            .add_event(written.trial_id, Some(service), now_us(), KnownEvent::ArmFailed, &text)
-            .unwrap();
+        let (_, life, ..) = written.services[number];
+        written.store.fail_life(life, why).unwrap();
     }
     drop(written);
     let database = database(&folder);

@@ -42,7 +42,7 @@ pub enum Command {
     Import(import::ImportCommand),
     /// Write a trial's samples as CSV or Parquet
     Export(export::ExportOptions),
-    /// Plan a trial on a fleet
+    /// Plan, start, look at and end a trial on a fleet
     #[command(subcommand)]
     Trial(trial::TrialCommand),
     /// Bring what a trial measured to all services: canary, waves, gates, rollback

@@ -87,7 +87,7 @@ fn take(transaction: &Transaction<'_>, of: &BlockOf<'_>) -> rusqlite::Result<i64
         params![service, trial_id, SERVER, of.node, there],
     )?;
     let columns = "boot_id, pid, start_ticks, start_json, started_wall_us, started_boottime_us, identity_json, \
-                   contamination, ended_wall_us, ended_boottime_us, ending_json";
+                   contamination, failed, ended_wall_us, ended_boottime_us, ending_json";
     transaction.execute(
         &format!(
             "INSERT INTO main.life (id, service_id, {columns})

@@ -104,12 +104,15 @@ fn lives_that_crashed_or_ran_something_else_do_not_count() {
     store.end_life(life_id, (2, 8), &Ending::Signaled(11)).unwrap();
     assert!(!store.lives(trial_id).unwrap()[0].counts());
     store.end_life(life_id, (2, 8), &Ending::Planned).unwrap();
-    for why in ["jemalloc is mapped", "crashed by SIGSEGV", "jemalloc is mapped"] {
-        store.contaminate(life_id, why).unwrap();
-    }
-    let life = store.lives(trial_id).unwrap().remove(0);
-    assert!(!life.counts());
-    assert_eq!(life.contamination.as_deref(), Some("jemalloc is mapped; crashed by SIGSEGV"));
+    let life = |store: &Store| store.lives(trial_id).unwrap().remove(0);
+    store.fail_life(life_id, "crashed by SIGSEGV").unwrap();
+    assert!(!life(&store).counts() && life(&store).failed);
+    // One that ran something else stays so, whatever else happened.
+    store.contaminate(life_id, "jemalloc is mapped").unwrap();
+    assert!(!life(&store).failed);
+    store.fail_life(life_id, "crashed by SIGSEGV").unwrap();
+    assert!(!life(&store).counts() && !life(&store).failed);
+    assert_eq!(life(&store).contamination.as_deref(), Some("crashed by SIGSEGV; jemalloc is mapped"));
 }
 
 /// A reader that stays must not hold what it opened where it cannot share: the agent would be locked out.
