@@ -11,9 +11,9 @@ mod application;
 mod c_library;
 mod cache;
 mod catalog;
+mod defaults;
 mod digest;
 mod elf;
-mod factorial;
 mod file_key;
 mod history;
 mod identify;
@@ -39,10 +39,10 @@ pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Dormant, Environment, Family,
     Recipe, Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
+pub use defaults::DefaultDifference;
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
 };
-pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
 pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
 pub use identify::{

@@ -11,7 +11,6 @@ mod comparison;
 mod document;
 mod error;
 mod escape;
-mod factorial;
 mod findings;
 mod html;
 mod libraries;
@@ -44,7 +43,6 @@ pub use comparison::{
 };
 pub use document::*;
 pub use error::ReportError;
-pub use factorial::{FACTORIAL_SCHEMA_VERSION, FactorialReport};
 pub use heaptrial_analysis::Settings;
 pub use heaptrial_judgement::{Options, Trajectories};
 pub use heaptrial_model::units;

@@ -1,7 +1,6 @@
 //! `heaptrial lab`: the same workload under several allocators, on this machine or on a cluster.
 
 mod bisect;
-mod factorial;
 mod options;
 mod place;
 mod run;

@@ -1,7 +1,6 @@
 //! `heaptrial report`: a trial's report from its database, or a comparison of several.
 
 mod bug;
-mod factorial;
 mod reproduce;
 
 use std::ops::Bound;
@@ -50,27 +49,18 @@ pub struct ReportOptions {
     /// settings, and how to see it again
     #[arg(long, value_name = "SPEC")]
     bug: Option<AllocatorSpec>,
-    /// The allocator that it is compared to [default: the one of its family that needs least, or the control]
-    #[arg(long, value_name = "SPEC")]
+    /// With --bug: the allocator that it is compared to [default: the one of its family that needs least, or the control]
+    #[arg(long, value_name = "SPEC", requires = "bug")]
     good: Option<AllocatorSpec>,
     /// With --bug: the folder of a search (lab bisect), whose answer goes into the bundle
     #[arg(long, value_name = "FOLDER", requires = "bug")]
     bisect: Option<PathBuf>,
-    /// A lab run of --factorial: how much of the difference is the version, and how much its settings
-    #[arg(long, value_name = "RUN")]
-    factorial: Option<String>,
 }
 
 /// Writes the report of a trial anew and prints it, or compares several.
 pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     if let Some(bad) = &options.bug {
         return bug::run(bad, options, global);
-    }
-    if let Some(run) = &options.factorial {
-        return factorial::run(run, options, global);
-    }
-    if options.good.is_some() {
-        return Err(Failure::usage("--good goes with --bug or --factorial"));
     }
     if options.trials.len() > 1 {
         return compare_trials(options, global);
@@ -175,17 +165,10 @@ pub fn write_and_print(
     let report = Report::of(&judgement).map_err(Failure::failed)?;
     let trajectories = judgement.trajectories();
     let written = heaptrial_report::write(&report, &trajectories, folder).map_err(Failure::failed)?;
-    let factorial = factorial::of_judgement(&judgement, None, None).filter(|_| report.kind().is_lab());
-    if let Some(found) = &factorial {
-        found.write(folder).map_err(Failure::failed)?;
-    }
     if global.json {
         print!("{}", report.json().map_err(Failure::failed)?);
     } else {
         print!("{}", heaptrial_report::terminal(&report, global.colored_stdout()).map_err(Failure::failed)?);
-        if let Some(found) = &factorial {
-            println!("\n{}", found.terminal(global.colored_stdout()).trim_end());
-        }
         print_paths(&written);
     }
     Ok(report)

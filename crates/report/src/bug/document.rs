@@ -5,7 +5,7 @@ use heaptrial_model::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Estimate, Host, Kind, Ratio};
-use crate::{BisectReport, FactorialReport};
+use crate::BisectReport;
 
 /// The form of [`Bug`] as JSON that this version writes.
 pub const BUG_SCHEMA_VERSION: u32 = 1;
@@ -24,10 +24,8 @@ pub struct Bug {
     pub tool_version: String,
     /// One for each run or trial.
     pub evidence: Vec<Evidence>,
-    /// Settings whose defaults differ between the two, or between the two of the factorial, as the catalog has them.
+    /// Settings whose defaults differ between the two, as the catalog has them.
     pub defaults: Vec<SettingDefault>,
-    /// What is the version and what its settings; `None` where no factorial was run.
-    pub factorial: Option<FactorialReport>,
     /// Which release or commit made the difference; `None` where none was searched for.
     #[serde(default)]
     pub bisect: Option<BisectReport>,
@@ -44,7 +42,7 @@ pub struct Bug {
 pub(super) enum Common {
     /// One build, with unlike settings.
     Build,
-    /// One family, of which a factorial can tell versions from settings.
+    /// Versions or variants of one family.
     Family,
     Nothing,
 }
@@ -178,6 +176,13 @@ pub struct SettingDefault {
     pub good: Option<String>,
     /// Default in the bad version.
     pub bad: Option<String>,
+}
+
+impl SettingDefault {
+    /// Whether both versions have it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.good.is_some() && self.bad.is_some()
+    }
 }
 
 /// A command that shows it.

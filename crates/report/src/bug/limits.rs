@@ -2,7 +2,7 @@
 
 use heaptrial_analysis::Severity;
 
-use super::document::{Bug, Common, Evidence};
+use super::document::{Bug, Common, Evidence, SettingDefault};
 use crate::document::Kind;
 use crate::units;
 
@@ -15,9 +15,9 @@ pub(super) fn of(bug: &Bug) -> Vec<String> {
     limits.extend(
         bug.evidence.iter().enumerate().flat_map(|(index, evidence)| of_evidence(bug, index, evidence)),
     );
-    if bug.factorial.is_none() && bug.common() == Common::Family {
+    if bug.common() == Common::Family && bug.defaults.iter().any(SettingDefault::is_shared) {
         limits.push(
-            "No factorial was run: whether the version or its default settings make the difference is not known."
+            "Whether the version or its default settings make the difference is not known from these two alone."
                 .to_owned(),
         );
     }

@@ -289,16 +289,14 @@ fn machine(host: &Host, tool_version: &str) -> Vec<(String, String)> {
 fn version_or_settings(bug: &Bug) -> String {
     let mut blocks = Vec::new();
     let (shared, alone): (Vec<&SettingDefault>, Vec<_>) =
-        bug.defaults.iter().partition(|found| found.good.is_some() && found.bad.is_some());
+        bug.defaults.iter().partition(|found| found.is_shared());
     if !shared.is_empty() {
         let cell = |value: &Option<String>| value.clone().unwrap_or_default();
         let rows = shared.iter().map(|found| {
             let cells = vec![found.name.clone(), cell(&found.good), cell(&found.bad), found.about.clone()];
             Row { arm: None, emphasis: Emphasis::None, cells }
         });
-        let good =
-            bug.factorial.as_ref().map_or_else(|| bug.good.clone(), |found| found.design.good.to_string());
-        let columns = vec![text("Setting"), figure(&good), figure(&bug.bad), text("What it is")];
+        let columns = vec![text("Setting"), figure(&bug.good), figure(&bug.bad), text("What it is")];
         let table = table_block(&Table { columns, rows: rows.collect() });
         blocks.push(format!("Defaults that differ between the two versions:\n\n{table}"));
     }
@@ -309,30 +307,13 @@ fn version_or_settings(bug: &Bug) -> String {
     if !alone.is_empty() {
         blocks.push(escaped(&format!("Settings that only one of the two has: {}.", told(&alone))));
     }
-    match &bug.factorial {
-        Some(factorial) => {
-            blocks.push(factorial.markdown().trim_end().to_owned());
-            let crossed = |name: &str| {
-                let mut settings = factorial.design.levels.iter().flat_map(|level| &level.settings);
-                settings.any(|setting| setting.name == name)
-            };
-            let left: Vec<&SettingDefault> =
-                shared.into_iter().filter(|found| !crossed(&found.name)).collect();
-            if !left.is_empty() {
-                let text =
-                    format!("Counted to the version, since every cell left them alone: {}.", told(&left));
-                blocks.push(escaped(&text));
-            }
-        }
-        None => blocks.push(
-            match bug.common() {
-                Common::Build => "Both are the same build: what differs is the settings.",
-                Common::Family => "No factorial was run, so that the two are not told apart.",
-                Common::Nothing => "They are different allocators.",
-            }
-            .to_owned(),
-        ),
-    }
+    let common = match bug.common() {
+        Common::Build => Some("Both are the same build: what differs is the settings."),
+        Common::Family if blocks.is_empty() => Some("No default setting is known to differ between the two."),
+        Common::Family => None,
+        Common::Nothing => Some("They are different allocators."),
+    };
+    blocks.extend(common.map(str::to_owned));
     blocks.join("\n\n")
 }
 

@@ -22,7 +22,7 @@ use heaptrial_store::{Store, StoreError};
 
 use crate::bisect;
 use crate::chart::{Chart, Layout};
-use crate::{BisectReport, FactorialReport, ReportError, escape, table};
+use crate::{BisectReport, ReportError, escape, table};
 use scrub::Scrub;
 
 /// Names that must not stand in what leaves the house, and texts that look like such but are none.
@@ -34,8 +34,6 @@ pub struct Secrets(Scrub);
 pub struct BugParts {
     /// Settings whose defaults differ between the two.
     pub defaults: Vec<SettingDefault>,
-    /// What is the version and what its settings.
-    pub factorial: Option<FactorialReport>,
     /// Which release or commit made the difference.
     pub bisect: Option<BisectReport>,
     /// How to see it again.
@@ -112,7 +110,6 @@ impl Bundle {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             evidence,
             defaults: parts.defaults,
-            factorial: parts.factorial,
             bisect,
             reproduce: parts.reproduce,
             limits: Vec::new(),

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((looks[0].colour, family(looks[0])), (looks[2].colour, family(looks[1])));
         assert_ne!(looks[0].dash, looks[2].dash);
         assert!(looks[0].marker == looks[1].marker && looks[0].marker != looks[3].marker);
-        // Of one version settings are shades: a factorial of settings has nothing else.
+        // Of one version settings are shades.
         let looks = of(&[arms[0].clone(), arms[2].clone()]);
         assert_ne!(looks[0].colour, looks[1].colour);
     }

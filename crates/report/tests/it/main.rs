@@ -4,7 +4,6 @@ mod charts;
 mod comparison;
 mod digits;
 mod document;
-mod factorial;
 mod field;
 mod fixture;
 mod fleet;

@@ -1,7 +1,7 @@
 //! Simulation: how often the interval of the ratio holds the true ratio.
 
 use heaptrial_stats::{
-    Block, IntervalMethod, RatioEstimate, TwoByTwo, factorial, median, median_interval, quotient,
+    Block, IntervalMethod, RatioEstimate, median, median_interval, quotient,
     ratio_to_control, student_interval,
 };
 use rand::SeedableRng;
@@ -104,72 +104,6 @@ fn small_unequal_arms_are_exact() {
     for (control, treated, tails) in [(4, 5, false), (3, 8, false), (4, 9, true), (6, 5, true)] {
         let share = found(control, treated, 1.0, tails, trials);
         assert!(share <= 0.05 + 4.0 * (0.05 * 0.95 / f64::from(trials)).sqrt(), "{share}");
-    }
-}
-
-/// How often the intervals of a factorial hold the truth: total, version, setting, interaction, and the share of the
-/// settings where it has one.
-fn factorial_coverage(blocks: usize, tails: bool, trials: u32) -> [f64; 5] {
-    let mut random = ChaCha8Rng::seed_from_u64(23);
-    let (normal, heavy) = (Normal::new(0.0, 1.0).unwrap(), StudentT::new(3.0).unwrap());
-    let mut draw = |spread: f64| {
-        let standard =
-            if tails { heavy.sample(&mut random) / 3.0_f64.sqrt() } else { normal.sample(&mut random) };
-        spread * standard
-    };
-    // Logs of the four cells; the bad setting alone triples, with the bad version it does more.
-    let truth = [0.0, 1.1, 0.4, 1.8];
-    let expected = [
-        1.8,
-        0.5 * (0.4 + 1.8 - 1.1),
-        0.5 * (1.1 + 1.8 - 0.4),
-        1.8 - 0.4 - 1.1,
-        0.5 * (1.1 + 1.8 - 0.4) / 1.8,
-    ];
-    let (mut held, mut shares) = ([0_u32; 5], 0);
-    for _ in 0..trials {
-        let cells: Vec<TwoByTwo> = (0..blocks)
-            .map(|_| {
-                // A repeat has its own load, and services of one cell are further apart than those of another.
-                let level = 5.0 + draw(0.3);
-                let [good, good_with_bad_setting, bad_with_good_setting, bad] =
-                    [0.05, 0.1, 0.05, 0.2].map(&mut draw);
-                TwoByTwo {
-                    good: (level + truth[0] + good).exp(),
-                    good_with_bad_setting: (level + truth[1] + good_with_bad_setting).exp(),
-                    bad_with_good_setting: (level + truth[2] + bad_with_good_setting).exp(),
-                    bad: (level + truth[3] + bad).exp(),
-                }
-            })
-            .collect();
-        let found = factorial(&cells, 0.95).unwrap();
-        for (place, effect) in
-            [found.total, found.version, found.setting, found.interaction].into_iter().enumerate()
-        {
-            let (low, high) = effect.interval.unwrap();
-            held[place] += u32::from((low.ln()..=high.ln()).contains(&expected[place]));
-        }
-        // Where the whole is not shown the share has no interval, and nothing wrong is said.
-        let share = found.setting_share.unwrap().interval;
-        held[4] += u32::from(share.is_none_or(|(low, high)| (low..=high).contains(&expected[4])));
-        shares += u32::from(share.is_some());
-    }
-    let covered = held.map(|held| f64::from(held) / f64::from(trials));
-    println!("factorial, {blocks} repeats, heavy tails {tails}: {covered:?}, {shares} have a share");
-    covered
-}
-
-#[test]
-fn intervals_of_a_factorial_hold_the_truth() {
-    let trials = if OPTIMISED { 20_000 } else { 2_000 };
-    for (blocks, tails) in [(2, false), (3, false), (5, false), (10, false), (3, true), (5, true)] {
-        let error = (0.05 * 0.95 / f64::from(trials)).sqrt();
-        for (place, share) in factorial_coverage(blocks, tails, trials).into_iter().enumerate() {
-            // Heavy tails make intervals of few repeats wider than they need be, never narrower; shares that are left
-            // open hold too.
-            let high = if tails || place == 4 { 1.0 } else { 0.95 + 4.0 * error };
-            assert!(share >= 0.95 - 4.0 * error && share <= high, "{share}");
-        }
     }
 }
 

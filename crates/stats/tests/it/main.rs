@@ -1,7 +1,6 @@
 //! Estimators against reference values and simulations.
 
 mod coverage;
-mod factorial_reference;
 mod kendall_reference;
 mod looks;
 mod methods_reference;

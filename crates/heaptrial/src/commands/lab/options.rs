@@ -8,7 +8,6 @@ use heaptrial_lab::Userland;
 use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialName, TrialPlan};
 
 use super::absolute;
-use super::factorial::{self, FactorialOptions};
 use super::place::PlaceOptions;
 use super::shell::quoted;
 use crate::commands::allocators::SourceOptions;
@@ -25,8 +24,6 @@ pub(super) struct LabOptions {
     /// Arms from a trial plan in TOML
     #[arg(long, value_name = "FILE")]
     pub(super) arms: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) factorial: FactorialOptions,
     /// The run's name [default: of the plan, or of the program]
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<TrialName>,
@@ -97,7 +94,7 @@ fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
 }
 
 impl LabOptions {
-    /// The arms: those of a factorial, those named, those of a file, or `usual`. The run is called as asked for, as its file
+    /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file
     /// says, or by `name`.
     pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
         let mut plan = self.arms_of(name, usual)?;
@@ -108,10 +105,6 @@ impl LabOptions {
     }
 
     fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        if let Some(design) = self.factorial.design()? {
-            factorial::describe(&design);
-            return TrialPlan::from_specs(name, &design.specs()).map_err(Failure::usage);
-        }
         if !self.allocators.is_empty() {
             return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
         }
@@ -123,7 +116,7 @@ impl LabOptions {
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
         }
         let usual = usual.ok_or_else(|| {
-            Failure::usage("no arms; name allocators with -a SPEC, a plan with --arms FILE, or two versions with --factorial GOOD,BAD")
+            Failure::usage("no arms; name allocators with -a SPEC, or a plan with --arms FILE")
         })?;
         TrialPlan::from_toml(usual).map_err(Failure::failed)
     }
@@ -137,7 +130,6 @@ impl LabOptions {
         if let Some(path) = &self.arms {
             words.push(format!("--arms {}", quoted(absolute(path).as_os_str())));
         }
-        words.extend(self.factorial.words());
         for (spec, path) in &self.from {
             let mut word = OsString::from(format!("{spec}="));
             word.push(absolute(path));

@@ -8,11 +8,11 @@ use heaptrial_host::{HostRoot, host_name};
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::{AllocatorSpec, TrialKind};
 use heaptrial_report::{
-    BisectReport, BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, Secrets, SettingDefault,
+    BisectReport, BugFiles, BugParts, BugRun, Bundle, Report, Secrets, SettingDefault,
     pseudonymise, write_bug,
 };
 
-use super::{ReportOptions, factorial, reproduce};
+use super::{ReportOptions, reproduce};
 use crate::commands::lab::report_in;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -30,8 +30,6 @@ const LOCALHOST: &str = "localhost";
 struct Found {
     runs: Vec<BugRun>,
     secrets: Secrets,
-    /// Position of the run that --factorial names.
-    factorial: Option<usize>,
     /// Whether the services are Tor relays.
     tor: bool,
 }
@@ -48,26 +46,11 @@ pub fn run(
         (None, Some(good)) => Catalog::builtin().without_defaults(&good),
         (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
     };
-    let factorial = factorial_of(bad, options, &found)?;
-    let versions = good.family == bad.family && good.without_settings() != bad.without_settings();
-    if factorial.is_none() && versions {
-        eprintln!(
-            "no factorial among the runs: whether the version or its settings make the difference is left open; \
-             bug.md has the command that tells"
-        );
-    }
     let bisect = bisect_of(bad, options)?;
     let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
     let parts = BugParts {
-        defaults: defaults(factorial.as_ref().map_or(&good, |found| &found.design.good), bad),
-        reproduce: reproduce::commands(
-            &reports,
-            (&good, bad),
-            factorial.is_some(),
-            found.tor,
-            &found.secrets,
-        ),
-        factorial,
+        defaults: defaults(&good, bad),
+        reproduce: reproduce::commands(&reports, (&good, bad), found.tor, &found.secrets),
         bisect,
     };
     let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
@@ -79,14 +62,10 @@ pub fn run(
 }
 
 /// The runs that are asked for; `None` is the last trial of --db, or the newest run.
-fn names<'a>(options: &'a ReportOptions, global: &GlobalOptions) -> Vec<Option<&'a str>> {
+fn names(options: &ReportOptions) -> Vec<Option<&str>> {
     let mut names: Vec<Option<&str>> = options.trials.iter().map(|name| Some(name.as_str())).collect();
-    let named = options.factorial.as_deref();
-    if names.is_empty() && (named.is_none() || global.db.is_some()) {
+    if names.is_empty() {
         names.push(None);
-    }
-    if named.is_some() && !names.contains(&named) {
-        names.push(named);
     }
     names
 }
@@ -94,11 +73,10 @@ fn names<'a>(options: &'a ReportOptions, global: &GlobalOptions) -> Vec<Option<&
 /// The runs that have an arm of `bad`.
 fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
     let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
-    let named = options.factorial.as_deref();
-    let mut found = Found { runs: Vec::new(), secrets: own_names(), factorial: None, tor: false };
+    let mut found = Found { runs: Vec::new(), secrets: own_names(), tor: false };
     let mut others = Vec::new();
     let mut good = options.good.clone();
-    for name in names(options, global) {
+    for name in names(options) {
         let target = Target::find(name, global)?;
         let how = super::how(options, &target)?;
         let mut rows = Rows::read(&target.store, target.trial.id).map_err(Failure::failed)?;
@@ -129,9 +107,6 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
             continue;
         }
         good = good.or_else(|| run.good_spec());
-        if named.is_some() && name == named {
-            found.factorial = Some(found.runs.len());
-        }
         found.runs.push(run);
     }
     if found.runs.is_empty() {
@@ -167,18 +142,6 @@ fn nothing_to_compare(
          has one with heaptrial lab tor -a {good} -a {bad} --repeat 3, or heaptrial lab run",
         arms.join("; ")
     ))
-}
-
-/// The factorial of the run that was named, or of any that is one.
-fn factorial_of(
-    bad: &AllocatorSpec,
-    options: &ReportOptions,
-    found: &Found,
-) -> Result<Option<FactorialReport>, Failure> {
-    let of = |run: &BugRun| factorial::of_judgement(run.judgement(), options.good.as_ref(), Some(bad));
-    let Some(name) = &options.factorial else { return Ok(found.runs.iter().find_map(of)) };
-    let named = found.factorial.and_then(|index| of(&found.runs[index]));
-    named.map(Some).ok_or_else(|| factorial::none(name, Some(bad)))
 }
 
 /// What a search found that is named, of the same family.

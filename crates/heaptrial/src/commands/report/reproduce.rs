@@ -1,7 +1,7 @@
 //! The commands that show a bug again, without paths and names of whoever measured it.
 
-use heaptrial_allocator::{Catalog, Crossed};
-use heaptrial_model::AllocatorSpec;
+use heaptrial_allocator::Catalog;
+use heaptrial_model::{AllocatorSpec, Setting};
 use heaptrial_report::{Arm, Report, Reproduction, Secrets};
 
 use crate::commands::lab::shell;
@@ -12,23 +12,25 @@ const PLAN: &str = "arms.toml";
 const OF_THE_HOUSE: [&str; 8] =
     ["--prepare", "--ready", "--load", "--conclude", "--work", "--count", "--slurm", "--userland"];
 
-/// The commands of lab runs, and one for a factorial where there was none.
+/// The commands of lab runs, and a proposal: of versions, what tells them from their default settings; else of what
+/// no lab run showed.
 pub fn commands(
     reports: &[&Report],
     (good, bad): (&AllocatorSpec, &AllocatorSpec),
-    has_factorial: bool,
     tor: bool,
     secrets: &Secrets,
 ) -> Vec<Reproduction> {
     let runs: Vec<&&Report> = reports.iter().filter(|report| report.kind().is_lab()).collect();
     let mut commands: Vec<Reproduction> =
         runs.iter().enumerate().map(|(index, report)| of_run(report, index, secrets)).collect();
-    if !has_factorial && good.without_settings() != bad.without_settings() {
-        // Where no factorial can be made, runs of the two as they are say all there is.
-        let further = proposal(good, bad, tor);
-        commands.extend(further.filter(|found| commands.is_empty() || found.command.contains("--factorial")));
-    } else if commands.is_empty() {
-        commands.extend(proposal(good, bad, tor));
+    let mut arms = vec![good.clone(), bad.clone()];
+    arms.extend(with_earlier_defaults(good, bad));
+    let ran = |spec: &AllocatorSpec| {
+        let text = spec.to_string();
+        runs.iter().any(|report| report.arms.iter().any(|arm| arm.allocator == text))
+    };
+    if commands.is_empty() || arms.get(2).is_some_and(|third| !ran(third)) {
+        commands.push(proposal(&arms, tor));
     }
     commands
 }
@@ -167,39 +169,31 @@ fn arms_toml(report: &Report) -> String {
     text
 }
 
-/// A run that would tell version from settings; of builds without differing defaults, one that compares them.
-fn proposal(good: &AllocatorSpec, bad: &AllocatorSpec, tor: bool) -> Option<Reproduction> {
+/// The bad version with the defaults of the good one, where the catalog knows some that differ.
+fn with_earlier_defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Option<AllocatorSpec> {
     let catalog = Catalog::builtin();
-    let (good_build, bad_build) = (good.without_settings(), bad.without_settings());
-    let shared =
-        catalog.default_differences(&good_build, &bad_build).into_iter().filter(|found| found.shared);
-    // A default that the catalog does not know makes no cell.
-    let crossed: Vec<Crossed> = shared
-        .filter(|found| found.good.is_some() && found.bad.is_some())
-        .map(|found| Crossed { name: found.name, value: None })
+    let bad = bad.without_settings();
+    let differences = catalog.default_differences(&good.without_settings(), &bad);
+    let settings: Vec<Setting> = differences
+        .into_iter()
+        .filter(|found| found.bad.is_some())
+        .filter_map(|found| Some(Setting { name: found.name, value: found.good? }))
         .collect();
-    let arms = match catalog.factorial(&good_build, &bad_build, &crossed) {
-        Ok(_) => {
-            let names: Vec<&str> = crossed.iter().map(|setting| setting.name.as_str()).collect();
-            let pair = format!("{good_build},{bad_build}");
-            vec!["--factorial".to_owned(), pair, "--settings".to_owned(), names.join(",")]
-        }
-        Err(_) => vec!["-a".to_owned(), good.to_string(), "-a".to_owned(), bad.to_string()],
-    };
+    let spec = AllocatorSpec { settings, ..bad };
+    (!spec.settings.is_empty() && catalog.resolve(&spec).is_ok()).then_some(spec)
+}
+
+fn proposal(arms: &[AllocatorSpec], tor: bool) -> Reproduction {
     let (kind, end, notes) = if tor {
         ("tor", "", Vec::new())
     } else {
         let note = "CMD is the program whose memory is in question, and what it is to do.".to_owned();
         ("run", " -- CMD", vec![note])
     };
+    let arms = arms.iter().flat_map(|arm| ["-a".to_owned(), arm.to_string()]);
     let words = ["heaptrial", "lab", kind].map(str::to_owned).into_iter().chain(arms);
-    let words = words.chain(["--repeat".to_owned(), "3".to_owned()]);
-    Some(Reproduction {
-        command: format!("{}{end}", shell_words::join(words)),
-        measured: false,
-        notes,
-        file: None,
-    })
+    let words = words.chain(["--repeat", "3"].map(str::to_owned));
+    Reproduction { command: format!("{}{end}", shell_words::join(words)), measured: false, notes, file: None }
 }
 
 #[cfg(test)]

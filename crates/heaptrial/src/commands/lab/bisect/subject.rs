@@ -252,8 +252,8 @@ fn ends(options: &BisectOptions) -> Result<(AllocatorSpec, AllocatorSpec), Failu
     }
     if good.settings != bad.settings {
         return Err(Failure::usage(format!(
-            "{good} and {bad} have different settings; a search holds them equal. What is version and what setting tells \
-             `lab run --factorial`"
+            "{good} and {bad} have different settings; a search holds them equal. `lab run -a {good} -a {bad}` \
+             compares them"
         )));
     }
     if options.mirror.is_some() {

@@ -43,7 +43,6 @@ impl Load {
         let decided = [
             ("--allocator", !lab.allocators.is_empty()),
             ("--arms", lab.arms.is_some()),
-            ("--factorial", !lab.factorial.words().is_empty()),
             ("--repeat", lab.repeat != 1),
             ("--from", !lab.from.is_empty()),
             ("--exchange", !lab.exchange.is_empty()),
