@@ -52,9 +52,6 @@ pub struct Family {
     pub environment: Environment,
     /// Whether and how it sizes itself by the number of processors; `None` is unknown.
     pub processors: Option<ProcessorSizing>,
-    /// Programs that carry it and do not use it by default.
-    #[serde(default)]
-    pub dormant: Vec<Dormant>,
     /// How it is built from source.
     pub build: Option<Recipe>,
     /// Other builds of the same source.
@@ -107,29 +104,6 @@ impl Environment {
         let link = self.link.clone()?;
         let target = std::fs::read_link(at(&link)).ok()?;
         Some((link, target.to_string_lossy().into_owned()))
-    }
-}
-
-/// A program that carries a family's code and does not use it by default.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dormant {
-    pub program: String,
-    /// A function that its file exports, be it the program's or a library.
-    pub exports: String,
-    pub texts: Vec<String>,
-    /// A text that builds hold which use it.
-    pub used_with: String,
-    /// The environment variable that chooses an allocator.
-    pub variable: String,
-    /// How a value begins that chooses this one.
-    pub value: String,
-}
-
-impl Dormant {
-    /// Whether a program with these variables uses it all the same.
-    pub fn is_chosen_by<'a>(&self, mut variables: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
-        variables.any(|(name, value)| name == self.variable && value.starts_with(&self.value))
     }
 }
 

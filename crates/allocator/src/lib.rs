@@ -36,7 +36,7 @@ pub use application::Application;
 pub use c_library::{DEBIAN_ARCHITECTURE, host_glibc};
 pub use cache::{Cache, CacheError};
 pub use catalog::{
-    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Dormant, Environment, Family,
+    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family,
     Recipe, Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
 pub use defaults::DefaultDifference;

@@ -153,9 +153,7 @@ fn identify_with(
     let overwritten = process.environ_is_overwritten().unwrap_or(false);
     let passed = if overwritten { passed() } else { None };
     let known = passed.is_some();
-    let own = passed.or_else(|| process.environ().ok());
-    let environ =
-        Environ { is_known: own.is_some() && (known || !overwritten), variables: own.unwrap_or_default() };
+    let environ = passed.or_else(|| process.environ().ok()).unwrap_or_default();
     let objects = MappedObjects::open(process, &mappings, files)
         .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
@@ -191,14 +189,7 @@ fn identify_with(
         subject.examine(&mut findings);
     }
     let libraries = libraries::mapped(process, &parsed, program, files);
-    Ok(Identity { libraries, ..findings.into_identity(&environ.variables) })
-}
-
-/// What a process was started with.
-struct Environ {
-    variables: Vec<(String, String)>,
-    /// Whether these are all of them, as they were.
-    is_known: bool,
+    Ok(Identity { libraries, ..findings.into_identity(&environ) })
 }
 
 /// A process whose program is linked dynamically.
@@ -209,7 +200,7 @@ struct Subject<'a, 'd> {
     program: &'a MappedObject<'d>,
     /// Files that are mapped and cannot be read.
     unreadable: Vec<&'a String>,
-    environ: &'a Environ,
+    environ: &'a [(String, String)],
 }
 
 impl<'d> Subject<'_, 'd> {
@@ -223,11 +214,11 @@ impl<'d> Subject<'_, 'd> {
             }
         };
         let is_program = provider.name == program.name;
-        if !is_program && program::carries_allocator(self, provider, findings) {
+        if !is_program && program::carries_allocator(program, provider, findings) {
             return;
         }
         findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
-        findings.linkage = linkage(process, provider, program, objects, &self.environ.variables);
+        findings.linkage = linkage(process, provider, program, objects, self.environ);
         match is_program {
             true => program::describe(program, findings),
             false => describe(provider, findings),
@@ -256,7 +247,7 @@ impl<'d> Subject<'_, 'd> {
 
     fn is_preload(&self, file: &str) -> bool {
         let name = file.rsplit('/').next();
-        preloads(&self.environ.variables).any(|preload| preload.rsplit('/').next() == name)
+        preloads(self.environ).any(|preload| preload.rsplit('/').next() == name)
     }
 
     /// The file whose `malloc` is in use.

@@ -8,8 +8,8 @@ use heaptrial_model::{Linkage, Version};
 
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
-use super::{Environ, Findings, Subject, version};
-use crate::catalog::{Catalog, Dormant, Family};
+use super::{Findings, version};
+use crate::catalog::{Catalog, Family};
 use crate::elf::Elf;
 
 /// Functions by which an allocator inside a program is known, in an unstripped file.
@@ -40,28 +40,23 @@ struct Carried {
 pub struct CarriedAllocator {
     pub family: String,
     pub evidence: String,
-    /// What the program is, where it does not use it by default.
-    pub dormant: Option<Dormant>,
 }
 
 /// Families whose code or marks are in a program's file.
 pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
     let constants = Constants::of(elf);
     let told = |carried: Carried| CarriedAllocator {
-        dormant: dormant(&carried.family, &constants).cloned(),
         family: carried.family.name.clone(),
         evidence: carried.evidence,
     };
-    carried("the program", elf, &constants).into_iter().map(told).collect()
+    let mut found = carried("the program", elf, &constants);
+    found.retain(|carried| !is_of_python(carried, &constants));
+    found.into_iter().map(told).collect()
 }
 
-/// What a program is that does not use a family's code that it carries, unless its environment tells it to.
-fn dormant<'f>(family: &'f Family, constants: &Constants<'_>) -> Option<&'f Dormant> {
-    family.dormant.iter().find(|dormant| {
-        dormant.texts.iter().all(|text| constants.find(text).is_some())
-            && constants.complete
-            && constants.find(&dormant.used_with).is_none()
-    })
+/// CPython 3.13 and later carries mimalloc for objects alone. Like its pymalloc, it does not stand in for `malloc`.
+fn is_of_python(carried: &Carried, constants: &Constants<'_>) -> bool {
+    carried.family.name == "mimalloc" && constants.find("PYTHONMALLOC").is_some()
 }
 
 pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Findings) {
@@ -103,61 +98,22 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether a dynamically linked program, or a library that all of it may be in, has an allocator of its own beside the `malloc`
-/// it is bound to. Which of the two holds its memory cannot be told from outside.
+/// Whether a dynamically linked program has an allocator of its own beside the `malloc` it is bound to. Which of the two holds
+/// its memory cannot be told from outside.
 pub(super) fn carries_allocator(
-    subject: &Subject<'_, '_>,
+    program: &MappedObject<'_>,
     provider: &MappedObject<'_>,
     findings: &mut Findings,
 ) -> bool {
-    let program = subject.program;
-    let libraries: Vec<&str> = Catalog::builtin()
-        .families()
-        .flat_map(|family| family.dormant.iter().map(|dormant| dormant.exports.as_str()))
-        .collect();
-    let is_of_it = |object: &&MappedObject<'_>| {
-        object.name != provider.name && libraries.iter().any(|name| object.elf.exported(name).is_some())
-    };
-    let others = subject.objects.iter().filter(|object| object.name != program.name).filter(is_of_it);
-    let mut carries = file_carries("the program", program, provider, subject.environ, findings);
-    for object in others {
-        carries |= file_carries(&object.name, object, provider, subject.environ, findings);
-    }
-    carries
-}
-
-fn file_carries(
-    what: &str,
-    object: &MappedObject<'_>,
-    provider: &MappedObject<'_>,
-    environ: &Environ,
-    findings: &mut Findings,
-) -> bool {
-    let constants = Constants::of(&object.elf);
-    let mut own: Vec<Carried> = carried(what, &object.elf, &constants)
-        .into_iter()
-        .filter(|carried| carried.family.name != "glibc")
-        .collect();
-    own.retain(|carried| {
-        let Some(dormant) = dormant(&carried.family, &constants).filter(|_| environ.is_known) else {
-            return true;
-        };
-        let mut variables = environ.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let used = dormant.is_chosen_by(&mut variables);
-        if !used {
-            findings.evidence.push(format!(
-                "{what} carries {}, which {} does not use without {}={}",
-                carried.family.name, dormant.program, dormant.variable, dormant.value
-            ));
-        }
-        used
-    });
+    let constants = Constants::of(&program.elf);
+    let mut own = carried("the program", &program.elf, &constants);
+    own.retain(|carried| carried.family.name != "glibc" && !is_of_python(carried, &constants));
     for carried in &own {
         findings.evidence.push(carried.evidence.clone());
     }
     if let Some(carried) = own.first() {
         findings.evidence.push(format!(
-            "{what} carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
+            "the program carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
             carried.family.name, provider.name
         ));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use heaptrial_allocator::{Catalog, Dormant};
+use heaptrial_allocator::Catalog;
 
 use crate::environment_file;
 use crate::preflight::finding::{Check, Findings};
@@ -45,12 +45,6 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
     host_preload(subject, preload, findings);
     foreign_settings(subject, preload, &present, findings);
     other_parts(preload, &present, findings);
-}
-
-/// Whether the service's environment chooses an allocator that its program carries.
-pub(crate) fn chooses(subject: &Subject<'_>, dormant: &Dormant) -> bool {
-    let present = present(subject);
-    dormant.is_chosen_by(present.iter().map(|found| (found.name.as_str(), found.value.as_str())))
 }
 
 fn present(subject: &Subject<'_>) -> Vec<Present> {

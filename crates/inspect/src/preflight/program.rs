@@ -232,18 +232,11 @@ fn own_allocator(
         return;
     }
     for carried in facts.carried.iter().filter(|carried| carried.family != "glibc") {
-        let fix = match &carried.dormant {
-            Some(dormant) if !environment::chooses(subject, dormant) => continue,
-            Some(dormant) => {
-                format!("leave the service out, or take {}={} out", dormant.variable, dormant.value)
-            }
-            None => "leave the service out, or build the program without it".to_owned(),
-        };
         findings.refuse(
             Check::OwnAllocator,
             format!("{path} carries {}: {}", carried.family, carried.evidence),
             "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory cannot be told from outside, so the proof after the restart refuses every life",
-            fix,
+            "leave the service out, or build the program without it",
         );
     }
     let linked = identity.filter(|identity| identity.linkage == Linkage::Linked);
