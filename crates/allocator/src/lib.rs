@@ -53,7 +53,7 @@ pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
 pub use obtain::{
-    Attempt, ExchangedLibraries, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind, apt_source,
+    Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind, apt_source,
 };
 pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::ExchangedLibraries;
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, SlowBudget, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
@@ -24,9 +23,6 @@ use crate::sharing::{SHARE_OF_TIME, Sharing};
 use crate::supervisor::{KeptCgroup, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
 use crate::{Accounting, Inside, Interrupt, LabError, PreparedArm};
-
-/// Where the dynamic loader looks for libraries first.
-const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// A lab run that is ready to start.
 #[derive(Debug)]
@@ -57,8 +53,6 @@ pub struct LabPlan {
     pub supervisor: PathBuf,
     /// The userland that all of it runs in, where that is not the host's.
     pub userland: Option<Inside>,
-    /// Libraries that stand in for those of the system, in every service.
-    pub exchanged: Vec<ExchangedLibraries>,
 }
 
 /// What became of a run.
@@ -86,17 +80,6 @@ impl LabPlan {
     pub fn schedule(&self, workload: &dyn Workload) -> Schedule {
         let control = self.arms.iter().position(|prepared| prepared.arm.control).unwrap_or(0);
         Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)
-    }
-
-    /// Makes the dynamic loader prefer the exchanged libraries to all that it would take otherwise.
-    fn exchange_libraries(&self, environment: &mut BTreeMap<String, String>) {
-        if self.exchanged.is_empty() {
-            return;
-        }
-        let own = environment.remove(LIBRARY_PATH).or_else(|| std::env::var(LIBRARY_PATH).ok());
-        let folders = self.exchanged.iter().map(|libraries| libraries.folder.to_string_lossy().into_owned());
-        let folders: Vec<String> = folders.chain(own.filter(|own| !own.is_empty())).collect();
-        environment.insert(LIBRARY_PATH.to_owned(), folders.join(":"));
     }
 
     /// The control group that each service gets.
@@ -355,8 +338,7 @@ impl Run<'_> {
             }
             return Ok(None);
         }
-        let mut launch = round.launch(index);
-        self.plan.exchange_libraries(&mut launch.environment);
+        let launch = round.launch(index);
         let counted = launch.counted.clone();
         let command = kept_command(slot, launch, &self.logs, self.plan.cgroup());
         let started = heaptrial_host::Instant::now();
@@ -775,9 +757,8 @@ impl Run<'_> {
         let mut first_error = self.notice_endings(slots, services, When::AtTheEnd).err();
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let (obtained, exchanged) = (&slots[service.slot].arm.obtained, &self.plan.exchanged);
-            let at_the_end =
-                prove_at_the_end(&self.root, service.processes, obtained, &service.passed, exchanged);
+            let obtained = &slots[service.slot].arm.obtained;
+            let at_the_end = prove_at_the_end(&self.root, service.processes, obtained, &service.passed);
             let proved = at_the_end.and_then(|identity| match service.looks.refuted() {
                 Some(why) => Err(why.to_owned()),
                 None => Ok(identity),

@@ -240,14 +240,12 @@ pub(crate) fn prove_identity(
 
 /// What a service's main process runs at the end of its life, which has mapped all of its libraries by then; `None` where it
 /// cannot be told any more. An error tells why the life does not count: the main process, or others of its tree that
-/// together hold a good part of its memory, run something else than the arm's treatment, map the system's library where one was
-/// exchanged, or an exchanged library is mapped by none of them.
+/// together hold a good part of its memory, run something else than the arm's treatment.
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
     processes: ServiceProcesses,
     obtained: &Obtained,
     passed: &[(String, String)],
-    exchanged: &[ExchangedLibraries],
 ) -> Result<Option<Identity>, String> {
     let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
     let main = processes.main();
@@ -264,7 +262,6 @@ pub(crate) fn prove_at_the_end(
         // One that ends meanwhile cannot be told.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
         let mismatch = prove(&obtained.expected(), &identity).err().map(|mismatch| mismatch.to_string());
-        let mismatch = mismatch.or_else(|| not_exchanged(&identity.libraries, exchanged));
         let why = mismatch.map(|mismatch| {
             let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
             format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}")
@@ -287,27 +284,7 @@ pub(crate) fn prove_at_the_end(
             return Err(format!("{why}{further}"));
         }
     }
-    let mapped = |libraries: &ExchangedLibraries| {
-        let mut mapped = identities.iter().flat_map(|identity| &identity.libraries);
-        mapped.any(|library| library.path.starts_with(&libraries.folder))
-    };
-    match exchanged.iter().find(|libraries| !identities.is_empty() && !mapped(libraries)) {
-        Some(libraries) => Err(format!(
-            "none of its processes mapped an exchanged library of {} {}: they do not use them, or do not heed LD_LIBRARY_PATH",
-            libraries.package, libraries.version
-        )),
-        None => Ok(of_main),
-    }
-}
-
-/// A library that a process maps though another one was to stand in for it, in words.
-fn not_exchanged(mapped: &[MappedLibrary], exchanged: &[ExchangedLibraries]) -> Option<String> {
-    mapped.iter().find_map(|library| {
-        let stands_in = |one: &&ExchangedLibraries| one.folder.join(&library.name).exists();
-        let own = exchanged.iter().find(stands_in).filter(|own| !library.path.starts_with(&own.folder))?;
-        let (path, package, version) = (library.path.display(), &own.package, &own.version);
-        Some(format!("it maps {path} and not that of {package} {version}, which was exchanged for it"))
-    })
+    Ok(of_main)
 }
 
 /// What a supervisor's message means for the ledger.
@@ -336,30 +313,4 @@ pub(crate) fn last_words(stderr: &Path) -> String {
 
 fn read_lossy(path: &Path) -> String {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_library_of_the_system_in_place_of_an_exchanged_one_is_seen() {
-        let folder = tempfile::tempdir().unwrap();
-        let name = "libzstd.so.1";
-        std::fs::write(folder.path().join(name), "").unwrap();
-        let exchanged = [ExchangedLibraries {
-            package: "libzstd1".to_owned(),
-            version: "1.5".to_owned(),
-            suite: "bookworm".to_owned(),
-            sha256: String::new(),
-            folder: folder.path().to_owned(),
-        }];
-        let mapped = |name: &str, path: PathBuf| {
-            [MappedLibrary { name: name.to_owned(), path, package: None, version: None, build_id: None }]
-        };
-        assert_eq!(not_exchanged(&mapped(name, folder.path().join(name)), &exchanged), None);
-        assert_eq!(not_exchanged(&mapped("libm.so.6", "/usr/lib/libm.so.6".into()), &exchanged), None);
-        let why = not_exchanged(&mapped(name, "/usr/lib/libzstd.so.1".into()), &exchanged).unwrap();
-        assert!(why.contains("/usr/lib/libzstd.so.1") && why.contains("libzstd1 1.5"), "{why}");
-    }
 }

@@ -11,7 +11,6 @@ use heaptrial_model::MappedLibrary;
 use super::files::Files;
 use super::objects::MappedObject;
 use crate::file_key::FileKey;
-use crate::obtain::ExchangedLibraries;
 
 /// Packages of files, by the state of the packages that they were looked up in. dpkg's lists are long, and the processes of
 /// a host map much the same libraries.
@@ -36,18 +35,11 @@ impl Packages {
         if !missing.is_empty() {
             let mut found = packages_of(&root, &missing);
             for path in missing {
-                let package = found.remove(path).or_else(|| exchanged(process, path));
-                known.insert(key(path), package);
+                known.insert(key(path), found.remove(path));
             }
         }
         paths.iter().map(|path| known.get(&key(path)).cloned().flatten()).collect()
     }
-}
-
-/// The package of a library that a lab run exchanged, which stands beside those of the system.
-fn exchanged(process: &Process, path: &Path) -> Option<Package> {
-    let known = ExchangedLibraries::read(&process.seen_path(path.parent()?))?;
-    Some(Package { name: known.package, version: Some(format!("{} of {}", known.version, known.suite)) })
 }
 
 /// All of them but the program itself, ordered by name.

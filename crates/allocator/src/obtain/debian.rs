@@ -7,11 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
-
 use super::sources_list::Archive;
 use super::{Delivery, Obtainer, SourceError};
-use crate::c_library::{DEBIAN_ARCHITECTURE, MULTIARCH};
+use crate::c_library::DEBIAN_ARCHITECTURE;
 use crate::cache::{CacheError, Staging, failure};
 use crate::catalog::{DebianPackage, Family};
 use crate::digest;
@@ -56,30 +54,6 @@ impl HostSystem {
     }
 }
 
-/// Shared libraries of one package, unpacked beside those of the system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExchangedLibraries {
-    /// The package, such as `libzstd1`.
-    pub package: String,
-    pub version: String,
-    /// The suite it is from.
-    pub suite: String,
-    /// SHA-256 of the package file, in hexadecimal.
-    pub sha256: String,
-    /// The folder that holds the libraries.
-    pub folder: PathBuf,
-}
-
-impl ExchangedLibraries {
-    /// Those in a folder, if it holds such.
-    pub(crate) fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_str(&fs::read_to_string(folder.join(EXCHANGED)).ok()?).ok()
-    }
-}
-
-/// In a folder of exchanged libraries, what they are.
-const EXCHANGED: &str = "exchanged.json";
-
 /// A source of packages of `suite` for apt (a deb822 stanza): the archive that this host takes its own packages from, where
 /// it holds that suite as well; `None` where it does not.
 pub fn apt_source(suite: &str) -> Option<String> {
@@ -89,38 +63,6 @@ pub fn apt_source(suite: &str) -> Option<String> {
 }
 
 impl Obtainer {
-    /// Gets the shared libraries of a package of another suite, to stand in for those of this system: from the cache where they
-    /// are there, else from the package archive.
-    pub fn exchanged_libraries(&self, package: &str, suite: &str) -> Result<ExchangedLibraries, SourceError> {
-        let key = format!("library-{suite}-{package}");
-        let place = self.cache.folder("libraries")?.join(format!("{suite}-{package}"));
-        let lock = self.lock(&key)?;
-        if let Some(known) = ExchangedLibraries::read(&place) {
-            return Ok(known);
-        }
-        let staging = self.cache.staging(&key, &lock)?;
-        let wanted = DebianPackage { package: package.to_owned(), suite: suite.to_owned() };
-        let package_file = self.package_file(&wanted, &staging)?;
-        let files = staging.clear_files()?;
-        if copy_libraries(&package_file.tree, &files)? == 0 {
-            return Err(SourceError::NotThere(format!(
-                "the package {package} of {suite} holds no shared library"
-            )));
-        }
-        let known = ExchangedLibraries {
-            package: package.to_owned(),
-            version: package_file.version,
-            suite: suite.to_owned(),
-            sha256: package_file.sha256,
-            folder: place.clone(),
-        };
-        let text = serde_json::to_string_pretty(&known).unwrap_or_default();
-        let path = files.join(EXCHANGED);
-        fs::write(&path, text).map_err(failure("writing", &path))?;
-        fs::rename(&files, &place).map_err(failure("moving files to", &place))?;
-        Ok(known)
-    }
-
     pub(super) fn fetch_package(
         &self,
         family: &Family,
@@ -305,16 +247,6 @@ fn take_c_library(tree: &Path, files: &Path) -> Result<String, SourceError> {
     let main = find(tree, "libc.so.6").ok_or_else(|| not_there("libc.so.6"))?;
     let names = copy_libraries_of(main.parent().unwrap_or(tree), files)?;
     names.into_iter().find(|name| name.starts_with("ld-linux")).ok_or_else(|| not_there("dynamic loader"))
-}
-
-/// Copies the shared libraries of every folder named for this architecture below a package's `lib`; gives how many.
-fn copy_libraries(tree: &Path, files: &Path) -> Result<usize, SourceError> {
-    let folders = ["usr/lib", "lib"].map(|folder| tree.join(folder).join(MULTIARCH));
-    let mut copied = 0;
-    for folder in folders.iter().filter(|folder| folder.is_dir()) {
-        copied += copy_libraries_of(folder, files)?.len();
-    }
-    Ok(copied)
 }
 
 /// Copies the shared libraries in a folder, links as files; gives their names.

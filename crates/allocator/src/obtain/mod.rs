@@ -33,7 +33,7 @@ use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 use crate::verify::{self, Expected, Verification, VerifyError};
 
-pub use debian::{ExchangedLibraries, apt_source};
+pub use debian::apt_source;
 pub use error::{Attempt, ObtainError, SourceError};
 pub use source::SourceKind;
 use source::{Source, sources};

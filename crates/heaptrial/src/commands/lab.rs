@@ -105,7 +105,6 @@ fn execute(
     let home = run_folder::named(global.out.as_deref(), kind)?;
     let place = options.place.place(home.clone())?;
     let arms = prepare(allocators, options, global)?;
-    let exchanged = userland::exchanged(options, &arms)?;
     let folder = run_folder::create(Some(&home), kind)?;
     eprintln!("seed {seed}; the run's folder is {}", folder.display());
     let lab = LabPlan {
@@ -124,7 +123,6 @@ fn execute(
         folder: folder.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
         userland: Inside::current(),
-        exchanged,
     };
     describe(&lab, plan)?;
     let interrupt = heeding_signals(options.place.on)?;

@@ -57,9 +57,6 @@ pub(super) struct LabOptions {
     /// A package that the userland of a suite has besides; may be repeated
     #[arg(long, value_name = "PACKAGE", requires = "userland")]
     pub(super) userland_package: Vec<String>,
-    /// Run the services with the shared libraries of PACKAGE from another suite, everything else equal; may be repeated
-    #[arg(long, value_name = "PACKAGE=SUITE", value_parser = package_and_suite)]
-    pub(super) exchange: Vec<(String, String)>,
     #[command(flatten)]
     pub(super) place: PlaceOptions,
     /// Show what would be run, and run nothing
@@ -78,19 +75,6 @@ fn lab_metric(text: &str) -> Result<Metric, ValueError> {
 fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
     let (spec, path) = text.rsplit_once('=').ok_or(ValueError::Expected("SPEC=PATH"))?;
     Ok((spec.parse()?, PathBuf::from(path)))
-}
-
-fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
-    let is_name = |name: &str| {
-        name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
-            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
-    };
-    match text.split_once('=') {
-        Some((package, suite)) if is_name(package) && is_name(suite) => {
-            Ok((package.to_owned(), suite.to_owned()))
-        }
-        _ => Err(ValueError::Expected("PACKAGE=SUITE, such as libzstd1=bookworm")),
-    }
 }
 
 impl LabOptions {
@@ -146,7 +130,6 @@ impl LabOptions {
                 .iter()
                 .map(|package| format!("--userland-package {}", shell_words::quote(package))),
         );
-        words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
         words.extend(self.place.words());
         words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
         words.extend(self.processors.map(|number| format!("--processors {number}")));

@@ -1,10 +1,9 @@
-//! `--userland` and `--exchange` of lab runs: which libraries the services run with.
+//! `--userland` of lab runs: which libraries the services run with.
 
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::ExchangedLibraries;
 use heaptrial_host::{HostFacts, HostRoot};
-use heaptrial_lab::{Inside, PreparedArm};
+use heaptrial_lab::Inside;
 use heaptrial_model::Classified;
 
 use super::LabOptions;
@@ -29,7 +28,7 @@ pub(super) fn enter_from(
     also: Option<&Path>,
     started: &Path,
 ) -> Result<(), Failure> {
-    options.place.check(options.userland.is_some(), !options.exchange.is_empty())?;
+    options.place.check(options.userland.is_some())?;
     let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
         return Ok(());
     };
@@ -81,26 +80,4 @@ fn visible(options: &LabOptions, global: &GlobalOptions) -> Vec<PathBuf> {
 fn existing_folder(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned)
-}
-
-/// The libraries that stand in for those of the system.
-pub(super) fn exchanged(
-    options: &LabOptions,
-    arms: &[PreparedArm],
-) -> Result<Vec<ExchangedLibraries>, Failure> {
-    if options.exchange.is_empty() {
-        return Ok(Vec::new());
-    }
-    if let Some(arm) = arms.iter().find(|arm| arm.obtained.loader.is_some()) {
-        return Err(Failure::refused(format!(
-            "arm `{}` runs under a C library beside the host's, whose loader looks for libraries in its own folder alone; \
-             --exchange needs arms that run under the system's C library",
-            arm.arm.name
-        )));
-    }
-    let obtainer = options.sources.obtainer(None)?;
-    let get = |(package, suite): &(String, String)| {
-        obtainer.exchanged_libraries(package, suite).map_err(Failure::refused)
-    };
-    options.exchange.iter().map(get).collect()
 }

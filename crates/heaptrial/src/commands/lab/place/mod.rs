@@ -64,19 +64,18 @@ impl PlaceOptions {
     }
 
     /// Refuses what is on this machine alone, and what is of a cluster alone.
-    pub(super) fn check(&self, userland: bool, exchange: bool) -> Result<(), Failure> {
+    pub(super) fn check(&self, userland: bool) -> Result<(), Failure> {
         if let (On::Here, Some(option)) = (self.on, self.slurm.first()) {
             return Err(Failure::usage(format!(
                 "--slurm {option} is asked of a cluster, and this runs here: add --on slurm, or leave it out"
             )));
         }
-        let own = [("--userland", userland), ("--exchange", exchange)];
-        match own.iter().find(|(_, given)| self.on == On::Slurm && *given) {
-            Some((option, _)) => Err(Failure::usage(format!(
-                "{option} makes files on this machine that nodes of a cluster do not see; leave it or --on slurm out"
-            ))),
-            None => Ok(()),
+        if userland && self.on == On::Slurm {
+            return Err(Failure::usage(
+                "--userland makes files on this machine that nodes of a cluster do not see; leave it or --on slurm out",
+            ));
         }
+        Ok(())
     }
 
     /// Refuses a cluster that is none, before anything is written.

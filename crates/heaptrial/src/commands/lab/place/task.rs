@@ -138,7 +138,6 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         folder: scratch.path.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
         userland: None,
-        exchanged: Vec::new(),
     };
     let kills = OomKills::since_now();
     let carried_out = measured(|| run_block(&lab, workload.as_ref(), block, &interrupt, &mut Told));

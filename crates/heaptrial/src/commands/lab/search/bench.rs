@@ -89,7 +89,6 @@ impl Bench<'_> {
             folder,
             supervisor: PathBuf::from(OWN_PROGRAM),
             userland: Inside::current(),
-            exchanged: Vec::new(),
         };
         (lab, plan)
     }

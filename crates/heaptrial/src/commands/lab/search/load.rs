@@ -45,7 +45,6 @@ impl Load {
             ("--arms", lab.arms.is_some()),
             ("--repeat", lab.repeat != 1),
             ("--from", !lab.from.is_empty()),
-            ("--exchange", !lab.exchange.is_empty()),
         ];
         match decided.iter().find(|(_, given)| *given) {
             Some((option, _)) => {
