@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mitigation::Mitigation;
 use crate::processors::ProcessorSizing;
-use crate::search::SearchRange;
+use crate::search::Tried;
 
 /// All families, in the order of `catalog.toml`.
 #[derive(Debug, Clone)]
@@ -228,7 +228,7 @@ pub struct SettingEntry {
     #[serde(default)]
     pub values: Vec<String>,
     /// What a search over settings tries; a setting without it is never searched.
-    pub search: Option<SearchRange>,
+    pub search: Option<Tried>,
     pub in_versions: Vec<VersionRange>,
 }
 

@@ -61,6 +61,6 @@ pub use processors::{AsOn, ProcessorSizing};
 pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Provenance};
 pub use resolve::{ResolveError, Resolved};
-pub use search::{MitigationBySetting, Narrowed, Scale, SearchError, SearchLevel, SearchRange, Searched};
+pub use search::{MitigationBySetting, Narrowed, SearchError, SearchLevel, Searched, Tried};
 pub use tool::ToolError;
 pub use verify::{Verification, VerifyError};

@@ -5,11 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, ExchangedLibraries, Obtained, identify_started_with, prove};
+use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
 use heaptrial_host::{
     Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler, SlowBudget,
 };
-use heaptrial_model::{Ending, Identity, Linkage, MappedLibrary};
+use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
 use crate::end::EndRequest;

@@ -1,71 +1,45 @@
-//! Ranges as levels.
+//! Values as levels.
 
 use heaptrial_model::Version;
 
-use super::{Narrowed, Scale, SearchLevel};
-use crate::catalog::{SettingEntry, SettingKind};
+use super::{Narrowed, SearchLevel};
+use crate::catalog::SettingEntry;
 use crate::resolve::{ResolveError, check_value};
 
 impl SettingEntry {
-    /// The levels of its range in a version, at most `most` of them over the range, both ends among them, and its further
-    /// values; the first leaves it as it comes. Only that one where there is nothing to search.
-    pub fn search_levels(&self, version: Option<&Version>, most: usize) -> Vec<SearchLevel> {
-        let default = match version {
-            Some(version) => self.range(version).and_then(|range| range.default.clone()),
-            None => self.in_versions.first().and_then(|range| range.default.clone()),
-        };
-        let mut levels = vec![SearchLevel { value: None, position: None }];
-        let Some(search) = &self.search else { return levels };
-        let is_default =
-            |value: &str| !search.fixes && default.as_deref().is_some_and(|known| same(known, value));
-        if let Some((from, to)) = search.from.zip(search.to) {
-            let place = |value: f64| match search.scale {
-                Scale::Linear => (value - from) / (to - from),
-                Scale::Log => (value / from).ln() / (to / from).ln(),
-            };
-            if !search.fixes {
-                let number = default.as_ref().and_then(|value| value.parse::<f64>().ok());
-                levels[0].position = number.map(place).filter(|at| (0.0..=1.0).contains(at));
+    /// What a search tries in a version; the first leaves the setting as it comes. Only that one where there is nothing to
+    /// search.
+    pub fn search_levels(&self, version: Option<&Version>) -> Vec<SearchLevel> {
+        let as_it_comes = SearchLevel { value: None, position: None };
+        let Some(search) = &self.search else { return vec![as_it_comes] };
+        let default = self.default_in(version).filter(|_| !search.fixes);
+        let numbers: Vec<f64> = search.numbers.iter().filter_map(|value| value.parse().ok()).collect();
+        let at = |value: &str| position(&numbers, value);
+        let mut levels =
+            vec![SearchLevel { value: None, position: default.as_deref().and_then(|default| at(default)) }];
+        let values = search.numbers.iter().map(|value| (value, at(value)));
+        let others = search.values.iter().map(|value| (value, None));
+        for (value, position) in values.chain(others) {
+            if !default.as_ref().is_some_and(|default| same(default, value)) {
+                levels.push(SearchLevel { value: Some(value.clone()), position });
             }
-            let steps = most.max(2);
-            for step in 0..steps {
-                let value = self.at(from, to, step as f64 / (steps - 1) as f64, search.scale);
-                let position = value.parse().ok().map(place);
-                let is_new = levels.iter().all(|level| level.value.as_deref() != Some(value.as_str()));
-                if is_new && !is_default(&value) {
-                    levels.push(SearchLevel { value: Some(value), position });
-                }
-            }
-        }
-        let beside = search.values.iter().filter(|value| !is_default(value));
-        for value in beside {
-            levels.push(SearchLevel { value: Some(value.clone()), position: None });
         }
         levels
     }
+}
 
-    /// The value at a share of the range: a power of two between powers of two, else of two digits.
-    fn at(&self, from: f64, to: f64, share: f64, scale: Scale) -> String {
-        let value = match scale {
-            Scale::Linear => from + share * (to - from),
-            Scale::Log => from * (to / from).powf(share),
-        };
-        let is_power = |value: f64| value >= 1.0 && value.log2().fract() == 0.0;
-        let rounded = match scale {
-            _ if share == 0.0 || share == 1.0 => value,
-            Scale::Log if is_power(from) && is_power(to) => value.log2().round().exp2(),
-            Scale::Log => {
-                let digits = 10f64.powf(value.abs().log10().floor() - 1.0);
-                (value / digits).round() * digits
-            }
-            Scale::Linear => value,
-        };
-        let granule = self.granule.map_or(1.0, |granule| granule as f64);
-        match self.kind {
-            SettingKind::Number => format!("{}", (rounded * 1e6).round() / 1e6),
-            _ => format!("{:.0}", (rounded / granule).round() * granule),
+/// Where a value is among numbers in order, from 0 to 1; one between two of them is a share of the way.
+fn position(numbers: &[f64], value: &str) -> Option<f64> {
+    let value: f64 = value.parse().ok()?;
+    let above = numbers.iter().position(|number| *number >= value)?;
+    let at = match above.checked_sub(1) {
+        None if numbers[0] > value => return None,
+        None => 0.0,
+        Some(below) => {
+            below as f64 + (value - numbers[below]) / (numbers[above] - numbers[below])
         }
-    }
+    };
+    Some(at / (numbers.len() - 1).max(1) as f64)
 }
 
 /// Whether two texts are one value: `1` and `true`, `1.0` and `1`.
@@ -96,25 +70,22 @@ impl SettingEntry {
     ) -> Result<Vec<SearchLevel>, ResolveError> {
         values.iter().try_for_each(|value| check_value(self, version, value).map(|_| ()))?;
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
-        let position = |value: &str| {
-            let (numbers, own) = (numbers.as_ref()?, value.parse::<f64>().ok()?);
-            let below = numbers.iter().filter(|number| **number < own).count();
-            Some(below as f64 / (numbers.len() - 1).max(1) as f64)
-        };
-        let given =
-            values.iter().map(|value| SearchLevel { value: Some(value.clone()), position: position(value) });
+        let mut numbers = numbers.unwrap_or_default();
+        numbers.sort_by(f64::total_cmp);
+        let given = values
+            .iter()
+            .map(|value| SearchLevel { value: Some(value.clone()), position: position(&numbers, value) });
         Ok(std::iter::once(SearchLevel { value: None, position: None }).chain(given).collect())
     }
 
     pub(super) fn narrowed_levels(
         &self,
         version: Option<&Version>,
-        most: usize,
         narrowed: Option<&Narrowed>,
     ) -> Result<Vec<SearchLevel>, ResolveError> {
         Ok(match narrowed {
             Some(narrowed) if !narrowed.values.is_empty() => self.given_levels(version, &narrowed.values)?,
-            _ => self.search_levels(version, most),
+            _ => self.search_levels(version),
         })
     }
 }

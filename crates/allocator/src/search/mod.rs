@@ -1,23 +1,21 @@
-//! What a search over settings may try: ranges of the catalog as levels.
+//! What a search over settings may try.
 
 mod levels;
 mod searched;
 
 use heaptrial_model::AllocatorSpec;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::resolve::ResolveError;
 
 /// What a search tries of a setting.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SearchRange {
-    /// First end of a range, included.
-    pub from: Option<f64>,
-    pub to: Option<f64>,
-    /// How levels are spread over the range.
-    #[serde(default)]
-    pub scale: Scale,
+pub struct Tried {
+    /// Numbers in the order of their size: those near each other probably act alike.
+    #[serde(default, rename = "try")]
+    pub numbers: Vec<String>,
+    /// Values of which that cannot be said, such as words, or 0 for "never".
     #[serde(default)]
     pub values: Vec<String>,
     /// Whether setting it to its default is something else than leaving it alone.
@@ -36,17 +34,6 @@ pub struct SearchRange {
     pub usual: bool,
 }
 
-/// How levels are spread over a range.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scale {
-    /// Each is the one before and a constant.
-    #[default]
-    Linear,
-    /// Each is the one before times a constant.
-    Log,
-}
-
 /// A mitigation that a setting turns off or on.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,7 +48,7 @@ pub struct MitigationBySetting {
 pub struct SearchLevel {
     /// Its value; `None` leaves the setting as it comes.
     pub value: Option<String>,
-    /// Where on the range, from 0 to 1; `None` for words and for what lies beside it.
+    /// Where among the numbers, from 0 to 1; `None` for values of no order.
     pub position: Option<f64>,
 }
 

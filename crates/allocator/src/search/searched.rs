@@ -16,7 +16,6 @@ impl Catalog {
         spec: &AllocatorSpec,
         named: &[Narrowed],
         keep: &[String],
-        levels: usize,
     ) -> Result<Vec<Searched>, SearchError> {
         let resolved = self.resolve(spec)?;
         let family = &resolved.family;
@@ -38,7 +37,7 @@ impl Catalog {
                 continue;
             }
             let own = named.iter().find(|narrowed| narrowed.name == entry.name);
-            let mut all = entry.narrowed_levels(version, levels, own)?;
+            let mut all = entry.narrowed_levels(version, own)?;
             if let Some(kept) = kept {
                 let default = entry.default_in(version);
                 let absent = |value: Option<&str>| {
@@ -122,7 +121,7 @@ mod tests {
     fn searched(spec: &str, named: &[&str], keep: &[&str]) -> Result<Vec<Searched>, SearchError> {
         let named = named.iter().map(|name| Narrowed { name: (*name).to_owned(), ..Narrowed::default() });
         let keep: Vec<String> = keep.iter().map(|name| (*name).to_owned()).collect();
-        Catalog::builtin().searched(&spec.parse().unwrap(), &named.collect::<Vec<_>>(), &keep, 5)
+        Catalog::builtin().searched(&spec.parse().unwrap(), &named.collect::<Vec<_>>(), &keep)
     }
 
     fn values(of: &Searched) -> Vec<&str> {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_become_levels_with_both_ends_and_without_the_default() {
+    fn levels_are_the_values_of_the_catalog_without_the_default() {
         let glibc = searched("glibc", &["arena_max", "mmap_threshold"], &[]).unwrap();
         assert_eq!(values(&glibc[0]), ["as it comes", "1", "4", "8", "32", "64"]);
         // As it comes the threshold grows with what is freed, so that its default is a level of its own.
@@ -142,13 +141,13 @@ mod tests {
     #[test]
     fn values_that_somebody_names_stand_in_for_the_catalogs() {
         let spec = "glibc".parse().unwrap();
-        let of = |narrowed: Narrowed| Catalog::builtin().searched(&spec, &[narrowed], &[], 5);
+        let of = |narrowed: Narrowed| Catalog::builtin().searched(&spec, &[narrowed], &[]);
         let name = "trim_threshold".to_owned();
         let given = vec!["4096".to_owned(), "1000000".to_owned()];
-        let found = of(Narrowed { name: name.clone(), values: given, ..Narrowed::default() }).unwrap();
+        let found = of(Narrowed { name: name.clone(), values: given }).unwrap();
         assert_eq!(values(&found[0]), ["as it comes", "4096", "1000000"]);
         assert_eq!(found[0].levels[2].position, Some(1.0));
-        let wrong = of(Narrowed { name, values: vec!["much".to_owned()], ..Narrowed::default() });
+        let wrong = of(Narrowed { name, values: vec!["much".to_owned()] });
         assert!(wrong.unwrap_err().to_string().contains("`much` is not a value"));
     }
 
@@ -188,8 +187,9 @@ mod tests {
             for entry in &family.settings {
                 let at = format!("{}?{}", family.name, entry.name);
                 let Some(search) = &entry.search else { continue };
-                assert_eq!(search.from.is_some(), search.to.is_some(), "{at}");
-                for level in entry.search_levels(None, 9).iter().filter_map(|level| level.value.as_ref()) {
+                let numbers: Vec<f64> = search.numbers.iter().map(|value| value.parse().unwrap()).collect();
+                assert!(numbers.is_sorted_by(|a, b| a < b), "{at}");
+                for level in entry.search_levels(None).iter().filter_map(|level| level.value.as_ref()) {
                     check_value(entry, None, level).unwrap_or_else(|error| panic!("{at}: {error}"));
                 }
                 let names = search.needs.iter().map(|needs| &needs.name).chain(&search.excludes);

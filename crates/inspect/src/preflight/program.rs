@@ -7,7 +7,6 @@ use std::path::Path;
 use heaptrial_allocator::{ElfError, ObjectFacts};
 use heaptrial_model::Linkage;
 
-use crate::preflight::environment;
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
 use crate::preflight::secure_execution;

@@ -20,12 +20,9 @@ pub struct TuneOptions {
     /// The allocators whose settings are searched, such as glibc,jemalloc@5.3.0,mimalloc@2.0.9. What a SPEC sets stays set
     #[arg(long, value_name = "SPEC", value_delimiter = ',')]
     pub(super) over: Vec<AllocatorSpec>,
-    /// Search this setting, over the catalog's range or these values; repeat it [default: the usual settings of each allocator]
+    /// Search this setting, over the catalog's values or these; repeat it [default: the usual settings of each allocator]
     #[arg(long = "setting", value_name = "NAME[=VALUE,...]", value_parser = narrowed)]
     pub(super) settings: Vec<Narrowed>,
-    /// Values over the range of a setting
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=50))]
-    pub(super) levels: u32,
     /// Leave out what lacks this mitigation, such as guard_pages (see `allocators mitigations`)
     #[arg(long, value_name = "MITIGATION", value_delimiter = ',')]
     pub(super) keep: Vec<String>,
@@ -65,7 +62,7 @@ pub struct TuneOptions {
     pub(super) verify: u32,
     /// Go on with a search that was interrupted, as it was asked for; --blocks or --time give it more
     #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "settings", "keep", "control",
-          "beside", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify", "levels"])]
+          "beside", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify"])]
     pub(super) goes_on: Option<PathBuf>,
     #[command(subcommand)]
     pub(super) load: Option<Load>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, SearchRange, Searched};
+use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, Searched, Tried};
 use heaptrial_model::{AllocatorSpec, Setting as Given};
 use heaptrial_tune::{Base, Candidate, Level, Needs, Setting, Space};
 
@@ -89,7 +89,7 @@ fn base(spec: &AllocatorSpec, options: &TuneOptions) -> Result<Base, SearchError
     let foreign = !settings.is_empty() && !settings.iter().any(|own| family.setting(&own.name).is_some());
     let searched = match foreign {
         true => Vec::new(),
-        false => catalog.searched(spec, settings, &options.keep, options.levels as usize)?,
+        false => catalog.searched(spec, settings, &options.keep)?,
     };
     Ok(Base {
         name: spec.to_string(),
@@ -100,7 +100,7 @@ fn base(spec: &AllocatorSpec, options: &TuneOptions) -> Result<Base, SearchError
 
 /// Those that can do something, with what they need and exclude.
 fn settings_of(spec: &AllocatorSpec, family: &Family, searched: Vec<Searched>) -> Vec<Setting> {
-    let none = SearchRange::default();
+    let none = Tried::default();
     let range = |name: &str| family.setting(name).and_then(|entry| entry.search.as_ref()).unwrap_or(&none);
     let fixed = |name: &str| spec.settings.iter().find(|setting| setting.name == name);
     let is_there = |name: &str| searched.iter().any(|searched| searched.name == name);
