@@ -29,8 +29,7 @@ pub struct Manifest {
     /// The newest glibc whose symbols the main file needs.
     pub needed_glibc: Option<heaptrial_model::Version>,
     pub provenance: Provenance,
-    /// Licence texts that came with it; entries of earlier versions have none.
-    #[serde(default)]
+    /// Licence texts that came with it.
     pub licences: Vec<LicenceText>,
     /// What the probe found before it entered the cache.
     pub verification: Verification,

@@ -56,9 +56,7 @@ pub enum Provenance {
 pub struct Build {
     /// First line of the compiler's `--version`.
     pub compiler: String,
-    /// Variables that were set, as NAME=VALUE; beside PATH, HOME, TMPDIR and LD_LIBRARY_PATH there were no others. Builds of
-    /// earlier versions, which had all that their users had, tell none.
-    #[serde(default)]
+    /// Variables that were set, as NAME=VALUE; beside PATH, HOME, TMPDIR and LD_LIBRARY_PATH there were no others.
     pub environment: Vec<String>,
     /// Commands in order, with the source folder as the working folder.
     pub commands: Vec<Vec<String>>,

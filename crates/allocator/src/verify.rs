@@ -27,7 +27,6 @@ pub struct Verification {
     /// Settings in force, where the library can be asked.
     pub options: BTreeMap<String, String>,
     /// What the spec says and nothing in the library tells, each with what it rests on.
-    #[serde(default)]
     pub unproved: Vec<String>,
 }
 

@@ -89,7 +89,6 @@ pub(crate) enum SupervisorMessage {
         /// Processes that it started and that still ran a moment later.
         left: usize,
         /// How many of its processes the kernel killed for want of memory, where it has a control group.
-        #[serde(default)]
         oom_kills: u64,
     },
     /// The supervisor itself is gone, and with it the service.

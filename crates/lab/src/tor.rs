@@ -53,7 +53,6 @@ pub struct TorParameters {
     pub relays: RelayParameters,
     pub load: LoadParameters,
     /// Held connections, circuits and cells.
-    #[serde(default)]
     pub traffic: TrafficParameters,
 }
 

@@ -146,8 +146,7 @@ impl Obtainer {
         Err(self.no_source(resolved, attempts))
     }
 
-    /// What the cache has of the first of these sources, as it would come from there today. Earlier versions kept one entry for
-    /// a spec, wherever it came from.
+    /// What the cache has of the first of these sources, as it would come from there today.
     fn cached(
         &self,
         resolved: &Resolved,
@@ -156,19 +155,18 @@ impl Obtainer {
         tell: impl Fn(&str),
     ) -> Result<Option<Entry>, CacheError> {
         for source in sources {
-            for key in [source.key(of_spec), of_spec.to_owned()] {
-                match self.cache.lookup(&key)? {
-                    Lookup::Valid(entry) if source.gives(&entry.manifest.provenance, resolved) => {
-                        return Ok(Some(*entry));
-                    }
-                    Lookup::Valid(_) if key != of_spec => {
-                        tell(&format!("{key} was built with another compiler or recipe, and is made anew"));
-                    }
-                    Lookup::Corrupt(what) => {
-                        tell(&format!("cache entry is damaged and will be made anew: {what}"));
-                    }
-                    Lookup::Valid(_) | Lookup::Missing => {}
+            let key = source.key(of_spec);
+            match self.cache.lookup(&key)? {
+                Lookup::Valid(entry) if source.gives(&entry.manifest.provenance, resolved) => {
+                    return Ok(Some(*entry));
                 }
+                Lookup::Valid(_) => {
+                    tell(&format!("{key} was built with another compiler or recipe, and is made again"));
+                }
+                Lookup::Corrupt(what) => {
+                    tell(&format!("cache entry is damaged and will be made again: {what}"));
+                }
+                Lookup::Missing => {}
             }
         }
         Ok(None)
@@ -435,9 +433,7 @@ impl Obtainer {
             build_id: manifest.build_id.clone(),
             provenance: manifest.provenance.clone(),
             licences: manifest.licences.clone(),
-            // A cache that an earlier version filled may have more.
-            verification: Verification { malloc_from: main, ..manifest.verification.clone() }
-                .of_any_machine(&resolved.family, &[]),
+            verification: Verification { malloc_from: main, ..manifest.verification.clone() },
             settings: Vec::new(),
         };
         self.check_settings(resolved, obtained)
