@@ -127,21 +127,24 @@ fn execute(
     describe(&lab, plan)?;
     let interrupt = heeding_signals(options.place.on)?;
     let outcome = place.run(&lab, plan, workload, &interrupt, &mut LiveProgress::new());
-    conclude(&lab.database, &folder, outcome, global)
+    conclude(&lab.database, &folder, seed, outcome, global)
 }
 
 /// Reports on a run that has ended, whatever ended it, and tells how it did.
 fn conclude(
     database: &Path,
     folder: &Path,
+    seed: u64,
     outcome: Result<RunOutcome, Failure>,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
     let reported = Store::open(database).map_err(Failure::failed).and_then(|store| {
         let trials = store.trials().map_err(Failure::failed)?;
-        let trial =
-            trials.last().ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
-        write_and_print(&store, trial.id, folder, &Options::default(), global)
+        // Others may write to the database too; a run that failed is known by its seed.
+        let of_seed = || Some(trials.iter().rfind(|trial| trial.plan.seed == seed)?.id);
+        let trial = outcome.as_ref().map_or_else(|_| of_seed(), |outcome| Some(outcome.trial_id));
+        let trial = trial.ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
+        write_and_print(&store, trial, folder, &Options::default(), global)
     });
     let outcome = outcome?;
     reported?;

@@ -44,6 +44,29 @@ fn wait_for_ticks(database: &Path, count: u64) {
 }
 
 #[test]
+fn a_run_reports_on_itself_though_a_later_one_writes_to_its_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str, duration: &str| {
+        heaptrial(folder.path())
+            .args("lab run --offline --source host -a glibc --tick 100ms --db shared.db".split(' '))
+            .args(["--name", name, "--out", name, "--duration", duration, "--", "sleep", "60"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut first = start("first", "4s");
+    wait_for_ticks(&folder.path().join("shared.db"), 1);
+    let mut second = start("second", "6s");
+    for (name, run) in [("first", &mut first), ("second", &mut second)] {
+        assert!(run.wait().unwrap().success(), "{name}");
+        let text = std::fs::read_to_string(folder.path().join(name).join("report.json")).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["name"], name);
+    }
+}
+
+#[test]
 fn a_program_is_compared_under_two_allocators_with_repeats() {
     let folder = folder_with(HOLDER);
     let options = "-a glibc -a jemalloc@5.3.0 --repeat 2 --duration 2s --tick 100ms --json";

@@ -30,7 +30,7 @@ pub fn attach(options: &AttachOptions, global: &GlobalOptions) -> Result<ExitCod
     let path = std::path::absolute(&options.folder).map_err(Failure::failed)?;
     let folder = RunFolder(path.clone());
     let run = folder.read_run()?;
-    let database = run.database.clone();
+    let (database, seed) = (run.database.clone(), run.seed);
     let cluster = Cluster::find()?;
     let interrupt = heeding_signals(On::Slurm)?;
     let mut watch = Watch::begin(&cluster, folder, run)?;
@@ -38,5 +38,5 @@ pub fn attach(options: &AttachOptions, global: &GlobalOptions) -> Result<ExitCod
         watch.carry_out_again();
     }
     let outcome = watch.finish(&interrupt, &mut LiveProgress::new());
-    conclude(&database, &path, outcome, global)
+    conclude(&database, &path, seed, outcome, global)
 }
