@@ -10,7 +10,7 @@ use std::process::Output;
 
 use heaptrial_store::Store;
 use serde_json::Value;
-use support::{heaptrial, json, run, stderr, stdout};
+use support::{heaptrial, json, run, stderr};
 use trial::{FieldArm, FieldTrial, four_arms};
 
 const USAGE: i32 = 2;
