@@ -36,8 +36,8 @@ pub use application::Application;
 pub use c_library::{DEBIAN_ARCHITECTURE, host_glibc};
 pub use cache::{Cache, CacheError};
 pub use catalog::{
-    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family,
-    Recipe, Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
+    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
+    Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
 pub use defaults::DefaultDifference;
 pub use elf::{
@@ -52,9 +52,7 @@ pub use identify::{
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
-pub use obtain::{
-    Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind, apt_source,
-};
+pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind, apt_source};
 pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
 pub use processors::{AsOn, ProcessorSizing};

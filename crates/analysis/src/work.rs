@@ -51,9 +51,6 @@ pub struct Measure {
     /// The counter by age. What lies between two readings is taken as done evenly: two readings are enough. Of
     /// [`Counts::Rate`] and [`Counts::Took`] the readings, each of which counts alike.
     pub counter: Vec<(f32, f64)>,
-    /// Of readings the step in which they are told, by age: each may be off by half of it. Of those that have none here that is next to
-    /// nothing.
-    pub steps: Vec<(f32, f64)>,
 }
 
 /// What a measure counts.
@@ -107,20 +104,8 @@ impl Measure {
         Self::done(TRAFFIC, counter)
     }
 
-    /// With the steps in which its readings are told.
-    #[must_use]
-    pub fn in_steps(self, steps: Vec<(f32, f64)>) -> Self {
-        Self { steps, ..self }
-    }
-
     fn of(name: &str, counts: Counts, counter: Vec<(f32, f64)>) -> Self {
-        Self { name: name.to_owned(), counts, counter, steps: Vec::new() }
-    }
-
-    /// The step of the reading at an age.
-    fn step_at(&self, age: f32) -> f64 {
-        let found = self.steps.binary_search_by(|told| told.0.total_cmp(&age));
-        found.map_or(0.0, |place| self.steps[place].1)
+        Self { name: name.to_owned(), counts, counter }
     }
 }
 
@@ -132,7 +117,6 @@ impl Work {
         }
         for measure in &mut self.measures {
             turn(&mut measure.counter, &other);
-            turn(&mut measure.steps, &other);
             if let Counts::Failed { tried } = &mut measure.counts {
                 turn(tried, &other);
             }
@@ -164,7 +148,6 @@ impl Work {
             |series: &mut Vec<(f32, f64)>| series.truncate(series.partition_point(|point| point.0 <= age));
         for measure in &mut self.measures {
             cut(&mut measure.counter);
-            cut(&mut measure.steps);
             if let Counts::Failed { tried } = &mut measure.counts {
                 cut(tried);
             }

@@ -24,8 +24,6 @@ pub struct ProcessReading {
     pub(crate) main_thread_ended: bool,
     /// Where its stack begins: another program has another one, since the kernel draws it.
     pub(crate) stack: u64,
-    /// By how much its CPU time may be more than its sample has.
-    pub cpu_uncertain_us: u64,
 }
 
 /// Reads one process again and again. The files stay open: the kernel renews their content at each
@@ -108,7 +106,7 @@ impl ProcessReader {
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
         let cpu = parse_stat(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("stat", "52 fields", length))?;
-        (reading.sample.cpu_us, reading.cpu_uncertain_us) = cpu.time(self.clock.and_then(time_of));
+        reading.sample.cpu_us = cpu.time(self.clock.and_then(time_of));
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
         parse_status(&self.buffer[..length], &mut reading)
@@ -186,8 +184,6 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
     let after_name = text.iter().rposition(|b| *b == b')')? + 2;
     let mut cpu = CpuTicks::default();
     for (number, field) in (3..=28).zip(text.get(after_name..)?.split(|b| *b == b' ')) {
-        // Page faults of children: no program starts without one.
-        cpu.had_children |= matches!(number, 11 | 13) && field != b"0";
         match number {
             3 => reading.zombie = matches!(field, b"Z" | b"X"),
             4 => reading.parent = digits(field)? as i32,
@@ -234,7 +230,6 @@ pub(crate) struct EndedChildren {
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,
     pub(crate) cpu_us: u64,
-    pub(crate) cpu_uncertain_us: u64,
 }
 
 impl ChildrenReader {
@@ -252,9 +247,8 @@ impl ChildrenReader {
         let mut field = |number: usize, before: usize| fields.nth(number - before - 1)?;
         let (minor_faults, major_faults) = (field(11, 2)?, field(13, 11)?);
         let children = field(16, 13)? + field(17, 16)?;
-        let ticks = CpuTicks { own: 0, children, had_children: minor_faults + major_faults > 0 };
-        let (cpu_us, cpu_uncertain_us) = ticks.time(Some(0));
-        Some(EndedChildren { minor_faults, major_faults, cpu_us, cpu_uncertain_us })
+        let cpu_us = CpuTicks { own: 0, children }.time(None);
+        Some(EndedChildren { minor_faults, major_faults, cpu_us })
     }
 }
 
@@ -264,17 +258,14 @@ struct CpuTicks {
     own: u64,
     /// The same of children that ended and were waited for, and of theirs.
     children: u64,
-    /// Whether there were such children.
-    had_children: bool,
 }
 
 impl CpuTicks {
-    /// CPU time and by how much it may be more, in microseconds; `exact` is the process' own by its clock.
-    fn time(self, exact: Option<u64>) -> (u64, u64) {
+    /// CPU time in microseconds; `exact` is the process' own by its clock.
+    fn time(self, exact: Option<u64>) -> u64 {
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
         let own = exact.unwrap_or(0).max(self.own * tick_us);
-        let cut = u64::from(exact.is_none()) + u64::from(self.had_children);
-        (own + self.children * tick_us, 2 * cut * tick_us)
+        own + self.children * tick_us
     }
 }
 
@@ -357,18 +348,16 @@ mod tests {
         assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
-        assert_eq!(cpu, CpuTicks { own: 11, children: 15, had_children: true });
+        assert_eq!(cpu, CpuTicks { own: 11, children: 15 });
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("proc/42")).unwrap();
         std::fs::write(folder.path().join("proc/42/stat"), stat).unwrap();
         let ended = ChildrenReader::open(&HostRoot::at(folder.path()), 42).unwrap().read().unwrap();
         assert_eq!((ended.minor_faults, ended.major_faults), (2, 1));
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
-        assert_eq!((ended.cpu_us, ended.cpu_uncertain_us), (15 * tick_us, 2 * tick_us));
-        assert_eq!(cpu.time(None), (26 * tick_us, 4 * tick_us));
-        assert_eq!(cpu.time(Some(12 * tick_us + 7)), (27 * tick_us + 7, 2 * tick_us));
-        let alone = CpuTicks { had_children: false, children: 0, ..cpu };
-        assert_eq!(alone.time(Some(12 * tick_us + 7)), (12 * tick_us + 7, 0));
+        assert_eq!(ended.cpu_us, 15 * tick_us);
+        assert_eq!(cpu.time(None), 26 * tick_us);
+        assert_eq!(cpu.time(Some(12 * tick_us + 7)), 27 * tick_us + 7);
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub struct ServiceSampler {
     cgroup: Option<CgroupReader>,
     family: usize,
     outside: Option<(i32, String)>,
-    cpu_uncertain_us: u64,
     hugetlb_bytes: u64,
 }
 
@@ -149,7 +148,6 @@ impl ServiceSampler {
             cgroup,
             family: 1,
             outside: None,
-            cpu_uncertain_us: 0,
             hugetlb_bytes: 0,
         })
     }
@@ -259,7 +257,6 @@ impl ServiceSampler {
                 self.ended.cpu_us += last.sample.cpu_us;
                 self.ended.minor_faults += last.sample.minor_faults;
                 self.ended.major_faults += last.sample.major_faults;
-                self.ended.cpu_uncertain_us += last.cpu_uncertain_us;
             }
         }
     }
@@ -300,7 +297,7 @@ impl ServiceSampler {
         let main_pid = self.main_pid;
         let main_counts = self.main_counts;
         let (mut unread, mut ended) = (None, Vec::new());
-        let (mut cpu_uncertain_us, mut hugetlb_bytes) = (0, 0);
+        let mut hugetlb_bytes = 0;
         self.readers.retain_mut(|reader| match reader.read() {
             // Its memory is given back before it is told to have ended.
             Ok(reading)
@@ -312,7 +309,6 @@ impl ServiceSampler {
             Ok(reading) if !reading.zombie => {
                 if reader.pid() != main_pid || main_counts {
                     total.add(&reading.sample);
-                    cpu_uncertain_us += reading.cpu_uncertain_us;
                     hugetlb_bytes += reading.hugetlb_bytes;
                 }
                 true
@@ -322,7 +318,6 @@ impl ServiceSampler {
                 total.cpu_us += reading.sample.cpu_us;
                 total.minor_faults += reading.sample.minor_faults;
                 total.major_faults += reading.sample.major_faults;
-                cpu_uncertain_us += reading.cpu_uncertain_us;
                 true
             }
             Err(error) if reader.pid() == main_pid || !error.is_gone() => {
@@ -345,9 +340,8 @@ impl ServiceSampler {
             total.cpu_us += ended.cpu_us;
             total.minor_faults += ended.minor_faults;
             total.major_faults += ended.major_faults;
-            cpu_uncertain_us += ended.cpu_uncertain_us;
         }
-        (self.cpu_uncertain_us, self.hugetlb_bytes) = (cpu_uncertain_us, hugetlb_bytes);
+        self.hugetlb_bytes = hugetlb_bytes;
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
@@ -372,11 +366,6 @@ impl ServiceSampler {
                 age_seconds: now.age_seconds(last.start_ticks),
             }
         })
-    }
-
-    /// By how much the CPU time of the last sample may be more: that of children that ended is told in ticks.
-    pub fn cpu_uncertain_us(&self) -> u64 {
-        self.cpu_uncertain_us
     }
 
     /// Huge pages of hugetlb of the processes that count, as of the last sample, which has them in its anonymous memory and RSS. The
@@ -730,9 +719,8 @@ mod tests {
         text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1_000
     }
 
-    /// What the clocks told, what a sample has, by how much that may be more, and what the scheduler had of the parent before and
-    /// after.
-    fn burned(milliseconds: &str, children: &str) -> [u64; 5] {
+    /// What the clocks told, what a sample has, and what the scheduler had of the parent before and after.
+    fn burned(milliseconds: &str, children: &str) -> [u64; 4] {
         use std::io::BufRead as _;
         let mut child = std::process::Command::new("/usr/bin/python3")
             .args(["-c", BURNER, milliseconds, children])
@@ -748,24 +736,23 @@ mod tests {
         let after = scheduled(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
-        [told.trim().parse().unwrap(), read, sampler.cpu_uncertain_us(), before, after]
+        [told.trim().parse().unwrap(), read, before, after]
     }
 
     #[test]
     fn cpu_time_is_what_the_clock_of_a_process_shows() {
         for milliseconds in ["13", "26", "39"] {
-            let [told, read, uncertain, before, after] = burned(milliseconds, "0");
+            let [told, read, before, after] = burned(milliseconds, "0");
             assert!(told <= read, "{milliseconds} ms: told {told}, read {read} µs");
             assert!((before..=after).contains(&read), "{milliseconds} ms: {before}, {read}, {after} µs");
-            assert_eq!(uncertain, 0);
         }
     }
 
     #[test]
     fn cpu_time_of_children_that_ended_is_known_but_for_two_ticks() {
         let children = 12;
-        let [told, read, uncertain, ..] = burned("17", "12");
-        assert_eq!(uncertain, 2 * 1_000_000 / rustix::param::clock_ticks_per_second());
+        let [told, read, ..] = burned("17", "12");
+        let uncertain = 2 * 1_000_000 / rustix::param::clock_ticks_per_second();
         // Each child takes something after it told, for its end: less than what it burned, on a slow machine too.
         let most = told + 17_000 * (children + 1);
         assert!(told <= read + uncertain && read < most, "told {told}, read {read} µs");

@@ -1,7 +1,6 @@
 //! What is known of a service beside what an analysis makes of its memory.
 
 use heaptrial_model::SlowSample;
-use heaptrial_store::{LifeRecord, Store, StoreError};
 
 use crate::Rest;
 
@@ -22,8 +21,6 @@ pub struct ServiceFacts {
     pub anon_bytes: Option<u64>,
     /// CPU time since start in seconds, where the whole life was sampled.
     pub cpu_seconds: Option<f64>,
-    /// By how much that may be more, where a lab told: time of children that ended is known in ticks.
-    pub cpu_uncertain_seconds: f64,
     pub smaps: Option<SlowSample>,
     /// RssAnon in bytes when that was taken, which may be days before the last reading.
     pub smaps_anon_bytes: Option<u64>,
@@ -43,10 +40,4 @@ pub struct Observed {
     pub final_bytes: u64,
     /// The highest one in bytes.
     pub peak_bytes: u64,
-}
-
-/// What the last reading of a life told.
-pub(crate) fn cpu_uncertain_seconds(store: &Store, life: &LifeRecord) -> Result<f64, StoreError> {
-    let told = store.observations(life, "cpu_uncertain_us")?;
-    Ok(told.last().map_or(0.0, |(_, microseconds)| microseconds / 1e6))
 }

@@ -14,7 +14,7 @@ use heaptrial_store::{LifeRecord, ServiceRecord, Store, TickSummary};
 
 use crate::arms::{self, ArmFacts};
 use crate::consensuses::{ConsensusClock, Taken};
-use crate::facts::{Observed, ServiceFacts, cpu_uncertain_seconds};
+use crate::facts::{Observed, ServiceFacts};
 use crate::lab::LabRun;
 use crate::look::{PlannedLook, planned};
 use crate::rows::rfc3339;
@@ -143,10 +143,6 @@ impl Judgement {
                 rss_bytes: last.map(|point| point.rss_bytes),
                 anon_bytes: last.map(|point| point.anon_bytes),
                 cpu_seconds: last.map(|point| point.cpu_us as f64 / 1e6),
-                cpu_uncertain_seconds: match service.life {
-                    Some(life) => cpu_uncertain_seconds(store, &rows.lives[life])?,
-                    None => 0.0,
-                },
                 smaps: slow.map(|(smaps, _)| smaps),
                 smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
                 consensuses: service.taken.as_ref().map(Taken::last),

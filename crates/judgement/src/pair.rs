@@ -5,8 +5,6 @@ use heaptrial_stats::{median, theil_sen_slope};
 
 use crate::Judgement;
 
-/// What may be so small a share of what is told, at least, that its logarithm is taken.
-const LEAST_SHARE: f64 = 1e-3;
 /// Readings of a life that a slope is taken over at most; its cost grows with their square.
 const POINTS: usize = 200;
 
@@ -20,14 +18,10 @@ pub struct RunFigures {
     pub growth: Option<f64>,
     /// Of CPU seconds.
     pub cpu: Option<f64>,
-    /// By how much that may be more.
-    pub cpu_off: f64,
     /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
     /// and a rate of 1/1.1 are both ln 1.1. `None` where the control did nothing, and where the service did nothing of what
     /// the control did.
     pub work: Option<f64>,
-    /// By how much that may be less or more, since loads tell their numbers in steps.
-    pub work_off: f64,
 }
 
 impl Judgement {
@@ -38,16 +32,13 @@ impl Judgement {
         let index = self.service_of(arm).ok_or("it was not started")?;
         let life = self.fleet.services[index].current();
         let cpu = self.services[index].cpu_seconds.filter(|seconds| *seconds > 0.0);
-        let uncertain = self.services[index].cpu_uncertain_seconds;
         let work = self.work_lost(index, self.service_of(control));
         Ok(RunFigures {
             level_bytes,
             level: level_bytes.ln(),
             growth: life.and_then(|life| self.growth_of(life)),
             cpu: cpu.map(f64::ln),
-            cpu_off: cpu.map_or(0.0, |seconds| (uncertain / seconds).ln_1p()),
-            work: work.map(|(lost, _)| lost),
-            work_off: work.map_or(0.0, |(_, off)| off),
+            work,
         })
     }
 
@@ -55,11 +46,9 @@ impl Judgement {
         self.analysis.services.iter().position(|service| service.arms.contains(&arm))
     }
 
-    fn work_lost(&self, service: usize, control: Option<usize>) -> Option<(f64, f64)> {
+    fn work_lost(&self, service: usize, control: Option<usize>) -> Option<f64> {
         let work = |index: usize| self.analysis.services[index].work.as_slice();
-        let (lost, off) = lost(work(control?), work(service), -self.analysis.settings.work_margin.ln())?;
-        // Nothing is off by which it differs from itself.
-        Some((lost, if control == Some(service) { 0.0 } else { off }))
+        lost(work(control?), work(service))
     }
 
     /// The level of the only service of the arm at `arm`, in bytes; why there is none, if there is none.
@@ -97,25 +86,16 @@ impl Judgement {
     }
 }
 
-/// The worst of what is missing of the work of a control, and by how much that may be off; `None` where it did nothing, or where
-/// nothing of one of its measures was done. A measure whose steps hide whether it is more than `most` decides nothing where another one does, as in an analysis.
-fn lost(control: &[ServiceWork], own: &[ServiceWork], most: f64) -> Option<(f64, f64)> {
-    let off = |work: &ServiceWork| -(1.0 - work.step / (2.0 * work.amount)).max(LEAST_SHARE).ln();
+/// The worst of what is missing of the work of a control; `None` where it did nothing, or where nothing of one of its measures
+/// was done.
+fn lost(control: &[ServiceWork], own: &[ServiceWork]) -> Option<f64> {
     let measures = control.iter().filter(|work| work.amount > 0.0).map(|work| {
         let own = own.iter().find(|own| own.measure == work.measure && own.amount > 0.0)?;
         let log = (work.amount / own.amount).ln();
-        let lost = Some(if work.less_is_better { -log } else { log }).filter(|log| log.is_finite())?;
-        Some((lost, off(work) + off(own)))
+        Some(if work.less_is_better { -log } else { log }).filter(|log| log.is_finite())
     });
-    let all = measures.collect::<Option<Vec<(f64, f64)>>>()?;
-    let fine = |(lost, off): &(f64, f64)| *off <= most || (lost - most).abs() > *off;
-    let decide: Vec<(f64, f64)> = all.iter().copied().filter(fine).collect();
-    // Work of which everything is told too coarsely was done all the same, and by how much it may be off is told with it.
-    let measures = if decide.is_empty() { all } else { decide };
-    let worst = |of: fn(&(f64, f64)) -> f64| measures.iter().map(of).max_by(f64::total_cmp);
-    let lost = worst(|measure| measure.0)?;
-    let (least, most) = (worst(|(lost, off)| lost - off)?, worst(|(lost, off)| lost + off)?);
-    Some((lost, (lost - least).max(most - lost)))
+    let all = measures.collect::<Option<Vec<f64>>>()?;
+    all.into_iter().max_by(f64::total_cmp)
 }
 
 /// The median of memory between two ages in seconds, in bytes.
@@ -136,7 +116,6 @@ mod tests {
 
     #[test]
     fn who_does_nothing_of_a_measure_has_no_figure_whatever_it_does_of_others() {
-        let lost = |control: &[ServiceWork], own: &[ServiceWork]| lost(control, own, 0.1).map(|lost| lost.0);
         let control = [did("pages", 100.0, false), did("latency", 2.0, true)];
         let slower = [did("pages", 100.0, false), did("latency", 2.5, true)];
         assert!((lost(&control, &slower).unwrap() - 1.25_f64.ln()).abs() < 1e-12);
@@ -149,20 +128,5 @@ mod tests {
             lost(&[did("pages", 0.0, false), did("latency", 2.0, true)], &slower[1..]).map(f64::exp),
             Some(1.25)
         );
-    }
-
-    #[test]
-    fn what_steps_may_hide_is_known_and_decides_nothing_where_it_is_too_much() {
-        let took = |amount: f64| {
-            [did("pages", 100.0, false), ServiceWork { step: 1.0, ..did("p99_ms", amount, true) }]
-        };
-        // 1 and 2 ms may be 1.5 both.
-        assert_eq!(lost(&took(1.0), &took(2.0), 0.1), Some((0.0, 0.0)));
-        let (worse, off) = lost(&took(100.0), &took(110.0), 0.1).unwrap();
-        assert!((worse - 1.1_f64.ln()).abs() < 1e-12, "{worse}");
-        let most = (110.0_f64 / 109.5).ln() + (100.0_f64 / 99.5).ln();
-        assert!((off - most).abs() < 1e-12, "{off}");
-        // However coarse they are, 10 is more than 1.
-        assert!(lost(&took(1.0), &took(10.0), 0.1).unwrap().0 > 2.0);
     }
 }

@@ -53,13 +53,11 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
     for name in store.observed(life.id)? {
         let Some(measure) = WorkMeasure::of_observation(&name) else { continue };
         let readings = store.observations(life, &name)?;
-        let readings = readings.into_iter().filter(|(_, value)| value.is_finite());
-        let readings = by_lines(readings, &store.observations(life, &measure.lines_observation())?);
-        let steps = store.observations(life, &measure.step_observation())?;
-        let steps = || steps.into_iter().map(|(age, step)| (age as f32, step)).collect();
+        let finite = readings.into_iter().filter(|(_, value)| value.is_finite());
+        let readings: Vec<(f32, f64)> = finite.map(|(age, value)| (age as f32, value)).collect();
         work.measures.push(match measure.kind {
-            WorkKind::Rate => Measure::rate(&measure.name, readings).in_steps(steps()),
-            WorkKind::Less => Measure::took(&measure.name, readings).in_steps(steps()),
+            WorkKind::Rate => Measure::rate(&measure.name, readings),
+            WorkKind::Less => Measure::took(&measure.name, readings),
             WorkKind::Count if readings.len() == 1 => Measure::done(&measure.name, since_nothing(readings)),
             WorkKind::Count => Measure::done(&measure.name, readings),
         });
@@ -86,15 +84,6 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
 /// depend on when they began.
 fn since_nothing(counter: impl IntoIterator<Item = (f32, f64)>) -> Vec<(f32, f64)> {
     std::iter::once((0.0, 0.0)).chain(counter).collect()
-}
-
-/// Each reading as often as it is the mean of lines, so that a line counts the same in whichever tick it was written.
-fn by_lines(readings: impl Iterator<Item = (f64, f64)>, lines: &[(f64, f64)]) -> Vec<(f32, f64)> {
-    let times = |age: f64| {
-        let found = lines.binary_search_by(|told| told.0.total_cmp(&age));
-        found.map_or(1, |place| lines[place].1 as usize)
-    };
-    readings.flat_map(|(age, value)| std::iter::repeat_n((age as f32, value), times(age))).collect()
 }
 
 /// What the lab's clients got of a relay: documents, requests that were answered, clients that were served.
@@ -168,13 +157,6 @@ mod tests {
         let (all, part) = (sparse(&points), sparse(&points[..7_000]));
         assert_eq!(all[..part.len()], part);
         assert!(all.len() < 2_000 && part.last().unwrap().0 > 0.99 * 60.0 * 6_999.0);
-    }
-
-    #[test]
-    fn a_line_counts_the_same_in_whichever_tick_it_was_written() {
-        let readings =
-            by_lines([(1.0, 2.0), (2.0, 200.0), (3.0, 5.0)].into_iter(), &[(1.0, 3.0), (2.0, 2.0)]);
-        assert_eq!(readings, [(1.0, 2.0), (1.0, 2.0), (1.0, 2.0), (2.0, 200.0), (2.0, 200.0), (3.0, 5.0)]);
     }
 
     #[test]

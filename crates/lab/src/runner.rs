@@ -417,7 +417,6 @@ impl Run<'_> {
             end: command.end,
             passed: command.environment.into_iter().collect(),
             unread: (0, None),
-            cpu_uncertain_us: 0,
         };
         match round.ready(index, &|| service.is_alive()) {
             Ok(ages_count_now) => {

@@ -21,8 +21,6 @@ const TREE_GAP: Duration = Duration::from_secs(1);
 const TREE_SHARE: f64 = 0.05;
 /// Above this share of all processors the run is called saturated.
 const SATURATED_SHARE: f64 = 0.95;
-/// Observation of a service: by how much its CPU time may be more than its sample has, in microseconds.
-const CPU_UNCERTAIN: &str = "cpu_uncertain_us";
 /// A gap of this many ticks is recorded.
 const GAP_TICKS: u32 = 3;
 
@@ -241,10 +239,6 @@ impl Sampling {
             let work = round.work(service.slot).into_iter();
             tick.work.extend(work.map(|(name, value)| (service.life_id, name, value)));
             tick.observations.push((service.life_id, SUM_OVER_PROCESSES, sum as f64));
-            if service.cpu_uncertain_us > 0 {
-                let uncertain = service.cpu_uncertain_us as f64;
-                tick.observations.push((service.life_id, CPU_UNCERTAIN, uncertain));
-            }
             for (name, value) in round.observe(service.slot) {
                 tick.observations.push((service.life_id, name, value));
             }

@@ -65,8 +65,6 @@ pub(crate) struct RunningService {
     pub(crate) sharing_budget: SlowBudget,
     /// Ticks at which it could not be read, and why at the first of them.
     pub(crate) unread: (u64, Option<String>),
-    /// By how much its CPU time may be more than was read last.
-    pub(crate) cpu_uncertain_us: u64,
 }
 
 /// How patiently an ending is looked for.

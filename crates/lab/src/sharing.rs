@@ -130,7 +130,6 @@ pub(crate) fn read_each_page_once(
             service.sampler.faults_of_cgroup().unwrap_or((sample.minor_faults, sample.major_faults));
     }
     let cpu_of_group = service.sampler.cpu_us_of_cgroup().filter(|_| service.cgroup.is_some());
-    service.cpu_uncertain_us = if cpu_of_group.is_some() { 0 } else { service.sampler.cpu_uncertain_us() };
     sample.cpu_us = cpu_of_group.unwrap_or(sample.cpu_us);
     if let Some(once) = once {
         sample.anon_bytes = once.resident_bytes;

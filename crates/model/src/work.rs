@@ -56,16 +56,6 @@ impl WorkMeasure {
         format!("{PREFIX}:{}:{}", self.kind.as_str(), self.name)
     }
 
-    /// The name of the observations that hold how many numbers each of its own is the mean of, where that is more than one.
-    pub fn lines_observation(&self) -> String {
-        format!("lines:{}:{}", self.kind.as_str(), self.name)
-    }
-
-    /// The name of the observations that hold the step in which each of its own was told, where that is more than next to nothing.
-    pub fn step_observation(&self) -> String {
-        format!("step:{}:{}", self.kind.as_str(), self.name)
-    }
-
     /// The measure whose numbers are in observations of a name.
     pub fn of_observation(name: &str) -> Option<Self> {
         let (kind, name) = name.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
@@ -114,8 +104,6 @@ mod tests {
             let measure: WorkMeasure = text.parse().unwrap();
             assert_eq!(measure, WorkMeasure { kind, name: name.to_owned() });
             assert_eq!(measure.to_string(), text);
-            assert_eq!(WorkMeasure::of_observation(&measure.lines_observation()), None);
-            assert_eq!(WorkMeasure::of_observation(&measure.step_observation()), None);
             assert_eq!(WorkMeasure::of_observation(&measure.observation()), Some(measure));
         }
         assert_eq!("rate:tps".parse::<WorkMeasure>().unwrap().to_string(), "tps");

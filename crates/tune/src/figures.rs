@@ -26,13 +26,9 @@ pub struct ArmFigures {
     pub growth: Option<f64>,
     /// Of CPU seconds.
     pub cpu: Option<f64>,
-    /// By how much that may be more than was read.
-    pub cpu_off: f64,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
     /// latency a tenth longer. `None` where the control did none, and where the arm did none.
     pub work: Option<f64>,
-    /// By how much that may be less or more than was told.
-    pub work_off: f64,
 }
 
 /// The standard deviation that readings of these steps have at least: that of numbers that are spread evenly over a step.
@@ -72,21 +68,12 @@ impl ArmFigures {
 
 impl ArmFigures {
     /// The step at which the reading of a figure is cut off, as a log: runs that agree to that are no more alike than it.
-    /// Memory is read in pages, CPU time in microseconds and what ended children leave uncertain, work as loads tell it.
+    /// Memory is read in pages, CPU time in microseconds; of work that is not known.
     pub(crate) fn step(&self, figure: Figure) -> f64 {
         match figure {
             Figure::Level | Figure::Growth => (PAGE_BYTES / self.level.exp()).ln_1p(),
-            Figure::Cpu => self.cpu.map_or(0.0, |cpu| (CPU_STEP_SECONDS / cpu.exp()).ln_1p()) + self.cpu_off,
-            Figure::Work => 2.0 * self.work_off,
-        }
-    }
-
-    /// By how much a figure may be less and more than was read, whatever the noise.
-    pub(crate) fn off(&self, figure: Figure) -> (f64, f64) {
-        match figure {
-            Figure::Level | Figure::Growth => (0.0, 0.0),
-            Figure::Cpu => (0.0, self.cpu_off),
-            Figure::Work => (self.work_off, self.work_off),
+            Figure::Cpu => self.cpu.map_or(0.0, |cpu| (CPU_STEP_SECONDS / cpu.exp()).ln_1p()),
+            Figure::Work => 0.0,
         }
     }
 }

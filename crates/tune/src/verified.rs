@@ -18,7 +18,7 @@ pub struct Against {
     pub blocks: usize,
     /// Log ratio: mean over blocks.
     pub log_ratio: f64,
-    /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks, and of blocks that agree though
+    /// Its interval; `None` of fewer than two blocks, and of blocks that agree though
     /// nothing is known of how coarse their readings are.
     pub interval: Option<(f64, f64)>,
 }
@@ -116,8 +116,6 @@ pub struct Verified {
 /// A figure of an arm in a block.
 struct Reading {
     log: f64,
-    /// By how much it may be less and more.
-    off: (f64, f64),
     step: f64,
 }
 
@@ -136,8 +134,7 @@ pub fn verified(
             None => &block.control,
             Some(arm) => &block.arms.iter().find(|(at, _)| *at == arm)?.1,
         };
-        let (off, step) = (figures.off(figure), figures.step(figure));
-        Some(Reading { log: figures.get(figure)?, off, step })
+        Some(Reading { log: figures.get(figure)?, step: figures.step(figure) })
     };
     let against = |arm: usize, other: Option<usize>, figure: Figure| {
         let both = blocks
@@ -145,11 +142,6 @@ pub fn verified(
             .filter_map(|block| Some((reading(block, Some(arm), figure)?, reading(block, other, figure)?)));
         let both: Vec<(Reading, Reading)> = both.collect();
         let ratios: Vec<f64> = both.iter().map(|(own, other)| own.log - other.log).collect();
-        let count = ratios.len() as f64;
-        let (below, above) = both
-            .iter()
-            .map(|(own, other)| (own.off.0 + other.off.1, own.off.1 + other.off.0))
-            .fold((0.0, 0.0), plus);
         // A ratio has the steps of two readings.
         let steps = both.iter().map(|(own, other)| own.step.hypot(other.step));
         (!ratios.is_empty()).then(|| Against {
@@ -157,8 +149,7 @@ pub fn verified(
             figure,
             blocks: ratios.len(),
             log_ratio: mean(&ratios),
-            interval: student_interval_at_least(&ratios, each, least_sd(steps))
-                .map(|(low, high)| (low - below / count, high + above / count)),
+            interval: student_interval_at_least(&ratios, each, least_sd(steps)),
         })
     };
     let of = |arm: usize| {
@@ -168,10 +159,6 @@ pub fn verified(
         Verified { arm, against: all.collect() }
     };
     (0..winners).map(of).collect()
-}
-
-fn plus(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
-    (one.0 + other.0, one.1 + other.1)
 }
 
 fn each(winners: usize, level: f64) -> f64 {
@@ -216,23 +203,15 @@ mod tests {
     use crate::figures::ArmFigures;
 
     #[test]
-    fn what_a_figure_may_be_off_by_is_in_the_interval() {
-        let at = |cpu: f64, cpu_off: f64| ArmFigures { cpu: Some(cpu), cpu_off, ..ArmFigures::default() };
-        let blocks: Vec<Block> = (0..3)
-            .map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))], ..Block::default() })
-            .collect();
-        let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
+    fn blocks_that_agree_tell_no_less_noise_than_their_readings_have() {
+        let at = |cpu: f64| ArmFigures { cpu: Some(cpu), ..ArmFigures::default() };
+        let block = Block { control: at(0.1), arms: vec![(0, at(0.1))], ..Block::default() };
+        let against = &verified(&vec![block; 3], 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
-        // Blocks that agree tell of no noise but that of such readings: t with 2 degrees of freedom is 4.302653.
-        let steps = [0.02, 0.05].map(|off| off + (1e-6 / 0.1_f64.exp()).ln_1p());
-        let half = 4.302_653 * steps[0].hypot(steps[1]) / 12f64.sqrt() / 3f64.sqrt();
-        assert!((low + half + 0.02).abs() < 1e-6 && (high - half - 0.05).abs() < 1e-6, "{against:?}");
-        // Work may be off to either side.
-        let work = |work_off: f64| ArmFigures { work: Some(0.1), work_off, ..ArmFigures::default() };
-        let block = Block { control: work(0.0), arms: vec![(0, work(0.05))], ..Block::default() };
-        let against = &verified(&vec![block; 3], 1, 1, &[Figure::Work], 0.95)[0].against[0];
-        let (low, high) = against.interval.unwrap();
-        assert!(low < -0.05 && high > 0.05 && (low + high).abs() < 1e-12, "{against:?}");
+        // t with 2 degrees of freedom is 4.302653.
+        let step = (1e-6 / 0.1_f64.exp()).ln_1p();
+        let half = 4.302_653 * step.hypot(step) / 12f64.sqrt() / 3f64.sqrt();
+        assert!((low + half).abs() < 1e-9 && (high - half).abs() < 1e-9, "{against:?}");
     }
 
     #[test]

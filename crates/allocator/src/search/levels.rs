@@ -35,9 +35,7 @@ fn position(numbers: &[f64], value: &str) -> Option<f64> {
     let at = match above.checked_sub(1) {
         None if numbers[0] > value => return None,
         None => 0.0,
-        Some(below) => {
-            below as f64 + (value - numbers[below]) / (numbers[above] - numbers[below])
-        }
+        Some(below) => below as f64 + (value - numbers[below]) / (numbers[above] - numbers[below]),
     };
     Some(at / (numbers.len() - 1).max(1) as f64)
 }

@@ -116,8 +116,6 @@ pub enum FindingKind {
     WorkBelowControl,
     /// Work of the control is known, and not that of an arm.
     WorkUnknown,
-    /// A measure of work is told in steps that may hide more than the margin.
-    WorkTooCoarse,
     /// Services lost a flag of their network that those of the control have.
     FlagLost,
     /// The program's own out-of-memory handler freed memory.
@@ -180,7 +178,6 @@ impl FindingKind {
             Self::FailsMoreOften => "Fails more often",
             Self::WorkBelowControl => "Does less work",
             Self::WorkUnknown => "Work is not known",
-            Self::WorkTooCoarse => "Work is told too coarsely",
             Self::FlagLost => "Lost a flag",
             Self::OomHandler => "Freed memory in distress",
             Self::LeftOutAfter => "Later readings are left out",

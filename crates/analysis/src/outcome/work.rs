@@ -13,9 +13,6 @@ pub struct ServiceWork {
     pub measure: String,
     /// What it did a second; where failures are counted, the share that did not fail; where less is better, what it took.
     pub amount: f64,
-    /// The step in which it was told, where that is more than next to nothing: `amount` may be off by half of it.
-    #[serde(default)]
-    pub step: f64,
     /// Whether less of it is better.
     #[serde(default)]
     pub less_is_better: bool,
@@ -74,10 +71,6 @@ pub struct MeasureResult {
     /// What a service did a second of its age, or the share that did not fail: geometric mean over services. Of a lab's relays
     /// that rest after each consensus ages are hours of life, and so is this second.
     pub amount: Option<f64>,
-    /// The coarsest step in which it is told of a service of any arm; 0 where that is next to nothing. By how much a ratio may be off because
-    /// of that is in its interval.
-    #[serde(default)]
-    pub step: f64,
     /// What was counted of all services together over the time over which memory is compared: done, or failed.
     pub total: f64,
     /// Where failures are counted: what was tried over the same time.
@@ -158,8 +151,6 @@ pub enum WorkReason {
     NothingDone,
     /// The interval, or the estimate where there is none, does not tell.
     IntervalTooWide,
-    /// The steps in which it is told may hide more than the margin. Such a measure decides nothing, and has no figures.
-    TooCoarse,
     /// It is known of less than half of its services, and of the control.
     NotMeasured,
     /// It is known of less than half of the services of the control.

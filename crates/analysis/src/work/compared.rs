@@ -8,7 +8,7 @@ use crate::age::Ages;
 use crate::figures;
 use crate::fleet::Fleet;
 use crate::outcome::{
-    ControlWork, Estimate, MeasureResult, RatioToControl, ServiceResult, ServiceWork, Settings, WorkReason,
+    ControlWork, MeasureResult, RatioToControl, ServiceResult, ServiceWork, Settings, WorkReason,
     WorkStanding,
 };
 
@@ -67,38 +67,26 @@ impl Compared<'_> {
         });
         let compared = other.filter(|_| least > 0.0);
         // Little is told as it is; nothing has no logarithm.
-        let amount_of = |work: &ServiceWork, off: f64| match work.amount + off * work.step {
-            amount if amount > 0.0 => amount,
-            _ => least,
-        };
-        let ratio = compared.and_then(|control| {
-            self.ratio(name, control, arm, &|index, off| Some(amount_of(self.of(index, name)?, off)))
-        });
+        let amount_of = |work: &ServiceWork| if work.amount > 0.0 { work.amount } else { least };
+        let ratio = compared
+            .and_then(|control| self.ratio(control, arm, &|index| Some(amount_of(self.of(index, name)?))));
         let (standing, reason) = self.standing(name, arm, other, ratio.as_ref());
-        let known = |value: Option<f64>| value.filter(|_| reason != WorkReason::TooCoarse);
-        let to_control = |ratio: Option<InSteps>| {
-            ratio.map(|ratio| ratio.ratio).filter(|_| reason != WorkReason::TooCoarse)
-        };
         let memory = figures::compared(self.ages, control.unwrap_or(arm), arm);
         // Work that failed costs memory as well: it is told for each unit of what was done only.
-        let for_each = |index: usize, off: f64| {
+        let for_each = |index: usize| {
             let counts =
                 |work: &&ServiceWork| work.tried.is_none() && !work.less_is_better && work.amount > 0.0;
             let work = self.of(index, name).filter(counts)?;
-            Some(memory(&self.services[index])? / amount_of(work, off))
+            Some(memory(&self.services[index])? / work.amount)
         };
-        let cost = |of: fn(&ServiceWork) -> Option<f64>| {
-            move |index: usize, off: f64| {
-                let work = self.of(index, name)?;
-                Some(of(work)? * work.amount / amount_of(work, off))
-            }
-        };
-        let cpu = cost(|work| work.cpu_seconds_for_each);
-        let faults = cost(|work| work.page_faults_for_each);
-        let mean = |value: &dyn Fn(usize, f64) -> Option<f64>| {
+        let cpu = |index: usize| self.of(index, name)?.cpu_seconds_for_each;
+        let faults = |index: usize| self.of(index, name)?.page_faults_for_each;
+        let to_control =
+            |value: &dyn Fn(usize) -> Option<f64>| other.and_then(|control| self.ratio(control, arm, value));
+        let mean = |value: &dyn Fn(usize) -> Option<f64>| {
             let values: Vec<f64> = self.members[arm]
                 .iter()
-                .filter_map(|index| value(*index, 0.0))
+                .filter_map(|index| value(*index))
                 .filter(|value| *value > 0.0)
                 .collect();
             geometric_mean(&values)
@@ -108,46 +96,32 @@ impl Compared<'_> {
             services: own.len() as u32,
             of: self.members[arm].len() as u32,
             idle: own.iter().filter(|work| work.amount <= 0.0).count() as u32,
-            amount: known(geometric_mean(&amounts)),
-            step: all().map(|work| work.step).fold(0.0, f64::max),
+            amount: geometric_mean(&amounts),
             total: sum(&own, |work| work.counted),
             tried: tried(&own),
             of_control: of_control
                 .filter(|of| !of.is_empty())
                 .map(|of| ControlWork { total: sum(&of, |work| work.counted), tried: tried(&of) }),
-            memory_for_each: known(mean(&for_each)),
-            memory_ratio: to_control(other.and_then(|control| self.ratio(name, control, arm, &for_each))),
+            memory_for_each: mean(&for_each),
+            memory_ratio: to_control(&for_each),
             less_is_better,
-            cpu_seconds_for_each: known(mean(&cpu)),
-            cpu_ratio: to_control(other.and_then(|control| self.ratio(name, control, arm, &cpu))),
-            page_faults_for_each: known(mean(&faults)),
-            page_faults_ratio: to_control(other.and_then(|control| self.ratio(name, control, arm, &faults))),
-            ratio: to_control(ratio),
+            cpu_seconds_for_each: mean(&cpu),
+            cpu_ratio: to_control(&cpu),
+            page_faults_for_each: mean(&faults),
+            page_faults_ratio: to_control(&faults),
+            ratio,
             standing,
             reason,
         }
     }
 
-    /// Of a value of services where their amounts of a measure are off by a share of their steps.
     fn ratio(
         &self,
-        name: &str,
         control: usize,
         arm: usize,
-        value: &dyn Fn(usize, f64) -> Option<f64>,
-    ) -> Option<InSteps> {
-        let (of_control, of_arm) = (&self.members[control], &self.members[arm]);
-        let at = |off: f64| {
-            let value = |index: usize| value(index, if of_arm.contains(&index) { off } else { -off });
-            figures::ratio_of(self.fleet, self.settings, &value, of_control, of_arm)
-        };
-        let told = at(0.0)?;
-        let exact = |index: &usize| self.of(*index, name).is_none_or(|work| work.step == 0.0);
-        if of_control.iter().chain(of_arm).all(exact) {
-            return Some(InSteps { ends: [told.estimate.value; 2], ratio: told });
-        }
-        // Those of an arm may all be off to one side, and those of the control to the other.
-        Some(InSteps::of(told, &[at(-0.5), at(0.5)]))
+        value: &dyn Fn(usize) -> Option<f64>,
+    ) -> Option<RatioToControl> {
+        figures::ratio_of(self.fleet, self.settings, value, &self.members[control], &self.members[arm])
     }
 
     fn standing(
@@ -155,7 +129,7 @@ impl Compared<'_> {
         name: &str,
         arm: usize,
         control: Option<usize>,
-        ratio: Option<&InSteps>,
+        ratio: Option<&RatioToControl>,
     ) -> (WorkStanding, WorkReason) {
         let enough = |arm: usize| {
             let known = self.known(arm, name).len() as f64;
@@ -179,23 +153,20 @@ impl Compared<'_> {
             return (WorkStanding::Unknown, WorkReason::ControlDidNothing);
         }
         let (margin, half) = (self.settings.work_margin, self.settings.work_half);
-        let coarse = ratio.is_some_and(|ratio| ratio.off() > -margin.ln());
-        if !does(arm) && !coarse {
+        if !does(arm) {
             return (WorkStanding::ClearlyLess, WorkReason::NothingDone);
         }
-        let Some(InSteps { ratio, ends: [low, high] }) = ratio else {
+        let Some(ratio) = ratio else {
             return (WorkStanding::Unknown, WorkReason::NotMeasured);
         };
         let permuted = ratio.method == heaptrial_stats::IntervalMethod::Permutation.as_str();
         let less_is_better = self.known(arm, name).iter().any(|work| work.less_is_better);
         let of_work = if less_is_better { ratio.estimate.inverse() } else { ratio.estimate };
-        let least = of_work.low.unwrap_or(if less_is_better { 1.0 / high } else { *low });
         match of_work.interval() {
             Some((_, high)) if high < margin => (WorkStanding::ClearlyLess, WorkReason::IntervalBelowMargin),
             _ if !permuted && self.all_below(name, control, arm, half) => {
                 (WorkStanding::ClearlyLess, WorkReason::AllFarBelow)
             }
-            _ if coarse && least < margin => (WorkStanding::Unknown, WorkReason::TooCoarse),
             Some((low, _)) if of_work.value >= margin && low >= half => {
                 (WorkStanding::DoesItsWork, WorkReason::AboveMargin)
             }
@@ -204,67 +175,30 @@ impl Compared<'_> {
         }
     }
 
-    /// Whether each service of an arm did less than a share of what every service of the control in its block did, whatever their steps
-    /// hide.
+    /// Whether each service of an arm did less than a share of what every service of the control in its block did.
     fn all_below(&self, name: &str, control: usize, arm: usize, share: f64) -> bool {
-        let done = |work: &ServiceWork, off: f64| match work.less_is_better {
-            true => 1.0 / (work.amount - off * work.step).max(0.0),
-            false => work.amount + off * work.step,
-        };
+        let done = |work: &ServiceWork| if work.less_is_better { 1.0 / work.amount } else { work.amount };
         let mut least: BTreeMap<u32, f64> = BTreeMap::new();
         for index in &self.members[control] {
             if let Some(work) = self.of(*index, name) {
                 let block = least.entry(self.fleet.services[*index].block).or_insert(f64::INFINITY);
-                *block = block.min(done(work, -0.5));
+                *block = block.min(done(work));
             }
         }
         let pairs: Vec<bool> = self.members[arm]
             .iter()
             .filter_map(|index| {
                 let control = least.get(&self.fleet.services[*index].block)?;
-                Some(done(self.of(*index, name)?, 0.5) < share * control)
+                Some(done(self.of(*index, name)?) < share * control)
             })
             .collect();
         !pairs.is_empty() && pairs.iter().all(|below| *below)
     }
 }
 
-/// A ratio of numbers that are told in steps, which are in its interval.
-struct InSteps {
-    ratio: RatioToControl,
-    /// What it may be, from and to, whatever they hide.
-    ends: [f64; 2],
-}
-
-impl InSteps {
-    /// With the ratios where all numbers are at one end of their steps; what has none there may be anything.
-    fn of(told: RatioToControl, ends: &[Option<RatioToControl>; 2]) -> Self {
-        let all = || ends.iter().flatten().chain([&told]).map(|end| end.estimate);
-        let estimate = Estimate {
-            value: told.estimate.value,
-            low: told.estimate.low.and(all().filter_map(|end| end.low).min_by(f64::total_cmp)),
-            high: told.estimate.high.and(all().filter_map(|end| end.high).max_by(f64::total_cmp)),
-        };
-        let end = |at: usize, unknown: f64| ends[at].as_ref().map_or(unknown, |end| end.estimate.value);
-        // The test is of numbers as they are told.
-        Self {
-            ends: [end(0, 0.0), end(1, f64::INFINITY)],
-            ratio: RatioToControl { estimate, p_value: None, ..told },
-        }
-    }
-
-    /// By how much it may be off, as a log.
-    fn off(&self) -> f64 {
-        let value = self.ratio.estimate.value;
-        self.ends.iter().map(|end| (end / value).ln().abs()).fold(0.0, f64::max)
-    }
-}
-
 /// The standing by all measures: one that is clearly less decides; one that is not known leaves the whole unknown.
 pub(super) fn together(measures: &[MeasureResult]) -> WorkStanding {
-    let counts = |measure: &&MeasureResult| {
-        !matches!(measure.reason, WorkReason::ControlDidNothing | WorkReason::TooCoarse)
-    };
+    let counts = |measure: &&MeasureResult| measure.reason != WorkReason::ControlDidNothing;
     let standings: Vec<WorkStanding> =
         measures.iter().filter(counts).map(|measure| measure.standing).collect();
     if standings.contains(&WorkStanding::ClearlyLess) {

@@ -34,7 +34,6 @@ pub(crate) fn findings(
         if control != Some(arm) {
             findings.extend(unknown_work(name, arm, work));
         }
-        findings.extend(coarse_work(name, arm, work));
         let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
         findings.extend(of_control.and_then(|control| lost_flags(name, arm, work, control)));
         if work.oom_services > 0 {
@@ -156,24 +155,6 @@ fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
         ),
         effect: "Whether it does the control's work is not known: less memory may come of less work."
             .to_owned(),
-    })
-}
-
-fn coarse_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
-    let coarse = work.measures.iter().filter(|measure| measure.reason == WorkReason::TooCoarse);
-    let coarse: Vec<String> = coarse
-        .map(|measure| format!("{} in steps of {}", measure.name, units::ratio(measure.step)))
-        .collect();
-    (!coarse.is_empty()).then(|| Finding {
-        kind: FindingKind::WorkTooCoarse,
-        severity: Severity::Caution,
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: format!(
-            "the load tells {}: what is rounded may hide a difference of {name} to the control beyond the margin",
-            coarse.join(", ")
-        ),
-        effect: "It decides nothing: the load would have to tell it with more digits.".to_owned(),
     })
 }
 

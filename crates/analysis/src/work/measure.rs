@@ -100,18 +100,13 @@ fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
             false => (begin, end),
         };
         let Some(last) = readings[begin..end].last() else { continue };
-        values.extend(readings[begin..end].iter().map(|point| (point.1, span.measure.step_at(point.0))));
+        values.extend(readings[begin..end].iter().map(|point| point.1));
         // A number is of the time since the one before it.
         let from = begin.checked_sub(1).map_or(0.0, |before| f64::from(readings[before].0));
         told_of.push(Span { from, to: f64::from(last.0), ..*span });
     }
     let less_is_better = spans.iter().any(|span| span.measure.counts == Counts::Took);
-    let mean = |of: fn(&(f64, f64)) -> f64| values.iter().map(of).sum::<f64>() / values.len() as f64;
-    let (mut amount, mut step) = (mean(|told| told.0), mean(|told| told.1));
-    // Nothing takes no time at all: what is told as 0 is something from there to half a step.
-    if less_is_better && amount == 0.0 {
-        (amount, step) = (step / 4.0, step / 2.0);
-    }
+    let amount = values.iter().sum::<f64>() / values.len() as f64;
     if values.is_empty() || (less_is_better && amount <= 0.0) {
         return None;
     }
@@ -120,7 +115,6 @@ fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
     let work = ServiceWork {
         measure: name.to_owned(),
         amount,
-        step,
         less_is_better,
         counted,
         seconds,

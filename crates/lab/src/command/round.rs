@@ -13,12 +13,9 @@ use super::CommandOptions;
 use crate::errand::{Errand, ErrandPlace};
 use crate::placeholders::Placeholders;
 use crate::program::find_program;
-use crate::work::{Failed, Number, OutputReader, Polling, Tail, Told, Work};
+use crate::work::{Failed, OutputReader, Polling, Tail, Told, Work};
 use crate::workload::{Event, Launch, Round, RoundContext, Slot, SlotState};
 use crate::{Interrupt, LabError};
-
-/// A step that is a smaller share of its number is not kept: nothing is judged as closely.
-const LEAST_STEP: f64 = 1e-3;
 
 pub(super) struct CommandRound {
     options: CommandOptions,
@@ -37,8 +34,6 @@ pub(super) struct CommandRound {
     unread_counts: RefCell<Vec<(String, f64)>>,
     /// The last number of each count, and how often one fell.
     counts: RefCell<BTreeMap<String, (f64, u32)>>,
-    /// The finest step of each measure so far.
-    finest: RefCell<BTreeMap<String, f64>>,
     /// What was asked for, and whether something was told of it. Of a load that failed nothing is expected.
     work_read: Vec<(String, bool)>,
     folder: Option<TempDir>,
@@ -90,7 +85,6 @@ impl CommandRound {
             unread: RefCell::default(),
             unread_counts: RefCell::default(),
             counts: RefCell::default(),
-            finest: RefCell::default(),
             work_read: Vec::new(),
             interrupt: context.interrupt.clone(),
             prepared: None,
@@ -193,7 +187,6 @@ impl Round for CommandRound {
         told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
         told.extend(self.polling.iter().flat_map(Polling::told));
         follow_counts(&mut self.counts.borrow_mut(), &told);
-        follow_steps(&mut self.finest.borrow_mut(), &mut told);
         let mut numbers = one_of_each(&told);
         numbers.append(&mut self.unread_counts.borrow_mut());
         numbers.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().failed.counts()));
@@ -269,27 +262,14 @@ fn event(kind: KnownEvent, text: String) -> Event {
 
 /// Takes note of counts that fall.
 fn follow_counts(counts: &mut BTreeMap<String, (f64, u32)>, told: &[Told]) {
-    for Told { measure, number } in told.iter().filter(|told| told.measure.kind == WorkKind::Count) {
-        let (last, times) = counts.entry(measure.to_string()).or_insert((number.value, 0));
-        *times += u32::from(number.value < *last);
-        *last = number.value;
+    for Told { measure, value } in told.iter().filter(|told| told.measure.kind == WorkKind::Count) {
+        let (last, times) = counts.entry(measure.to_string()).or_insert((*value, 0));
+        *times += u32::from(value < last);
+        *last = *value;
     }
 }
 
-/// Gives a 0 the finest step of the same measure so far: it may be written without the digits that others have.
-fn follow_steps(finest: &mut BTreeMap<String, f64>, told: &mut [Told]) {
-    for Told { measure, number } in told {
-        let finest = finest.entry(measure.to_string()).or_insert(f64::INFINITY);
-        if number.value == 0.0 {
-            number.step = number.step.min(*finest);
-        } else {
-            *finest = finest.min(number.step);
-        }
-    }
-}
-
-/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told,
-/// with how many they were and the mean of their steps.
+/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told.
 fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
     let mut measures: Vec<&WorkMeasure> = Vec::new();
     for Told { measure, .. } in told {
@@ -299,20 +279,14 @@ fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
     }
     let mut numbers = Vec::new();
     for measure in measures {
-        let own: Vec<Number> =
-            told.iter().filter(|told| told.measure == *measure).map(|told| told.number).collect();
-        match measure.kind {
-            WorkKind::Count => numbers.extend(own.last().map(|last| (measure.observation(), last.value))),
-            WorkKind::Rate | WorkKind::Less => {
-                let lines = own.len() as f64;
-                let mean = |of: fn(&Number) -> f64| own.iter().map(of).sum::<f64>() / lines;
-                let (value, step) = (mean(|number| number.value), mean(|number| number.step));
-                numbers.push((measure.observation(), value));
-                numbers.extend((lines > 1.0).then(|| (measure.lines_observation(), lines)));
-                let kept = step > LEAST_STEP * value.abs();
-                numbers.extend(kept.then(|| (measure.step_observation(), step)));
-            }
-        }
+        let own = told.iter().filter(|told| told.measure == *measure).map(|told| told.value);
+        let (sum, lines, last) =
+            own.fold((0.0, 0.0, 0.0), |(sum, lines, _), value| (sum + value, lines + 1.0, value));
+        let number = match measure.kind {
+            WorkKind::Count => last,
+            WorkKind::Rate | WorkKind::Less => sum / lines,
+        };
+        numbers.push((measure.observation(), number));
     }
     numbers
 }
@@ -359,51 +333,29 @@ impl Written {
 mod tests {
     use super::*;
 
-    fn told(numbers: &[(&str, f64, f64)]) -> Vec<Told> {
-        let told = |(measure, value, step): &(&str, f64, f64)| Told {
-            measure: measure.parse().unwrap(),
-            number: Number { value: *value, step: *step },
-        };
+    fn told(numbers: &[(&str, f64)]) -> Vec<Told> {
+        let told = |(measure, value): &(&str, f64)| Told { measure: measure.parse().unwrap(), value: *value };
         numbers.iter().map(told).collect()
     }
 
     #[test]
     fn of_what_was_told_since_a_tick_there_is_one_number_of_each_measure() {
         let told = told(&[
-            ("tps", 10.0, 1e-6),
-            ("count:served", 5.0, 1.0),
-            ("less:p99_ms", 3.0, 1.0),
-            ("tps", 20.0, 1e-6),
-            ("count:served", 9.0, 1.0),
+            ("tps", 10.0),
+            ("count:served", 5.0),
+            ("less:p99_ms", 3.0),
+            ("tps", 20.0),
+            ("count:served", 9.0),
         ]);
-        let expected = [
-            ("work:rate:tps", 15.0),
-            ("lines:rate:tps", 2.0),
-            ("work:count:served", 9.0),
-            ("work:less:p99_ms", 3.0),
-            ("step:less:p99_ms", 1.0),
-        ];
+        let expected = [("work:rate:tps", 15.0), ("work:count:served", 9.0), ("work:less:p99_ms", 3.0)];
         assert_eq!(one_of_each(&told), expected.map(|(name, value)| (name.to_owned(), value)));
-    }
-
-    #[test]
-    fn a_nothing_without_digits_has_those_of_others() {
-        let mut told = told(&[
-            ("less:s", 0.0, 1.0),
-            ("less:s", 0.00123, 1e-5),
-            ("less:s", 0.0, 1.0),
-            ("less:ms", 0.0, 1.0),
-        ]);
-        follow_steps(&mut BTreeMap::new(), &mut told);
-        let steps: Vec<f64> = told.iter().map(|told| told.number.step).collect();
-        assert_eq!(steps, [1.0, 1e-5, 1e-5, 1.0]);
     }
 
     #[test]
     fn a_count_that_falls_is_told() {
         let mut counts = BTreeMap::new();
         for value in [5.0, 9.0, 2.0, 2.0, 1.0] {
-            follow_counts(&mut counts, &told(&[("count:served", value, 1.0), ("tps", -value, 1.0)]));
+            follow_counts(&mut counts, &told(&[("count:served", value), ("tps", -value)]));
         }
         assert_eq!(counts, BTreeMap::from([("count:served".to_owned(), (1.0, 2))]));
     }

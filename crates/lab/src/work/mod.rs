@@ -8,7 +8,6 @@ mod preset;
 mod source;
 
 pub(crate) use failed::Failed;
-pub(crate) use number::Number;
 pub(crate) use output::{OutputReader, Tail};
 pub(crate) use polled::Polling;
 pub use preset::{UnknownPreset, WorkPreset};
@@ -47,13 +46,7 @@ pub(crate) struct Aside {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Told {
     pub(crate) measure: WorkMeasure,
-    pub(crate) number: Number,
-}
-
-impl Told {
-    fn of(measure: &WorkMeasure, number: Number) -> Self {
-        Self { measure: measure.clone(), number }
-    }
+    pub(crate) value: f64,
 }
 
 impl FromStr for Work {
@@ -72,6 +65,10 @@ impl fmt::Display for Work {
 }
 
 impl Work {
+    fn told(&self, value: f64) -> Told {
+        Told { measure: self.measure.clone(), value }
+    }
+
     pub(crate) fn fill(&self, placeholders: &Placeholders) -> Self {
         Self { source: self.source.fill(placeholders), ..self.clone() }
     }

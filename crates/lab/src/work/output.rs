@@ -1,14 +1,14 @@
 //! Numbers in what the load writes.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use heaptrial_model::WorkMeasure;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::number::Number;
+use super::number::with_commas;
 use super::{Told, Work, WorkSource};
 
 /// A line longer than this is no line that a tool writes for people.
@@ -30,13 +30,13 @@ impl Tail {
 
     /// The lines that were ended since; of a file that is not there, none.
     pub(crate) fn lines(&mut self) -> Vec<String> {
-        let mut new = Vec::new();
-        let read = File::open(&self.path).and_then(|mut file| {
+        let file = File::open(&self.path).and_then(|mut file| {
             file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_end(&mut new)
+            Ok(file)
         });
-        self.read += read.unwrap_or(0) as u64;
-        self.begun.extend_from_slice(&new);
+        if let Ok(file) = file {
+            self.take(file);
+        }
         let Some(end) = self.begun.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) else {
             if self.begun.len() > LONGEST_LINE {
                 self.begun.clear();
@@ -46,6 +46,13 @@ impl Tail {
         let ended: Vec<u8> = self.begun.drain(..=end).collect();
         let lines = ended.split(|byte| matches!(byte, b'\n' | b'\r'));
         lines.filter(|line| !line.is_empty()).map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    }
+
+    /// What was read before an error counts as read; the rest comes with the next look.
+    fn take(&mut self, mut written: impl Read) {
+        let before = self.begun.len();
+        let _ = written.read_to_end(&mut self.begun);
+        self.read += (self.begun.len() - before) as u64;
     }
 
     /// What is left after the last line, once nothing more will be written.
@@ -90,15 +97,13 @@ impl OutputReader {
         let object = line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
         let told = |(index, work): (usize, &Work)| match &work.source {
             WorkSource::Line(pattern) => Some((index, of_line(&work.measure, pattern, line)?)),
-            WorkSource::JsonLine(field) => {
-                Some((index, Told::of(&work.measure, number_at(object.as_ref()?, field)?)))
-            }
+            WorkSource::JsonLine(field) => Some((index, work.told(number_at(object.as_ref()?, field)?))),
             WorkSource::Table { row, .. } => {
                 let mut cells = line.split_whitespace();
                 let own = cells.next().is_some_and(|first| first == row);
                 // What was not measured stands as dashes.
                 let cell = cells.nth(self.places[index]?.checked_sub(1)?).filter(|_| own)?;
-                Some((index, Told::of(&work.measure, Number::with_commas(cell)?)))
+                Some((index, work.told(with_commas(cell)?)))
             }
             _ => None,
         };
@@ -113,8 +118,8 @@ fn of_line(measure: &WorkMeasure, pattern: &Regex, line: &str) -> Option<Told> {
         // A tool that runs several tests tells a number of each.
         measure.name = format!("{} {}", name.as_str(), measure.name);
     }
-    let number = numbered(pattern, &found)? * factor(unit(pattern, &found).unwrap_or_default())?;
-    number.value.is_finite().then_some(Told { measure, number })
+    let value = numbered(pattern, &found)? * factor(unit(pattern, &found).unwrap_or_default())?;
+    value.is_finite().then_some(Told { measure, value })
 }
 
 /// Groups without a name, in order.
@@ -124,8 +129,8 @@ fn unnamed<'h>(pattern: &Regex, found: &Captures<'h>) -> Vec<&'h str> {
     groups.filter_map(|(_, group)| Some(group?.as_str())).collect()
 }
 
-fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<Number> {
-    Number::with_commas(unnamed(pattern, found).first()?)
+fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<f64> {
+    with_commas(unnamed(pattern, found).first()?)
 }
 
 fn unit<'h>(pattern: &Regex, found: &Captures<'h>) -> Option<&'h str> {
@@ -152,7 +157,7 @@ fn factor(unit: &str) -> Option<f64> {
 }
 
 /// The number at `a.b` of a document; a number as text is one too. An empty field is the document itself.
-pub(super) fn number_at(document: &Value, field: &str) -> Option<Number> {
+pub(super) fn number_at(document: &Value, field: &str) -> Option<f64> {
     let inner = match field {
         "" => document,
         field => field.split('.').try_fold(document, |inner, name| match inner {
@@ -161,11 +166,11 @@ pub(super) fn number_at(document: &Value, field: &str) -> Option<Number> {
         })?,
     };
     let number = match inner {
-        Value::Number(number) => Number::plain(&number.to_string()),
-        Value::String(text) => Number::plain(text.trim()),
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    number.filter(|number| number.value.is_finite())
+    number.filter(|number: &f64| number.is_finite())
 }
 
 #[cfg(test)]
@@ -177,7 +182,7 @@ mod tests {
         let work: Vec<Work> = work.iter().map(|text| text.parse().unwrap()).collect();
         let mut reader = OutputReader::of(&work);
         let told = reader.read(line).into_iter().map(|(_, told)| told);
-        told.map(|told| (told.measure.to_string(), told.number.value)).collect()
+        told.map(|told| (told.measure.to_string(), told.value)).collect()
     }
 
     #[test]
@@ -197,6 +202,27 @@ mod tests {
         let line = r#"{"load": {"rps": 5, "other": 1}, "p99": ["0.25"]}"#;
         assert_eq!(read(&work, line), [("rps".to_owned(), 5.0), ("less:p99".to_owned(), 0.25)]);
         assert_eq!(read(&work, "load.rps 5"), []);
+    }
+
+    #[test]
+    fn what_was_read_before_an_error_is_read_once() {
+        let mut parts = ["one\ntw", "o\n"].iter();
+        let read = |buffer: &mut [u8]| match parts.next() {
+            Some(part) => (&part.as_bytes()[..]).read(buffer),
+            None => Err(std::io::Error::other("the disk failed")),
+        };
+        struct Fails<F>(F);
+        impl<F: FnMut(&mut [u8]) -> std::io::Result<usize>> Read for Fails<F> {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                (self.0)(buffer)
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let mut tail = Tail::of(path);
+        tail.take(Fails(read));
+        assert_eq!(tail.lines(), ["one", "two", "three"]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::number::Number;
 use super::output::number_at;
 use super::{Told, Work, WorkSource};
 use crate::http;
@@ -50,20 +49,17 @@ impl Series {
 
     /// The sum over the samples of an endpoint's answer (the text form of Prometheus, version 0.0.4, and OpenMetrics, whose
     /// exemplars stand after the value). The error says what is the matter with them.
-    fn sum(&self, answer: &str) -> Result<Number, String> {
+    fn sum(&self, answer: &str) -> Result<f64, String> {
         let value = |line: &str| {
             let (sample, rest) = Self::begins(line).filter(|(sample, _)| self.holds(sample))?;
-            Some((sample, Number::plain(rest.split_whitespace().next()?)?))
+            Some((sample, rest.split_whitespace().next()?.parse().ok()?))
         };
-        let samples: Vec<(Self, Number)> =
+        let samples: Vec<(Self, f64)> =
             answer.lines().filter(|line| !line.starts_with('#')).filter_map(value).collect();
-        match samples.iter().find(|(_, number)| !number.value.is_finite()) {
-            Some((sample, number)) => Err(format!("has {} for {sample}", number.value)),
-            None => samples
-                .iter()
-                .map(|(_, number)| *number)
-                .reduce(|sum, own| sum + own)
-                .ok_or_else(|| format!("has no {self}")),
+        match samples.iter().find(|(_, value)| !value.is_finite()) {
+            Some((sample, value)) => Err(format!("has {value} for {sample}")),
+            None if samples.is_empty() => Err(format!("has no {self}")),
+            None => Ok(samples.iter().map(|(_, value)| value).sum()),
         }
     }
 }
@@ -187,7 +183,7 @@ impl Shared {
         if let Ok(number) = answer {
             let mut told = lock(&self.told);
             told.retain(|told: &Told| told.measure != work.measure);
-            told.push(Told::of(&work.measure, number));
+            told.push(work.told(number));
         }
     }
 }
@@ -196,7 +192,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn number(source: &WorkSource) -> Result<Number, String> {
+fn number(source: &WorkSource) -> Result<f64, String> {
     let answer = |url: &str| match http::get(url, ANSWER_PATIENCE)? {
         (200..=299, body) => Ok(body),
         (status, _) => Err(format!("{url} answers with status {status}")),
@@ -216,7 +212,7 @@ fn number(source: &WorkSource) -> Result<Number, String> {
     }
 }
 
-fn field_of(text: &str, field: &str) -> Result<Number, String> {
+fn field_of(text: &str, field: &str) -> Result<f64, String> {
     let document: Value = match field {
         "" => Value::String(text.trim().to_owned()),
         _ => serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?,
@@ -246,7 +242,7 @@ mod tests {
 
     #[test]
     fn samples_of_a_metric_are_summed_by_labels() {
-        let told = |series: &str| Series::parse(series).unwrap().sum(METRICS).map(|number| number.value);
+        let told = |series: &str| Series::parse(series).unwrap().sum(METRICS);
         let sum = |series: &str| told(series).ok();
         assert_eq!(sum("requests_total"), Some(11.0));
         assert_eq!(sum("requests_total{code=\"200\"}"), Some(10.0));
@@ -273,7 +269,7 @@ mod tests {
                 break told;
             }
         };
-        assert_eq!((told.measure.to_string(), told.number.value), ("count:lines".to_owned(), 12.0));
+        assert_eq!((told.measure.to_string(), told.value), ("count:lines".to_owned(), 12.0));
         assert!(polling.failures().is_empty());
         std::fs::remove_file(&path).unwrap();
         while !polling.failures().first().is_some_and(|told| told.contains("after it first was")) {}
@@ -281,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_field_of_json_is_a_number() {
-        let value = |text, field| field_of(text, field).map(|number| number.value);
+        let value = |text, field| field_of(text, field);
         assert_eq!(value("{\"a\": {\"b\": 4}}", "a.b"), Ok(4.0));
         assert_eq!(value(" 4.5\n", ""), Ok(4.5));
         assert!(field_of("none", "").unwrap_err().contains("a number is not in `none`"));

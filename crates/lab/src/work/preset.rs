@@ -140,7 +140,7 @@ mod tests {
         let lines = output.split(['\n', '\r']);
         lines
             .flat_map(|line| reader.read(line))
-            .map(|(_, told)| (told.measure.to_string(), told.number.value))
+            .map(|(_, told)| (told.measure.to_string(), told.value))
             .collect()
     }
 

@@ -4,8 +4,8 @@ use heaptrial_analysis::Severity;
 use heaptrial_model::Metric;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Estimate, Host, Kind, Ratio};
 use crate::BisectReport;
+use crate::document::{Estimate, Host, Kind, Ratio};
 
 /// The form of [`Bug`] as JSON that this version writes.
 pub const BUG_SCHEMA_VERSION: u32 = 1;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use heaptrial_analysis::{RatioToControl, WorkReason, WorkStanding};
+use heaptrial_analysis::{RatioToControl, WorkStanding};
 
 use super::{Detail, Emphasis, Row, Table, bytes, figure, optional, text};
 use crate::document::{Kind, MeasureResult, Report};
@@ -135,7 +135,6 @@ fn amount(measure: &MeasureResult, time: Time) -> String {
         }
         (Some(rate), None) if in_time(rate) >= 100.0 => format!("{:.0} {}", in_time(rate), time.words()),
         (Some(rate), None) => format!("{:.2} {}", in_time(rate), time.words()),
-        (None, _) if measure.reason == WorkReason::TooCoarse => "told too coarsely".to_owned(),
         (None, _) if measure.services > 0 => "none".to_owned(),
         (None, _) => super::NOTHING.to_owned(),
     }
@@ -208,7 +207,5 @@ mod tests {
         assert_eq!(told(Time::Second), ("0.06 a second".to_owned(), "3.24 GiB for 1 a second".to_owned()));
         let of_life = ("199 an hour of life".to_owned(), "0.92 MiB for 1 an hour of life".to_owned());
         assert_eq!(told(Time::HourOfLife), of_life);
-        let coarse = MeasureResult { amount: None, reason: WorkReason::TooCoarse, ..measure.clone() };
-        assert_eq!(amount(&coarse, Time::Second), "told too coarsely");
     }
 }

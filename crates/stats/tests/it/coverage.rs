@@ -1,8 +1,8 @@
 //! Simulation: how often the interval of the ratio holds the true ratio.
 
 use heaptrial_stats::{
-    Block, IntervalMethod, RatioEstimate, median, median_interval, quotient,
-    ratio_to_control, student_interval,
+    Block, IntervalMethod, RatioEstimate, median, median_interval, quotient, ratio_to_control,
+    student_interval,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

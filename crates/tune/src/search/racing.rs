@@ -4,19 +4,7 @@ use super::{Compared, Search};
 use crate::figures::Figure;
 use crate::race::{DropReason, least, share};
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    if count > 0.0 { sum / count } else { 0.0 }
-}
-
 impl Search {
-    /// By how much a candidate's ratio to the control may be less than was read, in the mean over blocks.
-    fn off(&self, candidate: usize, figure: Figure) -> f64 {
-        let of_control = self.blocks.iter().map(|block| block.control.off(figure).1);
-        let own = self.blocks.iter().flat_map(|block| &block.arms).filter(|(arm, _)| *arm == candidate);
-        mean(of_control) + mean(own.map(|(_, figures)| figures.off(figure).0))
-    }
-
     /// Who has nothing of a figure that a limit is of is out, as who crashes is.
     fn drop_missing(&mut self) {
         let Some(block) = self.blocks.last() else { return };
@@ -48,9 +36,7 @@ impl Search {
         for arm in &running {
             for (figure, most, compared) in &limits {
                 let Some(place) = compared.place(*arm) else { continue };
-                // The control may have taken more than was read, and the candidate less.
-                let off = self.off(*arm, *figure);
-                if least(&compared.comparison, place, None, share).is_some_and(|least| least - off > *most) {
+                if least(&compared.comparison, place, None, share).is_some_and(|least| least > *most) {
                     let log_ratio = compared.comparison.to_control(place);
                     self.drop_out(*arm, DropReason::Limit { figure: *figure, log_ratio });
                 }

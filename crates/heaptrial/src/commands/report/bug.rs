@@ -8,8 +8,8 @@ use heaptrial_host::{HostRoot, host_name};
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::{AllocatorSpec, TrialKind};
 use heaptrial_report::{
-    BisectReport, BugFiles, BugParts, BugRun, Bundle, Report, Secrets, SettingDefault,
-    pseudonymise, write_bug,
+    BisectReport, BugFiles, BugParts, BugRun, Bundle, Report, Secrets, SettingDefault, pseudonymise,
+    write_bug,
 };
 
 use super::{ReportOptions, reproduce};

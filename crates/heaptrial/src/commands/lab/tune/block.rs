@@ -120,7 +120,6 @@ impl Measure<'_> {
 }
 
 fn of(judgement: &Judgement, arm: usize) -> Result<(f64, ArmFigures), String> {
-    let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, work_off } =
-        judgement.run_figures(arm, 0)?;
-    Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, work_off }))
+    let RunFigures { level_bytes, level, growth, cpu, work } = judgement.run_figures(arm, 0)?;
+    Ok((level_bytes, ArmFigures { level, growth, cpu, work }))
 }
