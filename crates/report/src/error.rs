@@ -29,9 +29,6 @@ pub enum ReportError {
         folder.display()
     )]
     NotOurs { folder: PathBuf, file: String },
-    /// A chart could not be turned into a picture. A bug of Heaptrial.
-    #[error("chart `{chart}` could not be drawn as PNG: {reason}")]
-    Picture { chart: &'static str, reason: String },
     /// The report could not be turned into JSON. A bug of Heaptrial.
     #[error("the report could not be turned into JSON: {0}")]
     Json(#[from] serde_json::Error),

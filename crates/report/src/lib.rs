@@ -18,7 +18,6 @@ mod look;
 mod markdown;
 mod page;
 mod paper;
-mod png;
 mod schema;
 mod score;
 mod summary;

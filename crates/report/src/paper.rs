@@ -8,7 +8,6 @@ use serde::de::DeserializeOwned;
 
 use crate::chart::{Chart, Layout, Looks};
 use crate::page::Section;
-use crate::png::Painter;
 use crate::terminal::{self, Paint};
 use crate::write::replace;
 use crate::{ReportError, escape, html, markdown};
@@ -101,7 +100,6 @@ impl<D: Contents> Paper for D {
             std::fs::create_dir_all(&charts).map_err(ReportError::write(&charts))?;
             for chart in &drawn {
                 replace(&charts.join(format!("{}.svg", chart.name)), chart.file().as_bytes())?;
-                replace(&charts.join(format!("{}.png", chart.name)), &Painter::new().paint(chart)?)?;
             }
         }
         let forms = [("html", self.html()?), ("md", self.markdown()?), ("json", self.json()?)];

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use crate::chart::{self, Chart, Layout};
-use crate::png::Painter;
 use crate::{Comparison, Report, ReportError, Trajectories, escape, html, markdown};
 
 /// Where the files of a report are.
@@ -50,21 +49,16 @@ pub fn write(report: &Report, trajectories: &Trajectories, folder: &Path) -> Res
     fs::create_dir_all(&charts_folder).map_err(ReportError::write(&charts_folder))?;
     let printable = escape::printable_report(report)?;
     let charts = chart::all(&printable, trajectories, Layout::Wide);
-    let painter = Painter::new();
     let mut written = Written {
         html: folder.join("report.html"),
         markdown: folder.join("report.md"),
         json: folder.join("report.json"),
-        charts: Vec::with_capacity(2 * charts.len()),
+        charts: Vec::with_capacity(charts.len()),
     };
-    let paint = |chart: &Chart| painter.paint(chart);
-    let pictures: Vec<Vec<u8>> = charts.par_iter().map(paint).collect::<Result<_, _>>()?;
-    for (chart, picture) in charts.iter().zip(&pictures) {
+    for chart in &charts {
         let svg = charts_folder.join(format!("{}.svg", chart.name));
-        let png = charts_folder.join(format!("{}.png", chart.name));
         replace(&svg, chart.file().as_bytes())?;
-        replace(&png, picture)?;
-        written.charts.extend([svg, png]);
+        written.charts.push(svg);
     }
     replace(&written.json, report.json()?.as_bytes())?;
     replace(&written.markdown, markdown::page(&printable, &charts).as_bytes())?;

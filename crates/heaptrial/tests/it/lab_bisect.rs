@@ -134,7 +134,7 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     let shown = page.get();
     assert!(shown.contains("Change 27") && !shown.contains("under way"), "{shown}");
     drop(page);
-    for name in ["bisect.html", "bisect.md", "bisect.json", "charts/history.svg", "charts/history.png"] {
+    for name in ["bisect.html", "bisect.md", "bisect.json", "charts/history.svg"] {
         assert!(folder.join("found").join(name).is_file(), "{name}");
     }
     let page = std::fs::read_to_string(folder.join("found/bisect.html")).unwrap();

@@ -30,10 +30,7 @@ pub(super) fn page(bug: &Bug) -> String {
         put(&table_block(&figures(evidence)));
         for chart in &evidence.charts {
             let (title, file) = (escaped(&chart.title), &chart.file);
-            put(&format!(
-                "![{title}]({file}.svg)\n\n*{title}* ([PNG]({file}.png)). {}",
-                escaped(&chart.caption)
-            ));
+            put(&format!("![{title}]({file}.svg)\n\n*{title}*. {}", escaped(&chart.caption)));
         }
         put(&odd(evidence));
         if evidence.arms.iter().any(|arm| arm.identity.is_some()) {

@@ -9,7 +9,6 @@ use super::scrub::{Caught, Scrub};
 use super::{Bundle, markdown};
 use crate::ReportError;
 use crate::bisect::CHART;
-use crate::png::Painter;
 use crate::write::replace;
 
 const MARKDOWN: &str = "bug.md";
@@ -60,13 +59,10 @@ fn clean_files(bundle: &Bundle) -> Result<(Vec<File>, Vec<String>), ReportError>
         clean.into_bytes()
     };
     let mut files: Vec<File> = Vec::new();
-    let painter = Painter::new();
     for (file, chart) in &bundle.charts {
         let name = format!("{file}.svg");
         let svg = net(&name, &chart.file());
-        // The picture is painted from a clean text too.
-        let picture = painter.paint_text(chart.name, &scrub.net(&chart.picture()).0)?;
-        files.extend([(name, svg), (format!("{file}.png"), picture)]);
+        files.push((name, svg));
     }
     for (name, text) in bundle.bug.reproduce.iter().filter_map(|found| found.file.as_ref()) {
         files.push((name.clone(), net(name, text)));
@@ -121,8 +117,8 @@ fn clean_json(value: Value, scrub: &Scrub) -> (Value, Caught) {
 fn earlier_files(folder: &Path) -> Result<Vec<String>, ReportError> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let ours = |name: &str| {
-        let chart = (name.starts_with("memory-over-time") || name.starts_with(CHART))
-            && (name.ends_with(".svg") || name.ends_with(".png"));
+        let chart =
+            (name.starts_with("memory-over-time") || name.starts_with(CHART)) && name.ends_with(".svg");
         let plan = name.starts_with("arms") && name.ends_with(".toml");
         chart || plan || [MARKDOWN, JSON].contains(&name)
     };

@@ -108,31 +108,20 @@ impl Chart {
 
     /// A file of its own: follows the light or dark scheme of whoever shows it.
     pub fn file(&self) -> String {
-        self.standalone(Sheet::File)
-    }
-
-    /// A file of its own for renderers of pictures: light.
-    pub(crate) fn picture(&self) -> String {
-        self.standalone(Sheet::Picture)
-    }
-
-    fn standalone(&self, sheet: Sheet) -> String {
-        let mut root = self
+        let root = self
             .root(HEADING)
             .number("width", self.width)
             .number("height", self.height + HEADING)
             .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
             .child(
                 element("style")
-                    .raw(&palette::style_sheet_for(sheet, &format!("{}{}", self.body, self.overlay))),
+                    .raw(&palette::style_sheet_for(Sheet::File, &format!("{}{}", self.body, self.overlay))),
             )
             .child(rectangle("ground", (0.0, -HEADING), self.width, self.height + HEADING))
             .child(text("title", (16.0, -HEADING + 26.0), &self.title))
             .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))
-            .raw(&self.body);
-        if sheet == Sheet::File {
-            root = root.raw(&self.overlay);
-        }
+            .raw(&self.body)
+            .raw(&self.overlay);
         format!("{root}\n")
     }
 

@@ -55,8 +55,6 @@ pub(crate) enum Sheet {
     Page,
     /// In a file of its own that may be shown on light and dark.
     File,
-    /// For the renderer of pictures, which knows no variables: light.
-    Picture,
 }
 
 /// Values of the style sheet's variables: text, quiet text, grid, background, raised background.
@@ -110,13 +108,6 @@ fn style_sheet_of(sheet: Sheet, has: impl Fn(usize) -> bool) -> String {
             variables_of(true, &has),
             include_str!("hover.css")
         ),
-        Sheet::Picture => {
-            let values = BASE_NAMES.iter().zip(LIGHT_BASE);
-            let with_base =
-                values.fold(rules, |rules, (name, value)| rules.replace(&format!("var(--{name})"), value));
-            let colours = LIGHT.iter().flatten().enumerate();
-            colours.fold(with_base, |rules, (index, value)| rules.replace(&format!("var(--c{index})"), value))
-        }
     }
 }
 
@@ -275,7 +266,5 @@ mod tests {
         for needless in [".l1{", ".f2{", "--c1:", "--c2:"] {
             assert!(!sheet.contains(needless), "{needless}");
         }
-        let picture = style_sheet_for(Sheet::Picture, "<path class=\"thin l12\"/>");
-        assert!(picture.contains(LIGHT[3][0]) && !picture.contains("var("), "{picture}");
     }
 }
