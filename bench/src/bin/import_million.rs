@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use heaptrial_exchange::torutils::{Content, Timezone, read_memory};
-use heaptrial_exchange::{ExportFormat, Problems, TorUtilsImport, export, import_torutils};
+use heaptrial_exchange::{Problems, TorUtilsImport, export, import_torutils};
 use heaptrial_store::Store;
 
 const RELAYS: u64 = 200;
@@ -47,12 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Clocks::now();
     let summary = import_torutils(&mut store, &request)?;
     println!("{} samples: replaced by the same in {}", summary.samples, begun.told());
-    for format in [ExportFormat::Csv, ExportFormat::Parquet] {
-        let path = dir.path().join("export");
-        let begun = Clocks::now();
-        export(&store, summary.trial_id, format, &mut std::fs::File::create(&path)?)?;
-        println!("{format:?}: {:.1} MB in {}", size(&path)? / 1e6, begun.told());
-    }
+    let path = dir.path().join("export");
+    let begun = Clocks::now();
+    export(&store, summary.trial_id, &mut std::fs::File::create(&path)?)?;
+    println!("exported: {:.1} MB in {}", size(&path)? / 1e6, begun.told());
     println!("most memory used: {} MB", peak_mib());
     Ok(())
 }

@@ -144,8 +144,6 @@ pub enum ExportError {
     /// The output cannot be written.
     #[error("writing the export: {0}")]
     Write(#[from] std::io::Error),
-    #[error("writing Parquet: {0}")]
-    Parquet(#[from] parquet::errors::ParquetError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV and Parquet.
+//! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV.
 
 mod blocks;
 mod claimed;
@@ -14,7 +14,7 @@ mod prometheus;
 pub mod torutils;
 
 pub use error::{ExportError, ImportError};
-pub use export::{ExportFormat, export};
+pub use export::export;
 pub use gather::{GatherError, GatheredPart, PartFile, gather, host_of};
 pub use import::{ArmSummary, ImportSummary, TorUtilsImport, import_torutils};
 pub use measured::{MeasuredService, Measurements};

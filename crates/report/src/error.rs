@@ -40,9 +40,7 @@ impl Classified for ReportError {
             Self::Store(error) => error.class(),
             Self::Judgement(error) => error.class(),
             Self::NotOurs { .. } => ErrorClass::Refused,
-            Self::StoredLook { .. } | Self::Write { .. } | Self::Picture { .. } | Self::Json(_) => {
-                ErrorClass::Failed
-            }
+            Self::StoredLook { .. } | Self::Write { .. } | Self::Json(_) => ErrorClass::Failed,
         }
     }
 }

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
-
-use crate::chart::{self, Chart, Layout};
+use crate::chart::{self, Layout};
 use crate::{Comparison, Report, ReportError, Trajectories, escape, html, markdown};
 
 /// Where the files of a report are.

@@ -5,29 +5,34 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use heaptrial_model::ServiceName;
-use heaptrial_store::{SAMPLE_COLUMNS, Store};
+use heaptrial_model::{LifeStart, ServiceName};
+use heaptrial_store::{LifeRecord, SAMPLE_COLUMNS, Store};
 
 use super::series::{Service, Trial};
 use crate::ExportError;
 
-/// What a sample belongs to; the columns of [`SAMPLE_COLUMNS`] follow, with bytes as KiB.
-const COLUMNS: [&str; 7] =
-    ["timestamp", "server", "type", "fingerprint", "nickname", "group", "contaminated"];
+/// What a sample belongs to; the columns of [`SAMPLE_COLUMNS`] follow, with bytes as KiB. `life` counts a service's lives from 1,
+/// `start` says how well `age_seconds` is known, `contaminated` is true in lives that reports exclude.
+const COLUMNS: [&str; 10] = [
+    "timestamp",
+    "server",
+    "type",
+    "fingerprint",
+    "nickname",
+    "group",
+    "life",
+    "start",
+    "age_seconds",
+    "contaminated",
+];
 
 /// Samples in order of time. Times are in UTC and say so, because the zone that a file was imported in need not be the reader's.
-pub(super) fn write(
-    store: &Store,
-    trial: &Trial,
-    writer: &mut (dyn Write + Send),
-) -> Result<u64, ExportError> {
-    let by_life: HashMap<i64, (&Service, &str)> = trial
+pub(super) fn write(store: &Store, trial: &Trial, writer: &mut dyn Write) -> Result<u64, ExportError> {
+    let by_life: HashMap<i64, (&Service, String, &LifeRecord)> = trial
         .services
         .iter()
-        .flat_map(|service| service.lives.iter().map(move |life| (service, life)))
-        .map(|(service, life)| {
-            (life.id, (service, if life.contamination.is_some() { "true" } else { "false" }))
-        })
+        .flat_map(|service| service.lives.iter().zip(1..).map(move |(life, number)| (service, life, number)))
+        .map(|(service, life, number): (_, _, u32)| (life.id, (service, number.to_string(), life)))
         .collect();
     let mut csv = ::csv::Writer::from_writer(writer);
     let measured = SAMPLE_COLUMNS.map(column);
@@ -35,10 +40,21 @@ pub(super) fn write(
     let mut times = Times::default();
     let mut written = 0;
     store.each_sample_in_time(trial.id, |sample| {
-        let Some((service, contaminated)) = by_life.get(&sample.life_id) else { return Ok(()) };
-        let nickname = nickname(&service.nickname);
-        let (time, server) = (times.text(sample.wall_us), &service.server);
-        for text in [time, server, "relay", &service.fingerprint, &nickname, &service.arm, contaminated] {
+        let Some((service, number, life)) = by_life.get(&sample.life_id) else { return Ok(()) };
+        let age_seconds = (sample.boottime_us - life.started_boottime_us) as f64 / 1e6;
+        let row = [
+            times.text(sample.wall_us),
+            &service.server,
+            "relay",
+            &service.fingerprint,
+            &nickname(&service.nickname),
+            &service.arm,
+            number,
+            start_word(&life.start),
+            &age_seconds.to_string(),
+            if life.contamination.is_some() { "true" } else { "false" },
+        ];
+        for text in row {
             csv.write_field(text).map_err(io)?;
         }
         for (name, value) in SAMPLE_COLUMNS.iter().zip(trial.measured(sample)) {
@@ -51,6 +67,15 @@ pub(super) fn write(
     })?;
     csv.flush()?;
     Ok(written)
+}
+
+/// How the start of a life is known, in one word.
+fn start_word(start: &LifeStart) -> &'static str {
+    match start {
+        LifeStart::Observed => "observed",
+        LifeStart::Inferred { .. } => "inferred",
+        LifeStart::Unknown => "unknown",
+    }
 }
 
 const BYTES: &str = "_bytes";

@@ -11,14 +11,12 @@ use crate::ExportError;
 /// What does not change from sample to sample.
 pub(super) struct Trial {
     pub id: i64,
-    pub name: String,
     pub services: Vec<Service>,
     /// What stands as CPU time is of any counter that begins anew with each start.
     any_counter: bool,
 }
 
 pub(super) struct Service {
-    pub name: String,
     pub arm: String,
     pub nickname: String,
     pub server: String,
@@ -47,7 +45,7 @@ impl Trial {
             let mut lives = lives.remove(&record.id).unwrap_or_default();
             lives.sort_by_key(|life| (life.started_boottime_us, life.id));
             let nickname = match attribute("nickname") {
-                nickname if nickname.is_empty() => record.name.clone(),
+                nickname if nickname.is_empty() => record.name,
                 nickname => nickname,
             };
             Service {
@@ -56,14 +54,12 @@ impl Trial {
                 server: attribute("server"),
                 fingerprint: attribute("fingerprint"),
                 lives,
-                name: record.name,
             }
         });
         Ok(Self {
             id: trial_id,
             services: services.collect(),
             any_counter: trial.plan.kind == TrialKind::ImportPrometheus,
-            name: trial.plan.name,
         })
     }
 

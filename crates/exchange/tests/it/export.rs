@@ -1,18 +1,18 @@
-//! What is exported can be read again: by our own importer, and by the Parquet reader.
+//! What is exported can be read again: by our own importer and by any other.
+
+use std::collections::HashMap;
 
 use crate::support;
 
-use heaptrial_exchange::{ExportFormat, Timezone, export, import_torutils};
+use heaptrial_exchange::{Timezone, export, import_torutils};
 use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
 use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
 use proptest::prelude::*;
 use support::{DAYS, Fleet, HEADER};
 
-fn exported(store: &Store, trial_id: i64, format: ExportFormat) -> (u64, Vec<u8>) {
+fn exported(store: &Store, trial_id: i64) -> (u64, Vec<u8>) {
     let mut bytes = Vec::new();
-    let samples = export(store, trial_id, format, &mut bytes).unwrap();
+    let samples = export(store, trial_id, &mut bytes).unwrap();
     (samples, bytes)
 }
 
@@ -82,18 +82,18 @@ fn readings(store: &Store, name: &str) -> Vec<(String, Vec<ImportedSample>)> {
 fn the_scripts_csv_comes_back_as_it_went() {
     let (fleet, mut store) = imported();
     let trial_id = store.trials().unwrap()[0].id;
-    let (samples, bytes) = exported(&store, trial_id, ExportFormat::Csv);
+    let (samples, bytes) = exported(&store, trial_id);
     assert_eq!(samples, 12 * DAYS);
     let text = String::from_utf8(bytes).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(
-        lines[0].starts_with("timestamp,server,type,fingerprint,nickname,group,contaminated,rss_kb,anon_kb,"),
+        lines[0].starts_with("timestamp,server,type,fingerprint,nickname,group,life,start,age_seconds,contaminated,rss_kb,anon_kb,"),
         "{}",
         lines[0]
     );
     assert!(
         lines[1].starts_with(
-            "2026-03-01T10:00:00Z,alpha,relay,0000000000000000000000000000000000000001,relaya0,group_A_glibc,false,"
+            "2026-03-01T10:00:00Z,alpha,relay,0000000000000000000000000000000000000001,relaya0,group_A_glibc,1,"
         ),
         "{}",
         lines[1]
@@ -107,77 +107,55 @@ fn the_scripts_csv_comes_back_as_it_went() {
     assert_eq!(readings(&store, "again"), readings(&store, "memory"));
 }
 
-#[test]
-fn parquet_holds_every_sample_with_what_is_known_of_it() {
-    let (_fleet, mut store) = imported();
-    let imported_id = store.trials().unwrap()[0].id;
-    let lab_id = lab_run(&mut store, 4);
-    let (samples, bytes) = exported(&store, imported_id, ExportFormat::Parquet);
-    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-    assert_eq!((rows.len() as u64, samples), (12 * DAYS, 12 * DAYS));
-    let fields: Vec<(String, Field)> =
-        rows[7].get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect();
-    let field = |name: &str| &fields.iter().find(|(column, _)| column == name).unwrap().1;
-    assert_eq!(field("service"), &Field::Str("relaya0".into()));
-    assert_eq!(field("arm"), &Field::Str("group_A_glibc".into()));
-    assert_eq!((field("life"), field("start")), (&Field::Long(2), &Field::Str("inferred".into())));
-    assert_eq!(field("time"), &Field::TimestampMicros(1_772_964_000_000_000));
-    assert_eq!(field("age_seconds"), &Field::Double(40.0 * 3600.0));
-    assert_eq!(field("anon_bytes"), &Field::Null);
-    assert!(matches!(field("hwm_bytes"), Field::Long(bytes) if *bytes > 1 << 30));
-
-    let (_, bytes) = exported(&store, lab_id, ExportFormat::Parquet);
-    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-    let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
-    assert!(rows[2].contains("age_seconds: 1.0") && rows[2].contains("cpu_us: 3000000"), "{}", rows[2]);
-    assert!(rows[2].contains("pss_bytes: 77") && rows[3].contains("pss_bytes: null"), "{}", rows[3]);
-    assert!(rows[2].contains("start: \"observed\""), "{}", rows[2]);
+/// The rows of a trial, each by the names of its columns.
+fn rows(store: &Store, trial_id: i64) -> Vec<HashMap<String, String>> {
+    let (samples, bytes) = exported(store, trial_id);
+    let rows: Vec<_> = csv::Reader::from_reader(&bytes[..]).into_deserialize().map(Result::unwrap).collect();
+    assert_eq!(rows.len() as u64, samples);
+    rows
 }
 
 #[test]
-fn lives_that_do_not_count_are_marked() {
+fn a_row_says_what_is_known_of_a_life() {
     let (_fleet, mut store) = imported();
     let imported_id = store.trials().unwrap()[0].id;
     let lab_id = lab_run(&mut store, 4);
-    let marks = |store: &Store, trial_id: i64| {
-        let (_, bytes) = exported(store, trial_id, ExportFormat::Parquet);
-        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-        let rows = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string());
-        let marked = rows.filter(|row| row.contains("contaminated: true")).count();
-        let (_, bytes) = exported(store, trial_id, ExportFormat::Csv);
-        let text = String::from_utf8(bytes).unwrap();
-        assert_eq!(text.lines().filter(|line| line.contains(",true,")).count(), marked);
-        marked
+    let imported = rows(&store, imported_id);
+    let at = |row: &&HashMap<String, String>| {
+        row["nickname"] == "relaya0" && row["timestamp"] == "2026-03-08T10:00:00Z"
     };
+    let row = imported.iter().find(at).unwrap();
+    let columns = ["life", "start", "age_seconds", "contaminated", "anon_kb"].map(|column| &*row[column]);
+    assert_eq!(columns, ["2", "inferred", "144000", "false", ""]);
+
     // Of an import nothing is proved.
-    assert_eq!((marks(&store, imported_id), marks(&store, lab_id)), (0, 0));
+    let marked =
+        |id: i64, store: &Store| rows(store, id).iter().filter(|row| row["contaminated"] == "true").count();
+    assert_eq!((marked(imported_id, &store), marked(lab_id, &store)), (0, 0));
     let life = store.lives(lab_id).unwrap()[0].id;
     store.contaminate(life, "it runs glibc").unwrap();
-    assert_eq!(marks(&store, lab_id), 4);
+    assert_eq!(marked(lab_id, &store), 4);
 }
 
 #[test]
 fn every_reading_of_a_lab_run_is_in_the_csv() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::create(&dir.path().join("heaptrial.db")).unwrap();
-    let trial_id = lab_run(&mut store, 2);
-    let (_, bytes) = exported(&store, trial_id, ExportFormat::Csv);
-    let text = String::from_utf8(bytes).unwrap();
-    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    let row = |name: &str| lines[2][lines[0].iter().position(|column| *column == name).unwrap()];
+    let trial_id = lab_run(&mut store, 4);
+    let rows = rows(&store, trial_id);
+    let columns = |row: usize, columns: [&str; 4]| columns.map(|column| rows[row][column].clone());
     assert_eq!(
-        (row("timestamp"), row("nickname"), row("group")),
-        ("2027-01-15T08:00:00.5Z", "glibc-1", "glibc")
+        columns(1, ["timestamp", "nickname", "group", "start"]),
+        ["2027-01-15T08:00:00.5Z", "glibc-1", "glibc", "observed"]
     );
-    assert_eq!((row("rss_kb"), row("vmsize_kb"), row("cpu_us")), ("404", "1048576", "1500000"));
-    assert_eq!((row("pss_kb"), row("server")), ("", ""));
+    assert_eq!(columns(1, ["rss_kb", "vmsize_kb", "cpu_us", "server"]), ["404", "1048576", "1500000", ""]);
+    assert_eq!((&*rows[2]["age_seconds"], &*rows[1]["pss_kb"], &*rows[2]["pss_kb"]), ("1", "", "0"));
 }
 
 #[test]
 fn a_trial_that_is_not_there_is_told() {
     let (_fleet, store) = imported();
-    let error = export(&store, 99, ExportFormat::Parquet, &mut Vec::new()).unwrap_err();
+    let error = export(&store, 99, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "the database has no trial 99");
 }
 
@@ -205,7 +183,7 @@ proptest! {
         let mut request = support::memory_only(&first);
         request.timezone = Some(timezone);
         let summary = import_torutils(&mut store, &request).unwrap();
-        let (_, bytes) = exported(&store, summary.trial_id, ExportFormat::Csv);
+        let (_, bytes) = exported(&store, summary.trial_id);
         let second = dir.path().join("second.csv");
         std::fs::write(&second, bytes).unwrap();
         import_torutils(&mut store, &support::memory_only(&second)).unwrap();

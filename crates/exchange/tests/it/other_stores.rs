@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use heaptrial_exchange::{
-    Access, ExportFormat, ImportError, PrometheusImport, PrometheusSummary, Queries, export,
-    import_prometheus,
+    Access, ImportError, PrometheusImport, PrometheusSummary, Queries, export, import_prometheus,
 };
 use heaptrial_model::{Metric, TrialKind};
 use heaptrial_store::Store;
@@ -478,7 +477,7 @@ fn zeros_of_what_does_not_run_are_no_readings_though_all_may_be_in_swap() {
 /// A column of what is exported.
 fn exported(store: &Store, trial_id: i64, name: &str) -> Vec<String> {
     let mut text = Vec::new();
-    export(store, trial_id, ExportFormat::Csv, &mut text).unwrap();
+    export(store, trial_id, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let column = lines.next().unwrap().iter().position(|column| *column == name).unwrap();

@@ -1,11 +1,11 @@
 //! `heaptrial export`: a trial's samples in formats of other tools.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{ExportError, ExportFormat, export, host_of, pack};
+use heaptrial_exchange::{ExportError, export, host_of, pack};
 use heaptrial_host::Instant;
 use heaptrial_model::units;
 use heaptrial_store::PartTick;
@@ -36,8 +36,6 @@ pub struct ExportOptions {
 enum Format {
     /// CSV: a row per sample with every reading, in the columns of the Tor operators' scripts and others
     Csv,
-    /// Apache Parquet: a row per sample with every reading
-    Parquet,
     /// A database of its own, for `heaptrial import heaptrial`: a host's part of a trial over several hosts
     Heaptrial,
 }
@@ -45,11 +43,9 @@ enum Format {
 /// Writes the samples.
 pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let target = Target::find(options.trial.as_deref(), global)?;
-    let format = match options.format {
-        Format::Csv => ExportFormat::Csv,
-        Format::Parquet => ExportFormat::Parquet,
-        Format::Heaptrial => return part(options, &target, global),
-    };
+    if matches!(options.format, Format::Heaptrial) {
+        return part(options, &target, global);
+    }
     if options.since.is_some() {
         return Err(Failure::usage("--since goes with --format heaptrial"));
     }
@@ -57,15 +53,9 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         return Err(Failure::usage("--json tells what was written; name the file with --output"));
     }
     tell_what_does_not_count(&target)?;
-    let write = |writer: &mut (dyn Write + Send)| -> Result<u64, ExportError> {
-        export(&target.store, target.trial.id, format, writer)
-    };
+    let write = |writer: &mut dyn Write| export(&target.store, target.trial.id, writer);
     let Some(path) = &options.output else {
-        let stdout = io::stdout();
-        if matches!(options.format, Format::Parquet) && stdout.is_terminal() {
-            return Err(Failure::usage("Parquet is binary; name a file with --output, or redirect"));
-        }
-        let mut writer = BufWriter::new(stdout);
+        let mut writer = BufWriter::new(io::stdout());
         let written = write(&mut writer).and_then(|_| Ok(writer.flush()?));
         return match written {
             // A reader that closes the pipe early (`heaptrial export ... | head`) is no error.
@@ -154,7 +144,7 @@ fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Res
 /// The file appears whole or not at all.
 fn whole_file(
     path: &Path,
-    write: impl Fn(&mut (dyn Write + Send)) -> Result<u64, ExportError>,
+    write: impl Fn(&mut dyn Write) -> Result<u64, ExportError>,
 ) -> Result<u64, Failure> {
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
     let mut writer = BufWriter::new(file_beside(path).map_err(failed)?);

@@ -40,7 +40,7 @@ pub enum Command {
     /// Take in measurements that were made with other tools
     #[command(subcommand)]
     Import(import::ImportCommand),
-    /// Write a trial's samples as CSV or Parquet
+    /// Write a trial's samples as CSV
     Export(export::ExportOptions),
     /// Plan, start, look at and end a trial on a fleet
     #[command(subcommand)]
