@@ -105,7 +105,7 @@ def one_round(testbed, units, number):
 def rollout(testbed, name, count):
     """Seconds from the command to the proof of the last service; the gate that follows would wait for readings."""
     words = f"rollout start --allocator mimalloc@2.0.9 --services bench@* --unmeasured --name {name} --canary {count}"
-    words += " --no-rollback-proof --pause 0s --settle 0s --no-agent --yes"
+    words += " --pause 0s --settle 0s --no-agent --yes"
     command = [testbed, "run", NAME, "--", "env", "HOME=/root", "/ht/heaptrial", *words.split()]
     started = time.time()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -287,7 +287,6 @@ impl Trial<'_> {
     /// Records that every part is done, and ends it.
     pub fn finish(&mut self) -> Result<(), ChangeError> {
         self.record(Event::Started)?;
-        self.forget_reboots()?;
         self.record(Event::Ended { reverted: false })
     }
 

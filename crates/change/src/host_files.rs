@@ -13,7 +13,6 @@ use crate::error::ChangeError;
 use crate::files::{self, FileState};
 use crate::journal::{self, Change, Event};
 use crate::state::Stage;
-use crate::treatment::quoted;
 use crate::trial::{Trial, Witness, names, state_of};
 
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
@@ -21,9 +20,6 @@ use crate::trial::{Trial, Witness, names, state_of};
 const RECOVERY_SECONDS: u32 = 120;
 /// Stem of its units, before the transaction's name.
 pub(crate) const RECOVERY_STEM: &str = "heaptrial-recovery-";
-/// Stem of the units that go on after a reboot, and the time that services have until then to come up.
-pub(crate) const AFTER_REBOOT_STEM: &str = "heaptrial-resume-";
-const AFTER_REBOOT_SECONDS: u32 = 60;
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Files up to this size are kept, so that it can be told what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
@@ -32,13 +28,6 @@ struct Installed {
     path: PathBuf,
     state: FileState,
     bytes: Vec<u8>,
-}
-
-/// What a timer and its unit say.
-struct Timed {
-    service: String,
-    timer: String,
-    when: String,
 }
 
 impl Installed {
@@ -69,18 +58,6 @@ impl Trial<'_> {
                     0o644,
                 )?);
             }
-        }
-        if !self.prepared.after_reboot.is_empty() {
-            let name = &self.prepared.plan.name;
-            files.extend(self.timer(
-                AFTER_REBOOT_STEM,
-                &self.prepared.after_reboot,
-                Timed {
-                    service: format!("Go on with {name} after a reboot"),
-                    timer: format!("Go on with {name} once services are up"),
-                    when: format!("OnActiveSec={AFTER_REBOOT_SECONDS}s"),
-                },
-            ));
         }
         if let Some(agent) = self.prepared.agent.clone() {
             files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
@@ -118,18 +95,8 @@ impl Trial<'_> {
 
     /// Arms the timer that takes over if this process does not come back.
     pub(crate) fn arm(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
-        let name = self.prepared.plan.name.clone();
-        let stem = format!("{}{name}", RECOVERY_STEM);
-        let words = ["trial", "recover", &name].map(str::to_owned);
-        let files = self.timer(
-            RECOVERY_STEM,
-            &words,
-            Timed {
-                service: format!("Put right what a Heaptrial that was cut short left of trial {name}"),
-                timer: format!("Look after a Heaptrial that changes services for trial {name}"),
-                when: format!("OnActiveSec={RECOVERY_SECONDS}s\nOnUnitInactiveSec={RECOVERY_SECONDS}s"),
-            },
-        );
+        let stem = self.recovery_stem();
+        let files = self.recovery_timer();
         self.put_host_files(files)?;
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
         self.forget_failure(&timer);
@@ -150,24 +117,24 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// A timer that is there after each boot, and the unit that it starts: the program with some words.
-    fn timer(&self, stem: &str, words: &[String], timed: Timed) -> Vec<Installed> {
-        let stem = format!("{stem}{}", self.prepared.plan.name);
-        let program = self.paths.program();
-        let scope = self.paths.scope.option().iter().map(|word| (*word).to_owned());
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:".contains(c);
-        let word = |word: String| if word.chars().all(is_plain) { word } else { quoted(&word) };
-        let words: Vec<String> = scope.chain(words.iter().cloned()).map(word).collect();
+    fn recovery_stem(&self) -> String {
+        format!("{RECOVERY_STEM}{}", self.prepared.plan.name)
+    }
+
+    /// A timer that is there after each boot, and the unit that it starts.
+    fn recovery_timer(&self) -> Vec<Installed> {
+        let (name, stem) = (&self.prepared.plan.name, self.recovery_stem());
+        let words = [self.paths.scope.option(), &["trial", "recover", name]].concat().join(" ");
         let mut service = format!(
-            "[Unit]\nDescription={}\n\n[Service]\nType=oneshot\nExecStart={} {}\n",
-            timed.service,
-            program.display(),
-            words.join(" ")
+            "[Unit]\nDescription=Put right what a Heaptrial that was cut short left of trial {name}\n\n[Service]\nType=oneshot\nExecStart={} {words}\n",
+            self.paths.program().display(),
         );
         for (variable, value) in self.paths.environment() {
             service += &format!("Environment={variable}={}\n", value.display());
         }
-        let timer = format!("[Unit]\nDescription={}\n\n[Timer]\n{}\n", timed.timer, timed.when);
+        let timer = format!(
+            "[Unit]\nDescription=Look after a Heaptrial that changes services for trial {name}\n\n[Timer]\nOnActiveSec={RECOVERY_SECONDS}s\nOnUnitInactiveSec={RECOVERY_SECONDS}s\n"
+        );
         let link = self.paths.unit(&format!("timers.target.wants/{stem}.timer"));
         vec![
             Installed::text(self.paths.unit(&format!("{stem}.service")), &service),
@@ -178,16 +145,7 @@ impl Trial<'_> {
 
     /// Removes the recovery timer: there is nothing left to take over.
     pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
-        self.remove_timer(RECOVERY_STEM)
-    }
-
-    /// Removes what goes on after a reboot: there is nothing left to go on with.
-    pub(crate) fn forget_reboots(&mut self) -> Result<(), ChangeError> {
-        self.remove_timer(AFTER_REBOOT_STEM)
-    }
-
-    fn remove_timer(&mut self, stem: &str) -> Result<(), ChangeError> {
-        let stem = format!("{stem}{}", self.prepared.plan.name);
+        let stem = self.recovery_stem();
         let own = |change: &&Change| is_unit_of(&change.path, &stem);
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
         if changes.is_empty() {
@@ -239,16 +197,14 @@ impl Trial<'_> {
             self.forget_failure(&agent);
         }
         // What takes over if this process ends goes last.
-        let stems =
-            [RECOVERY_STEM, AFTER_REBOOT_STEM].map(|stem| format!("{stem}{}", self.prepared.plan.name));
-        let is_timer = |change: &Change| stems.iter().any(|stem| is_unit_of(&change.path, stem));
+        let stem = self.recovery_stem();
+        let is_timer = |change: &Change| is_unit_of(&change.path, &stem);
         let program = self.paths.program();
         let (last, first): (Vec<&Change>, Vec<&Change>) = changes
             .iter()
             .rev()
             .filter(|change| !is_timer(change))
             .partition(|change| change.path == program);
-        self.forget_reboots()?;
         self.put_host_files_back(&first, witness)?;
         self.disarm()?;
         self.put_host_files_back(&last, witness)?;

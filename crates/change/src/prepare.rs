@@ -104,7 +104,6 @@ pub fn prepare(
         treatments.iter().any(|treatment| treatment.expected.object.as_ref() == Some(&library.installed))
     };
     libraries.retain(used);
-    let after_reboot = Vec::new();
     let owner = Owner::trial();
     Ok(Prepared {
         schema_version: Prepared::VERSION,
@@ -113,7 +112,6 @@ pub fn prepare(
         services: treatments,
         libraries,
         agent,
-        after_reboot,
         owner,
     })
 }

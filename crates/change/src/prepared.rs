@@ -22,9 +22,6 @@ pub struct Prepared {
     pub libraries: Vec<Library>,
     /// Further files of the host, and the unit to start once they are there.
     pub agent: Option<HostUnit>,
-    /// What of the program is run after a reboot, as words of its command line, until the transaction has ended; empty
-    /// where it then stands until somebody goes on with it.
-    pub after_reboot: Vec<String>,
     /// What the transaction is for.
     pub owner: Owner,
 }

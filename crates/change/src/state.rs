@@ -91,10 +91,6 @@ pub struct TrialState {
     pub interrupted: Option<String>,
     /// Services that failed, over the whole run.
     pub failures: u32,
-    /// Services that failed since the last start or resume.
-    pub failed_now: BTreeSet<ServiceName>,
-    /// Restarts of services since then, those of reverts among them.
-    pub restarts: u32,
     /// What the crate above recorded, with times in microseconds since 1970.
     #[serde(skip)]
     notes: Vec<(i64, Value)>,
@@ -113,8 +109,6 @@ impl TrialState {
             dropped: BTreeSet::new(),
             interrupted: None,
             failures: 0,
-            failed_now: BTreeSet::new(),
-            restarts: 0,
             notes: Vec::new(),
             noted_before: 0,
         };
@@ -132,8 +126,6 @@ impl TrialState {
                         self.stage = TrialStage::Starting;
                         // Each attempt has its own budget.
                         self.failures = 0;
-                        self.restarts = 0;
-                        self.failed_now.clear();
                         self.noted_before = self.notes.len();
                     }
                     Action::Revert => self.stage = TrialStage::Reverting,
@@ -179,7 +171,6 @@ impl TrialState {
             Event::Effective { service } => self.to(service, Stage::Effective),
             Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
             Event::Restarting { service } => {
-                self.restarts += 1;
                 self.to(service, Stage::Restarting);
                 if let Some(found) = self.services.get_mut(service) {
                     found.restarted = true;
@@ -204,7 +195,6 @@ impl TrialState {
             Event::Failed { service, why } => {
                 self.failures += 1;
                 self.to(service, Stage::Failed);
-                self.failed_now.insert(service.clone());
                 self.because(service, why);
             }
             Event::Reverting { service } => self.to(service, Stage::Reverting),

@@ -9,7 +9,7 @@ use heaptrial_model::ServiceName;
 
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
-use crate::host_files::{AFTER_REBOOT_STEM, RECOVERY_STEM};
+use crate::host_files::RECOVERY_STEM;
 use crate::trial::{names, prepared_of};
 
 /// A file that tells of a trial or rollout without a folder.
@@ -85,8 +85,7 @@ fn marked_files(disk: &dyn Disk, paths: &Paths) -> Result<Vec<PathBuf>, ChangeEr
 fn teller(disk: &dyn Disk, path: &Path) -> Option<(String, Option<String>)> {
     let file = path.file_name()?.to_str()?;
     let stem = file.strip_suffix(".timer").or_else(|| file.strip_suffix(".service"));
-    let mut own = [RECOVERY_STEM, AFTER_REBOOT_STEM].into_iter();
-    if let Some(name) = stem.and_then(|stem| own.find_map(|own| stem.strip_prefix(own))) {
+    if let Some(name) = stem.and_then(|stem| stem.strip_prefix(RECOVERY_STEM)) {
         return Some((name.to_owned(), None));
     }
     let Mark { name, id } = Mark::of(&disk.look(path).ok()?.1)?;

@@ -212,7 +212,7 @@ impl ServiceTreatment {
 }
 
 /// A word of a unit file, in quotes, without specifiers (systemd.syntax(7), systemd.unit(5)).
-pub(crate) fn quoted(text: &str) -> String {
+fn quoted(text: &str) -> String {
     let mut word = String::from("\"");
     for c in text.chars() {
         match c {

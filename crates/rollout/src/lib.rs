@@ -26,7 +26,7 @@ pub use gate::{Course, Gate, Grounds, Judged, Observed, Outcome, PoolError, Subj
 pub use hours::{QuietHours, QuietHoursError};
 pub use marker::{pause, paused};
 pub use measured::{Evidence, Whole, settings_of};
-pub use plan::{Before, Limits, RolloutPlan, RolloutPlanError, Tells, freeze, is_rollout, read_plan};
+pub use plan::{Before, RolloutPlan, RolloutPlanError, Tells, freeze, is_rollout, read_plan};
 pub use progress::{Progress, WaveStage};
 pub use rollout::{Ending, Observer, Rollout, judge_now};
 pub use step::{Reason, RolloutStep};

@@ -37,28 +37,13 @@ pub struct RolloutPlan {
     pub already: Vec<ServiceName>,
     /// How long a wave is watched before the next one; of waves after the last of these, the last.
     pub soak: Vec<HumanDuration>,
-    /// How long is waited, after that, for data that a gate misses.
-    pub patience: HumanDuration,
-    /// Whether the first canary is put back and changed again before anything else.
-    pub prove_rollback: bool,
     pub quiet_hours: Option<QuietHours>,
-    /// Whether somebody was there who started it, so that the canary did not wait for quiet hours to end.
-    pub attended: bool,
-    /// Whether it goes on by itself after a reboot.
-    pub goes_on_after_reboot: bool,
     /// Whether gates go by what services can tell of their work and flags.
     pub judges_work: bool,
-    pub limits: Limits,
     /// What services of each kind are expected to use; empty where no trial measured them.
     pub strata: Vec<Stratum>,
     /// What is known of services before.
     pub before: BTreeMap<ServiceName, Before>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Restarts that one start or resume may cause, those of putting back among them.
-    pub restarts: u32,
 }
 
 /// A service before the rollout.
@@ -130,11 +115,6 @@ impl RolloutPlan {
         found.copied().unwrap_or(HumanDuration(std::time::Duration::ZERO))
     }
 
-    /// The hours in which no service of a wave is changed: none for the canary where somebody is there to see it.
-    pub fn quiet_hours_of(&self, wave: usize, attended: bool) -> Option<QuietHours> {
-        self.quiet_hours.filter(|_| !(attended && wave == 0))
-    }
-
     /// Readings of work must cover so many seconds before a gate goes by them: the time in which a relay finds back to
     /// its work after a restart is no work. Of a service that is restarted at intervals no life gets older than these.
     pub fn work_seconds(&self, wave: usize, restart_every: Option<HumanDuration>) -> f64 {
@@ -167,31 +147,19 @@ mod tests {
     use super::*;
 
     /// A plan of two waves.
-    fn plan(soak: &str, quiet_hours: Option<&str>) -> RolloutPlan {
+    fn plan(soak: &str) -> RolloutPlan {
         serde_json::from_value(serde_json::json!({
             "trial": null, "arm": "a", "measured": true, "waves": [["a.service"], ["b.service"]],
-            "sizes": { "canary": 1, "percent": [100] }, "seed": 1, "already": [], "soak": [soak], "patience": "1h",
-            "prove_rollback": true, "quiet_hours": quiet_hours, "limits": { "restarts": 8 }, "strata": [],
-            "before": {}, "despite": [], "adopted": false, "attended": false, "goes_on_after_reboot": false,
-            "judges_work": true,
+            "sizes": { "canary": 1, "percent": [100] }, "seed": 1, "already": [], "soak": [soak], "strata": [],
+            "before": {}, "despite": [], "adopted": false, "judges_work": true,
         }))
         .unwrap()
     }
 
     #[test]
-    fn the_canary_alone_is_free_of_quiet_hours_and_only_where_somebody_is_there() {
-        let plan = plan("1d", Some("08:00-22:00"));
-        let quiet = |wave, attended| plan.quiet_hours_of(wave, attended).is_some();
-        assert_eq!(
-            [quiet(0, true), quiet(0, false), quiet(1, true), quiet(1, false)],
-            [false, true, true, true]
-        );
-    }
-
-    #[test]
     fn work_is_known_before_a_wave_or_a_life_is_over() {
         let seconds = |soak: &str, every: Option<&str>| {
-            plan(soak, None).work_seconds(1, every.map(|every| every.parse().unwrap()))
+            plan(soak).work_seconds(1, every.map(|every| every.parse().unwrap()))
         };
         assert_eq!(seconds("1d", None), 3600.0);
         assert_eq!(seconds("1h", None), 1200.0);

@@ -23,6 +23,8 @@ use crate::step::{Boot, Reason, RolloutStep};
 const LOOKS_IN_A_SOAK: u32 = 50;
 const LOOK_EVERY_LEAST: Duration = Duration::from_secs(1);
 const LOOK_EVERY_MOST: Duration = Duration::from_secs(60);
+/// So long a gate waits, once a wave's time is over, for data that it misses.
+const PATIENCE: Duration = Duration::from_secs(3600);
 /// While nothing is to be done, a pause or an interrupt is seen after this long.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -62,7 +64,6 @@ pub struct Rollout<'r, 'a> {
     observer: &'r mut dyn Observer,
     witness: &'r mut dyn Witness,
     interrupt: &'r AtomicBool,
-    attended: bool,
 }
 
 /// Why no further service is restarted now.
@@ -84,13 +85,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         interrupt: &'r AtomicBool,
     ) -> Self {
         let pace = trial.prepared().plan.pace;
-        Self { trial, plan, pace, paths, observer, witness, interrupt, attended: false }
-    }
-
-    /// Somebody is there who sees the canary: it does not wait for quiet hours to end.
-    #[must_use]
-    pub fn attended(self, attended: bool) -> Self {
-        Self { attended, ..self }
+        Self { trial, plan, pace, paths, observer, witness, interrupt }
     }
 
     /// Goes on from where the journal says until the end, a stop or a pause.
@@ -117,8 +112,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let progress = self.progress()?;
         let found = (0..self.plan.waves.len()).find(|wave| {
             let open = |service: &ServiceName| !self.is_committed(service);
-            progress.waves[*wave] != WaveStage::Passed
-                || self.without_failed(&self.plan.waves[*wave]).iter().any(open)
+            progress.waves[*wave] != WaveStage::Passed || self.plan.waves[*wave].iter().any(open)
         });
         Ok(found)
     }
@@ -169,7 +163,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 self.plan.waves.len(),
                 heaptrial_model::units::counted(services.len(), "service")
             ));
-            if wave == 0 && self.plan.prove_rollback && !self.progress()?.rollback_proved {
+            if wave == 0 && !self.progress()?.rollback_proved {
                 if let Some(ending) = self.prove_rollback(wave, &services[0])? {
                     return Ok(Some(ending));
                 }
@@ -187,7 +181,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// Services of earlier waves that failed since: going on would only add to them.
     fn check_earlier(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
         let Some(before) = wave.checked_sub(1) else { return Ok(None) };
-        let earlier = self.without_failed(&self.plan.up_to(before));
+        let earlier = self.plan.up_to(before);
         let standings = self.trial.standings(&earlier, self.witness)?;
         let failed = |(service, standing): (&ServiceName, &Standing)| match standing {
             Standing::Failed(why) => {
@@ -201,14 +195,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
         if reasons.is_empty() { Ok(None) } else { self.stop(wave, reasons).map(Some) }
     }
 
-    fn without_failed(&self, services: &[ServiceName]) -> Vec<ServiceName> {
-        without_failed(self.trial.state(), services)
-    }
-
     /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved anew.
     fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, ChangeError> {
-        let services = self.without_failed(services);
-        let standings = self.trial.standings(&services, self.witness)?;
+        let standings = self.trial.standings(services, self.witness)?;
         Ok(standings.iter().all(|standing| *standing != Standing::Untreated))
     }
 
@@ -242,8 +231,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// Gives services of a wave their treatment; waits through quiet hours.
     fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, ChangeError> {
         loop {
-            let services = &self.without_failed(services);
-            match self.hold(wave) {
+            match self.hold() {
                 Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
                 Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
                 Some(Hold::Quiet(why)) => {
@@ -253,16 +241,12 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 }
                 None => {}
             }
-            let open = services.iter().filter(|service| !self.is_committed(service)).count();
-            if let Some(reason) = self.restarts_spent(open) {
-                return self.stop(wave, vec![reason]).map(Some);
-            }
             let seen: Cell<Option<Hold>> = Cell::new(None);
             let outcome = {
                 let asking = Asking {
                     paths: &self.paths,
                     name: &self.trial.prepared().plan.name.clone(),
-                    quiet: self.plan.quiet_hours_of(wave, self.attended),
+                    quiet: self.plan.quiet_hours,
                     interrupt: self.interrupt,
                 };
                 let halt = || {
@@ -276,18 +260,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
             if outcome.is_complete() {
                 return Ok(None);
             }
-            let budget = self.pace.failure_budget;
-            let bearable = outcome.failed.is_empty() || self.trial.state().failures < budget;
-            if bearable && outcome.stuck.is_empty() && seen.take().is_some() {
+            if outcome.failed.is_empty() && outcome.stuck.is_empty() && seen.take().is_some() {
                 // What holds it is looked at above.
                 continue;
-            }
-            let left = self.without_failed(services);
-            if bearable && outcome.stuck.is_empty() && !left.is_empty() {
-                let failures =
-                    heaptrial_model::units::counted(self.trial.state().failures as usize, "failure");
-                self.observer.told(&format!("{failures} of at most {budget}: going on without what failed"));
-                return Ok(None);
             }
             let named = outcome.failed.iter().chain(&outcome.stuck);
             let reasons = named
@@ -315,8 +290,8 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     self.trial.note(&step)?;
                     return Ok(None);
                 }
-                Outcome::NotEnough if self.left_of(wave, soak + self.plan.patience.0)?.is_zero() => {
-                    let patience = self.plan.patience;
+                Outcome::NotEnough if self.left_of(wave, soak + PATIENCE)?.is_zero() => {
+                    let patience = heaptrial_model::units::duration(PATIENCE.as_secs_f64());
                     let what =
                         format!("what a gate must know is still missing {patience} after the wave's time");
                     let mut reasons = vec![Reason { service: None, what }];
@@ -324,7 +299,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     return self.stop(wave, reasons).map(Some);
                 }
                 Outcome::Go | Outcome::NotEnough => {
-                    let stops = self.left_of(wave, soak + self.plan.patience.0)?;
+                    let stops = self.left_of(wave, soak + PATIENCE)?;
                     self.observer.waiting(&format!(
                         "gate {}: {}",
                         wave + 1,
@@ -334,7 +309,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
             }
             let until = Instant::now() + every.min(left.max(LOOK_EVERY_LEAST));
             while Instant::now() < until {
-                match self.hold(wave) {
+                match self.hold() {
                     Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
                     Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
                     Some(Hold::Quiet(_)) | None => std::thread::sleep(NAP),
@@ -345,7 +320,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
 
     /// What a gate says now of all services changed so far.
     fn gate(&mut self, wave: usize) -> Result<Gate, ChangeError> {
-        let services = self.without_failed(&self.plan.up_to(wave));
+        let services = self.plan.up_to(wave);
         let standings = self.trial.standings(&services, self.witness)?;
         let observed = self.observer.observe(&services);
         let seen = Seen { standings: &standings, observed: &observed };
@@ -359,16 +334,6 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let applied = self.progress()?.applied[wave].clone();
         let passed = applied.map(|applied| applied.passed(Moment::now(), &boot_id));
         Ok(time.saturating_sub(passed.unwrap_or_default()))
-    }
-
-    fn restarts_spent(&self, wanted: usize) -> Option<Reason> {
-        let (spent, limit) = (self.trial.state().restarts, self.plan.limits.restarts);
-        (spent as usize + wanted > limit as usize).then(|| Reason {
-            service: None,
-            what: format!(
-                "{spent} restarts were made since it was started or resumed, and {wanted} more would be beyond the budget of {limit}"
-            ),
-        })
     }
 
     /// Puts the wave back and tells why.
@@ -385,9 +350,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
         Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
     }
 
-    fn hold(&self, wave: usize) -> Option<Hold> {
+    fn hold(&self) -> Option<Hold> {
         let name = &self.trial.prepared().plan.name;
-        let quiet = self.plan.quiet_hours_of(wave, self.attended);
+        let quiet = self.plan.quiet_hours;
         Asking { paths: &self.paths, name, quiet, interrupt: self.interrupt }.hold()
     }
 }
@@ -424,13 +389,6 @@ impl Hold {
 
 fn is_committed(state: &TrialState, service: &ServiceName) -> bool {
     state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
-}
-
-/// Those that did not fail since the rollout was begun or resumed; what failed was put back and is left out.
-fn without_failed(state: &TrialState, services: &[ServiceName]) -> Vec<ServiceName> {
-    let failed =
-        |service: &&ServiceName| state.failed_now.contains(*service) && !is_committed(state, service);
-    services.iter().filter(|service| !failed(service)).cloned().collect()
 }
 
 /// What is known of services, in their order.

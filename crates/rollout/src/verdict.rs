@@ -1,5 +1,6 @@
 //! What a trial found of an arm, as a file that other hosts take for their rollouts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,6 @@ const DIGEST: &str = "sha256";
 const SAME_MEMORY: f64 = 1.25;
 /// Verdicts on growth that speak against an arm. That memory grows is no such: most allocators' does, and gates know how fast.
 const BLOATS: [&str; 2] = ["bloating", "some_bloat"];
-/// Libraries that are told by name.
-const TOLD: usize = 4;
 
 /// What a trial found of an arm: the treatment as it was proved, how memory goes with age under it, on which hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -229,24 +228,13 @@ impl Verdict {
 fn other_libraries(libraries: &[MappedLibrary], of_trial: &[MappedLibrary]) -> Option<String> {
     // `libssl.so.1.1` and `libssl.so.3` are one library.
     let stem = |library: &MappedLibrary| library.name.split(".so").next().map(str::to_owned);
-    let mut other: Vec<String> = Vec::new();
-    for own in libraries {
+    let is_other = |own: &&MappedLibrary| {
         let same = |library: &MappedLibrary| library.name == own.name && library.build() == own.build();
-        let Some(first) = of_trial.iter().find(|library| stem(library) == stem(own)) else { continue };
-        if !of_trial.iter().any(same) {
-            let named = if first.name == own.name { String::new() } else { format!("{} ", first.name) };
-            let text = format!("{} {} here, {named}{} in the trial", own.name, own.build(), first.build());
-            if !other.contains(&text) {
-                other.push(text);
-            }
-        }
-    }
-    let more = other.len().saturating_sub(TOLD);
-    other.truncate(TOLD);
-    if more > 0 {
-        other.push(format!("{more} more"));
-    }
-    (!other.is_empty()).then(|| format!("libraries: {}", other.join("; ")))
+        of_trial.iter().any(|library| stem(library) == stem(own)) && !of_trial.iter().any(same)
+    };
+    let other = libraries.iter().filter(is_other).map(|own| format!("{} {}", own.name, own.build()));
+    let other = other.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
+    (!other.is_empty()).then(|| format!("libraries in other builds than in the trial: {other}"))
 }
 
 /// What speaks against rolling out an arm of a trial, in words: the verdict on its growth, and grave findings that bear on it.
@@ -426,7 +414,7 @@ mod tests {
             told,
             [
                 "system: Debian GNU/Linux 13 (trixie) here, Debian GNU/Linux 12 (bookworm) in the trial",
-                "libraries: libzstd.so.1 1.5.7 here, 1.5.4 in the trial"
+                "libraries in other builds than in the trial: libzstd.so.1 1.5.7"
             ]
         );
         let small = HostFacts { ram_bytes: 64 << 30, cpu_count: 8, ..host() };
@@ -436,7 +424,7 @@ mod tests {
             [
                 "processors: 8 here, 32 in the trial",
                 "memory: 64.0 GiB here, 768 GiB in the trial",
-                "libraries: libc.so.7 3.0 here, libc.so.6 2.36 in the trial"
+                "libraries in other builds than in the trial: libc.so.7 3.0"
             ]
         );
     }
@@ -456,7 +444,10 @@ mod tests {
         assert!(verdict.differences(&now).is_empty());
         assert_eq!(verdict.proved_like(&now), [&build("a")]);
         let now = HostNow { facts: host(), libraries: vec![other] };
-        assert_eq!(verdict.differences(&now), ["libraries: libzstd.so.1 1.5.7 here, 1.5.4 in the trial"]);
+        assert_eq!(
+            verdict.differences(&now),
+            ["libraries in other builds than in the trial: libzstd.so.1 1.5.7"]
+        );
         // As far from the one as from the other.
         assert_eq!(verdict.proved_like(&now), [&build("a"), &build("b")]);
     }

@@ -9,7 +9,7 @@ use heaptrial_analysis::DAY;
 use heaptrial_model::ServiceName;
 
 use crate::error::WatchError;
-use crate::folder::read_plan;
+use crate::folder::{names, read_plan};
 
 /// The services that watches of this host look after at `now` (seconds since 1970), those under another treatment or none as
 /// well, each with the watch's name. Not those of the watch `own`, nor of watches that are over.
@@ -30,4 +30,14 @@ pub fn claims(state: &Path, own: &str, now: f64) -> Result<BTreeMap<ServiceName,
         claims.extend(services.map(|service| (service, plan.name.clone())));
     }
     Ok(claims)
+}
+
+/// Names of the watches of this host that look after one of some services.
+pub fn watches_of<'s>(state: &Path, services: impl IntoIterator<Item = &'s ServiceName>) -> Vec<String> {
+    let services: Vec<&ServiceName> = services.into_iter().collect();
+    let watches = |name: &String| {
+        let plan = read_plan(&state.join("watches").join(name)).ok().flatten();
+        plan.is_some_and(|plan| plan.services.iter().any(|own| services.contains(&&own.service)))
+    };
+    names(state).into_iter().filter(watches).collect()
 }

@@ -130,8 +130,6 @@ pub fn prepared(faults: &Faults, pace: Pace, takes_over: bool) -> Prepared {
             sha256: digest(LIBRARY),
         }],
         agent: None,
-        // As a rollout that goes on after a reboot.
-        after_reboot: if takes_over { vec!["rollout".to_owned(), "resume".to_owned()] } else { Vec::new() },
         owner,
     }
 }

@@ -288,7 +288,7 @@ fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
             let what = format!("rollout killed at {call} {number}, then {recovery:?}");
             let start = format!(
                 "rollout start --allocator glibc?arena_max=1 --services churn@* --unmeasured --name {name} --waves 50%,100% \
-                 --soak 1s --pause 0s --settle 0s --patience 20s --health-timeout 10s --no-rollback-proof --no-forecast \
+                 --soak 1s --pause 0s --settle 0s --health-timeout 10s --no-forecast \
                  --no-agent --yes"
             );
             let killed = walk.killed_at(&start, call, number);

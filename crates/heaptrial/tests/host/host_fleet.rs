@@ -202,7 +202,7 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     against.verdict = Some("bloating".into());
     bed.container.write("/root/against.json", against.sealed().unwrap().0, 0o644).unwrap();
     let start = |file: &str, more: &str| {
-        let pace = "--at-once 4 --pause 0s --settle 500ms --soak 2s --patience 20s --no-agent --yes";
+        let pace = "--at-once 4 --pause 0s --settle 500ms --soak 2s --no-agent --yes";
         bed.heaptrial(&format!("rollout start --verdict {file} --services churn@* {pace} {more}"))
     };
     let before = bed.snapshot();
@@ -355,7 +355,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     let more = format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
          \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_despite_findings\": true, \
-         \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\", \"--patience\", \"20s\"]}}",
+         \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\"]}}",
         path.display()
     );
     let with = |further: &'static [&str]| [&["-e", more.as_str()], further].concat();
@@ -378,10 +378,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     faults("FAULTS_UNDER=jemalloc\nNEVER_READY=1\nFAIL_WHEN=/run/dies\n");
     let together = more
         .replace("to-jemalloc", "both")
-        .replace(
-            "\"--pause\", \"0s\"",
-            "\"--no-rollback-proof\", \"--health-timeout\", \"10m\", \"--pause\", \"10m\"",
-        )
+        .replace("\"--pause\", \"0s\"", "\"--health-timeout\", \"10m\", \"--pause\", \"10m\"")
         .replace("\"heaptrial_poll\"", "\"heaptrial_shares\": [\"100%\"], \"heaptrial_poll\"");
     let stopped = std::thread::scope(|scope| {
         let play = scope.spawn(|| control.play("rollout", &["-e", &together]));

@@ -228,8 +228,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
     let with = format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
          \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_lost\": 3, \"heaptrial_resume\": true, \
-         \"heaptrial_options\": [\"--soak\", \"4s\", \"--waves\", \"50%,100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\", \
-         \"--patience\", \"20s\", \"--after-reboot\", \"go-on\"]}}",
+         \"heaptrial_options\": [\"--soak\", \"4s\", \"--waves\", \"50%,100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\"]}}",
         control.path().display()
     );
     let play =
@@ -249,17 +248,9 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
 
     alpha.container.boot_again().unwrap();
     alpha.container.ok(&["hostname", "alpha"]);
-    // It goes on by itself once its services had the time to come up, and what saw to that is gone then.
-    wait_for("the rollout to go on by itself", PATIENCE, || {
-        let told = alpha.json_of("rollout status to-jemalloc --json");
-        (told["rollouts"][0]["standing"] == "complete").then_some(())
-    });
-    let left =
-        alpha.container.run(&["sh", "-c", "find /etc/systemd/system -name 'heaptrial-resume-*' | wc -l"]);
-    assert_eq!(String::from_utf8_lossy(&left.stdout).trim(), "0");
     control.reach("alpha", &alpha);
     let changed = control.plays("rollout", &["-e", &with]);
-    assert!(changed[0] == 0 && changed[1] > 0, "{changed:?}");
+    assert!(changed[0] > 0 && changed[1] > 0, "{changed:?}");
     let all = (treated(&alpha, &alpha_units), treated(&beta, &beta_units));
     assert_eq!(all, (alpha_units.len(), beta_units.len()));
     assert_eq!(control.plays("rollout", &["-e", &with]), [0, 0]);

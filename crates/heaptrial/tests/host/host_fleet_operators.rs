@@ -16,8 +16,7 @@ fn rollout(folder: &Path) -> String {
     format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
          \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_lost\": 5, \"heaptrial_resume\": true, \
-         \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"50%,100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\", \
-         \"--patience\", \"20s\"]}}",
+         \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"50%,100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\"]}}",
         folder.display()
     )
 }

@@ -34,8 +34,7 @@ allocator = "mimalloc@2.0.9"
 /// What services keep: gates without a forecast compare their memory with that of before, under another allocator.
 const LIVE_BYTES: u64 = 16_000_000;
 /// Paces of tests: nobody depends on these services.
-const PACE: &str =
-    "--at-once 4 --pause 0s --settle 500ms --patience 20s --health-timeout 10s --no-agent --yes";
+const PACE: &str = "--at-once 4 --pause 0s --settle 500ms --health-timeout 10s --no-agent --yes";
 
 /// A host with a trial over all of its services that was sampled for a while and has ended.
 struct Host {
@@ -430,19 +429,14 @@ fn only_the_very_treatment_that_was_measured_is_rolled_out() {
     let without = "MIMALLOC_DECOMMIT_DELAY is `0`, and was measured without it";
     refused(of_spec("mimalloc@2.0.9?decommit_delay=0"), &["arm `mimalloc` of trial `three-way`", without]);
     refused(of_spec("glibc?arena_max=1"), &["arm `glibc` of", "MALLOC_ARENA_MAX is `1`"]);
-    refused(host.start("--secure"), &["did not measure the secure build", "\"mimalloc@2.0.9+secure\""]);
-    let jemalloc = host.bed.heaptrial(&format!("rollout start three-way --arm jemalloc --secure {PACE}"));
-    refused(jemalloc, &["no secure build of jemalloc"]);
-    let table = host.start("--soak 5s --mitigations --dry-run");
-    assert!(stdout(&table).contains("double free check"), "{}{}", stdout(&table), stderr(&table));
     assert_eq!(before.difference(&host.bed.snapshot()), Vec::<String>::new());
 }
 
 #[test]
 #[ignore = "needs root and a container"]
-fn quiet_hours_and_budgets_hold() {
+fn quiet_hours_hold_for_the_canary_too() {
     let Some(bed) = Bed::boot() else { return };
-    let units = bed.start_churn_of(4, LIVE_BYTES);
+    bed.start_churn_of(4, LIVE_BYTES);
     bed.install_agent();
     let before = bed.snapshot();
     let start = |name: &str, more: &str| {
@@ -453,51 +447,21 @@ fn quiet_hours_and_budgets_hold() {
 
     let hour: i32 = bed.container.ok(&["date", "+%H"]).trim().parse().unwrap();
     let quiet = format!("--quiet-hours {:02}:00-{:02}:00", (hour + 23) % 24, (hour + 2) % 24);
-    // What it told until it was paused in the quiet hours.
-    let paused = |name: &str, options: &str| {
-        let mut command = bed.command(&start(name, options));
-        let mut process =
-            command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
-        let mut told = String::new();
-        for line in BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok) {
-            told += &line;
-            if line.contains("quiet hours until") {
-                bed.succeeds(&format!("rollout pause {name}"));
-            }
+    let mut process = bed
+        .command(&start("quiet", &quiet))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    for line in BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        if line.contains("quiet hours until") {
+            bed.succeeds("rollout pause quiet");
         }
-        assert_eq!(process.wait().unwrap().code(), Some(6), "{told}");
-        told
-    };
-    paused("quiet", &quiet);
-    assert_eq!(status("quiet")["restarts"], 0);
+    }
+    assert_eq!(process.wait().unwrap().code(), Some(6));
+    assert_eq!(status("quiet")["waves"][0]["in_force"], 0);
     bed.succeeds("rollout rollback quiet --yes");
 
-    // Where somebody is there the canary begins at once, and only the next wave waits.
-    let told = paused("seen", &format!("{quiet} --attended"));
-    assert!(told.contains("the canary begins at once"), "{told}");
-    let seen = status("seen");
-    assert_eq!((&seen["waves"][0]["stage"], &seen["waves"][1]["in_force"]), (&"passed".into(), &0.into()));
-    let text = stdout(&bed.heaptrial("rollout status seen"));
-    assert!(text.contains("but the canary, which was attended and began at once"), "{text}");
-    bed.succeeds("rollout rollback seen --yes");
-
-    let spent = bed.heaptrial(&start("thrifty", "--restart-budget 2"));
-    assert_eq!(spent.status.code(), Some(1), "{}", stderr(&spent));
-    assert!(stdout(&spent).contains("beyond the budget of 2"), "{}", stdout(&spent));
-    bed.succeeds("rollout rollback thrifty --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-
-    let dry = stderr(&bed.succeeds(&start("tolerant", "--dry-run")));
-    let wave = dry.lines().find(|line| line.starts_with("wave 2: ")).unwrap();
-    let faulty = units.iter().find(|unit| wave.contains(unit.as_str())).unwrap();
-    let number = faulty.trim_start_matches("churn@").trim_end_matches(".service");
-    let fault = "FAULTS_UNDER=mimalloc\nFAIL_AFTER_MS=0\n";
-    bed.container.write(format!("/etc/churn/{number}"), fault, 0o644).unwrap();
-    let output = bed.succeeds(&start("tolerant", "--failure-budget 2"));
-    let told = format!("left out, since they failed and were put back: {faulty}");
-    assert!(stdout(&output).contains(&told), "{}", stdout(&output));
-    bed.assert_active(&units);
-    for unit in &units {
-        assert_eq!(bed.maps(unit).contains("libmimalloc"), unit != faulty, "{unit}");
-    }
 }

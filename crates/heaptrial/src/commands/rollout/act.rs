@@ -10,14 +10,13 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{Stage, Trial, TrialStage, changed_files, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
-use heaptrial_rollout::{Course, Progress, Rollout, RolloutPlan, pause as mark, paused, read_plan};
+use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
 
 use super::carry_out::carry_out;
 use super::detach;
 use super::observe::Watcher;
 use super::start::record;
-use super::status::course;
 use crate::commands::trial::in_database::{self, refuse_unrecorded};
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
@@ -40,16 +39,9 @@ pub struct ResumeOptions {
     /// The rollout's name
     #[arg(value_name = "NAME")]
     rollout: TrialName,
-    /// Somebody is here: a canary that is still to be changed does not wait for quiet hours to end. So it is in a
-    /// terminal
-    #[arg(long)]
-    attended: bool,
     /// Return once it goes on: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long)]
     detach: bool,
-    /// Only one that was cut short: what a unit of systemd runs after a reboot
-    #[arg(long, hide = true)]
-    after_reboot: bool,
     /// What a unit of systemd runs for a start or a resume: a pause that was asked for since then holds
     #[arg(long, hide = true, conflicts_with = "detach")]
     in_unit: bool,
@@ -116,18 +108,13 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     on_host::require_root("rollout resume")?;
     let paths = Paths::default();
     let plan = plan_of(&paths, options.rollout.as_str())?;
-    if options.after_reboot && !is_cut_short(&paths, options.rollout.as_str(), &plan)? {
-        tell_nothing_to_do(options.rollout.as_str(), "nothing was cut short", global);
-        return Ok(ExitCode::SUCCESS);
-    }
     refuse_taken_over(&paths, options.rollout.as_str())?;
     if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan, global)? {
         return Ok(code);
     }
     let database = on_host::database(&paths, global);
     if options.detach {
-        let attended = options.attended || on_host::is_attended();
-        return detach::carry_out(options.rollout.as_str(), attended, &paths, &database, global);
+        return detach::carry_out(options.rollout.as_str(), &paths, &database, global);
     }
     let this = ThisHost::new(global.systemd()?);
     let mut trial = Trial::open(this.host(), &paths, options.rollout.as_str(), Action::Resume)?;
@@ -137,8 +124,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     if !options.in_unit {
         mark(&paths, options.rollout.as_str(), false).map_err(Failure::failed)?;
     }
-    let attended = options.attended || on_host::is_attended();
-    carry_out(&mut trial, (plan, attended), &paths, &database, global)
+    carry_out(&mut trial, plan, &paths, &database, global)
 }
 
 fn tell_nothing_to_do(name: &str, why: &str, global: &GlobalOptions) {
@@ -147,14 +133,6 @@ fn tell_nothing_to_do(name: &str, why: &str, global: &GlobalOptions) {
     } else {
         println!("rollout {name}: {why}");
     }
-}
-
-/// Whether a rollout is to go on after a reboot; a revert that was cut short is the recovery timer's.
-fn is_cut_short(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<bool, Failure> {
-    let state = read_state(paths, name)?;
-    let progress = Progress::of(&state, plan.waves.len())?;
-    let standing = course(&state, &progress, on_host::is_at_work(paths, name), paused(paths, name));
-    Ok(standing == Course::CutShort && state.stage != TrialStage::Reverting)
 }
 
 /// Of a rollout of which every wave has passed: says so, or which services have lost their treatment since.
@@ -245,10 +223,9 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         at_once: options.at_once.unwrap_or(planned.at_once),
         ..planned
     };
-    for watch in std::fs::read_dir(paths.state.join("watches")).into_iter().flatten().flatten() {
-        let watch = watch.file_name().to_string_lossy().into_owned();
+    for watch in heaptrial_watch::watches_of(&paths.state, changed.iter().copied()) {
         eprintln!(
-            "the watch after `{watch}` will tell, in one alert, that this was put back; `heaptrial watch stop {watch}` ends it"
+            "the watch after `{watch}` will report that this was put back; `heaptrial watch stop {watch}` ends it"
         );
     }
     let database = on_host::database(&paths, global);

@@ -18,7 +18,7 @@ use crate::options::GlobalOptions;
 /// Goes on with a rollout until it ends, stops or is paused.
 pub fn carry_out(
     trial: &mut Trial<'_>,
-    (plan, attended): (RolloutPlan, bool),
+    plan: RolloutPlan,
     paths: &Paths,
     database: &Path,
     global: &GlobalOptions,
@@ -34,11 +34,9 @@ pub fn carry_out(
     let mut watcher = Watcher::new(database.to_owned(), trial.prepared(), forecast);
     let (waves, measured) = (plan.waves.len(), plan.measured);
     let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
-    let mut rollout =
-        Rollout::new(trial, plan, paths.clone(), &mut watcher, &mut teller, &interrupt).attended(attended);
+    let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, &mut teller, &interrupt);
     let ending = rollout.go()?;
     let count = trial.state().count(Stage::Committed);
-    let left_out: Vec<String> = trial.state().failed_now.iter().map(ToString::to_string).collect();
     if ending == Ending::Complete {
         // `rollout resume` says of one that is complete what is missing; the agent reads services a while longer otherwise.
         let _ = in_database::end(database, trial.prepared());
@@ -47,9 +45,6 @@ pub fn carry_out(
         println!("{:#}", as_json(&name, &ending));
     } else {
         print!("{}", told(&name, &watched, &ending, measured, (count, waves)));
-        if ending == Ending::Complete && !left_out.is_empty() {
-            println!("left out, since they failed and were put back: {}", left_out.join(", "));
-        }
     }
     Ok(match ending {
         Ending::Complete => ExitCode::SUCCESS,

@@ -22,10 +22,9 @@ const LOOK_GAP: Duration = Duration::from_millis(50);
 const LAST_WORDS: &str = "5";
 
 /// Starts a unit that carries a rollout out as `heaptrial rollout resume` does, and returns once it is at work. The unit is gone after a reboot:
-/// then the rollout stands where it was until `rollout resume` goes on, which [`after_reboot`] does by itself.
+/// then the rollout stands where it was until `rollout resume` goes on.
 pub fn carry_out(
     name: &str,
-    attended: bool,
     paths: &Paths,
     database: &Path,
     global: &GlobalOptions,
@@ -37,9 +36,6 @@ pub fn carry_out(
     command.args(["--quiet", "--collect", "--property=Type=exec", "--unit", &unit]);
     command.arg(format!("--description=Heaptrial brings rollout {name} out"));
     command.arg("--").arg(program).arg("--db").arg(database).args(["rollout", "resume", name, "--in-unit"]);
-    if attended {
-        command.arg("--attended");
-    }
     let before = times_begun(paths, name);
     // From here on a pause that is asked for is for what the unit does. A process that is at work may not have seen one yet, and refuses the unit.
     let was_paused = paused(paths, name) && !on_host::is_at_work(paths, name);
@@ -81,13 +77,6 @@ fn in_unit(
         )));
     }
     await_work(name, unit, (paths, before), global)
-}
-
-/// The words by which a rollout goes on after a reboot.
-pub fn after_reboot(name: &str, database: &Path) -> Vec<String> {
-    let database = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
-    let database = database.display().to_string();
-    ["--db", &database, "rollout", "resume", name, "--detach", "--after-reboot"].map(str::to_owned).to_vec()
 }
 
 /// How often a process began a rollout or went on with it, by its journal.

@@ -1,7 +1,6 @@
 //! The plan of a rollout: one arm over all services, and the waves in which they get it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
@@ -9,11 +8,11 @@ use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_model::{About, HumanDuration, Pace, PlanId, ServiceName};
 use heaptrial_plan::{Assignment, Build, BuildOfHosts, DrawnPlan};
-use heaptrial_rollout::{Limits, RolloutPlan, WaveSizes, freeze, split};
+use heaptrial_rollout::{RolloutPlan, WaveSizes, freeze, split};
 
-use super::options::{AfterReboot, StartOptions};
+use super::before;
+use super::options::StartOptions;
 use super::target::{self, Target};
-use super::{before, detach};
 use crate::commands::trial::plan::family::families;
 use crate::exit::Failure;
 
@@ -61,7 +60,7 @@ pub(super) fn drawn(
             pause: options.pause,
             health_timeout: options.health_timeout,
             settle: options.settle,
-            failure_budget: options.failure_budget,
+            failure_budget: 1,
         },
         arms: vec![target.arm.clone()],
         builds: build
@@ -83,7 +82,7 @@ pub(super) fn frozen(
     measured: bool,
     whole: Prepared,
     (services, host): (&[Service], &str),
-    (paths, database): (&Paths, &Path),
+    paths: &Paths,
 ) -> Result<(Prepared, RolloutPlan), Failure> {
     let is_there = |treatment: &ServiceTreatment| {
         let found = services.iter().find(|service| *service.name() == treatment.service);
@@ -116,13 +115,8 @@ pub(super) fn frozen(
         seed: SEED,
         already: already.into_iter().map(|treatment| treatment.service).collect(),
         soak: options.soak.clone(),
-        patience: options.patience,
-        prove_rollback: !options.no_rollback_proof,
         quiet_hours: options.quiet_hours,
-        attended: options.is_attended(),
-        goes_on_after_reboot: options.after_reboot == AfterReboot::GoOn,
         judges_work: !options.no_work,
-        limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
         strata,
         before: names
             .iter()
@@ -131,9 +125,5 @@ pub(super) fn frozen(
         waves,
     };
     let owner = freeze(&plan).map_err(Failure::failed)?;
-    let after_reboot = match options.after_reboot {
-        AfterReboot::GoOn => detach::after_reboot(&whole.plan.name, database),
-        AfterReboot::Stand => Vec::new(),
-    };
-    Ok((Prepared { services: treatments, after_reboot, owner, ..whole }, plan))
+    Ok((Prepared { services: treatments, owner, ..whole }, plan))
 }

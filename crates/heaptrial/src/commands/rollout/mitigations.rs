@@ -1,9 +1,7 @@
-//! Memory and heap security side by side, so that the trade is a decision.
+//! Heap security that an allocator gives up, so that the trade is a decision.
 
 use heaptrial_allocator::{Catalog, MITIGATIONS, Mitigation, MitigationState};
-use heaptrial_analysis::{Fleet, Settings, analyse};
-use heaptrial_change::Prepared;
-use heaptrial_model::{AllocatorSpec, Arm, units};
+use heaptrial_model::AllocatorSpec;
 
 /// What is said where memory is bought with heap security.
 pub fn warnings(from: &[AllocatorSpec], to: &AllocatorSpec) -> Vec<String> {
@@ -16,7 +14,7 @@ pub fn warnings(from: &[AllocatorSpec], to: &AllocatorSpec) -> Vec<String> {
             .collect();
         if !lost.is_empty() {
             warnings.push(format!(
-                "{to} gives up what {old} does against heap corruption: {} (`heaptrial rollout start --mitigations` shows all, with sources)",
+                "{to} gives up what {old} does against heap corruption: {} (`heaptrial allocators mitigations` shows all, with sources)",
                 lost.join(", ")
             ));
         }
@@ -39,58 +37,4 @@ fn cell(spec: &AllocatorSpec, name: &str) -> Option<Mitigation> {
     let family = Catalog::builtin().family(&spec.family)?;
     let variant = spec.variants.first().map(String::as_str);
     family.mitigation(name, variant).cloned()
-}
-
-/// The arms of a trial with their memory and mitigations, and the source of each cell.
-pub fn side_by_side(prepared: &Prepared, fleet: Option<&Fleet>) -> String {
-    let levels: Vec<Option<f64>> = match fleet {
-        Some(fleet) => {
-            let analysis = analyse(fleet, &Settings::default());
-            analysis.arms.iter().map(|arm| arm.treated().level_bytes).collect()
-        }
-        None => Vec::new(),
-    };
-    let mut rows = vec![
-        ["arm".to_owned(), "memory".to_owned()]
-            .into_iter()
-            .chain(MITIGATIONS.iter().map(|name| name.replace('_', " ")))
-            .collect::<Vec<String>>(),
-    ];
-    let mut sources = String::new();
-    for (index, arm) in prepared.plan.arms.iter().enumerate() {
-        let spec = arm.allocator();
-        let memory = levels.get(index).copied().flatten().map_or("not known".to_owned(), units::memory);
-        let cells = MITIGATIONS.iter().map(|name| match cell(&spec, name) {
-            Some(cell) => cell.state.to_string(),
-            None => MitigationState::Unknown.to_string(),
-        });
-        rows.push([label(arm), memory].into_iter().chain(cells).collect());
-        for name in MITIGATIONS {
-            let Some(cell) = cell(&spec, name) else { continue };
-            let note = cell.note.as_ref().map_or(String::new(), |note| format!(": {note}"));
-            let line = format!("{}, {}{note} [{}]\n", spec.family, name.replace('_', " "), cell.source);
-            if !sources.contains(&line) {
-                sources += &line;
-            }
-        }
-    }
-    format!("{}\n{sources}`unknown` means that the catalog has no source for it.\n", columns(&rows))
-}
-
-fn label(arm: &Arm) -> String {
-    if arm.control { format!("{} (control)", arm.name) } else { arm.name.clone() }
-}
-
-fn columns(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> =
-            row.iter().enumerate().map(|(column, cell)| format!("{cell:0$}", width(column))).collect();
-        text += cells.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
 }

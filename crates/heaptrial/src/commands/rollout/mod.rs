@@ -11,7 +11,6 @@ mod measured;
 pub(super) mod mitigations;
 mod observe;
 mod options;
-mod secure;
 mod start;
 mod status;
 mod target;

@@ -7,7 +7,6 @@ use heaptrial_model::{AllocatorSpec, HumanDuration, ServicePattern, TrialName};
 use heaptrial_rollout::{QuietHours, WaveSizes};
 
 use crate::commands::allocators::SourceOptions;
-use crate::commands::trial::on_host;
 
 /// What is rolled out, to which services, and how carefully.
 #[derive(Debug, Args)]
@@ -22,7 +21,7 @@ pub struct StartOptions {
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["trial", "arm"])]
     pub(super) allocator: Option<AllocatorSpec>,
     /// What a trial elsewhere found of an arm, as `heaptrial trial verdict` wrote it; needs --services
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trial", "arm", "allocator", "secure", "mitigations", "unmeasured"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trial", "arm", "allocator", "unmeasured"])]
     pub(super) verdict: Option<PathBuf>,
     /// The digest that the verdict's file must have
     #[arg(long, value_name = "SHA256", requires = "verdict")]
@@ -48,9 +47,6 @@ pub struct StartOptions {
     /// How long each wave is watched before the next; of further waves the last of them
     #[arg(long, value_name = "LIST", default_value = "1d", value_delimiter = ',')]
     pub(super) soak: Vec<HumanDuration>,
-    /// How long is waited after that for data that a gate misses, before it stops
-    #[arg(long, value_name = "DURATION", default_value = "1h")]
-    pub(super) patience: HumanDuration,
     /// From one service's restart to the next one's, at least
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(super) pause: HumanDuration,
@@ -63,22 +59,9 @@ pub struct StartOptions {
     /// A healthy service must stay so for this long before it counts
     #[arg(long, value_name = "DURATION", default_value = "3s")]
     pub(super) settle: HumanDuration,
-    /// Failed services, over all waves of this start or a resume, after which it stops
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) failure_budget: u32,
-    /// Restarts that this start, and each resume, may cause [default: 2 for each service, and 4]
-    #[arg(long, value_name = "N")]
-    pub(super) restart_budget: Option<u32>,
-    /// Hours of the day in which no further service is changed, in the host's time zone, such as 08:00-20:00; the
-    /// canary of an attended start begins at once
+    /// Hours of the day in which no further service is changed, in the host's time zone, such as 08:00-20:00
     #[arg(long, value_name = "FROM-TO")]
     pub(super) quiet_hours: Option<QuietHours>,
-    /// Somebody is here and sees the canary: it does not wait for quiet hours to end. So it is in a terminal
-    #[arg(long)]
-    pub(super) attended: bool,
-    /// Do not put the first canary back once to prove that it can be
-    #[arg(long)]
-    pub(super) no_rollback_proof: bool,
     /// Roll out a treatment (build, settings, torrc options, restarts) that no trial of this host measured
     #[arg(long)]
     pub(super) unmeasured: bool,
@@ -88,19 +71,9 @@ pub struct StartOptions {
     /// Do not hold gates to what relays did before: their work, and their Guard and V2Dir flags
     #[arg(long)]
     pub(super) no_work: bool,
-    /// Roll out the secure build of the arm's allocator, which the trial must have measured
-    #[arg(long)]
-    pub(super) secure: bool,
-    /// Show memory and heap security of the trial's arms side by side before asking
-    #[arg(long)]
-    pub(super) mitigations: bool,
     /// Return once it is begun: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long, conflicts_with = "dry_run")]
     pub(super) detach: bool,
-    /// What becomes of it where the host is booted before it is complete: it stands until `resume`, or goes on by itself in a
-    /// unit of systemd once services are up. One that a gate stopped or somebody paused stands in any case
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AfterReboot::Stand)]
-    pub(super) after_reboot: AfterReboot,
     /// Start without asking
     #[arg(long)]
     pub(super) yes: bool,
@@ -112,20 +85,4 @@ pub struct StartOptions {
     pub(super) no_agent: bool,
     #[command(flatten)]
     pub(super) sources: SourceOptions,
-}
-
-/// What becomes of a rollout that a reboot cut short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum AfterReboot {
-    /// It stands.
-    Stand,
-    /// It goes on.
-    GoOn,
-}
-
-impl StartOptions {
-    /// Whether somebody sees the canary.
-    pub(super) fn is_attended(&self) -> bool {
-        self.attended || on_host::is_attended()
-    }
 }

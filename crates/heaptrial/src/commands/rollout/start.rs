@@ -20,7 +20,7 @@ use serde_json::json;
 use super::carry_out::carry_out;
 use super::options::StartOptions;
 use super::target::{self, Target};
-use super::{admit, before, detach, draw, measured, mitigations, tell};
+use super::{admit, before, detach, draw, measured, tell};
 use crate::commands::allocators::SourceOptions;
 use crate::commands::trial::findings::Warned;
 use crate::commands::trial::on_host;
@@ -53,8 +53,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let whole = prepare(&drawn, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    let (prepared, plan) =
-        draw::frozen(options, &target, measured, whole, (&services, &host), (&paths, &database))?;
+    let (prepared, plan) = draw::frozen(options, &target, measured, whole, (&services, &host), &paths)?;
     if plan.waves.is_empty() {
         let running = units::counted(plan.already.len(), "service");
         if global.json {
@@ -76,7 +75,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     refuse_strays(&paths, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
     preflight(&paths, &prepared, &services, &obtained, &Warned::default())?;
-    tell::tell(options, &target, &plan, &services);
+    tell::tell(&target, &plan, &services);
     for difference in &unlike {
         eprintln!("warning: unlike the hosts of the trial: {difference}");
     }
@@ -100,9 +99,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     if options.detach {
         // The unit takes the lock.
         drop(trial);
-        return detach::carry_out(name.as_str(), options.is_attended(), &paths, &database, global);
+        return detach::carry_out(name.as_str(), &paths, &database, global);
     }
-    carry_out(&mut trial, (plan, options.is_attended()), &paths, &database, global)
+    carry_out(&mut trial, plan, &paths, &database, global)
 }
 
 fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<Target, Failure> {
@@ -118,21 +117,12 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
                 true => None,
                 false => target::of_adoption(database, trial.as_str(), arm, &options.services)?,
             };
-            if let Some(target) = adopted {
-                if options.secure {
-                    return Err(Failure::refused(format!(
-                        "`{trial}` is an adoption: what its services run is all that is known of it, and no secure build of it"
-                    )));
-                }
-                return Ok(target);
+            match adopted {
+                Some(target) => Ok(target),
+                None => target::of_trial(paths, database, trial.as_str(), arm, &options.services),
             }
-            if options.mitigations && options.arm.is_none() {
-                let prepared = read_prepared(paths, trial.as_str())?;
-                print!("{}", mitigations::side_by_side(&prepared, None));
-            }
-            target::of_trial(paths, database, trial.as_str(), (arm, options.secure), &options.services)
         }
-        (None, Some(spec)) => target::of_spec(spec, options.secure, &options.services),
+        (None, Some(spec)) => target::of_spec(spec, &options.services),
         (None, None) => Err(Failure::usage("name a trial, or an allocator with --allocator")),
     }
 }

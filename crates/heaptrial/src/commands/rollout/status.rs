@@ -90,7 +90,7 @@ impl Status {
             other: Lock::holder(&paths.state).filter(|holder| holder.name != name),
             down: on_host::not_running(&state, paths.scope),
             untrusted: check_trusted(paths, name).err().map(|error| error.to_string()),
-            ended: cut_short(&journal::read(&paths.trial(name))?, &plan.waves, boot_id.as_deref()),
+            ended: cut_short(&journal::read(&paths.trial(name))?),
             prepared,
             state,
             plan,
@@ -151,12 +151,8 @@ impl Status {
             "waves": waves,
             "already": self.plan.already,
             "quiet_hours": self.plan.quiet_hours,
-            "attended": self.plan.attended,
-            "goes_on_after_reboot": self.plan.goes_on_after_reboot,
             "judges_work": self.plan.judges_work,
             "strata": strata,
-            "restarts": self.state.restarts,
-            "restart_budget": self.plan.limits.restarts,
             "not_running": self.down.iter().map(|(service, how)| json!({ "service": service, "how": how })).collect::<Vec<_>>(),
             "other_process": self.other,
             "untrusted": self.untrusted,
@@ -199,12 +195,7 @@ impl Status {
             }
         }
         if let Some(hours) = self.plan.quiet_hours {
-            let canary =
-                if self.plan.attended { " but the canary, which was attended and began at once" } else { "" };
-            text += &format!("  quiet hours {hours}: no service is changed in them{canary}\n");
-        }
-        if self.plan.goes_on_after_reboot && self.state.stage != TrialStage::Stopped && !is_back {
-            text += "  after a reboot it goes on by itself\n";
+            text += &format!("  quiet hours {hours}: no service is changed in them\n");
         }
         for line in forecast_lines(&self.plan) {
             text += &format!("  {line}\n");
@@ -237,10 +228,6 @@ impl Status {
         if let Some(other) = &self.other {
             text += &format!("  {other} is changing services of this host now\n");
         }
-        text += &format!(
-            "  restarts since it was started or resumed last: {} of at most {}\n",
-            self.state.restarts, self.plan.limits.restarts
-        );
         if self.state.stage == TrialStage::Reverting && !self.at_work {
             text += &format!("  `heaptrial rollout rollback {name}` goes on putting everything back\n");
         } else if matches!(
@@ -256,7 +243,7 @@ impl Status {
 }
 
 /// How far a rollout has come; whether a process works on it, and whether it was told to pause, stand in no journal.
-pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_paused: bool) -> Course {
+fn course(state: &TrialState, progress: &Progress, at_work: bool, is_paused: bool) -> Course {
     match state.stage {
         TrialStage::Reverted => Course::RolledBack,
         TrialStage::Reverting if at_work => Course::BeingRolledBack,

@@ -14,7 +14,6 @@ use heaptrial_plan::Build;
 use heaptrial_rollout::{Stratum, Verdict, against, is_rollout, warnings};
 use heaptrial_store::Store;
 
-use super::secure;
 use crate::commands::trial::verdict;
 use crate::exit::Failure;
 
@@ -112,7 +111,7 @@ pub fn of_trial(
     paths: &Paths,
     database: &Path,
     name: &str,
-    (arm, secure): (Option<&str>, bool),
+    arm: Option<&str>,
     patterns: &[ServicePattern],
 ) -> Result<Target, Failure> {
     let prepared = read_prepared(paths, name)?;
@@ -138,7 +137,6 @@ pub fn of_trial(
         // `mimalloc-2.0.9` is how one says `mimalloc@2.0.9`, which is what `trial new` names an arm.
         .or_else(|| arms.iter().find(|arm| arm.name.replace('@', "-") == wanted))
         .ok_or_else(|| Failure::usage(format!("trial `{name}` has no arm `{wanted}`; it has {known}")))?;
-    let arm = if secure { secure::arm_of(name, arms, arm).map_err(Failure::refused)? } else { arm };
     let wanted = arm.name.as_str();
     if arm.treatment.allocator.is_none() {
         return Err(Failure::refused(format!(
@@ -166,8 +164,7 @@ pub fn of_trial(
 }
 
 /// An allocator, without a trial of this host that is named.
-pub fn of_spec(spec: &AllocatorSpec, secure: bool, patterns: &[ServicePattern]) -> Result<Target, Failure> {
-    let spec = &if secure { secure::spec_of(spec).map_err(Failure::refused)? } else { spec.clone() };
+pub fn of_spec(spec: &AllocatorSpec, patterns: &[ServicePattern]) -> Result<Target, Failure> {
     if patterns.is_empty() {
         return Err(Failure::usage("--allocator needs --services, such as --services 'tor@*'"));
     }

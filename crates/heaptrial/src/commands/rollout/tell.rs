@@ -6,16 +6,12 @@ use heaptrial_inspect::Service;
 use heaptrial_model::{AllocatorSpec, ServiceName, units};
 use heaptrial_rollout::{RolloutPlan, Stratum};
 
-use super::options::StartOptions;
 use super::target::Target;
 use super::{before, mitigations};
 use crate::commands::trial::verdict;
 
 /// Warnings, the forecast, and what each wave has.
-pub(super) fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &[Service]) {
-    if let (true, Some(trial)) = (options.mitigations, &target.trial) {
-        print!("{}", mitigations::side_by_side(trial, target.fleet.as_ref()));
-    }
+pub(super) fn tell(target: &Target, plan: &RolloutPlan, services: &[Service]) {
     if let Some(to) = &target.arm.treatment.allocator {
         let mut present: Vec<AllocatorSpec> = services
             .iter()
@@ -50,9 +46,7 @@ pub(super) fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, 
         );
     }
     if let Some(hours) = plan.quiet_hours {
-        let canary =
-            if plan.attended { "; the canary begins at once, since somebody is here to see it" } else { "" };
-        eprintln!("no service is changed within {hours}{canary}");
+        eprintln!("no service is changed within {hours}");
     }
     if let Some(untold) = before::untold(plan) {
         eprintln!("{untold}");
