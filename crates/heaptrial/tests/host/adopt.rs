@@ -11,8 +11,7 @@ use support::{json, stderr, stdout, wait_for};
 /// Debian's package of jemalloc.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
 const READINGS: Duration = Duration::from_secs(60);
-const PACE: &str =
-    "--at-once 4 --pause 0s --settle 500ms --soak 1s --patience 20s --no-work --no-agent --yes";
+const PACE: &str = "--at-once 4 --pause 0s --settle 500ms --soak 1s --no-work --no-agent --yes";
 
 fn drop_in(unit: &str) -> String {
     format!("/etc/systemd/system/{unit}.d/allocator.conf")
@@ -141,7 +140,7 @@ fn watched(bed: &Bed, units: &[String]) {
     let (code, keys) = alerts(bed);
     assert_eq!((code, keys), (5, vec![format!("drop_in:{}", units[1])]));
     let fix = stdout(&bed.succeeds("watch fix byhand"));
-    assert!(fix.contains(&format!("put {file} back")) && !fix.contains("rm "), "{fix}");
+    assert!(fix.contains(&format!("put {file} (SHA-256 ")), "{fix}");
     bed.container.write(&file, &text, 0o644).unwrap();
     bed.container.ok(&["systemctl", "daemon-reload"]);
     assert_eq!(alerts(bed), (0, Vec::new()));
@@ -149,7 +148,6 @@ fn watched(bed: &Bed, units: &[String]) {
 
 /// What they run is brought to others by waves, and a rollout over their own drop-ins is put back to the byte.
 fn rolled_out(bed: &Bed, units: &[String]) {
-    refused(bed, &format!("rollout start byhand --arm jemalloc@5.3.0 --secure {PACE}"), &["is an adoption"]);
     let output = bed.heaptrial("rollout start byhand --yes");
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let before = bed.snapshot();

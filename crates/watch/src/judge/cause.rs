@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use heaptrial_model::units;
 
 use crate::alert::{Alert, AlertKind};
-use crate::plan::WatchPlan;
-use crate::remedy::quoted;
+use crate::plan::{WatchPlan, WatchedService};
 
 /// Findings of services without readings have this cause.
 pub(super) const SILENT: &str = "silent";
@@ -78,10 +77,7 @@ fn advice(plan: &WatchPlan, kind: AlertKind, services: &[String]) -> String {
             "what was measured does not hold for it; put the file back and restart it, or measure anew: `heaptrial watch \
              stop {name}` ends this watch"
         ),
-        AlertKind::DropIn => format!(
-            "`systemctl cat {words}` shows what is in force; `heaptrial watch fix {name}` prints what brings the treatment \
-             back"
-        ),
+        AlertKind::DropIn => drop_in(plan, services, &words),
         AlertKind::NewService => format!(
             "`heaptrial rollout start {name} --arm {} --services {words}` brings it, or leave it as it is",
             quoted(&plan.arm)
@@ -97,5 +93,47 @@ fn advice(plan: &WatchPlan, kind: AlertKind, services: &[String]) -> String {
             "`journalctl -u {words}` tells whether it can be reached; authorities take a flag from a relay that is slow or away"
         ),
         _ => "`systemctl status heaptrial-agent.service` and that of the service tell why".to_owned(),
+    }
+}
+
+/// A drop-in that somebody wrote by hand is theirs to put back.
+fn drop_in(plan: &WatchPlan, services: &[String], words: &str) -> String {
+    let by_hand = |own: &WatchedService| {
+        let (path, sha256) = (own.drop_in_path.as_ref()?, own.drop_in.as_ref()?);
+        let is_one = services.iter().any(|name| *name == own.service.as_str());
+        is_one.then(|| format!("{} (SHA-256 {sha256})", quoted(&path.display().to_string())))
+    };
+    let files: Vec<String> = plan.services.iter().filter_map(by_hand).collect();
+    let name = quoted(&plan.name);
+    let again = match files.is_empty() {
+        true => format!(
+            "if it was changed, remove it; `heaptrial rollout start {name} --arm {} --services {words}` writes it again, or `heaptrial \
+             trial resume {name}` while the trial runs",
+            quoted(&plan.arm)
+        ),
+        false => format!("put {} back and run `systemctl daemon-reload`", files.join(", ")),
+    };
+    format!("`systemctl cat {words}` shows what is in force; {again}")
+}
+
+/// The command that tells where a trial or rollout stands.
+pub(super) fn status_command(kind: &str, name: &str) -> String {
+    format!("heaptrial {kind} status {}", quoted(name))
+}
+
+/// As one word of a shell.
+pub(super) fn quoted(text: &str) -> String {
+    shell_words::quote(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell() {
+        assert_eq!(quoted("tor@a.service"), "tor@a.service");
+        assert_eq!(quoted("a\\x2db; rm"), "'a\\x2db; rm'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }

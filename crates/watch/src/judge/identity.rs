@@ -10,9 +10,9 @@ use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, Seen, ServiceSeen};
 
 /// States of an alert on a drop-in begin with what is wrong with it.
-pub(crate) const GONE: &str = "gone";
-pub(crate) const CHANGED: &str = "changed";
-pub(crate) const NOT_IN_FORCE: &str = "not in force";
+const GONE: &str = "gone";
+const CHANGED: &str = "changed";
+const NOT_IN_FORCE: &str = "not in force";
 
 /// Processes that run something else than was proved.
 pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {

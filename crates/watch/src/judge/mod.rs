@@ -13,7 +13,6 @@ mod transaction;
 mod work;
 
 pub use facts::facts;
-pub(crate) use identity::{CHANGED, GONE, NOT_IN_FORCE};
 pub use look::{LookResult, look};
 pub(crate) use look::{NO_LOOK, read_last, waiting, waits};
 pub(crate) use reference::COMPARED_UP_TO;

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use heaptrial_model::units;
 
-use super::cause::{Finding, SILENT};
+use super::cause::{Finding, SILENT, quoted, status_command};
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
-use crate::remedy::{quoted, status_command};
 use crate::seen::{AGENT, Seen, TransactionSeen};
 
 /// Takes out what follows from transactions, and gives an alert for each of them.

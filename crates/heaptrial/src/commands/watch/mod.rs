@@ -22,7 +22,7 @@ pub enum WatchCommand {
     Status(status::StatusOptions),
     /// Look once, and tell what is new; the timer runs this
     Check(check::CheckOptions),
-    /// Print the commands that would mend what is alerted; none is run
+    /// Print what mends each alert; nothing is changed
     Fix(fix::FixOptions),
     /// End a watch and remove all that it brought to this host; its readings stay
     Stop(stop::StopOptions),
