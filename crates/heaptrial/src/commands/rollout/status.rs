@@ -8,7 +8,7 @@ use heaptrial_change::{
     Holder, Lock, Prepared, Stage, TrialStage, TrialState, changed_files, check_trusted, read_prepared,
     read_state, trials,
 };
-use heaptrial_host::{HostFacts, HostRoot, Paths};
+use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
 use heaptrial_rollout::{
     Course, Progress, RolloutPlan, Stratum, WaveStage, cut_short, is_rollout, paused, read_plan,
@@ -82,7 +82,6 @@ impl Status {
         let prepared = read_prepared(paths, name)?;
         let plan = read_plan(&prepared).map_err(Failure::refused)?;
         let state = read_state(paths, name)?;
-        let boot_id = HostFacts::read(&HostRoot::default()).ok().map(|facts| facts.boot_id);
         Ok(Self {
             progress: Progress::of(&state, plan.waves.len())?,
             paused: paused(paths, name),
@@ -243,7 +242,7 @@ impl Status {
 }
 
 /// How far a rollout has come; whether a process works on it, and whether it was told to pause, stand in no journal.
-fn course(state: &TrialState, progress: &Progress, at_work: bool, is_paused: bool) -> Course {
+pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_paused: bool) -> Course {
     match state.stage {
         TrialStage::Reverted => Course::RolledBack,
         TrialStage::Reverting if at_work => Course::BeingRolledBack,
