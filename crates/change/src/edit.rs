@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use heaptrial_relay::TorrcRefusal;
+use heaptrial_relay::{TorrcEdit, TorrcRefusal};
 use similar::TextDiff;
 
 use crate::edges::RelayError;
@@ -71,7 +71,8 @@ pub(crate) fn plan(
             };
             let marker = format!("{} {}", mark.trial, mark.id);
             let base = left.map_or(&present, |left| &left.bytes);
-            let bytes = crate::torrc::edited(base, options, &marker)
+            let bytes = TorrcEdit::new(&marker, options)
+                .and_then(|edit| edit.apply(base))
                 .map_err(|source| EditError::Torrc { path: path.clone(), source })?;
             let after = FileState::File {
                 sha256: files::digest(&bytes),

@@ -32,7 +32,6 @@ mod standing;
 mod state;
 mod stray;
 mod takeover;
-mod torrc;
 mod treatment;
 mod trial;
 

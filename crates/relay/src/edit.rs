@@ -2,19 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::torrc::ENDINGS;
 use super::{reserved, torrc};
 
 const BEGIN: &[u8] = b"# heaptrial begin ";
 const END: &[u8] = b"# heaptrial end\n";
-/// What the head of a block says of each of [`ENDINGS`].
-const NOTES: [&str; ENDINGS.len()] = [
-    "",
-    " (after 1 added line break)",
-    " (after 1 added space and line break)",
-    " (after 2 added line breaks)",
-];
-
 /// Why a torrc is not edited. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TorrcRefusal {
@@ -25,9 +16,7 @@ pub enum TorrcRefusal {
     #[error("the value `{value}` of {option} cannot be written into a torrc: {reason}")]
     Value { option: String, value: String, reason: &'static str },
     /// The marker cannot be written into one comment.
-    #[error(
-        "`{0}` cannot mark a block in a torrc: it is empty, has a control character, or ends like our own note"
-    )]
+    #[error("`{0}` cannot mark a block in a torrc: it is empty, or has a control character")]
     Marker(String),
     /// There already is a block.
     #[error("the torrc already has a block of heaptrial: `{0}`; stop that trial first")]
@@ -49,7 +38,7 @@ impl TorrcEdit {
     /// `marker` tells whose block it is, such as the trial's name and id; `options` are written as they are.
     pub fn new(marker: &str, options: &BTreeMap<String, String>) -> Result<Self, TorrcRefusal> {
         let is_plain = !marker.is_empty() && marker.trim() == marker && !marker.contains(char::is_control);
-        if !is_plain || NOTES[1..].iter().any(|note| marker.ends_with(note)) {
+        if !is_plain {
             return Err(TorrcRefusal::Marker(marker.escape_debug().to_string()));
         }
         let mut names = Vec::new();
@@ -74,9 +63,8 @@ impl TorrcEdit {
         if original.contains(&0) {
             return Err(TorrcRefusal::Nul);
         }
-        let ending = torrc::missing_ending(original);
-        let mut bytes = [original, ENDINGS[ending].as_bytes(), BEGIN].concat();
-        bytes.extend(format!("{}{}\n", self.marker, NOTES[ending]).bytes());
+        let mut bytes = [original, torrc::missing_ending(original).as_bytes(), BEGIN].concat();
+        bytes.extend(format!("{}\n", self.marker).bytes());
         for (option, value) in &self.options {
             bytes.extend(format!("{option} {value}\n").bytes());
         }
@@ -84,23 +72,11 @@ impl TorrcEdit {
         Ok(bytes)
     }
 
-    /// Takes our block out, with the ending that was added for it; all other bytes stay as they are. If somebody has
-    /// written behind the block since, that ending stays as well, so that no two lines become one. `None`
-    /// where there is no block, or one whose end is missing.
-    pub fn remove(bytes: &[u8]) -> Option<Vec<u8>> {
-        let start = begin(bytes)?;
-        let (_, ending) = head(&bytes[start..]);
-        let length =
-            line_starts(&bytes[start..]).find(|at| bytes[start + at..].starts_with(END))? + END.len();
-        let rest = &bytes[start + length..];
-        let before = &bytes[..start];
-        let original = before.strip_suffix(ENDINGS[ending].as_bytes()).filter(|_| rest.is_empty());
-        Some([original.unwrap_or(before), rest].concat())
-    }
-
     /// The marker of the block in `bytes`, also of one whose end is missing.
     pub fn marker(bytes: &[u8]) -> Option<String> {
-        Some(head(&bytes[begin(bytes)?..]).0)
+        let line =
+            bytes[begin(bytes)? + BEGIN.len()..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        Some(String::from_utf8_lossy(line).trim_end_matches('\r').to_owned())
     }
 
     /// Why an option cannot be a treatment; `None` where it can.
@@ -116,16 +92,6 @@ fn begin(bytes: &[u8]) -> Option<usize> {
 fn line_starts(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let behind = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     std::iter::once(0).chain(behind)
-}
-
-/// The marker of a block, and which of [`ENDINGS`] was added before it.
-fn head(block: &[u8]) -> (String, usize) {
-    let line = block[BEGIN.len()..].split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let text = String::from_utf8_lossy(line).into_owned();
-    let text = text.trim_end_matches('\r');
-    let noted =
-        (1..NOTES.len()).find_map(|ending| Some((text.strip_suffix(NOTES[ending])?.to_owned(), ending)));
-    noted.unwrap_or_else(|| (text.to_owned(), 0))
 }
 
 fn check_option(option: &str) -> Result<(), TorrcRefusal> {
@@ -183,7 +149,6 @@ mod tests {
     fn the_block_stands_behind_everything_else() {
         let block = "# heaptrial begin five-way 7f3a\nDirCache 0\nMaxMemInQueues 1 GB\n# heaptrial end\n";
         assert_eq!(applied("DirCache 1\n"), format!("DirCache 1\n{block}"));
-        let block = block.replace("7f3a", "7f3a (after 1 added line break)");
         assert_eq!(applied("DirCache 1"), format!("DirCache 1\n{block}"));
         assert_eq!(TorrcEdit::marker(applied("DirCache 1").as_bytes()).unwrap(), "five-way 7f3a");
     }
@@ -196,24 +161,6 @@ mod tests {
         let taken = edit().apply(b"# heaptrial begin other\nDirCache 0\n").unwrap_err();
         assert_eq!(taken, TorrcRefusal::Taken("other".to_owned()));
         assert_eq!(edit().apply(b"A b\0"), Err(TorrcRefusal::Nul));
-    }
-
-    #[test]
-    fn what_was_written_behind_the_block_stays_a_line_of_its_own() {
-        let later = applied("DirCache 1") + "NumCPUs 2\n";
-        assert_eq!(TorrcEdit::remove(later.as_bytes()).unwrap(), b"DirCache 1\nNumCPUs 2\n");
-        let later = applied("DirCache 1\n") + "NumCPUs 2\n";
-        assert_eq!(TorrcEdit::remove(later.as_bytes()).unwrap(), b"DirCache 1\nNumCPUs 2\n");
-    }
-
-    #[test]
-    fn a_block_without_end_is_not_removed() {
-        let text = applied("A b\n");
-        let cut = text.strip_suffix("# heaptrial end\n").unwrap();
-        assert_eq!(TorrcEdit::remove(cut.as_bytes()), None);
-        assert_eq!(TorrcEdit::remove(b"A b\n"), None);
-        // Not at the start of a line.
-        assert_eq!(TorrcEdit::remove(b"A b # heaptrial begin x\n# heaptrial end\n"), None);
     }
 
     #[test]
@@ -233,7 +180,7 @@ mod tests {
             .map(|(option, value)| (option.to_owned(), value.to_owned()))
             .collect();
         assert!(TorrcEdit::new("t", &twice).is_err());
-        for marker in ["", "a\nb", " a", "a (after 1 added line break)"] {
+        for marker in ["", "a\nb", " a"] {
             assert!(TorrcEdit::new(marker, &BTreeMap::new()).is_err(), "{marker:?}");
         }
     }
@@ -250,27 +197,13 @@ mod tests {
         proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
     }
 
-    fn comes_back(original: &[u8]) -> Result<(), TestCaseError> {
-        match edit().apply(original) {
-            Ok(bytes) => {
-                prop_assert!(bytes.starts_with(original));
-                let removed = TorrcEdit::remove(&bytes);
-                prop_assert_eq!(removed.as_deref(), Some(original));
-            }
-            Err(refused) => prop_assert!(matches!(refused, TorrcRefusal::Taken(_) | TorrcRefusal::Nul)),
-        }
-        Ok(())
-    }
-
     proptest! {
         #[test]
-        fn removing_brings_any_bytes_back(original in any::<Vec<u8>>()) {
-            comes_back(&original)?;
-        }
-
-        #[test]
-        fn removing_brings_any_torrc_back(original in torrc_like()) {
-            comes_back(&original)?;
+        fn whatever_was_there_stays_in_front(original in torrc_like()) {
+            match edit().apply(&original) {
+                Ok(bytes) => prop_assert!(bytes.starts_with(&original)),
+                Err(refused) => prop_assert!(matches!(refused, TorrcRefusal::Taken(_) | TorrcRefusal::Nul)),
+            }
         }
 
         #[test]
@@ -282,13 +215,6 @@ mod tests {
                 let before = torrc::lines(&original).unwrap();
                 prop_assert_eq!(&edited[..edited.len() - 2], &before[..]);
             }
-        }
-
-        #[test]
-        fn removing_never_panics(bytes in torrc_like(), cut in any::<prop::sample::Index>()) {
-            let edited = edit().apply(&bytes).unwrap_or(bytes);
-            let _ = TorrcEdit::remove(&edited[..cut.index(edited.len() + 1)]);
-            let _ = TorrcEdit::marker(&edited[cut.index(edited.len() + 1)..]);
         }
     }
 }

@@ -46,22 +46,21 @@ pub(super) fn lines(bytes: &[u8]) -> Result<Vec<Line>, Malformed> {
 
 /// What may have to follow a file's last byte before a new line can start there: the last line may lack its end, a
 /// backslash at its end would continue it, and a continued line would swallow ours.
-pub(super) const ENDINGS: [&str; 4] = ["", "\n", " \n", "\n\n"];
+const ENDINGS: [&str; 4] = ["", "\n", " \n", "\n\n"];
 
 /// The first of [`ENDINGS`] behind which a comment and new lines can be added without changing how tor reads what is
 /// there.
-pub(super) fn missing_ending(bytes: &[u8]) -> usize {
+pub(super) fn missing_ending(bytes: &[u8]) -> &'static str {
     const PROBE: &str = "heaptrialprobe";
     let needed = usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
     // Tor refuses such a file with any ending.
-    let Ok(mut wanted) = lines(bytes) else { return needed };
+    let Ok(mut wanted) = lines(bytes) else { return ENDINGS[needed] };
     wanted.push(Line { change: Change::Set, option: PROBE.to_owned(), value: Vec::new() });
-    (needed..ENDINGS.len())
-        .find(|ending| {
-            let probed = [bytes, ENDINGS[*ending].as_bytes(), b"#\n", PROBE.as_bytes()].concat();
-            lines(&probed).as_ref() == Ok(&wanted)
-        })
-        .unwrap_or(needed)
+    let reads_on = |ending: &&&str| {
+        let probed = [bytes, ending.as_bytes(), b"#\n", PROBE.as_bytes()].concat();
+        lines(&probed).as_ref() == Ok(&wanted)
+    };
+    ENDINGS[needed..].iter().find(reads_on).unwrap_or(&ENDINGS[needed])
 }
 
 struct Cursor<'a> {
@@ -293,7 +292,7 @@ mod tests {
             ("A b \\\n# inside", "\n\n"),
             ("A b \\\n# inside \\", "\n\n"),
         ] {
-            assert_eq!(ENDINGS[missing_ending(text.as_bytes())], missing, "{text:?}");
+            assert_eq!(missing_ending(text.as_bytes()), missing, "{text:?}");
         }
     }
 
