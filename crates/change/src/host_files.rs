@@ -326,6 +326,10 @@ impl Trial<'_> {
                 used.extend(state.host_changes.into_iter().map(|change| change.path));
             }
         }
+        // Their timers run it.
+        if self.host.disk.names(&self.paths.watches()).is_ok_and(|watches| !watches.is_empty()) {
+            used.push(self.paths.program());
+        }
         Ok(used)
     }
 }

@@ -106,6 +106,11 @@ impl Paths {
         self.state.join("trials")
     }
 
+    /// The folder of watches.
+    pub fn watches(&self) -> PathBuf {
+        self.state.join("watches")
+    }
+
     /// The folder of a trial.
     pub fn trial(&self, name: &str) -> PathBuf {
         self.trials().join(name)

@@ -1,4 +1,4 @@
-//! What a watch brings to the host: a timer, the service that it runs, and a copy of the program for it.
+//! What a watch brings to the host: a timer, the service that it runs, and the program, where no package and no trial brought it.
 
 use std::fs;
 use std::io;
@@ -6,21 +6,17 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_change::made_folders;
-use heaptrial_host::Paths;
+use heaptrial_change::{inherited, made_folders};
 use heaptrial_host::systemd::{Systemd, SystemdError};
+use heaptrial_host::{HostRoot, Paths, package_of};
 use heaptrial_model::ServiceName;
 use sha2::{Digest, Sha256};
 
 use crate::error::WatchError;
-use crate::folder::replace;
+use crate::folder::{names, replace};
 use crate::plan::Installed;
 
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
-/// Minutes between checks: those of which an hour is a multiple, so that the timer can be one of the calendar, which
-/// makes up for a check that was missed while the host was down.
-pub const EVERY_MINUTES: [u64; 12] = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60];
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFile {
     pub path: PathBuf,
@@ -49,7 +45,9 @@ pub fn host_files(
 ) -> Result<Vec<HostFile>, WatchError> {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
     let own = own.map_err(WatchError::file("finding the running program", Path::new("/proc/self/exe")))?;
-    let program = paths.libraries.join("bin").join(format!("heaptrial-watch-{name}"));
+    // A package brings its newer versions to where it is.
+    let packaged = package_of(&HostRoot::default(), &own).is_some();
+    let program = if packaged { own.clone() } else { paths.program() };
     let database = match database {
         Some(path) => format!(" --db {}", word(path)?),
         None => String::new(),
@@ -62,21 +60,21 @@ pub fn host_files(
          TimeoutStartSec=15min\nNice=10\nProtectSystem=full\n",
         program = word(&program)?,
     );
-    let minutes = if every_minutes == 60 { "00".to_owned() } else { format!("00/{every_minutes}") };
     let timer_text = format!(
         "[Unit]\nDescription=Watch services after trial {name}\n\n\
-         [Timer]\nOnCalendar=*:{minutes}:00\nPersistent=true\nAccuracySec=10s\n"
+         [Timer]\nOnActiveSec=1min\nOnUnitActiveSec={every_minutes}min\nAccuracySec=10s\n"
     );
     let text = |path: PathBuf, text: String| HostFile { path, content: HostContent::Text(text) };
-    Ok(vec![
-        HostFile { path: program, content: HostContent::Program(own) },
+    let copy = (program != own).then(|| HostFile { path: program, content: HostContent::Program(own) });
+    let units = [
         text(paths.unit(&format!("heaptrial-watch-{name}.service")), service),
         text(paths.unit(&timer), timer_text),
         HostFile {
             path: paths.unit(&format!("timers.target.wants/{timer}")),
             content: HostContent::Link(format!("../{timer}")),
         },
-    ])
+    ];
+    Ok(copy.into_iter().chain(units).collect())
 }
 
 /// A path as one word of a unit file.
@@ -91,12 +89,14 @@ fn word(path: &Path) -> Result<&str, WatchError> {
     })
 }
 
-/// What a list of files will be once it is there, with the folders that are made for it.
+/// What a list of files will be once it is there, with the folders that are made for it; without the program, which trials and
+/// other watches use too.
 pub(crate) fn announced(files: &[HostFile]) -> Result<(Vec<Installed>, Vec<PathBuf>), WatchError> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let mut installed = Vec::new();
     for file in files {
-        if fs::symlink_metadata(&file.path).is_ok() {
+        let is_program = matches!(file.content, HostContent::Program(_));
+        if !is_program && fs::symlink_metadata(&file.path).is_ok() {
             return Err(WatchError::Refused(format!(
                 "{} is there already, and no watch of this host has brought it; move it away",
                 file.path.display()
@@ -106,15 +106,13 @@ pub(crate) fn announced(files: &[HostFile]) -> Result<(Vec<Installed>, Vec<PathB
         let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         missing.reverse();
         folders.extend(missing);
-        installed.push(match &file.content {
-            HostContent::Text(text) => of_file(&file.path, text.as_bytes()),
-            HostContent::Program(source) => {
-                of_file(&file.path, &fs::read(source).map_err(WatchError::file("reading", source))?)
-            }
+        match &file.content {
+            HostContent::Text(text) => installed.push(of_file(&file.path, text.as_bytes())),
+            HostContent::Program(_) => {}
             HostContent::Link(target) => {
-                Installed { path: file.path.clone(), content: target.clone(), link: true }
+                installed.push(Installed { path: file.path.clone(), content: target.clone(), link: true });
             }
-        });
+        }
     }
     folders.dedup();
     Ok((installed, folders))
@@ -213,12 +211,18 @@ pub(crate) fn remove(
             _ => {}
         }
     }
+    let program = paths.program();
+    let is_used = names(&paths.state).iter().any(|other| other != name)
+        || inherited(paths, &program).is_some()
+        || package_of(&HostRoot::default(), &program).is_some();
+    if !is_used {
+        // A trial that was reverted left it to the watch.
+        let _ = fs::remove_file(&program);
+    }
     for folder in folders.iter().rev().chain(made_folders(paths).iter().rev()) {
         // Somebody else's file may be in it by now.
         let _ = fs::remove_dir(folder);
     }
-    // Persistent timers leave when they ran last.
-    let _ = fs::remove_file(Path::new("/var/lib/systemd/timers").join(format!("stamp-{timer}")));
     Ok(systemd.reload()?)
 }
 

@@ -25,7 +25,7 @@ pub use begin::{Elsewhere, Proposal, Request, begin, end, propose, timer_faults}
 pub use claims::{claims, watches_of};
 pub use error::WatchError;
 pub use folder::{Folder, names};
-pub use install::{EVERY_MINUTES, HostContent, HostFile};
+pub use install::{HostContent, HostFile};
 pub use judge::{LookResult, facts, look};
 pub use observe::see;
 pub use plan::{Channels, FailuresBefore, Fingerprint, Installed, Limits, WatchPlan, WatchedService};

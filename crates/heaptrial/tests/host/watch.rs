@@ -116,7 +116,7 @@ fn what_changes_is_told_once_and_told_again_when_it_is_mended() {
     assert_eq!(services.len(), 3, "{plan:#}");
     let timers = bed.container.ok(&["systemctl", "list-timers", "--all", "--no-legend"]);
     assert!(timers.contains("heaptrial-watch-two-way.timer"), "{timers}");
-    assert_eq!(bed.property("heaptrial-watch-two-way.timer", "Persistent"), "yes");
+    assert_eq!(bed.property("heaptrial-watch-two-way.timer", "ActiveState"), "active");
     for file in plan["plan"]["installed"].as_array().unwrap() {
         bed.container.ok(&["test", "-e", file["path"].as_str().unwrap()]);
     }
@@ -227,7 +227,7 @@ fn what_cannot_be_watched_is_refused_and_nothing_is_changed() {
         ("watch start two-way --yes", 3, "name one with --arm"),
         ("watch start two-way --hook tee --yes", 2, "no absolute path"),
         ("watch start two-way --metrics heaptrial.prom --yes", 2, "absolute path"),
-        ("watch start two-way --every 7m --yes", 2, "expected 1m, 2m, 3m"),
+        ("watch start two-way --every 90s --yes", 2, "expected whole minutes"),
         ("watch start ../x --yes", 2, "cannot name a trial"),
         ("watch check two-way", 3, "no watch `two-way`"),
         ("watch stop two-way --yes", 3, "no watch `two-way`"),

@@ -15,8 +15,8 @@ use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, uni
 use heaptrial_rollout::{Evidence, Stratum, Verdict, Whole, settings_of, strata};
 use heaptrial_store::Store;
 use heaptrial_watch::{
-    Channels, EVERY_MINUTES, Elsewhere, FailuresBefore, HostContent, Limits, Proposal, Request, Source,
-    begin, check_hook, failures_before, look_days, propose, stored_name,
+    Channels, Elsewhere, FailuresBefore, HostContent, Limits, Proposal, Request, Source, begin, check_hook,
+    failures_before, look_days, propose, stored_name,
 };
 use serde_json::json;
 
@@ -61,7 +61,7 @@ pub struct StartOptions {
     /// Services that belong to the trial, to find new ones [default: the templates of its services]
     #[arg(long = "services", value_name = "PATTERN", num_args = 1..)]
     patterns: Vec<ServicePattern>,
-    /// Time between checks: 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30 or 60 minutes
+    /// Time between checks, whole minutes
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = every)]
     every: u64,
     /// Without a reading for so long a service has no data
@@ -87,8 +87,8 @@ fn days(text: &str) -> Result<f64, ValueError> {
 
 fn every(text: &str) -> Result<u64, ValueError> {
     let seconds = text.parse::<HumanDuration>()?.0.as_secs();
-    let minutes = Some(seconds / 60).filter(|minutes| seconds % 60 == 0 && EVERY_MINUTES.contains(minutes));
-    minutes.ok_or(ValueError::Expected("1m, 2m, 3m, 4m, 5m, 6m, 10m, 12m, 15m, 20m, 30m or 60m"))
+    let minutes = Some(seconds / 60).filter(|minutes| seconds % 60 == 0 && (1..=1440).contains(minutes));
+    minutes.ok_or(ValueError::Expected("whole minutes, 1m to 24h"))
 }
 
 fn percent(text: &str) -> Result<f64, ValueError> {
