@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use heaptrial_model::{ServiceName, ServicePattern};
-use zbus::zvariant::{DynamicType, ObjectPath, Value};
+use zbus::zvariant::{ObjectPath, Value};
 
 use super::bus::{self, Bus};
 use super::jobs::{JobWatch, NoResult};
@@ -277,32 +277,6 @@ impl Link {
     /// Forgets a unit's failed state and its count of starts.
     pub(super) fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
         self.bus.manager(&format!("resetting {name}"), "ResetFailedUnit", &name.as_str()).map(drop)
-    }
-
-    /// Enables a unit file for the next boots (no start). systemd takes note with the next [`Systemd::reload`].
-    pub(super) fn enable(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        let (runtime, force) = (false, false);
-        self.unit_files(
-            &format!("enabling {name}"),
-            "EnableUnitFiles",
-            &([name.as_str()].as_slice(), runtime, force),
-        )
-    }
-
-    pub(super) fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        let runtime = false;
-        self.unit_files(
-            &format!("disabling {name}"),
-            "DisableUnitFiles",
-            &([name.as_str()].as_slice(), runtime),
-        )
-    }
-
-    fn unit_files<B>(&self, doing: &str, method: &str, body: &B) -> Result<(), SystemdError>
-    where
-        B: serde::Serialize + DynamicType,
-    {
-        self.bus.manager(doing, method, body).map(drop)
     }
 }
 

@@ -237,12 +237,7 @@ impl Systemd {
         self.ask_each(|link| link.statuses(names))
     }
 
-    /// Whether a service runs: the least that tells it.
-    pub fn activity(&self, name: &ServiceName) -> Result<Activity, SystemdError> {
-        self.activities(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
-    }
-
-    /// The same of several services, in their order.
+    /// Whether several services run, the least that tells it, in their order.
     pub fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
         self.ask_each(|link| link.activities(names))
     }
@@ -260,15 +255,6 @@ impl Systemd {
     /// Forgets a unit's failed state and its count of starts.
     pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
         self.ask(|link| link.reset_failed(name))
-    }
-
-    /// Enables a unit file for the next boots (no start). systemd takes note with the next [`Systemd::reload`].
-    pub fn enable(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        self.ask(|link| link.enable(name))
-    }
-
-    pub fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        self.ask(|link| link.disable(name))
     }
 
     pub fn queue_restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
