@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
-use crate::state::TrialStage;
+use crate::state::{TrialStage, TrialState};
 use crate::trial::{names, prepared_of, state_of};
 
 /// Whom a service belongs to.
@@ -17,11 +18,19 @@ pub struct Claim {
     /// What that is, such as `trial`.
     pub kind: String,
     pub name: String,
+    /// Its folder, where it cannot be read whether it has ended.
+    pub unread: Option<PathBuf>,
 }
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}`", self.kind, self.name)
+        write!(f, "{} `{}`", self.kind, self.name)?;
+        match &self.unread {
+            Some(folder) => {
+                write!(f, ", whose journal cannot be read; if it has ended, move {} away", folder.display())
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -54,14 +63,20 @@ pub(crate) fn check_free<'s>(
 fn claimed(disk: &dyn Disk, paths: &Paths, own: &str) -> Result<BTreeMap<ServiceName, Claim>, ChangeError> {
     let mut claims = BTreeMap::new();
     for name in names(disk, paths)?.into_iter().filter(|name| name != own) {
-        let state = state_of(disk, &paths.trial(&name))?;
-        if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) {
+        let folder = paths.trial(&name);
+        let state = state_of(disk, &folder).ok();
+        let is_over = |state: &TrialState| matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted);
+        if state.as_ref().is_some_and(is_over) {
             continue;
         }
-        let prepared = prepared_of(disk, paths, &name)?;
-        let claim = Claim { kind: prepared.owner.kind, name };
+        let prepared = prepared_of(disk, paths, &name)
+            .map_err(|source| ChangeError::Unread { folder: folder.clone(), source: Box::new(source) })?;
+        let unread = state.is_none().then_some(folder);
+        let claim = Claim { kind: prepared.owner.kind, name, unread };
         let services = prepared.services.into_iter().map(|treatment| treatment.service);
-        for service in services.filter(|service| !state.dropped.contains(service)) {
+        let is_dropped =
+            |service: &ServiceName| state.as_ref().is_some_and(|state| state.dropped.contains(service));
+        for service in services.filter(|service| !is_dropped(service)) {
             claims.insert(service, claim.clone());
         }
     }

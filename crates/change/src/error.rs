@@ -81,6 +81,11 @@ pub enum ChangeError {
         /// Which services, and whom they belong to.
         taken: Vec<(ServiceName, crate::claims::Claim)>,
     },
+    /// Which services one has, and whether it has ended, is not known.
+    #[error(
+        "{source}; it may have the services that are wanted. If it has ended, move {folder} away. Nothing was changed"
+    )]
+    Unread { folder: PathBuf, source: Box<ChangeError> },
     /// Others can change what decides what is written to the host.
     #[error(
         "{source}; what lies in {folder} decides what is written to this host. Look whether it still tells what was done, and \
@@ -266,6 +271,7 @@ impl Classified for ChangeError {
             | Self::Taken { .. }
             | Self::Claimed { .. }
             | Self::Untrusted { .. }
+            | Self::Unread { .. }
             | Self::Strays { .. }
             | Self::Library { .. }
             | Self::OtherLibrary { .. } => ErrorClass::Refused,

@@ -77,7 +77,7 @@ impl Trial<'_> {
             },
             Step::AskStill(service, life) => Answer::Still(self.still(&service, &life)),
             Step::Prove(service, life) => Answer::Proof(self.prove(&service, &life)),
-            Step::StartTimer(service) => Answer::Tried(self.start_timer(&service)),
+            Step::StartTimer(service, ..) => Answer::Tried(self.start_timer(&service)),
             Step::StartTimersAgain(service) => Answer::Tried(self.start_timers_again(&service)),
             Step::Tell(notification) => {
                 witness.told(&self.prepared, &notification);

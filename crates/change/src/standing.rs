@@ -144,6 +144,11 @@ pub fn changed_files(state: &TrialState) -> Vec<(ServiceName, PathBuf)> {
     committed.filter_map(changed).collect()
 }
 
+/// A unit file without the lines that name the trial and the arm.
+fn without_header(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect()
+}
+
 /// Whether a service is already as a treatment wants it, now and after its next restart.
 pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Paths) -> bool {
     let Some(process) = &service.process else { return false };
@@ -167,7 +172,9 @@ pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Pat
     let nothing_else = treatment.unset.iter().all(|name| next.value(name).is_none());
     let options = |relay: &heaptrial_relay::Relay| match treatment.torrc.is_empty() {
         // Options that another arm set are no part of this one.
-        true => std::fs::read(&relay.torrc).is_ok_and(|text| !crate::torrc::is_edited(&text)),
+        true => {
+            std::fs::read(&relay.torrc).is_ok_and(|text| heaptrial_relay::TorrcEdit::marker(&text).is_none())
+        }
         false => in_force(relay, &treatment.torrc).is_ok(),
     };
     let torrc = service.relay.as_ref().map_or(treatment.torrc.is_empty(), options);
@@ -175,7 +182,8 @@ pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Pat
     let timer = match treatment.restart_every {
         None => present.is_none(),
         Some(every) => {
-            present.is_some_and(|text| text.contains(&format!("OnActiveSec={}s\n", every.0.as_secs())))
+            let wanted = treatment.restart_timer(every);
+            present.is_some_and(|text| without_header(&text) == wanted)
         }
     };
     runs && stays && nothing_else && torrc && timer && is_program_begun(process.life.pid)

@@ -38,7 +38,8 @@ impl Takeover {
         let mut found = Self::default();
         for name in names(disk, paths)?.into_iter().filter(|name| name != own) {
             let folder = paths.trial(&name);
-            let state = state_of(disk, &folder)?;
+            let state = state_of(disk, &folder)
+                .map_err(|source| ChangeError::Unread { folder: folder.clone(), source: Box::new(source) })?;
             for (service, changed) in state.services {
                 if changed.stage == Stage::Reverted {
                     continue;
@@ -92,8 +93,13 @@ pub fn taken_over_by(paths: &Paths, name: &str) -> Result<Option<String>, Change
     let began = |records: &[Record]| records.first().map_or(i64::MAX, |record| record.wall_us);
     let own_services = TrialState::of(&own).services;
     for other in names(disk, paths)?.into_iter().filter(|other| other != name) {
-        let records = records(disk, &paths.trial(&other))?;
-        if !prepared_of(disk, paths, &other)?.owner.takes_over || began(&records) <= began(&own) {
+        // What cannot be read is found by the files that it left, if it left any.
+        let (Ok(records), Ok(prepared)) =
+            (records(disk, &paths.trial(&other)), prepared_of(disk, paths, &other))
+        else {
+            continue;
+        };
+        if !prepared.owner.takes_over || began(&records) <= began(&own) {
             continue;
         }
         let state = TrialState::of(&records);

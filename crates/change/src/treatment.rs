@@ -88,7 +88,7 @@ impl ServiceTreatment {
             });
             files.push(Desired {
                 path: paths.unit(timer.as_str()),
-                content: unit(self.restart_timer(every, mark)),
+                content: unit(self.with_header(mark, &self.restart_timer(every))),
             });
             files.push(Desired {
                 path: paths.unit(&format!("timers.target.wants/{timer}")),
@@ -188,14 +188,14 @@ impl ServiceTreatment {
         self.with_header(mark, &body)
     }
 
-    fn restart_timer(&self, every: HumanDuration, mark: Mark<'_>) -> String {
+    /// The timer's lines below its header.
+    pub(crate) fn restart_timer(&self, every: HumanDuration) -> String {
         let delay = (every.0 / RESTART_DELAY_SHARE).min(RESTART_DELAY_MOST).as_secs();
         let seconds = every.0.as_secs_f64();
-        let body = format!(
+        format!(
             "[Unit]\nDescription=Restart {service} every {every} for a trial\n\n[Timer]\nOnActiveSec={seconds}s\nOnUnitActiveSec={seconds}s\nAccuracySec=1s\nRandomizedDelaySec={delay}s\nFixedRandomDelay=yes\n",
             service = self.service,
-        );
-        self.with_header(mark, &body)
+        )
     }
 
     fn with_header(&self, mark: Mark<'_>, body: &str) -> String {
@@ -319,5 +319,11 @@ mod tests {
         let Content::New(timer) = &files[2].content else { panic!() };
         let text = String::from_utf8_lossy(timer);
         assert!(text.contains("OnActiveSec=172800s") && text.contains("RandomizedDelaySec=3600s"), "{text}");
+        // Whether it is there already is told by its lines below the header, fractions of a second included.
+        let odd = ServiceTreatment { restart_every: Some("1500ms".parse().unwrap()), ..treatment() };
+        let files = odd.files(&Paths::default(), Mark { trial: "t", id: "i" });
+        let Content::New(timer) = &files[2].content else { panic!() };
+        let body = odd.restart_timer(odd.restart_every.unwrap());
+        assert!(body.contains("OnActiveSec=1.5s") && timer.ends_with(body.as_bytes()), "{body}");
     }
 }

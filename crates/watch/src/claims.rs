@@ -21,8 +21,14 @@ pub fn claims(state: &Path, own: &str, now: f64) -> Result<BTreeMap<ServiceName,
     };
     let mut claims = BTreeMap::new();
     for entry in entries {
-        let entry = entry.map_err(WatchError::file("reading", &folder))?;
-        let Some(plan) = read_plan(&entry.path())?.filter(|plan| plan.name != own) else { continue };
+        let path = entry.map_err(WatchError::file("reading", &folder))?.path();
+        let plan = read_plan(&path).map_err(|error| {
+            WatchError::Refused(format!(
+                "{error}; that watch may have the services that are wanted. If nobody needs it, move {} away",
+                path.display()
+            ))
+        })?;
+        let Some(plan) = plan.filter(|plan| plan.name != own) else { continue };
         if now >= plan.started_at + plan.days * DAY {
             continue;
         }

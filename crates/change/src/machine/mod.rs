@@ -96,8 +96,8 @@ pub enum Step {
     AskStill(ServiceName, LifeKey),
     /// Prove what a life runs.
     Prove(ServiceName, LifeKey),
-    /// Start the timer that restarts a service, where its arm has one.
-    StartTimer(ServiceName),
+    /// Start the timer that restarts a service of which a life was proved, where its arm has one.
+    StartTimer(ServiceName, LifeKey, Box<Identity>),
     /// Start the timers that an earlier trial had left on a service.
     StartTimersAgain(ServiceName),
     Tell(Notification),
@@ -254,8 +254,6 @@ pub struct Machine {
     /// With changed files, waiting for their restart.
     ready: VecDeque<ServiceName>,
     restarts: Vec<RestartStep>,
-    /// What was proved of the service whose timer is being started.
-    proved: Option<(LifeKey, Identity)>,
     /// Those of them that are yet to be looked at in this round.
     to_look: VecDeque<ServiceName>,
     todo: VecDeque<Step>,
@@ -300,7 +298,6 @@ impl Machine {
             batch: None,
             ready: VecDeque::new(),
             restarts: Vec::new(),
-            proved: None,
             to_look: VecDeque::new(),
             todo: VecDeque::new(),
             asked: None,

@@ -71,12 +71,18 @@ impl Machine {
             }
             (Step::AskStill(service, _), Answer::Still(still)) => self.still(service, still),
             (Step::Prove(service, life), Answer::Proof(Ok(identity))) => {
-                self.proved = Some((life, identity));
-                self.todo.push_back(Step::StartTimer(service));
+                self.todo.push_back(Step::StartTimer(service, life, Box::new(identity)));
             }
             (Step::Prove(service, _), Answer::Proof(Err(why))) => self.fail(service, Purpose::Apply, why),
-            (Step::StartTimer(service), Answer::Tried(Ok(()))) => self.committed(service),
-            (Step::StartTimer(service), Answer::Tried(Err(why))) => self.fail(service, Purpose::Apply, why),
+            (Step::StartTimer(service, life, identity), Answer::Tried(Ok(()))) => {
+                let identity = Some(*identity);
+                let committed = Event::Committed { service: service.clone(), life: life.clone(), identity };
+                self.todo.push_back(Step::Record(committed, Weight::Run));
+                self.todo.push_back(Step::Tell(Notification::Committed(service, life)));
+            }
+            (Step::StartTimer(service, ..), Answer::Tried(Err(why))) => {
+                self.fail(service, Purpose::Apply, why)
+            }
             (Step::StartTimersAgain(service), Answer::Tried(Err(why))) => {
                 let text = format!("{service}: {why}");
                 self.todo.push_front(Step::Tell(Notification::Warning(text)));
@@ -170,14 +176,6 @@ impl Machine {
             self.todo.push_back(Step::Record(undone, Weight::None));
         }
         if restart { self.restart(service, Purpose::Revert) } else { self.reverted(service) }
-    }
-
-    fn committed(&mut self, service: ServiceName) {
-        let Some((life, identity)) = self.proved.take() else { return };
-        let identity = Some(identity);
-        let committed = Event::Committed { service: service.clone(), life: life.clone(), identity };
-        self.todo.push_back(Step::Record(committed, Weight::Run));
-        self.todo.push_back(Step::Tell(Notification::Committed(service, life)));
     }
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) {

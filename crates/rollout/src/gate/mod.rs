@@ -87,7 +87,7 @@ pub struct Tally {
     /// Memory, of services that are alike.
     memory: Vec<memory::Alike>,
     /// Work of the services of the wave over that of before.
-    work: Vec<(ServiceName, f64)>,
+    work: Vec<(String, f64)>,
 }
 
 #[derive(Default)]

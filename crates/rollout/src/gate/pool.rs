@@ -134,8 +134,8 @@ pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
         let own = host.gate.tally.work.iter();
         own.map(|(service, ratio)| (format!("{}/{service}", host.host), *ratio))
     });
-    work::together(works.collect(), &mut findings);
-    tally.work = fresh().flat_map(|host| host.gate.tally.work.iter().cloned()).collect();
+    tally.work = works.collect();
+    work::together(tally.work.clone(), &mut findings);
     Ok(findings.gate(tally, hosts.iter().map(|host| host.services).sum()))
 }
 

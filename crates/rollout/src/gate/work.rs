@@ -1,6 +1,6 @@
 //! Whether services do the work that they did before: one that saves memory by doing less has saved nothing.
 
-use heaptrial_model::{ServiceName, TorFlag, units};
+use heaptrial_model::{TorFlag, units};
 use heaptrial_stats::median;
 
 use super::{Findings, Grounds, Reason, Subject};
@@ -21,7 +21,7 @@ pub(super) fn judge(
     subjects: &[Subject<'_>],
     grounds: &Grounds,
     findings: &mut Findings,
-) -> Vec<(ServiceName, f64)> {
+) -> Vec<(String, f64)> {
     if !grounds.judges_work {
         findings.evidence.push("work and flags are not looked at (--no-work)".to_owned());
         return Vec::new();
@@ -38,9 +38,9 @@ pub(super) fn judge(
         }
     }
     let own = ratios.iter().filter(|(subject, _)| subject.is_new);
-    let own: Vec<(ServiceName, f64)> =
-        own.map(|(subject, ratio)| (subject.service.clone(), ratio.value())).collect();
-    together(own.iter().map(|(service, ratio)| (service.to_string(), *ratio)).collect(), findings);
+    let own: Vec<(String, f64)> =
+        own.map(|(subject, ratio)| (subject.service.to_string(), ratio.value())).collect();
+    together(own.clone(), findings);
     told(subjects, &ratios, findings);
     own
 }

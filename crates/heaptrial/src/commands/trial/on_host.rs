@@ -144,7 +144,7 @@ pub fn all_claims(paths: &Paths, own: &str, watched: &str) -> Result<BTreeMap<Se
     let mut claims = claims(paths, own)?;
     let now = Moment::now().wall_us as f64 / 1e6;
     for (service, name) in heaptrial_watch::claims(&paths.state, watched, now)? {
-        claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name });
+        claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name, unread: None });
     }
     Ok(claims)
 }
