@@ -92,3 +92,61 @@ pub(crate) fn words(taken: &[(ServiceName, Claim)]) -> String {
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("{}{more}", shown.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_allocator::Expected;
+
+    use super::*;
+    use crate::prepared::{Owner, Prepared};
+    use crate::treatment::ServiceTreatment;
+
+    fn prepared(name: &str, service: &ServiceName) -> Prepared {
+        let plan = serde_json::json!({
+            "name": name, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
+            "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
+        });
+        let treatment = ServiceTreatment {
+            service: service.clone(),
+            arm: "a".to_owned(),
+            family: None,
+            environment: Vec::new(),
+            unset: Vec::new(),
+            torrc: BTreeMap::new(),
+            restart_every: None,
+            expected: Expected::own_c_library("glibc".parse().unwrap(), Vec::new()),
+            relay: None,
+        };
+        Prepared {
+            schema_version: Prepared::VERSION,
+            plan: serde_json::from_value(plan).unwrap(),
+            host: "here".to_owned(),
+            services: vec![treatment],
+            libraries: Vec::new(),
+            agent: None,
+            owner: Owner::trial(),
+        }
+    }
+
+    #[test]
+    fn a_damaged_journal_refuses_the_services_of_its_trial_alone_and_names_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths { state: dir.path().to_owned(), ..Paths::default() };
+        let [own, other] =
+            ["tor@a.service", "tor@b.service"].map(|name| name.parse::<ServiceName>().unwrap());
+        let folder = paths.trial("old");
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = serde_json::to_string(&prepared("old", &own)).unwrap();
+        std::fs::write(folder.join("prepared.json"), text).unwrap();
+        std::fs::write(folder.join("journal.jsonl"), "{}\n{}\n").unwrap();
+        let known = claims(&paths, "new").unwrap();
+        assert!(free(&known, [&other].into_iter()).is_ok());
+        let why = free(&known, [&own].into_iter()).unwrap_err().to_string();
+        assert!(why.contains(&format!("move {} away", folder.display())), "{why}");
+
+        // Of which services it is nobody knows.
+        std::fs::write(folder.join("prepared.json"), "{").unwrap();
+        let why = claims(&paths, "new").unwrap_err().to_string();
+        assert!(why.contains(&format!("move {} away", folder.display())), "{why}");
+    }
+}

@@ -47,3 +47,27 @@ pub fn watches_of<'s>(state: &Path, services: impl IntoIterator<Item = &'s Servi
     };
     names(state).into_iter().filter(watches).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_cannot_be_read_is_named_with_its_folder_and_has_no_services() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join("watches/month");
+        fs::create_dir_all(&folder).unwrap();
+        let plan = include_str!("tell/plan.json");
+        fs::write(folder.join("watch.json"), plan).unwrap();
+        let service: ServiceName = "s0.service".parse().unwrap();
+        assert_eq!(watches_of(state.path(), [&service]), ["month"]);
+        assert_eq!(watches_of(state.path(), [&"other.service".parse().unwrap()]), Vec::<String>::new());
+        assert!(claims(state.path(), "new", 0.0).unwrap().contains_key(&service));
+
+        fs::write(folder.join("watch.json"), plan.replace("\"schema_version\": 1", "\"schema_version\": 2"))
+            .unwrap();
+        let why = claims(state.path(), "new", 0.0).unwrap_err().to_string();
+        assert!(why.contains(&format!("move {} away", folder.display())), "{why}");
+        assert_eq!(watches_of(state.path(), [&service]), Vec::<String>::new());
+    }
+}
