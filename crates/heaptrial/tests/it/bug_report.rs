@@ -1,4 +1,4 @@
-//! `heaptrial report --bug` and `--factorial` over real lab runs and stored trials.
+//! `heaptrial report --bug` over real lab runs and stored trials.
 
 use crate::fixture;
 use crate::support;
