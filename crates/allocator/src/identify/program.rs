@@ -49,7 +49,7 @@ pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
         family: carried.family.name.clone(),
         evidence: carried.evidence,
     };
-    let mut found = carried("the program", elf, &constants);
+    let mut found = carried(elf, &constants);
     found.retain(|carried| !is_of_python(carried, &constants));
     found.into_iter().map(told).collect()
 }
@@ -70,7 +70,7 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
     findings.path = Some(PathBuf::from(&program.name));
     findings.build_id = program.elf.build_id();
     let constants = Constants::of(&program.elf);
-    let found = carried("the program", &program.elf, &constants);
+    let found = carried(&program.elf, &constants);
     match found.as_slice() {
         [only] => {
             findings.evidence.push(only.evidence.clone());
@@ -106,7 +106,7 @@ pub(super) fn carries_allocator(
     findings: &mut Findings,
 ) -> bool {
     let constants = Constants::of(&program.elf);
-    let mut own = carried("the program", &program.elf, &constants);
+    let mut own = carried(&program.elf, &constants);
     own.retain(|carried| carried.family.name != "glibc" && !is_of_python(carried, &constants));
     for carried in &own {
         findings.evidence.push(carried.evidence.clone());
@@ -120,7 +120,7 @@ pub(super) fn carries_allocator(
     !own.is_empty()
 }
 
-fn carried(what: &str, elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
+fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
     let catalog = Catalog::builtin();
     let mut found: Vec<Carried> = Vec::new();
     let mut mi_version = None;
@@ -136,26 +136,26 @@ fn carried(what: &str, elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried>
             mi_version = Some(address);
         }
         if let Some((function, family)) = FUNCTIONS.iter().find(|(function, _)| function.as_bytes() == name) {
-            add(family, format!("{what} has the function {function}"));
+            add(family, format!("the program has the function {function}"));
         }
     });
     for (function, family) in FUNCTIONS {
         if elf.exported(function).is_some() {
-            add(family, format!("{what} exports the function {function}"));
+            add(family, format!("the program exports the function {function}"));
         }
     }
     mi_version = mi_version.or_else(|| elf.exported("mi_version"));
     if let Some(version) = constants.jemalloc_version() {
-        add("jemalloc", format!("{what} holds the version text of jemalloc {version}"));
+        add("jemalloc", format!("the program holds the version text of jemalloc {version}"));
     }
     if let Some(range) = constants.mimalloc_range() {
-        add("mimalloc", format!("{what} holds the option names of mimalloc {range}"));
+        add("mimalloc", format!("the program holds the option names of mimalloc {range}"));
     }
     if go_version(constants).is_some() {
-        add("go", format!("{what} holds the build information of Go"));
+        add("go", format!("the program holds the build information of Go"));
     }
     if elf.is_static() && constants.glibc_malloc().is_some() {
-        add("glibc", format!("{what} holds the messages of glibc's malloc"));
+        add("glibc", format!("the program holds the messages of glibc's malloc"));
     }
     for carried in &mut found {
         carried.mi_version = mi_version;
