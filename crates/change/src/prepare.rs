@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use heaptrial_allocator::{Catalog, Expected, Obtained};
 use heaptrial_host::Paths;
 use heaptrial_inspect::Service;
-use heaptrial_model::{AllocatorSpec, Arm, ServiceName};
-use heaptrial_plan::DrawnPlan;
+use heaptrial_model::{AllocatorSpec, Arm, DrawnPlan, ServiceName};
 
 use crate::prepared::{HostUnit, Library, Owner, Prepared};
 use crate::treatment::{ServiceTreatment, expected_of};

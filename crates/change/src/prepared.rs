@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use heaptrial_model::ServiceName;
-use heaptrial_plan::DrawnPlan;
+use heaptrial_model::{DrawnPlan, ServiceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

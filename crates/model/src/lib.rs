@@ -6,6 +6,10 @@
 #![warn(missing_docs)]
 
 mod about;
+#[allow(missing_docs)] // Most names are keys of the file, whose comments and page explain them.
+mod drawn;
+#[allow(missing_docs)] // Errors say what they are.
+mod drawn_file;
 mod duration;
 mod error_class;
 mod event_kind;
@@ -25,6 +29,8 @@ mod word;
 mod work;
 
 pub use about::{About, AboutError};
+pub use drawn::{Assignment, Build, BuildOfHosts, DrawnPlan, builds_of_hosts};
+pub use drawn_file::PlanFileError;
 pub use duration::{DurationError, HumanDuration};
 pub use error_class::{Classified, ErrorClass};
 pub use event_kind::{EventKind, KnownEvent, OtherEvent};

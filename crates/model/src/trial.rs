@@ -219,6 +219,17 @@ pub enum TrialPlanError {
         /// Which.
         names: String,
     },
+    /// Nothing to compare the control to.
+    #[error("the trial has only its control; add an [[arm]] for what is to be compared to it")]
+    OneArm,
+    /// A restart interval that never comes, or always.
+    #[error("arm `{arm}`: restart_every must be from 1s to less than the trial's duration of {duration}")]
+    RestartEvery {
+        /// The arm.
+        arm: String,
+        /// The trial's.
+        duration: HumanDuration,
+    },
     /// Two arms of one name.
     #[error("two arms are called `{0}`; give each arm a name of its own")]
     DuplicateArm(String),
@@ -351,6 +362,18 @@ impl TrialPlan {
         }
         let told: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
         Err(TrialPlanError::Looks(told.join(", ")))
+    }
+
+    /// Refuses arms that make no trial on services of this length.
+    pub fn check_arms(arms: &[Arm], duration: HumanDuration) -> Result<(), TrialPlanError> {
+        if arms.len() < 2 {
+            return Err(TrialPlanError::OneArm);
+        }
+        let fits = |every: HumanDuration| every >= HumanDuration::from_secs(1) && every < duration;
+        match arms.iter().find(|arm| !arm.treatment.restart_every.is_none_or(fits)) {
+            Some(arm) => Err(TrialPlanError::RestartEvery { arm: arm.name.clone(), duration }),
+            None => Ok(()),
+        }
     }
 
     /// The patterns of `services`.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use heaptrial_model::DrawnPlan;
 use heaptrial_stats::{mean, variance};
 use serde::Serialize;
 
-use crate::{Candidate, DrawnPlan};
+use crate::Candidate;
 
 /// A difference beyond this is worth a word (D. B. Rubin, "Using propensity scores to help design observational
 /// studies", Health Services & Outcomes Research Methodology 2 (2001): a quarter of a standard deviation).

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_model::ServiceName;
+use heaptrial_model::{DrawnPlan, ServiceName};
 use serde::Serialize;
 
-use crate::{Candidate, DrawnPlan};
+use crate::Candidate;
 
 /// An estimate of what starting the trial takes. Reverting it takes as much again.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{
-    Arm, Classified, ErrorClass, HumanDuration, Metric, PlanId, ServiceName, TrialName, TrialNameError,
-    TrialPlan, TrialPlanError,
+    Arm, Assignment, BuildOfHosts, Classified, DrawnPlan, ErrorClass, Metric, PlanId, ServiceName, TrialName,
+    TrialNameError, TrialPlan, TrialPlanError,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::Candidate;
 use crate::blocks::deal;
 use crate::looks::{last_look_alpha, with_end};
 use crate::order::{Restart, order};
 use crate::resolution::rounds_per_block;
-use crate::{Assignment, BuildOfHosts, Candidate, DrawnPlan};
 
 /// What a plan is drawn from.
 #[derive(Debug, Clone)]
@@ -43,9 +43,6 @@ pub enum PlanError {
     /// No length, and no look to take it from.
     #[error("the trial has no duration; add one, such as duration = \"10d\"")]
     NoDuration,
-    /// Nothing to compare the control to.
-    #[error("the trial has only its control; add an [[arm]] for what is to be compared to it")]
-    OneArm,
     #[error("no services take part; check the patterns in `services`")]
     NoServices,
     /// An arm would stay empty.
@@ -55,9 +52,6 @@ pub enum PlanError {
     TooFewServices { services: usize, arms: usize },
     #[error("{service} of {host} is there twice")]
     Twice { service: ServiceName, host: String },
-    /// A restart interval that never comes, or always.
-    #[error("arm `{arm}`: restart_every must be from 1s to less than the trial's duration of {duration}")]
-    RestartEvery { arm: String, duration: HumanDuration },
     /// A seed that TOML cannot hold.
     #[error("the seed must be at most 9223372036854775807")]
     Seed,
@@ -82,7 +76,7 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
     }
     let duration = trial.duration.or(trial.looks.last().copied()).filter(|duration| !duration.0.is_zero());
     let duration = duration.ok_or(PlanError::NoDuration)?;
-    check_arms(&trial.arms, duration)?;
+    TrialPlan::check_arms(&trial.arms, duration)?;
     let candidates = sorted(request.candidates)?;
     if candidates.len() < trial.arms.len() {
         return Err(PlanError::TooFewServices { services: candidates.len(), arms: trial.arms.len() });
@@ -111,18 +105,6 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
     };
     plan.id = plan.digest();
     Ok(plan)
-}
-
-/// Refuses arms that make no trial of this length.
-pub(crate) fn check_arms(arms: &[Arm], duration: HumanDuration) -> Result<(), PlanError> {
-    if arms.len() < 2 {
-        return Err(PlanError::OneArm);
-    }
-    let fits = |every: HumanDuration| every >= HumanDuration::from_secs(1) && every < duration;
-    match arms.iter().find(|arm| !arm.treatment.restart_every.is_none_or(fits)) {
-        Some(arm) => Err(PlanError::RestartEvery { arm: arm.name.clone(), duration }),
-        None => Ok(()),
-    }
 }
 
 fn sorted(candidates: &[Candidate]) -> Result<Vec<Candidate>, PlanError> {

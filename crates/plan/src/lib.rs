@@ -1,15 +1,14 @@
 //! The plan of a field trial: random assignment within blocks, order and cost of restarts, looks. Pure: what is known
 //! of the services comes in, a plan goes out; the seed decides everything random.
 //!
-//! [`draw`] makes a [`DrawnPlan`] of a trial and its [`Candidate`]s; [`balance`] and [`restart_cost`] describe it; [`DrawnPlan::to_toml`] and [`DrawnPlan::from_toml`] are its file.
+//! [`draw`] makes a [`DrawnPlan`](heaptrial_model::DrawnPlan) of a trial and its [`Candidate`]s; [`balance`] and
+//! [`restart_cost`] describe it.
 
 mod balance;
 mod blocks;
 mod candidate;
 mod cost;
 mod draw;
-mod drawn;
-mod file;
 mod looks;
 mod order;
 mod resolution;
@@ -19,7 +18,5 @@ pub use balance::{ArmBalance, Balance, Difference, Spread, WORTH_A_WORD, balance
 pub use candidate::Candidate;
 pub use cost::{RestartCost, restart_cost};
 pub use draw::{DrawRequest, MAX_SEED, PlanError, draw};
-pub use drawn::{Assignment, Build, BuildOfHosts, DrawnPlan, builds_of_hosts};
-pub use file::PlanFileError;
 pub use looks::{default_looks, last_look_alpha};
 pub use resolution::{rounds_per_block, smallest_p_value};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::DrawnPlan;
+use heaptrial_model::DrawnPlan;
 
 /// Of all assignments at least so many at either end are to be findings: a test in which only the most extreme one is has little power.
 const FINDINGS: f64 = 3.0;

@@ -116,7 +116,7 @@ pub fn prepared(faults: &Faults, pace: Pace, takes_over: bool) -> Prepared {
         "name": NAME, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
         "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
     });
-    let mut plan: heaptrial_plan::DrawnPlan = serde_json::from_value(plan).unwrap();
+    let mut plan: heaptrial_model::DrawnPlan = serde_json::from_value(plan).unwrap();
     plan.pace = pace;
     let owner = Owner { kind: "trial".to_owned(), takes_over, frozen: serde_json::Value::Null };
     Prepared {

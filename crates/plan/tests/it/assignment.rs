@@ -4,7 +4,8 @@ use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_plan::{Candidate, DrawnPlan, MAX_SEED, PlanError};
+use heaptrial_model::{DrawnPlan, TrialPlanError};
+use heaptrial_plan::{Candidate, MAX_SEED, PlanError};
 use heaptrial_stats::{Block, IntervalMethod, ratio_to_control};
 use proptest::prelude::*;
 use support::{candidate, drawn, fleet, trial, try_draw};
@@ -211,7 +212,7 @@ fn what_cannot_be_drawn_is_refused() {
     let error = try_draw(&trial(3), &fleet(2), 1).unwrap_err();
     assert_eq!(error, PlanError::TooFewServices { services: 2, arms: 3 });
     assert!(error.to_string().contains("2 services"), "{error}");
-    assert_eq!(try_draw(&trial(1), &fleet(9), 1), Err(PlanError::OneArm));
+    assert_eq!(try_draw(&trial(1), &fleet(9), 1), Err(PlanError::Trial(TrialPlanError::OneArm)));
     assert_eq!(try_draw(&trial(2), &fleet(9), u64::MAX), Err(PlanError::Seed));
     let twice = [candidate(1), candidate(2), candidate(1)];
     assert!(matches!(try_draw(&trial(2), &twice, 1), Err(PlanError::Twice { .. })));
@@ -224,7 +225,10 @@ fn what_cannot_be_drawn_is_refused() {
     assert_eq!(drawn(&endless, &fleet(9), 1).duration.to_string(), "4d");
     let mut never = trial(2);
     never.arms[1].treatment.restart_every = Some("10d".parse().unwrap());
-    assert!(matches!(try_draw(&never, &fleet(9), 1), Err(PlanError::RestartEvery { .. })));
+    assert!(matches!(
+        try_draw(&never, &fleet(9), 1),
+        Err(PlanError::Trial(TrialPlanError::RestartEvery { .. }))
+    ));
     let mut unsafe_name = trial(2);
     unsafe_name.name = "../etc".to_owned();
     assert!(matches!(try_draw(&unsafe_name, &fleet(9), 1), Err(PlanError::Name(_))));

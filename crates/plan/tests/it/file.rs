@@ -4,10 +4,8 @@ use crate::support;
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::TrialPlan;
-use heaptrial_plan::{
-    Build, BuildOfHosts, Candidate, DrawRequest, DrawnPlan, PlanFileError, builds_of_hosts, draw,
-};
+use heaptrial_model::{Build, BuildOfHosts, DrawnPlan, PlanFileError, TrialPlan, builds_of_hosts};
+use heaptrial_plan::{Candidate, DrawRequest, draw};
 use support::{build, fleet};
 
 const TRIAL: &str = r#"

@@ -6,8 +6,9 @@ use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
 use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
-use heaptrial_model::{About, HumanDuration, Pace, PlanId, ServiceName};
-use heaptrial_plan::{Assignment, Build, BuildOfHosts, DrawnPlan};
+use heaptrial_model::{
+    About, Assignment, Build, BuildOfHosts, DrawnPlan, HumanDuration, Pace, PlanId, ServiceName,
+};
 use heaptrial_rollout::{RolloutPlan, WaveSizes, freeze, split};
 
 use super::before;

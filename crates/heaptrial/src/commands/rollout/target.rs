@@ -9,8 +9,7 @@ use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
 use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_judgement::{Judgement, Options, read_fleet};
-use heaptrial_model::{AllocatorSpec, Arm, Metric, ServiceName, ServicePattern, Treatment};
-use heaptrial_plan::Build;
+use heaptrial_model::{AllocatorSpec, Arm, Build, Metric, ServiceName, ServicePattern, Treatment};
 use heaptrial_rollout::{Stratum, Verdict, against, is_rollout, warnings};
 use heaptrial_store::Store;
 

@@ -14,10 +14,8 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_change::refuse_strays;
 use heaptrial_host::{HostRoot, Paths, host_name};
-use heaptrial_model::{ServicePattern, TrialName, TrialPlan};
-use heaptrial_plan::{
-    BuildOfHosts, DrawRequest, DrawnPlan, MAX_SEED, balance, builds_of_hosts, draw, restart_cost,
-};
+use heaptrial_model::{BuildOfHosts, DrawnPlan, ServicePattern, TrialName, TrialPlan, builds_of_hosts};
+use heaptrial_plan::{DrawRequest, MAX_SEED, balance, draw, restart_cost};
 
 use super::findings::Warned;
 use super::new::as_word;

@@ -14,8 +14,7 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Severity;
-use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialKind, TrialName, units};
-use heaptrial_plan::DrawnPlan;
+use heaptrial_model::{DrawnPlan, ErrorClass, KnownEvent, ServiceName, TrialKind, TrialName, units};
 use heaptrial_store::{BY_HAND, NewService, NewTrial, Store};
 use serde_json::{Value, json};
 

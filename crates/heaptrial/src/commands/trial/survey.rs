@@ -10,8 +10,11 @@ use heaptrial_change::{preflight, prepare, refuse_strays};
 use heaptrial_host::{HostFacts, HostRoot, Paths, host_name, release};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
-use heaptrial_model::{Arm, PlanId, ServiceName, ServicePattern, TrialPlan, units};
-use heaptrial_plan::{Assignment, Build, BuildOfHosts, Candidate, DrawnPlan, builds_of_hosts};
+use heaptrial_model::{
+    Arm, Assignment, Build, BuildOfHosts, DrawnPlan, PlanId, ServiceName, ServicePattern, TrialPlan,
+    builds_of_hosts, units,
+};
+use heaptrial_plan::Candidate;
 use serde::{Deserialize, Serialize};
 
 use super::on_host;

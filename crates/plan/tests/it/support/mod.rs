@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::TrialPlan;
-use heaptrial_plan::{Build, Candidate, DrawRequest, DrawnPlan, PlanError, draw};
+use heaptrial_model::{Build, DrawnPlan, TrialPlan};
+use heaptrial_plan::{Candidate, DrawRequest, PlanError, draw};
 
 /// A trial of ten days with arms named `arm0` (the control), `arm1`, ...
 pub fn trial(arms: usize) -> TrialPlan {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use heaptrial_allocator::{Catalog, Obtained, Resolved, host_glibc};
 use heaptrial_inspect::Service;
-use heaptrial_model::{Arm, Linkage};
-use heaptrial_plan::Build;
+use heaptrial_model::{Arm, Build, Linkage};
 
 use crate::commands::allocators::SourceOptions;
 use crate::exit::Failure;

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use heaptrial_model::{ServiceName, units};
-use heaptrial_plan::{
-    Balance, DrawnPlan, RestartCost, Spread, WORTH_A_WORD, last_look_alpha, smallest_p_value,
-};
+use heaptrial_model::{DrawnPlan, ServiceName, units};
+use heaptrial_plan::{Balance, RestartCost, Spread, WORTH_A_WORD, last_look_alpha, smallest_p_value};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

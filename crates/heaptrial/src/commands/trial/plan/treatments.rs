@@ -5,7 +5,7 @@ use heaptrial_host::Paths;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::{Finding, Severity};
-use heaptrial_plan::DrawnPlan;
+use heaptrial_model::DrawnPlan;
 use serde_json::json;
 
 use super::arms::Allocators;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::{About, Arm, HumanDuration, Metric, Pace, PlanId, ServiceName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::{About, Arm, HumanDuration, Metric, Pace, PlanId, ServiceName};
 
 /// Who gets what, when, and how it is looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,7 +111,7 @@ pub struct Assignment {
 
 impl Assignment {
     /// The mark of this service, arm and block in a plan of this seed.
-    pub(crate) fn mark(&self, seed: u64) -> String {
+    pub fn mark(&self, seed: u64) -> String {
         let of = format!("{seed}\n{}\n{}\n{}\n{}\n", self.host, self.service, self.arm, self.block);
         hex::encode(&Sha256::digest(of)[..MARK_BYTES])
     }

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use heaptrial_model::{
-    Classified, ErrorClass, HumanDuration, PlanId, ServiceName, TrialName, TrialNameError, TrialPlan,
-    TrialPlanError,
-};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use toml::ser::ValueSerializer;
 
-use crate::draw::check_arms;
-use crate::{Build, DrawnPlan, PlanError};
+use crate::{
+    Build, Classified, DrawnPlan, ErrorClass, HumanDuration, PlanId, ServiceName, TrialName, TrialNameError,
+    TrialPlan, TrialPlanError,
+};
 
 /// Why a file is not a plan, or no longer one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +23,6 @@ pub enum PlanFileError {
     /// Arms, looks or pace that make no trial.
     #[error(transparent)]
     Trial(#[from] TrialPlanError),
-    /// Arms that make no trial of this length.
-    #[error(transparent)]
-    Arms(#[from] PlanError),
     #[error("the last look must be the trial's end, {duration}; the looks are: {looks}")]
     LastLook { duration: HumanDuration, looks: String },
     #[error("the plan has no services")]
@@ -157,7 +152,7 @@ impl DrawnPlan {
             arms: self.arms.clone(),
         };
         trial.check()?;
-        check_arms(&self.arms, self.duration)?;
+        TrialPlan::check_arms(&self.arms, self.duration)?;
         if self.looks.last() != Some(&self.duration) {
             let looks: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
             return Err(PlanFileError::LastLook { duration: self.duration, looks: looks.join(", ") });
