@@ -3,12 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use heaptrial_model::{Classified, ErrorClass, TrialKind};
-use heaptrial_store::{
-    GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, own_host,
-    planned_hosts,
-};
-use serde_json::{Map, Value, json};
+use heaptrial_model::{Assignment, Classified, DrawnPlan, ErrorClass, TrialKind};
+use heaptrial_store::{GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord};
+use serde_json::json;
 use tempfile::NamedTempFile;
 
 use crate::packed::unpack;
@@ -167,15 +164,14 @@ fn trial_of(from: &Store, path: &Path, named: Option<&str>) -> Result<TrialRecor
 /// Whose part of a trial a host's database is; `path` is what errors name.
 pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String, GatherError> {
     let (path, name) = (path.to_owned(), trial.plan.name.clone());
-    let parameters = &trial.plan.parameters;
-    if is_gathered(parameters) {
+    if trial.is_gathered() {
         return Err(GatherError::IsGathered { path, trial: name });
     }
     // A file that `write_part` wrote says it.
     if let [part] = from.parts(trial.id)?.as_slice() {
         return Ok(part.host.clone());
     }
-    match own_host(parameters) {
+    match trial.own_host() {
         Some(host) => Ok(host.to_owned()),
         None => Err(GatherError::NoPlan { path, trial: name }),
     }
@@ -183,63 +179,59 @@ pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String,
 
 /// In what a host's part differs from the plan that it names; `None` where it does not. Arms and blocks are what permutations go
 /// by, and the file comes from another machine.
-fn differs_from_plan(file: &Store, trial: &TrialRecord, host: &str) -> Result<Option<String>, GatherError> {
-    let plan = &trial.plan.parameters["plan"];
-    let assigned = |name: &str| {
-        let services = plan["services"].as_array()?;
-        services.iter().find(|own| own["host"] == host && own["service"] == name)
-    };
-    if !planned_hosts(&trial.plan.parameters).contains_key(host) {
+fn differs_from_plan(
+    file: &Store,
+    trial_id: i64,
+    plan: &DrawnPlan,
+    host: &str,
+) -> Result<Option<String>, GatherError> {
+    if plan.services.iter().all(|own| own.host != host) {
         return Ok(Some(format!("a plan that has no host {host}")));
     }
-    let arms = file.arms(trial.id)?;
-    let of = |list: &str, key: &'static str| {
-        let entries = plan[list].as_array().map_or(&[][..], Vec::as_slice);
-        entries.iter().filter_map(move |entry| entry[key].as_str())
-    };
-    let planned: BTreeSet<&str> = of("arms", "name").chain(of("services", "arm")).collect();
-    if let Some(other) = arms.iter().find(|arm| !planned.contains(arm.arm.name.as_str())) {
+    let arms = file.arms(trial_id)?;
+    let is_planned = |name: &str| plan.services.iter().any(|own| own.arm == name);
+    if let Some(other) = arms.iter().find(|arm| !is_planned(&arm.arm.name)) {
         return Ok(Some(format!("a plan without the arm {}", other.arm.name)));
     }
-    for service in file.services(trial.id)? {
+    for service in file.services(trial_id)? {
         let arm = arms.iter().find(|arm| arm.id == service.arm_id).map(|arm| arm.arm.name.as_str());
-        let as_assigned = assigned(&service.name).is_some_and(|own| {
-            own["arm"].as_str() == arm && own["block"].as_u64() == Some(service.block.into())
-        });
-        if !as_assigned {
+        let as_assigned = |own: &&Assignment| {
+            own.host == host
+                && own.service.as_str() == service.name
+                && Some(own.arm.as_str()) == arm
+                && own.block == service.block
+        };
+        if !plan.services.iter().any(|own| as_assigned(&own)) {
             return Ok(Some(format!("what the plan says of {}", service.name)));
         }
     }
     Ok(None)
 }
 
-/// What of a plan may differ in a host's copy: nobody's arm or block depends on it, nor what is tested when.
-const MAY_BE_EDITED: [&str; 4] = ["tool_version", "pace", "about", "services"];
-
-/// The plan that is here with the lines that a host's copy has beside them, where the copy says the same but for what may be edited in it: lines may
-/// have been removed from either. `None` where it does not say the same.
-fn united(here: &Value, copy: &Value, host: &str) -> Option<Value> {
-    let members = |plan: &Value| -> Option<Map<String, Value>> {
-        let mut members = plan.as_object()?.clone();
-        MAY_BE_EDITED.iter().for_each(|name| drop(members.remove(*name)));
-        Some(members)
+/// The plan that is here with the lines that a host's copy has alongside, where the copy says the same but for what may be
+/// edited in it: lines may have been removed from either. `None` where it does not say the same.
+fn united(here: &DrawnPlan, copy: &DrawnPlan, host: &str) -> Option<DrawnPlan> {
+    // Nobody's arm or block depends on these, nor what is tested when.
+    let alike = DrawnPlan {
+        tool_version: here.tool_version.clone(),
+        pace: here.pace,
+        about: here.about.clone(),
+        services: here.services.clone(),
+        ..copy.clone()
     };
-    if members(here) != members(copy) {
+    if alike != *here {
         return None;
     }
-    let lines = |plan: &Value| plan["services"].as_array().cloned().unwrap_or_default();
-    let is_of = |line: &Value, other: &Value| ["host", "service"].iter().all(|key| line[*key] == other[*key]);
-    let is_alike = |line: &Value, other: &Value| ["arm", "block"].iter().all(|key| line[*key] == other[*key]);
-    let mut services = lines(here);
-    for line in lines(copy) {
-        match services.iter().find(|known| is_of(known, &line)) {
-            Some(known) if line["host"] == host && !is_alike(known, &line) => return None,
+    let mut plan = alike;
+    for line in &copy.services {
+        match here.services.iter().find(|own| (&own.host, &own.service) == (&line.host, &line.service)) {
+            Some(own) if line.host == host && (&own.arm, own.block) != (&line.arm, line.block) => {
+                return None;
+            }
             Some(_) => {}
-            None => services.push(line),
+            None => plan.services.push(line.clone()),
         }
     }
-    let mut plan = here.clone();
-    plan["services"] = Value::from(services);
     Some(plan)
 }
 
@@ -258,26 +250,30 @@ pub fn gather(
     let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
     let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
     let first = file.first_of_part(trial.id)?;
-    let differs = differs_from_plan(&file, &trial, &host)?;
+    let Some(copy) = &trial.drawn else {
+        return Err(GatherError::NoPlan { path: from, trial: trial.plan.name });
+    };
+    let differs = differs_from_plan(&file, trial.id, copy, &host)?;
     let database = file.path().to_owned();
     drop(file);
-    let parameters = &trial.plan.parameters;
-    let id = &parameters["plan"]["id"];
     let trials = store.trials()?;
-    let known = trials.iter().find(|known| known.plan.parameters["plan"]["id"] == *id);
-    let own = |known: &&TrialRecord| known.plan.kind.is_on_services() && !is_gathered(&known.plan.parameters);
+    let known = trials.iter().find(|known| known.is_of(&copy.id));
+    let own = |known: &&TrialRecord| known.plan.kind.is_on_services() && !known.is_gathered();
     if let Some(known) = trials.iter().find(own) {
         let (path, trial) = (store.path().to_owned(), known.plan.name.clone());
         return Err(GatherError::IsHost { path, trial });
     }
-    let plan = match known {
-        Some(known) => united(&known.plan.parameters["plan"], &parameters["plan"], &host),
-        None => Some(parameters["plan"].clone()),
+    let plan = match known.and_then(|known| known.drawn.as_ref()) {
+        Some(here) => united(here, copy, &host),
+        None => Some(copy.clone()),
     };
-    if let Some(why) = plan.is_none().then(|| "the plan that is here".to_owned()).or(differs) {
-        let (path, trial) = (from, trial.plan.name);
-        return Err(GatherError::OtherPlan { path, host, trial, why });
-    }
+    let plan = match (plan, differs) {
+        (Some(plan), None) => plan,
+        (plan, differs) => {
+            let why = plan.map_or(Some("the plan that is here".to_owned()), |_| differs).unwrap_or_default();
+            return Err(GatherError::OtherPlan { path: from, host, trial: trial.plan.name, why });
+        }
+    };
     let of_name = |other: &TrialRecord| other.plan.name == trial.plan.name && other.ended_wall_us.is_none();
     if known.is_none() && trials.iter().any(of_name) {
         return Err(GatherError::OtherDrawing { path: store.path().to_owned(), trial: trial.plan.name });
@@ -291,12 +287,11 @@ pub fn gather(
         return Err(GatherError::Misses { path: from, host, first: first - 1, here });
     }
     let whole = json!({ "plan": plan, GATHERED: true });
-    let hosts = planned_hosts(&whole);
-    let services = whole["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
+    let hosts = plan.hosts();
     let positions: HashMap<String, u32> = (0..)
-        .zip(services)
-        .filter(|(_, assignment)| assignment["host"] == host.as_str())
-        .filter_map(|(position, assignment)| Some((assignment["service"].as_str()?.to_owned(), position)))
+        .zip(&plan.services)
+        .filter(|(_, assignment)| assignment.host == host)
+        .map(|(position, assignment)| (assignment.service.to_string(), position))
         .collect();
     let part_of = PartOf {
         host: &host,

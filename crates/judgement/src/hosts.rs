@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_analysis::{DAY, Finding, FindingKind, Fleet, Severity};
 use heaptrial_model::{Identity, units};
-use heaptrial_store::{ArmRecord, PartRecord, Store, own_host, planned_hosts};
+use heaptrial_store::{ArmRecord, PartRecord, Store};
 
 use crate::{JudgementError, Kind, Rows};
 
@@ -34,13 +34,12 @@ fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 impl Rows {
     /// Hosts of the plan of which nothing is here, with the number of their services; none where the plan has one host.
     pub fn missing_hosts(&self) -> Vec<(String, usize)> {
-        let parameters = &self.trial.plan.parameters;
-        let hosts = planned_hosts(parameters);
+        let hosts = self.trial.hosts();
         if hosts.len() < 2 {
             return Vec::new();
         }
         let here: BTreeSet<&str> = match self.parts.as_slice() {
-            [] => own_host(parameters).into_iter().collect(),
+            [] => self.trial.own_host().into_iter().collect(),
             parts => parts.iter().map(|part| part.host.as_str()).collect(),
         };
         let missing = hosts.into_iter().filter(|(host, _)| !here.contains(host));
@@ -222,7 +221,7 @@ impl Rows {
             .collect();
         let mut services = Vec::new();
         let mut told = Vec::new();
-        for (host, planned) in planned_hosts(&self.trial.plan.parameters) {
+        for (host, planned) in self.trial.hosts() {
             let not_here = planned.iter().filter(|service| !here.contains(&(host, **service)));
             let not_here: Vec<String> = not_here.map(|service| format!("{host}/{service}")).collect();
             if self.parts.iter().any(|part| part.host == host) && !not_here.is_empty() {
@@ -248,7 +247,7 @@ impl Rows {
         if missing.is_empty() {
             return None;
         }
-        let all = planned_hosts(&self.trial.plan.parameters).len();
+        let all = self.trial.hosts().len();
         let told: Vec<String> = missing
             .iter()
             .take(NAMED)

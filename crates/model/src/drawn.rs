@@ -1,6 +1,6 @@
 //! The plan as drawn: a file that can be read, edited, and applied elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -43,6 +43,20 @@ impl DrawnPlan {
             assignment.drawn.as_deref() != Some(assignment.mark(self.seed).as_str())
         };
         self.services.iter().filter(edited).collect()
+    }
+
+    /// Services by host.
+    pub fn hosts(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let mut hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for assignment in &self.services {
+            hosts.entry(&assignment.host).or_default().insert(assignment.service.as_str());
+        }
+        hosts
+    }
+
+    /// The looks; a plan without any, as a rollout's, has one at its end.
+    pub fn looks_or_end(&self) -> &[HumanDuration] {
+        if self.looks.is_empty() { std::slice::from_ref(&self.duration) } else { &self.looks }
     }
 
     /// The build that an arm's services run on a host.

@@ -24,9 +24,7 @@ pub use import::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
     SamplesOf,
 };
-pub use part::{
-    BlockOf, GATHERED, Gathered, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts,
-};
+pub use part::{BlockOf, GATHERED, Gathered, PartOf, PartRecord, PartTick};
 pub use readings::Readings;
 pub use recent::{TickRecord, TickTime};
 pub use records::{

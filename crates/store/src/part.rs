@@ -5,7 +5,7 @@ mod recordings;
 mod take;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
@@ -75,29 +75,6 @@ pub struct Gathered {
     pub anew: bool,
     /// Whether anything is otherwise than before: something is new, or what was here is told otherwise, as where the trial has ended there.
     pub changed: bool,
-}
-
-/// Services of a plan by host, as parameters of a trial hold it.
-pub fn planned_hosts(parameters: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let services = parameters["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
-    for assignment in services {
-        if let (Some(host), Some(service)) = (assignment["host"].as_str(), assignment["service"].as_str()) {
-            hosts.entry(host).or_default().insert(service);
-        }
-    }
-    hosts
-}
-
-/// The host whose own database has the trial, as it recorded itself; `None` where the plan has no such host.
-pub fn own_host(parameters: &Value) -> Option<&str> {
-    let host = parameters["host"].as_str()?;
-    planned_hosts(parameters).contains_key(host).then_some(host)
-}
-
-/// Whether a trial was gathered from its hosts, by its parameters.
-pub fn is_gathered(parameters: &Value) -> bool {
-    parameters[GATHERED] == true
 }
 
 /// In the parameters of a trial that was gathered.

@@ -2,13 +2,20 @@
 
 use std::collections::HashMap;
 
-use heaptrial_model::{Arm, LifeKey, LifeStart, Metric, SlowSample, Treatment, TrialKind};
+use heaptrial_model::{Arm, DrawnPlan, LifeKey, LifeStart, Metric, SlowSample, Treatment, TrialKind};
 use rusqlite::{Row, params};
+use serde::Deserialize;
 
 use crate::{
     ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, SpentPoint, Store, StoreError,
     TickSummary, TrialRecord,
 };
+
+/// Of the parameters of a trial.
+#[derive(Deserialize)]
+struct Drawn {
+    plan: Option<DrawnPlan>,
+}
 
 impl Store {
     /// All trials of the database, oldest first.
@@ -38,8 +45,13 @@ impl Store {
                     tool_version: row.get(9)?,
                     started_wall_us: row.get(10)?,
                 };
-                let trial =
-                    TrialRecord { id: row.get(0)?, plan, ended_wall_us: row.get(11)?, outcome: row.get(12)? };
+                let trial = TrialRecord {
+                    id: row.get(0)?,
+                    plan,
+                    drawn: None,
+                    ended_wall_us: row.get(11)?,
+                    outcome: row.get(12)?,
+                };
                 Ok((trial, [row.get(2)?, row.get(13)?, row.get(14)?, row.get(4)?]))
             },
         )?;
@@ -48,6 +60,8 @@ impl Store {
                 trial.plan.kind = self.kind(&trial.plan.name, &kind)?;
                 trial.plan.host_facts = self.json(doing, &facts)?;
                 trial.plan.parameters = self.json(doing, &parameters)?;
+                let drawn: Option<Drawn> = self.json(doing, &parameters)?;
+                trial.drawn = drawn.and_then(|drawn| drawn.plan);
                 trial.plan.metric = self.json(doing, &format!("\"{metric}\""))?;
                 trial.plan.arms = self.arms(trial.id)?.into_iter().map(|record| record.arm).collect();
                 Ok(trial)

@@ -1,10 +1,14 @@
 //! The rows of the database as types.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use heaptrial_model::{
-    Arm, Ending, EventKind, Identity, KnownEvent, LifeKey, LifeStart, MemoryReading, Metric, Sample,
-    SlowSample, TrialKind,
+    Arm, DrawnPlan, Ending, EventKind, Identity, KnownEvent, LifeKey, LifeStart, MemoryReading, Metric,
+    PlanId, Sample, SlowSample, TrialKind,
 };
 use serde_json::Value;
+
+use crate::part::GATHERED;
 
 /// What is known of a trial before it starts.
 #[derive(Debug, Clone)]
@@ -36,10 +40,34 @@ pub struct TrialRecord {
     pub id: i64,
     /// What was known before it started. `arms` is in the order given.
     pub plan: NewTrial,
+    /// The plan of a trial on services as it was drawn, from its parameters.
+    pub drawn: Option<DrawnPlan>,
     /// End, in microseconds since 1970; `None` while it runs or when it was killed.
     pub ended_wall_us: Option<i64>,
     /// `completed`, `interrupted` or `failed`; `None` while it runs or when it was killed.
     pub outcome: Option<String>,
+}
+
+impl TrialRecord {
+    /// Services of the plan by host.
+    pub fn hosts(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        self.drawn.as_ref().map(DrawnPlan::hosts).unwrap_or_default()
+    }
+
+    /// The host whose own database has the trial, as it recorded itself; `None` where the plan has no such host.
+    pub fn own_host(&self) -> Option<&str> {
+        self.plan.parameters["host"].as_str().filter(|host| self.hosts().contains_key(host))
+    }
+
+    /// Whether it was gathered from its hosts.
+    pub fn is_gathered(&self) -> bool {
+        self.plan.parameters[GATHERED] == true
+    }
+
+    /// Whether it is of this drawing.
+    pub fn is_of(&self, id: &PlanId) -> bool {
+        self.drawn.as_ref().is_some_and(|plan| plan.id == *id)
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -5,12 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use heaptrial_judgement::RESTED;
 use heaptrial_judgement::look::Begun;
-use heaptrial_model::{Ending, LifeStart, Metric, TrialKind};
+use heaptrial_model::{DrawnPlan, Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::Looks;
 use heaptrial_store::{
     ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
 };
-use serde_json::Value;
 
 use super::GRAVE;
 use super::ticks::{interval, recent_ticks, stale_after};
@@ -142,7 +141,10 @@ impl Trial {
             interval_us,
             looks: store.looks(id)?,
             begun_wall_us: begun(store, &record)?,
-            planned_looks_us: planned_looks(&record.plan.parameters),
+            planned_looks_us: {
+                let looks = record.drawn.iter().flat_map(DrawnPlan::looks_or_end);
+                looks.map(|look| look.0.as_micros() as i64).collect()
+            },
             events: store.recent_events_and(id, EVENTS, &GRAVE)?,
             event_counts: store.count_events(id, now_us - DAY_US)?,
             record,
@@ -307,18 +309,4 @@ fn begun(store: &Store, record: &TrialRecord) -> Result<Option<i64>, DashboardEr
     }
     let begun = Begun::read(store, record)?;
     Ok((begun.open.is_empty() || record.ended_wall_us.is_some()).then_some(begun.at_us))
-}
-
-/// The looks of the plan that a field trial's parameters hold. A plan without looks has one, at its end.
-fn planned_looks(parameters: &Value) -> Vec<i64> {
-    let Some(plan) = parameters.get("plan") else { return Vec::new() };
-    let microseconds = |duration: &Value| {
-        let duration = duration.as_str()?.parse::<heaptrial_model::HumanDuration>().ok()?;
-        i64::try_from(duration.0.as_micros()).ok()
-    };
-    let looks = plan.get("looks").and_then(Value::as_array).filter(|looks| !looks.is_empty());
-    match looks {
-        Some(looks) => looks.iter().filter_map(microseconds).collect(),
-        None => plan.get("duration").and_then(microseconds).into_iter().collect(),
-    }
 }

@@ -29,7 +29,8 @@ fn of_a_host(path: &Path) {
             json!({ "service": format!("tor@{index}.service"), "host": host, "arm": ARMS[index % 2], "block": index / 2, "stratum": "relay" })
         })
     });
-    let plan = json!({ "id": "00112233445566778899aabbccddeeff", "duration": "60d", "services": assignments.collect::<Vec<_>>() });
+    let plan = json!({ "name": "fleet", "id": "0123456789abcdef", "tool_version": "", "seed": 7, "metric": "rss", "pace": {}, "arms": [], "builds": {},
+            "duration": "60d", "looks": [], "services": assignments.collect::<Vec<_>>() });
     let specs = ARMS.map(|arm| arm.parse().unwrap());
     let trial = NewTrial {
         name: "fleet".into(),

@@ -55,7 +55,8 @@ fn plan() -> Value {
             json!({ "service": service(index), "host": host, "arm": ARMS[index % 2], "block": index / 4, "stratum": "relay" })
         })
     });
-    json!({ "id": "00112233445566778899aabbccddeeff", "duration": "2d", "services": services.collect::<Vec<_>>() })
+    json!({ "name": "fleet", "id": "0123456789abcdef", "tool_version": "", "seed": 7, "metric": "rss", "pace": {}, "arms": [], "builds": {},
+            "duration": "2d", "looks": [], "services": services.collect::<Vec<_>>() })
 }
 
 /// Those of this machine stand for those of every host.

@@ -1,9 +1,7 @@
 //! The looks that a field trial's plan fixed in advance.
 
-use heaptrial_model::HumanDuration;
 use heaptrial_stats::look_alphas;
 use heaptrial_store::{LookRecord, Store, TrialRecord};
-use serde::Deserialize;
 
 use crate::JudgementError;
 
@@ -19,25 +17,15 @@ pub(crate) struct Scheduled {
     pub(crate) alpha: f64,
 }
 
-/// What of a drawn plan looks need.
-#[derive(Deserialize)]
-struct Plan {
-    looks: Vec<HumanDuration>,
-    duration: Option<HumanDuration>,
-}
-
 /// The looks of a trial; none where its parameters hold no plan. A plan without looks has one, at its end.
 pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Scheduled>, JudgementError> {
-    let Some(plan) = trial.plan.parameters.get("plan").filter(|plan| plan.is_object()) else {
-        return Ok(Vec::new());
-    };
+    let Some(plan) = &trial.drawn else { return Ok(Vec::new()) };
     let unusable = |why: String| JudgementError::Plan {
         path: store.path().to_owned(),
         trial: trial.plan.name.clone(),
         why,
     };
-    let plan = Plan::deserialize(plan).map_err(|error| unusable(error.to_string()))?;
-    let times = if plan.looks.is_empty() { plan.duration.into_iter().collect() } else { plan.looks };
+    let times = plan.looks_or_end();
     let Some(end) = times.last().map(|end| end.0.as_secs_f64()) else { return Ok(Vec::new()) };
     let fractions: Vec<f64> = times.iter().map(|time| time.0.as_secs_f64() / end).collect();
     let alphas = look_alphas(&fractions, ALPHA)

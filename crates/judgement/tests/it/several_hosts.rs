@@ -17,10 +17,11 @@ const ARMS: [&str; 2] = ["glibc", "glibc?arena_max=1"];
 fn plan(hosts: &[&str]) -> Value {
     let services = hosts.iter().flat_map(|host| {
         ARMS.iter().enumerate().map(move |(number, arm)| {
-            json!({ "service": format!("tor@{number}.service"), "host": host, "arm": arm, "block": 0 })
+            json!({ "service": format!("tor@{number}.service"), "host": host, "arm": arm, "block": 0, "stratum": "relay" })
         })
     });
-    json!({ "id": "0123456789abcdef", "services": services.collect::<Vec<_>>(), "looks": ["10h"], "duration": "10h" })
+    json!({ "name": "fleet", "id": "0123456789abcdef", "tool_version": "", "seed": 7, "metric": "rss", "pace": {}, "arms": [], "builds": {},
+            "services": services.collect::<Vec<_>>(), "looks": ["10h"], "duration": "10h" })
 }
 
 /// A boot: its number, when its services began, and when they were read, in minutes since the start.

@@ -3,8 +3,8 @@
 
 use heaptrial_judgement::Rows;
 use heaptrial_model::{KnownEvent, Treatment};
-use heaptrial_store::{EventRecord, ServiceRecord, planned_hosts};
-use serde_json::Value;
+use heaptrial_store::{EventRecord, ServiceRecord};
+use serde_json::{Value, json};
 
 use super::scrub::Scrub;
 
@@ -52,8 +52,7 @@ pub fn rename(rows: &mut Rows) {
 /// Hosts are called by the order of their names.
 fn rename_hosts(rows: &mut Rows) {
     let mut hosts: Vec<String> = rows.parts.iter().map(|part| part.host.clone()).collect();
-    let parameters = &mut rows.trial.plan.parameters;
-    hosts.extend(planned_hosts(parameters).into_keys().map(str::to_owned));
+    hosts.extend(rows.trial.hosts().into_keys().map(str::to_owned));
     hosts.sort();
     hosts.dedup();
     let named = |host: &str| {
@@ -65,8 +64,12 @@ fn rename_hosts(rows: &mut Rows) {
             *value = name.into();
         }
     };
-    for assignment in parameters["plan"]["services"].as_array_mut().into_iter().flatten() {
-        rename(&mut assignment["host"]);
+    let parameters = &mut rows.trial.plan.parameters;
+    if let Some(plan) = &mut rows.trial.drawn {
+        for assignment in &mut plan.services {
+            assignment.host = named(&assignment.host).unwrap_or_default();
+        }
+        parameters["plan"] = json!(plan);
     }
     if let Some(host) = parameters.get_mut("host") {
         rename(host);

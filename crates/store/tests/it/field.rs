@@ -23,7 +23,7 @@ fn trial(name: &str) -> NewTrial {
         repeats: 1,
         planned_us: 14 * DAY_US,
         arms: TrialPlan::from_specs(name, &specs).unwrap().arms,
-        parameters: serde_json::json!({ "plan": {} }),
+        parameters: serde_json::json!({}),
         command: "heaptrial trial start".into(),
         tool_version: "0.1.0".into(),
         started_wall_us: START_US,

@@ -37,7 +37,8 @@ pub fn plan(hosts: &[(&str, usize)]) -> serde_json::Value {
                     "stratum": "relay" })
         })
     });
-    json!({ "id": "0123456789abcdef", "services": services.collect::<Vec<_>>() })
+    json!({ "name": "fleet", "id": "0123456789abcdef", "tool_version": "", "seed": 7, "metric": "rss", "pace": {}, "arms": [], "builds": {},
+            "duration": "1d", "looks": [], "services": services.collect::<Vec<_>>() })
 }
 
 pub fn arm(index: usize) -> &'static str {

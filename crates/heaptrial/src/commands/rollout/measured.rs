@@ -125,7 +125,6 @@ fn proved(paths: &Paths, database: &Path) -> Vec<Proved> {
 
 /// The host's mode when the trial was started.
 fn thp_mode(store: &Store, prepared: &Prepared) -> Option<String> {
-    let id = prepared.plan.id.as_str();
-    let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id)?;
+    let row = store.trials().ok()?.into_iter().rfind(|row| row.is_of(&prepared.plan.id))?;
     Some(row.plan.host_facts.get(THP_MODE)?.as_str()?.to_owned())
 }

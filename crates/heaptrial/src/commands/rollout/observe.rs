@@ -155,7 +155,7 @@ mod tests {
         let database = folder.path().join("db");
         let mut store = Store::create(&database).unwrap();
         let prepared = frozen("r");
-        let id = json!({ "plan": { "id": prepared.plan.id } });
+        let id = json!({ "plan": prepared.plan });
         let (trial, arms) = store.begin_trial(&row("r", TrialKind::Rollout, id)).unwrap();
         let service =
             NewService { name: "a.service".into(), arm: 0, block: 0, position: 0, attributes: json!(null) };

@@ -245,8 +245,7 @@ pub fn found_against(database: &Path, prepared: &Prepared, arm: &str) -> Vec<Str
 
 fn judgement_of(database: &Path, prepared: &Prepared) -> Option<Judgement> {
     let store = Store::open(database).ok()?;
-    let id = prepared.plan.id.as_str();
-    let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id)?;
+    let row = store.trials().ok()?.into_iter().rfind(|row| row.is_of(&prepared.plan.id))?;
     Judgement::of(&store, row.id, &Options::default()).ok()
 }
 
@@ -268,7 +267,7 @@ mod tests {
         let arm = |name: &str, control: bool| {
             serde_json::from_value(json!({ "name": name, "control": control })).unwrap()
         };
-        let mut trial = row("five-way", TrialKind::Field, json!({ "plan": { "id": prepared.plan.id } }));
+        let mut trial = row("five-way", TrialKind::Field, json!({ "plan": prepared.plan }));
         trial.arms = vec![arm("a", true), arm("b", false), arm("c", false)];
         let (id, arms) = store.begin_trial(&trial).unwrap();
         let mut lives = Vec::new();

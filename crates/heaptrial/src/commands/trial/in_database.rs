@@ -12,9 +12,7 @@ use crate::exit::Failure;
 /// What the database has of it.
 pub fn recorded(store: &Store, prepared: &Prepared) -> Result<Option<TrialRecord>, StoreError> {
     let plan = &prepared.plan;
-    let same = |record: &TrialRecord| {
-        record.plan.name == plan.name && record.plan.parameters["plan"]["id"] == plan.id.as_str()
-    };
+    let same = |record: &TrialRecord| record.plan.name == plan.name && record.is_of(&plan.id);
     Ok(store.trials()?.into_iter().rfind(same))
 }
 
@@ -167,7 +165,7 @@ pub(crate) mod tests {
         // As it is in databases of before the name of one kept the other from beginning.
         let (adoption, arms) = store.begin_trial(&row("relays", TrialKind::Adoption, json!({}))).unwrap();
         store.add_new_service(adoption, arms[0], &service()).unwrap();
-        let parameters = json!({ "plan": { "id": "0123456789abcdef" } });
+        let parameters = json!({ "plan": frozen("relays").plan });
         let (own, arms) = store.begin_trial(&row("relays", TrialKind::Field, parameters)).unwrap();
         store.add_new_service(own, arms[0], &service()).unwrap();
         let prepared = frozen("relays");

@@ -10,7 +10,7 @@ use heaptrial_allocator::Expected;
 use heaptrial_analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
 use heaptrial_host::HostFacts;
 use heaptrial_judgement::{Judgement, Options};
-use heaptrial_model::{DrawnPlan, MappedLibrary, TrialKind, units};
+use heaptrial_model::{MappedLibrary, TrialKind, units};
 use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
 use heaptrial_store::LifeRecord;
 use serde_json::Value;
@@ -138,7 +138,6 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         )));
     }
     let control = rows.arms.iter().position(|record| record.arm.control);
-    let plan: Option<DrawnPlan> = serde_json::from_value(rows.trial.plan.parameters["plan"].clone()).ok();
     let mut hosts = hosts(judgement);
     let mut on = proved(judgement, index, &hosts);
     hosts.retain(|(name, _)| on.contains_key(name));
@@ -173,7 +172,7 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         written_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         trial: name.clone(),
-        plan_id: plan.map(|plan| plan.id.as_str().to_owned()).unwrap_or_default(),
+        plan_id: rows.trial.drawn.as_ref().map(|plan| plan.id.to_string()).unwrap_or_default(),
         arm: record.arm.clone(),
         control: control.map(|control| rows.arms[control].arm.name.clone()).unwrap_or_default(),
         metric: rows.trial.plan.metric,
