@@ -14,8 +14,9 @@ which=$1
 shift
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export HEAPTRIAL_SKIPPED="$folder/skipped"
+export HEAPTRIAL_SKIPPED="$folder/skipped" HEAPTRIAL_NOT_DRAWN="$folder/not-drawn"
 : > "$HEAPTRIAL_SKIPPED"
+: > "$HEAPTRIAL_NOT_DRAWN"
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 1))}"
 : "${HEAPTRIAL_DRAW:=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)}"
 export HEAPTRIAL_DRAW
@@ -69,6 +70,10 @@ xargs -P "$(nproc)" -L 1 sh "$folder/run" "$options" < "$folder/programs" || tru
 awk '{ passed += $4; failed += $6; ignored += $8 } END { print passed " tests passed, " failed " failed, " ignored " need more than this (make test)" }' "$folder/results"
 echo "in $(($(date +%s) - begun)) s; the programs that took longest:"
 sort -rn "$folder/times" | head -n 12
+if [ -s "$HEAPTRIAL_NOT_DRAWN" ]; then
+	echo "$(wc -l < "$HEAPTRIAL_NOT_DRAWN") tests for rare faults were not drawn this time (make reliability runs all):"
+	sort "$HEAPTRIAL_NOT_DRAWN"
+fi
 code=0
 if [ -s "$HEAPTRIAL_SKIPPED" ]; then
 	sort -u -o "$HEAPTRIAL_SKIPPED" "$HEAPTRIAL_SKIPPED"

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use heaptrial_store::Store;
+use heaptrial_testbed::is_drawn;
 use support::bed::Bed;
 use support::control::Control;
 use support::hosts::{TRIAL, host, sampled, stage, succeeds, treated, with_verdict};
@@ -59,6 +60,9 @@ fn samples(path: &Path) -> u64 {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_gathering_from_a_full_disk_is_told_and_the_next_one_brings_all() {
+    if !is_drawn(2, 4) {
+        return;
+    }
     let Some((alpha, units)) = host("alpha") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha)]);
     alpha.install_agent();
@@ -86,6 +90,9 @@ fn a_gathering_from_a_full_disk_is_told_and_the_next_one_brings_all() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_on_a_full_disk_begins_on_no_host_and_goes_on_when_there_is_room() {
+    if !is_drawn(0, 4) {
+        return;
+    }
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
@@ -119,6 +126,9 @@ fn a_rollout_on_a_full_disk_begins_on_no_host_and_goes_on_when_there_is_room() {
 #[test]
 #[ignore = "needs root and a container"]
 fn two_operators_who_roll_out_and_put_back_at_once_leave_every_host_whole() {
+    if !is_drawn(3, 4) {
+        return;
+    }
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use heaptrial_allocator::{Catalog, SettingEntry};
 use heaptrial_model::AllocatorSpec;
+use heaptrial_testbed::Draw;
 use serde_json::Value;
 
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
@@ -279,7 +280,8 @@ fn the_ends_of_what_a_search_tries_are_taken() {
         "scudo",
     ];
     let (mut wrong, mut taken) = (Vec::new(), BTreeSet::new());
-    for spec in specs {
+    let drawn = specs.into_iter().enumerate().filter(|(case, _)| Draw::of_this_run().has(*case, 7));
+    for (_, spec) in drawn {
         let spec: AllocatorSpec = spec.parse().unwrap();
         let family = Catalog::builtin().family(&spec.family).unwrap();
         let there = |entry: &&SettingEntry| spec.version.as_ref().is_none_or(|at| entry.range(at).is_some());
@@ -302,7 +304,8 @@ fn the_ends_of_what_a_search_tries_are_taken() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(taken.len() > 60, "{taken:?}");
+    let least = if Draw::of_this_run() == Draw::All { 60 } else { 1 };
+    assert!(taken.len() > least, "{taken:?}");
 }
 
 #[test]
