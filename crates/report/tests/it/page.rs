@@ -214,7 +214,7 @@ fn pointing_at_the_timeline_shows_the_values() {
     assert_eq!(shown.as_array().map(Vec::len), Some(1), "{shown}");
     let text = shown[0].as_str().unwrap();
     assert!(
-        text.contains("at an age of 2 min 3") && text.contains("mimalloc@2.0.9") && text.contains("MiB"),
+        text.contains("at an age of 1") && text.contains("mimalloc@2.0.9") && text.contains("MiB"),
         "{text}"
     );
     keep_screenshot(&mut browser, "tor-hover");
