@@ -20,12 +20,6 @@ fn field(trial: &ImportedTrial) -> Report {
 }
 
 #[test]
-fn a_lab_run_and_a_field_trial_on_the_terminal() {
-    let comparison = compare(&[lab(&fixture::tor()), field(&fleet::contaminated())]);
-    insta::assert_snapshot!(comparison.terminal(false).unwrap());
-}
-
-#[test]
 fn a_lab_run_and_a_field_trial_as_markdown() {
     let comparison = compare(&[lab(&fixture::tor()), field(&fleet::contaminated())]);
     insta::assert_snapshot!(comparison.markdown().unwrap());

@@ -1,6 +1,7 @@
 //! What a report concludes from rows, and its JSON against the schema in docs/.
 
 use crate::fixture;
+use crate::schema::validate;
 
 use fixture::{Fixture, MIB, Service};
 use heaptrial_judgement::JudgementError;
@@ -243,28 +244,4 @@ fn json_follows_the_schema() {
     endings.services[2].ending = Ending::Interrupted;
     endings.arms[0].1 = None;
     validate(&report(&endings).0);
-}
-
-fn validate(report: &Report) {
-    let schema =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json"))
-            .unwrap();
-    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
-    let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let json = serde_json::from_str(&report.json().unwrap()).unwrap();
-    let errors: Vec<String> =
-        validator.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
-    assert!(errors.is_empty(), "{errors:#?}");
-}
-
-/// Set `UPDATE_SCHEMA=1` to write it anew.
-#[test]
-fn the_schema_in_docs_is_that_of_the_types() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
-    let wanted = format!("{}\n", serde_json::to_string_pretty(&heaptrial_report::report_schema()).unwrap());
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        std::fs::write(path, &wanted).unwrap();
-    }
-    let written = std::fs::read_to_string(path).unwrap();
-    assert!(written == wanted, "UPDATE_SCHEMA=1 cargo test -p heaptrial-report writes it");
 }

@@ -2,7 +2,6 @@
 
 mod charts;
 mod comparison;
-mod digits;
 mod document;
 mod field;
 mod fixture;
@@ -10,4 +9,5 @@ mod fleet;
 mod forms;
 mod page;
 mod running;
+mod schema;
 mod trial;
