@@ -33,7 +33,7 @@ pub use bisect::{
 };
 pub use bug::{
     ArmEvidence, BUG_SCHEMA_VERSION, Bug, BugFiles, BugParts, BugRun, Bundle, ChartFile, Evidence,
-    OddFinding, Ran, Reproduction, Secrets, SettingDefault, WithoutDefaults, pseudonymise, write_bug,
+    OddFinding, Ran, Reproduction, SettingDefault, WithoutDefaults, pseudonymise, write_bug,
 };
 pub use chart::Chart;
 pub use chart::running::LifeSeries;

@@ -134,14 +134,6 @@ impl BisectReport {
         self.stopped.as_mut().into_iter().for_each(each);
     }
 
-    /// Ids of commits, whole and as they are shown.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
-        let commits = self.changes.iter().flat_map(|change| &change.commits);
-        let whole = commits.flat_map(|commit| [Some(commit.id.as_str()), commit.id.get(..12)]).flatten();
-        let same = self.same.iter().flat_map(|(name, with)| [name.as_str(), with.as_str()]);
-        whole.chain(self.measured.iter().map(|at| at.name.as_str())).chain(same)
-    }
-
     /// Whether the ends were shown to differ.
     pub fn ends_differ(&self) -> bool {
         !self.answer.changes.is_empty()
@@ -267,7 +259,6 @@ mod tests {
         let text = found.for_bug();
         assert!(text.contains("Keep arenas") && text.contains("src/arena.c"), "{text}");
         assert!(text.contains("(history.svg)") && !text.contains("/srv/secret"), "{text}");
-        assert!(found.ids().any(|id| id == "0123456789ab"));
         let mut others = Vec::new();
         found.texts_of_others(|text| others.push(text.clone()));
         assert_eq!(others, ["Keep arenas", "does not build"]);

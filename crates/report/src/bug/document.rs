@@ -33,8 +33,6 @@ pub struct Bug {
     pub reproduce: Vec<Reproduction>,
     /// What the evidence does not show.
     pub limits: Vec<String>,
-    /// What was replaced in the texts at the end, after names had been replaced: kinds and how often.
-    pub replaced: Vec<String>,
 }
 
 /// What the two allocators have in common.
@@ -189,10 +187,8 @@ impl SettingDefault {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reproduction {
     pub command: String,
-    /// Whether the figures are from this command; if not, it is a proposal.
+    /// Whether figures are of a run with these arms; if not, it is a proposal.
     pub measured: bool,
     /// What to know about it.
     pub notes: Vec<String>,
-    /// A trial plan that it reads, beside `bug.md`: name and text.
-    pub file: Option<(String, String)>,
 }

@@ -8,6 +8,7 @@ use heaptrial_model::{AllocatorSpec, Identity};
 use serde_json::Value;
 
 use super::document::{ArmEvidence, ChartFile, Evidence, OddFinding, Ran};
+use super::pseudonym::setting;
 use crate::build::ratio_of;
 use crate::chart::{self, Chart, Layout};
 use crate::document::{Arm, Estimate, Kind, Ratio, Report};
@@ -57,6 +58,10 @@ impl BugRun {
         // Somebody gave the trial its name, and its plan names services.
         report.name = short(report.kind()).to_owned();
         report.parameters = Value::Null;
+        // Names of libraries may be those of a program.
+        report.arms.iter_mut().for_each(|arm| arm.libraries.clear());
+        // One that somebody unpacked is known by its path.
+        report.host.userland = report.host.userland.filter(|userland| !userland.contains('/'));
         let Some(bad) = Self::arm_of(&report, bad, without_defaults) else { return Ok(None) };
         let other = match good {
             Some(spec) => Self::arm_of(&report, spec, without_defaults),
@@ -218,18 +223,18 @@ fn ran(identity: &Identity, obtained: Option<&Value>) -> Ran {
     let text = |pointer: &str| told(pointer).and_then(Value::as_str).map(str::to_owned);
     let options = told("/verification/options").and_then(Value::as_object);
     let pair =
-        |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
+        |(name, value): (&String, &Value)| (name.clone(), setting(value.as_str().unwrap_or_default()));
     // What a process had itself stands before what the build had when it was verified, maybe elsewhere.
     let mut settings: BTreeMap<String, String> = options.into_iter().flatten().map(pair).collect();
     let effective = identity.effective.iter().filter(|(_, value)| *value != NOT_SET);
-    settings.extend(effective.map(|(name, value)| (name.clone(), value.clone())));
+    settings.extend(effective.map(|(name, value)| (name.clone(), setting(value))));
     Ran {
         label: identity.label(),
         file: identity.path.as_ref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
         build_id: identity.build_id.clone().or_else(|| text("/build_id")),
         sha256: identity.sha256.clone().or_else(|| text("/sha256")),
         linkage: identity.linkage.as_str().to_owned(),
-        environment: identity.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        environment: identity.settings.iter().map(|(name, value)| (name.clone(), setting(value))).collect(),
         source: source(&text),
         settings: settings.into_iter().collect(),
     }

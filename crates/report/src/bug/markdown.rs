@@ -13,6 +13,9 @@ use crate::summary::{capitalised, ended};
 use crate::table::{Emphasis, Row, Table, figure, optional, ratio_with_interval, text};
 use crate::units::{self, Pace};
 
+/// What a reader cannot find here.
+const LEFT_OUT: &str = "Services, hosts and arms have other names here, and texts of events, commands and messages are left out.";
+
 pub(super) fn page(bug: &Bug) -> String {
     let mut out = String::new();
     let mut put = |block: &str| {
@@ -54,7 +57,7 @@ pub(super) fn page(bug: &Bug) -> String {
     put("## What this does not show");
     put(&list(&bug.limits));
     put(&escaped(&format!(
-        "Written by Heaptrial {}. Names of hosts, services and people are replaced. {}",
+        "Written by Heaptrial {}. {LEFT_OUT} {}",
         bug.tool_version,
         units::LEGEND
     )));
@@ -316,7 +319,7 @@ fn version_or_settings(bug: &Bug) -> String {
 
 fn reproduction(bug: &Bug) -> String {
     let one = |found: &super::document::Reproduction| {
-        let word = if found.measured { "This gave the figures above:" } else { "This has not been run yet:" };
+        let word = if found.measured { "Figures above are of a run with:" } else { "This has not been run yet:" };
         let notes =
             if found.notes.is_empty() { String::new() } else { format!("\n\n{}", list(&found.notes)) };
         format!("{word}\n\n{}{notes}", markdown_block(&found.command))

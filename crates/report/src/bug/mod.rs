@@ -1,13 +1,11 @@
 //! The bug bundle: a folder for the maintainers of an allocator, with evidence from trials and lab runs and without
 //! anything that tells whose machines they are.
 
-mod command;
 mod document;
 mod evidence;
 mod limits;
 mod markdown;
 mod pseudonym;
-pub(crate) mod scrub;
 mod write;
 
 pub use document::{
@@ -18,16 +16,10 @@ pub use pseudonym::rename as pseudonymise;
 pub use write::{BugFiles, write_bug};
 
 use heaptrial_model::AllocatorSpec;
-use heaptrial_store::{Store, StoreError};
 
 use crate::bisect;
 use crate::chart::{Chart, Layout};
 use crate::{BisectReport, ReportError, escape, table};
-use scrub::Scrub;
-
-/// Names that must not stand in what leaves the house, and texts that look like such but are none.
-#[derive(Debug, Clone, Default)]
-pub struct Secrets(Scrub);
 
 /// What a bundle is made from beside its runs.
 #[derive(Debug, Clone, Default)]
@@ -45,30 +37,6 @@ pub struct BugParts {
 pub struct Bundle {
     pub bug: Bug,
     charts: Vec<(String, Chart)>,
-    secrets: Secrets,
-}
-
-impl Secrets {
-    /// The names of a trial's services and all that their attributes call them.
-    pub fn of_trial(&mut self, store: &Store, trial_id: i64) -> Result<(), StoreError> {
-        self.0.merge(pseudonym::names(&store.services(trial_id)?));
-        Ok(())
-    }
-
-    /// A further name, such as the host's or a user's.
-    pub fn add(&mut self, name: &str, instead: &str) {
-        self.0.name(name, instead);
-    }
-
-    /// A text that others wrote, such as the message of a commit, without any of the names.
-    pub fn clean(&self, text: &str) -> String {
-        self.0.foreign(text)
-    }
-
-    /// A word of a command that others wrote: what may be the name of a host goes as well.
-    pub fn clean_command(&self, word: &str) -> String {
-        command::without_hosts(&self.0.foreign(word))
-    }
 }
 
 impl Bundle {
@@ -77,7 +45,6 @@ impl Bundle {
         (good, bad): (&AllocatorSpec, &AllocatorSpec),
         runs: &[BugRun],
         parts: BugParts,
-        mut secrets: Secrets,
     ) -> Result<Self, ReportError> {
         let file = |index: usize| match index {
             0 => "memory-over-time".to_owned(),
@@ -89,18 +56,9 @@ impl Bundle {
             runs.iter().enumerate().filter_map(|(index, run)| Some((file(index), run.chart()?))).collect();
         let mut bisect = parts.bisect;
         if let Some(found) = &mut bisect {
-            // Its command is one of the house; how to see it again is told by others.
             found.command.clear();
-            found.texts_of_others(|text| *text = secrets.clean(text));
-            found.ids().for_each(|id| secrets.0.keep(id));
+            found.texts_of_others(|text| *text = pseudonym::LEFT_OUT.to_owned());
             charts.push((bisect::CHART.to_owned(), escape::printable_copy(&*found)?.chart(Layout::Wide)));
-        }
-        for arm in evidence.iter().flat_map(|evidence| &evidence.arms) {
-            secrets.keep_arm(arm);
-        }
-        for host in evidence.iter().map(|evidence| &evidence.host) {
-            let known = [&host.os, &host.kernel, &host.cpu_model, &host.libc];
-            known.into_iter().flatten().for_each(|text| secrets.0.keep(text));
         }
         let mut bug = Bug {
             schema_version: BUG_SCHEMA_VERSION,
@@ -113,27 +71,10 @@ impl Bundle {
             bisect,
             reproduce: parts.reproduce,
             limits: Vec::new(),
-            replaced: Vec::new(),
         };
         bug.title = title(&bug);
         bug.limits = limits::of(&bug);
-        let mut printable: Bug = escape::printable_copy(&bug)?;
-        // The lines of a plan stay lines.
-        for (copy, found) in printable.reproduce.iter_mut().zip(bug.reproduce) {
-            copy.file = found.file;
-        }
-        Ok(Self { bug: printable, charts, secrets })
-    }
-}
-
-impl Secrets {
-    /// What the bundle says of an arm is no secret, whatever it looks like.
-    fn keep_arm(&mut self, arm: &ArmEvidence) {
-        self.0.keep(&arm.name);
-        let Some(ran) = &arm.identity else { return };
-        let told = [&ran.file, &ran.build_id, &ran.sha256, &ran.source];
-        told.into_iter().flatten().for_each(|text| self.0.keep(text));
-        self.0.keep(&ran.label);
+        Ok(Self { bug: escape::printable_copy(&bug)?, charts })
     }
 }
 

@@ -3,26 +3,19 @@
 
 use heaptrial_judgement::Rows;
 use heaptrial_model::{KnownEvent, Treatment};
-use heaptrial_store::{EventRecord, ServiceRecord};
 use serde_json::{Value, json};
 
-use super::scrub::Scrub;
-
-/// Kinds of events whose texts Heaptrial wrote from figures alone.
-const OWN_WORDS: [KnownEvent; 3] = [KnownEvent::CpuSaturated, KnownEvent::Gap, KnownEvent::ClockJump];
-/// Kinds of events that stand in reports as warnings and notes, and may quote a log.
-const QUOTING: [KnownEvent; 4] =
+/// Kinds of events that say nothing without their text.
+const TEXTS: [KnownEvent; 4] =
     [KnownEvent::Warning, KnownEvent::Note, KnownEvent::ArmFailed, KnownEvent::Unattributed];
-const LEFT_OUT: &str = "(its text is left out)";
-/// Attributes of services that are names.
-const NAMING: [&str; 4] = ["nickname", "fingerprint", "server", "hostname"];
+/// What a text is replaced by.
+pub(super) const LEFT_OUT: &str = "(text left out)";
 
-/// Renames everything. Services are called by the order of starting.
+/// Renames everything and leaves texts out. Services are called by the order of starting.
 pub fn rename(rows: &mut Rows) {
-    let scrub = names(&rows.services);
     rename_hosts(rows);
     for (index, service) in rows.services.iter_mut().enumerate() {
-        service.name = pseudonym(index);
+        service.name = format!("service-{}", index + 1);
     }
     let mut labels: Vec<String> = Vec::new();
     for record in rows.arms.iter_mut() {
@@ -35,16 +28,12 @@ pub fn rename(rows: &mut Rows) {
     }
     for life in rows.lives.iter_mut() {
         if let Some(why) = &mut life.contamination {
-            *why = scrub.own(why);
+            *why = LEFT_OUT.to_owned();
         }
     }
-    let is_of = |event: &EventRecord, kinds: &[KnownEvent]| {
-        event.kind.known().is_some_and(|kind| kinds.contains(&kind))
-    };
-    rows.events.retain(|event| !is_of(event, &QUOTING));
+    rows.events.retain(|event| !event.kind.known().is_some_and(|kind| TEXTS.contains(&kind)));
     for event in rows.events.iter_mut() {
-        let own = is_of(event, &OWN_WORDS);
-        event.text = if own { scrub.own(&event.text) } else { LEFT_OUT.to_owned() };
+        event.text = event.kind.as_str().replace('_', " ");
     }
     rows.sources.clear();
 }
@@ -87,27 +76,6 @@ fn rename_hosts(rows: &mut Rows) {
     }
 }
 
-/// The names of services, and what their attributes call them.
-pub(crate) fn names(services: &[ServiceRecord]) -> Scrub {
-    let mut scrub = Scrub::default();
-    for (index, service) in services.iter().enumerate() {
-        let pseudonym = pseudonym(index);
-        scrub.name(&service.name, &pseudonym);
-        // An instance is also known without its template and suffix.
-        let instance = service.name.rsplit('@').next().unwrap_or_default().trim_end_matches(".service");
-        scrub.name(instance, &pseudonym);
-        let attribute = |name: &str| service.attributes.as_ref()?.get(name).and_then(Value::as_str);
-        for name in NAMING.iter().filter_map(|name| attribute(name)) {
-            scrub.name(name, &pseudonym);
-        }
-    }
-    scrub
-}
-
-fn pseudonym(index: usize) -> String {
-    format!("service-{}", index + 1)
-}
-
 /// What an arm does: names that somebody gave may tell who.
 fn label(treatment: &Treatment) -> String {
     let allocator = treatment.allocator.as_ref().map_or_else(|| "as found".to_owned(), ToString::to_string);
@@ -121,6 +89,12 @@ fn plain_treatment(treatment: &mut Treatment) {
     for value in values.chain(&mut treatment.command).filter(|value| !is_plain(value)) {
         *value = "…".to_owned();
     }
+}
+
+/// A setting of an allocator; a path or an address is none.
+pub(super) fn setting(value: &str) -> String {
+    let known = |c: char| c.is_ascii_alphanumeric() || "_.,:;=+-".contains(c);
+    if value.chars().all(known) { value.to_owned() } else { "…".to_owned() }
 }
 
 fn is_plain(value: &str) -> bool {
@@ -150,17 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_known_by_each_of_its_names() {
-        let service = ServiceRecord {
-            id: 1,
-            arm_id: 1,
-            name: "tor@owl.service".to_owned(),
-            block: 0,
-            position: 0,
-            also_in: Vec::new(),
-            attributes: Some(serde_json::json!({"nickname": "GoldenOwl", "server": "barn"})),
-        };
-        let found = names(&[service]).foreign("tor@owl.service (owl, GoldenOwl) on barn, a barnowl");
-        assert_eq!(found, "service-1 (service-1, service-1) on service-1, a barnowl");
+    fn values_of_settings_stay_where_they_are_no_paths_or_addresses() {
+        for plain in ["0", "disabled", "background_thread:true,dirty_decay_ms:0", "glibc.malloc.arena_max=1"] {
+            assert_eq!(setting(plain), plain);
+        }
+        for telling in ["/home/opuser/trace", "op@example.org", "a b", "\u{202e}"] {
+            assert_eq!(setting(telling), "…");
+        }
     }
 }

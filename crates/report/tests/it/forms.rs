@@ -8,7 +8,7 @@ use fixture::Fixture;
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::AllocatorSpec;
 use heaptrial_report::{
-    BugParts, BugRun, Bundle, Options, Report, SCHEMA_VERSION, Secrets, Trajectories, pseudonymise, terminal,
+    BugParts, BugRun, Bundle, Options, Report, SCHEMA_VERSION, Trajectories, pseudonymise, terminal,
     write, write_bug,
 };
 use serde_json::Value;
@@ -76,9 +76,7 @@ fn bundle(folder: &Path) -> Bundle {
     let spec = |text: &str| text.parse::<AllocatorSpec>().unwrap();
     let (bad, good) = (spec("mimalloc@3.0.1"), spec("mimalloc@2.1.7"));
     let run = BugRun::new(judgement, &bad, Some(&good), &AllocatorSpec::clone).unwrap().unwrap();
-    let mut secrets = Secrets::default();
-    secrets.of_trial(&store, trial).unwrap();
-    Bundle::new((&good, &bad), &[run], BugParts::default(), secrets).unwrap()
+    Bundle::new((&good, &bad), &[run], BugParts::default()).unwrap()
 }
 
 fn written(bundle: &Bundle, folder: &Path) -> String {

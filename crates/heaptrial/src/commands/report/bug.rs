@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use heaptrial_allocator::Catalog;
-use heaptrial_host::{HostRoot, host_name};
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::{AllocatorSpec, TrialKind};
 use heaptrial_report::{
-    BisectReport, BugFiles, BugParts, BugRun, Bundle, Report, Secrets, SettingDefault, pseudonymise,
-    write_bug,
+    BisectReport, BugFiles, BugParts, BugRun, Bundle, Report, SettingDefault, pseudonymise, write_bug,
 };
 
 use super::{ReportOptions, reproduce};
@@ -19,17 +17,9 @@ use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
 use crate::target::Target;
 
-/// Variables that hold the name of who runs this.
-const USERS: [&str; 3] = ["USER", "LOGNAME", "SUDO_USER"];
-/// The one user that every host has.
-const ROOT: &str = "root";
-/// What every host calls itself.
-const LOCALHOST: &str = "localhost";
-
 /// What was read of all runs.
 struct Found {
     runs: Vec<BugRun>,
-    secrets: Secrets,
     /// Whether the services are Tor relays.
     tor: bool,
 }
@@ -50,10 +40,10 @@ pub fn run(
     let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
     let parts = BugParts {
         defaults: defaults(&good, bad),
-        reproduce: reproduce::commands(&reports, (&good, bad), found.tor, &found.secrets),
+        reproduce: reproduce::commands(&reports, (&good, bad), found.tor),
         bisect,
     };
-    let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
+    let bundle = Bundle::new((&good, bad), &found.runs, parts).map_err(Failure::failed)?;
     let folder =
         global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
     let files = write_bug(&bundle, &folder)?;
@@ -73,7 +63,7 @@ fn names(options: &ReportOptions) -> Vec<Option<&str>> {
 /// The runs that have an arm of `bad`.
 fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
     let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
-    let mut found = Found { runs: Vec::new(), secrets: own_names(), tor: false };
+    let mut found = Found { runs: Vec::new(), tor: false };
     let mut others = Vec::new();
     let mut good = options.good.clone();
     for name in names(options) {
@@ -88,11 +78,6 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
         if BugRun::arm_of(&report, bad, &without_defaults).is_none() {
             others.push(format!("{shown} has {}", arms.join("; ")));
             continue;
-        }
-        found.secrets.of_trial(&target.store, target.trial.id).map_err(Failure::failed)?;
-        // Of a lab run it is in no text of others.
-        if !report.kind().is_lab() {
-            found.secrets.add(&target.trial.plan.name, "the-trial");
         }
         found.tor |= is_tor(&target)?;
         // What was found to be good in an earlier run need not be in this one.
@@ -179,18 +164,6 @@ fn is_tor(target: &Target) -> Result<bool, Failure> {
         || services.iter().any(|service| service.name.starts_with("tor@")))
 }
 
-/// The names of this host and of who runs this.
-fn own_names() -> Secrets {
-    let mut secrets = Secrets::default();
-    if let Some(name) = host_name(&HostRoot::default()).ok().filter(|name| name != LOCALHOST) {
-        secrets.add(&name, "the-host");
-    }
-    for user in USERS.iter().filter_map(|variable| std::env::var(variable).ok()).filter(|user| user != ROOT) {
-        secrets.add(&user, "the-user");
-    }
-    secrets
-}
-
 fn folder_name(spec: &AllocatorSpec) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     spec.to_string().chars().map(safe).collect()
@@ -204,19 +177,16 @@ fn print(bundle: &Bundle, files: &BugFiles, global: &GlobalOptions) -> Result<()
             bundle.bug.bad, bundle.bug.good
         );
     }
-    for found in &files.replaced {
-        eprintln!("warning: replaced in {found}; look at it before you send the folder");
-    }
     if global.json {
         let text = std::fs::read_to_string(&files.json).map_err(Failure::failed)?;
         print!("{text}");
         return Ok(());
     }
     println!("{}", bundle.bug.title);
-    let paths: Vec<&PathBuf> = [&files.markdown, &files.json].into_iter().chain(&files.others).collect();
+    let paths: Vec<&PathBuf> = [&files.markdown, &files.json].into_iter().chain(&files.charts).collect();
     paths.iter().for_each(|path| println!("{}", path.display()));
     eprintln!(
-        "the folder is all that has to be sent; read it before: what only you know to be a name is left as it is"
+        "the folder is all that has to be sent: names are replaced, and texts of events, commands and messages are left out"
     );
     Ok(())
 }
