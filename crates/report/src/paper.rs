@@ -6,7 +6,7 @@ use maud::Markup;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::chart::{Chart, Layout, Looks};
+use crate::chart::{Chart, Looks};
 use crate::page::Section;
 use crate::terminal::{self, Paint};
 use crate::write::replace;
@@ -22,15 +22,14 @@ pub(crate) trait Contents: Serialize + DeserializeOwned {
 
     fn looks(&self) -> Looks;
 
-    fn charts(&self, _layout: Layout) -> Vec<Chart> {
+    fn charts(&self) -> Vec<Chart> {
         Vec::new()
     }
 
     /// The sections as they are in the page.
     fn markup(&self) -> Result<Markup, ReportError> {
         let paper = escape::printable_copy(self)?;
-        let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
-        Ok(html::sections_with_charts(&paper.sections(), &paper.looks(), charts))
+        Ok(html::body(&paper.sections(), &paper.charts(), &paper.looks()))
     }
 }
 
@@ -78,14 +77,13 @@ impl<D: Contents> Paper for D {
 
     fn markdown(&self) -> Result<String, ReportError> {
         let paper = escape::printable_copy(self)?;
-        let body = markdown::body(&paper.sections(), &paper.charts(Layout::Wide));
+        let body = markdown::body(&paper.sections(), &paper.charts());
         Ok(format!("# {}\n\n{body}", paper.title()))
     }
 
     fn html(&self) -> Result<String, ReportError> {
         let paper = escape::printable_copy(self)?;
-        let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
-        Ok(html::with_charts(&paper.title(), &paper.sections(), &paper.looks(), charts))
+        Ok(html::with_charts(&paper.title(), &paper.sections(), &paper.looks(), &paper.charts()))
     }
 
     fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
@@ -94,7 +92,7 @@ impl<D: Contents> Paper for D {
 
     fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         std::fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
-        let drawn = escape::printable_copy(self)?.charts(Layout::Wide);
+        let drawn = escape::printable_copy(self)?.charts();
         if !drawn.is_empty() {
             let charts = folder.join("charts");
             std::fs::create_dir_all(&charts).map_err(ReportError::write(&charts))?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::chart::{self, Layout};
+use crate::chart;
 use crate::{Comparison, Report, ReportError, Trajectories, escape, html, markdown};
 
 /// Where the files of a report are.
@@ -31,12 +31,12 @@ impl Report {
     /// The report as Markdown that refers to `charts/*.svg`: what `report.md` holds.
     pub fn markdown(&self, trajectories: &Trajectories) -> Result<String, ReportError> {
         let report = escape::printable_report(self)?;
-        Ok(markdown::page(&report, &chart::all(&report, trajectories, Layout::Wide)))
+        Ok(markdown::page(&report, &chart::all(&report, trajectories)))
     }
 
     /// The charts, laid out for files.
     pub fn charts(&self, trajectories: &Trajectories) -> Result<Vec<chart::Chart>, ReportError> {
-        Ok(chart::all(&escape::printable_report(self)?, trajectories, Layout::Wide))
+        Ok(chart::all(&escape::printable_report(self)?, trajectories))
     }
 }
 
@@ -46,7 +46,7 @@ pub fn write(report: &Report, trajectories: &Trajectories, folder: &Path) -> Res
     let charts_folder = folder.join("charts");
     fs::create_dir_all(&charts_folder).map_err(ReportError::write(&charts_folder))?;
     let printable = escape::printable_report(report)?;
-    let charts = chart::all(&printable, trajectories, Layout::Wide);
+    let charts = chart::all(&printable, trajectories);
     let mut written = Written {
         html: folder.join("report.html"),
         markdown: folder.join("report.md"),

@@ -133,13 +133,13 @@ fn a_chart_that_was_being_computed_appears_by_itself_and_follows_the_data() {
     let folder = tempfile::tempdir().unwrap();
     let (mut written, server) = host(folder.path());
     browser.open_address(&server.url("/trial/five-way"), false, 1280, 900);
-    browser.wait_for("!!document.querySelector('#chart svg.wide .thick')");
-    browser.evaluate("window.drawn = document.querySelector('#chart svg.wide').outerHTML; true");
+    browser.wait_for("!!document.querySelector('#chart svg.chart .thick')");
+    browser.evaluate("window.drawn = document.querySelector('#chart svg.chart').outerHTML; true");
     // Later readings move the lines: the next drawing is due some seconds after the first.
     for step in 1..=3 {
         written.tick(now_us() + step * fixture::DAY);
     }
-    browser.wait_for("document.querySelector('#chart svg.wide')?.outerHTML !== window.drawn");
+    browser.wait_for("document.querySelector('#chart svg.chart')?.outerHTML !== window.drawn");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

@@ -1,11 +1,11 @@
 //! The level over the history.
 
 use super::BisectReport;
-use crate::chart::{Chart, HistoryChart, HistoryPoint, Layout, history};
+use crate::chart::{Chart, HistoryChart, HistoryPoint, history};
 use crate::paper::Contents as _;
 
 impl BisectReport {
-    pub(crate) fn chart(&self, layout: Layout) -> Chart {
+    pub(crate) fn chart(&self) -> Chart {
         let points = self.measured.iter().map(|at| HistoryPoint {
             position: at.position,
             name: at.name.clone(),
@@ -34,7 +34,6 @@ impl BisectReport {
                 axis: what,
             },
             self.looks().get(0),
-            layout,
         )
     }
 }

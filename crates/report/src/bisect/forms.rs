@@ -3,7 +3,7 @@
 use heaptrial_model::{Arm, Treatment};
 
 use super::{BisectReport, CHART, ChangeReport};
-use crate::chart::{Chart, Layout, Looks};
+use crate::chart::{Chart, Looks};
 use crate::page::{Block, Section};
 use crate::paper::Contents;
 use crate::summary::names;
@@ -149,8 +149,8 @@ impl Contents for BisectReport {
         sections
     }
 
-    fn charts(&self, layout: Layout) -> Vec<Chart> {
-        vec![self.chart(layout)]
+    fn charts(&self) -> Vec<Chart> {
+        vec![self.chart()]
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::document::{ArmEvidence, ChartFile, Evidence, OddFinding, Ran};
 use super::pseudonym::setting;
 use crate::build::ratio_of;
-use crate::chart::{self, Chart, Layout};
+use crate::chart::{self, Chart};
 use crate::document::{Arm, Estimate, Kind, Ratio, Report};
 use crate::{ReportError, escape, summary};
 
@@ -95,7 +95,7 @@ impl BugRun {
 
     /// The chart of growth, where the run has one.
     pub(super) fn chart(&self) -> Option<Chart> {
-        let charts = chart::all(&self.report, &self.judgement.trajectories(), Layout::Wide);
+        let charts = chart::all(&self.report, &self.judgement.trajectories());
         charts.into_iter().find(|chart| chart.name == GROWTH_CHART)
     }
 

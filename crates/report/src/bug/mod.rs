@@ -18,7 +18,7 @@ pub use write::{BugFiles, write_bug};
 use heaptrial_model::AllocatorSpec;
 
 use crate::bisect;
-use crate::chart::{Chart, Layout};
+use crate::chart::Chart;
 use crate::{BisectReport, ReportError, escape, table};
 
 /// What a bundle is made from beside its runs.
@@ -58,7 +58,7 @@ impl Bundle {
         if let Some(found) = &mut bisect {
             found.command.clear();
             found.texts_of_others(|text| *text = pseudonym::LEFT_OUT.to_owned());
-            charts.push((bisect::CHART.to_owned(), escape::printable_copy(&*found)?.chart(Layout::Wide)));
+            charts.push((bisect::CHART.to_owned(), escape::printable_copy(&*found)?.chart()));
         }
         let mut bug = Bug {
             schema_version: BUG_SCHEMA_VERSION,

@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
-use super::{Canvas, Chart, metric_name, shorten};
+use super::{Canvas, Chart, WIDTH, metric_name, shorten};
 use crate::summary::words::words;
 use crate::units;
 use heaptrial_judgement::Trajectory;
@@ -23,7 +23,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     if arms.is_empty() || highest <= 0.0 {
         return None;
     }
-    let columns = if canvas.is_wide() { 3.min(arms.len()) } else { 1 };
+    let columns = 3.min(arms.len());
     let metric = metric_name(canvas.report.analysis.metric);
     let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
     let off_treatment = match canvas.report.services.iter().any(|service| !service.counts) {
@@ -45,7 +45,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let pitch = HEADING + PANEL_HEIGHT + FOOT;
     let rows = arms.len().div_ceil(columns);
     let mut chart = canvas.chart("arms", "Each arm by itself", caption, rows as f64 * pitch + 12.0);
-    let width = (canvas.width() - 8.0) / columns as f64;
+    let width = (WIDTH - 8.0) / columns as f64;
     let mut body = group("plot");
     for (place, arm) in arms.iter().enumerate() {
         let left = 8.0 + (place % columns) as f64 * width;

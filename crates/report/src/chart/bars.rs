@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, rectangle, text};
-use super::{Canvas, Chart, metric_name, named_value, shorten, text_width};
+use super::{Canvas, Chart, WIDTH, metric_name, named_value, shorten, text_width};
 use crate::summary::words::words;
 use crate::{table, units};
 
@@ -26,10 +26,10 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let control = bars.iter().find(is_control).map(|bar| bar.bytes);
     let metric = metric_name(canvas.report.analysis.metric);
 
-    let (left, right, row) = if canvas.is_wide() { (240.0, 200.0, 32.0) } else { (12.0, 12.0, 46.0) };
+    let (left, right, row) = (240.0, 200.0, 32.0);
     let top = 30.0;
     let bottom = top + bars.len() as f64 * row + 6.0;
-    let x = Scale::memory(highest, if canvas.is_wide() { 6 } else { 4 }, (left, canvas.width() - right));
+    let x = Scale::memory(highest, 6, (left, WIDTH - right));
     let mut chart = canvas.chart(
         "final-memory",
         "Memory compared with the control",
@@ -48,14 +48,14 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
     }
     let unit = format!("{metric} ({})", x.unit);
-    body.push(text("quiet end", (canvas.width() - right, bottom + 37.0), &unit));
+    body.push(text("quiet end", (WIDTH - right, bottom + 37.0), &unit));
     if let Some(control) = control {
         let at = x.at(control);
         body.push(line("control", (at, top - 8.0), (at, bottom)));
         let name = canvas.report.control().map_or("", |arm| arm.name.as_str());
         let label = format!("control: {}", shorten(name, 28));
         let anchor =
-            if at > canvas.width() / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
+            if at > WIDTH / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
         body.push(text(anchor.0, (anchor.1, top - 13.0), &label));
     }
     for (index, bar) in bars.iter().enumerate() {
@@ -121,10 +121,10 @@ fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
     caption
 }
 
-fn row_of(canvas: Canvas<'_>, bar: &Bar, base: f64, x: &Scale) -> Vec<Element> {
+fn row_of(canvas: Canvas<'_>, bar: &Bar, top: f64, x: &Scale) -> Vec<Element> {
     let name = &canvas.report.arms[bar.arm].name;
     let look = canvas.look(bar.arm);
-    let (top, depth) = if canvas.is_wide() { (base, 20.0) } else { (base + 18.0, 18.0) };
+    let depth = 20.0;
     let hover = match bar.end {
         Some(end) => format!("{}, {} at the end", named_value(name, bar.bytes), units::memory(end)),
         None => named_value(name, bar.bytes),
@@ -135,35 +135,21 @@ fn row_of(canvas: Canvas<'_>, bar: &Bar, base: f64, x: &Scale) -> Vec<Element> {
     let value = units::memory(bar.bytes);
     let middle = top + depth / 2.0;
     let furthest = x.at(bar.bytes.max(bar.end.unwrap_or(0.0)));
-    let mut elements = if canvas.is_wide() {
-        let label = text("end", (x.range.0 - 28.0, middle + 4.0), &canvas.arm_name(bar.arm, 28));
-        let end = furthest + 8.0;
-        let written = text_width(&value, 12.0) + text_width(&bar.ratio, 12.0) + 8.0;
-        vec![
-            look.marker((x.range.0 - 14.0, middle), 4.5),
-            label.child(element("title").text(name)),
-            area,
-            // The control's line does not run through the figures.
-            rectangle("ground", (end - 3.0, top), written + 6.0, depth),
-            element("text")
-                .number("x", end)
-                .number("y", middle + 4.0)
-                .child(element("tspan").class("bold").text(&value))
-                .child(element("tspan").class("quiet").attribute("dx", "8").text(&bar.ratio)),
-        ]
-    } else {
-        let end = canvas.width() - 12.0;
-        let fits = furthest + 6.0 + text_width(&bar.ratio, 11.0) <= end;
-        let (class, at) =
-            if fits { ("halo quiet small", furthest + 6.0) } else { ("halo quiet small end", end) };
-        vec![
-            look.marker((x.range.0 + 5.0, base + 7.0), 4.5),
-            text("halo", (x.range.0 + 16.0, base + 11.0), &canvas.arm_name(bar.arm, 26)),
-            text("halo bold end", (end, base + 11.0), &value),
-            area,
-            text(class, (at, middle + 4.0), &bar.ratio),
-        ]
-    };
+    let label = text("end", (x.range.0 - 28.0, middle + 4.0), &canvas.arm_name(bar.arm, 28));
+    let end = furthest + 8.0;
+    let written = text_width(&value, 12.0) + text_width(&bar.ratio, 12.0) + 8.0;
+    let mut elements = vec![
+        look.marker((x.range.0 - 14.0, middle), 4.5),
+        label.child(element("title").text(name)),
+        area,
+        // The control's line does not run through the figures.
+        rectangle("ground", (end - 3.0, top), written + 6.0, depth),
+        element("text")
+            .number("x", end)
+            .number("y", middle + 4.0)
+            .child(element("tspan").class("bold").text(&value))
+            .child(element("tspan").class("quiet").attribute("dx", "8").text(&bar.ratio)),
+    ];
     if let Some(at) = bar.end.map(|end| x.at(end)) {
         elements.push(line("at-end", (at, top - 3.0), (at, top + depth + 3.0)));
         if at > x.at(bar.bytes) {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::legend::{self, Label};
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, text};
-use super::{Canvas, Chart, metric_name, named_value, text_width};
+use super::{Canvas, Chart, WIDTH, metric_name, named_value, text_width};
 use crate::escape;
 
 /// Shorter trials have no calendar.
@@ -51,12 +51,11 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let lanes = lanes(&calendar.marks);
     let strip = plot.bottom + 8.0 + lanes.len() as f64 * LANE + 14.0;
     let foot = strip + STRIP;
-    let below = if canvas.is_wide() { 0.0 } else { legend::height_below(arms.len()) };
     let mut chart = canvas.chart(
         "over-calendar-time",
         "Memory over calendar time",
         caption(canvas, calendar),
-        foot + 44.0 + below,
+        foot + 44.0,
     );
     let ends = arms.iter().filter_map(|arm| Some((arm, arm.runs.last()?.last()?)));
     let ends: Vec<String> =
@@ -75,15 +74,10 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         lane(&mut body, canvas, name, marks, base, (&plot, &x));
     }
     services_read(&mut body, calendar, strip, (&plot, &x));
-    dates(&mut body, &x, foot, canvas.is_wide());
+    dates(&mut body, &x, foot);
     curves(&mut body, canvas, &arms, (&x, &y));
     let mut labels: Vec<Label<'_>> = arms.iter().filter_map(|arm| label(canvas, arm, &y)).collect();
-    let labels = if canvas.is_wide() {
-        legend::beside(&mut labels, (plot.right, canvas.width()), (plot.top + 4.0, plot.bottom - 2.0))
-    } else {
-        labels.reverse();
-        legend::below(&labels, foot + 44.0, canvas.width())
-    };
+    let labels = legend::beside(&mut labels, (plot.right, WIDTH), (plot.top + 4.0, plot.bottom - 2.0));
     labels.into_iter().for_each(|label| body.push(label));
     chart.body = body.to_string();
     Some(chart)
@@ -98,12 +92,8 @@ fn arms<'a>(canvas: Canvas<'a>, calendar: &'a Calendar) -> Vec<ArmRuns<'a>> {
 
 fn plot(canvas: Canvas<'_>, arms: &[ArmRuns<'_>]) -> Plot {
     let names = arms.iter().map(|arm| canvas.report.arms[arm.arm].name.as_str());
-    let (right, depth) = if canvas.is_wide() {
-        (legend::width_beside(names), 260f64.max(arms.len() as f64 * legend::LABEL_DISTANCE))
-    } else {
-        (12.0, 220.0)
-    };
-    Plot { left: 66.0, right: canvas.width() - right, top: 34.0, bottom: 34.0 + depth }
+    let depth = 260f64.max(arms.len() as f64 * legend::LABEL_DISTANCE);
+    Plot { left: 66.0, right: WIDTH - legend::width_beside(names), top: 34.0, bottom: 34.0 + depth }
 }
 
 fn label<'a>(canvas: Canvas<'a>, arm: &ArmRuns<'_>, y: &Scale) -> Option<Label<'a>> {
@@ -224,8 +214,8 @@ fn services_read(body: &mut Element, calendar: &Calendar, top: f64, (plot, x): (
     body.push(text("quiet small", (plot.left + 5.0, bottom - 6.0), "services read"));
 }
 
-fn dates(body: &mut Element, x: &Dates, top: f64, wide: bool) {
-    for (at, label) in x.ticks(if wide { 8 } else { 4 }) {
+fn dates(body: &mut Element, x: &Dates, top: f64) {
+    for (at, label) in x.ticks(8) {
         body.push(line("axis", (at, top), (at, top + 5.0)));
         body.push(text("quiet middle", (at, top + 19.0), &label));
     }

@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::svg::{element, group, line, rectangle, text};
-use super::{Canvas, Chart, metric_name, named_value};
+use super::{Canvas, Chart, WIDTH, metric_name, named_value};
 use crate::summary::words::words;
 
 const RADIUS: f64 = 4.5;
@@ -37,9 +37,8 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         return None;
     }
     let metric = metric_name(canvas.report.analysis.metric);
-    let (left, right) = if canvas.is_wide() { (240.0, 40.0) } else { (12.0, 14.0) };
-    let x = Scale::memory(highest, if canvas.is_wide() { 7 } else { 4 }, (left, canvas.width() - right));
-    let name_above = if canvas.is_wide() { 0.0 } else { 18.0 };
+    let (left, right) = (240.0, 40.0);
+    let x = Scale::memory(highest, 7, (left, WIDTH - right));
 
     let mut rows = Vec::new();
     let mut top = 12.0;
@@ -52,7 +51,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         if widest > reach {
             offsets.iter_mut().for_each(|offset| *offset *= reach / widest);
         }
-        let depth = 2.0 * reach + 30.0 + name_above;
+        let depth = 2.0 * reach + 30.0;
         rows.push((arm, services, offsets, top, depth));
         top += depth;
     }
@@ -77,7 +76,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         canvas.chart("distribution-at-the-end", "Every service at the end", caption, bottom + 46.0);
     let mut body = group("plot");
     for (_, _, _, top, depth) in rows.iter().step_by(2) {
-        body.push(rectangle("warm", (0.0, *top), canvas.width(), *depth));
+        body.push(rectangle("warm", (0.0, *top), WIDTH, *depth));
     }
     for tick in &x.ticks {
         let at = x.at(tick.value);
@@ -85,20 +84,15 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
     }
     let unit = format!("{metric} at the end ({})", x.unit);
-    body.push(text("quiet end", (canvas.width() - right, bottom + 37.0), &unit));
+    body.push(text("quiet end", (WIDTH - right, bottom + 37.0), &unit));
     for (arm, services, offsets, top, depth) in &rows {
-        let middle = top + name_above + (depth - name_above) / 2.0;
+        let middle = top + depth / 2.0;
         let look = canvas.look(*arm);
-        let name = canvas.arm_name(*arm, if canvas.is_wide() { 28 } else { 40 });
-        let label = if canvas.is_wide() {
-            text("end", (left - 14.0, middle + 4.0), &name)
-        } else {
-            text("halo", (left + 7.0, top + 16.0), &name)
-        };
+        let label = text("end", (left - 14.0, middle + 4.0), &canvas.arm_name(*arm, 28));
         body.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
         let median = canvas.report.arms[*arm].final_median_bytes;
         if let (Some(median), true) = (median, all[*arm].len() > 1) {
-            let half = (depth - name_above) / 2.0 - 4.0;
+            let half = depth / 2.0 - 4.0;
             let at = x.at(median as f64);
             let path = super::svg::path_data([[(at, middle - half), (at, middle + half)]]);
             body.push(element("path").class(&format!("thick {}", look.line_class())).attribute("d", &path));

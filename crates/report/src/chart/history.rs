@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::svg::{element, group, line, path_data, rectangle, text};
-use super::{Chart, Layout, Look, shorten};
+use super::{Chart, Look, WIDTH, shorten};
 use crate::units;
 
 const DEPTH: f64 = 260.0;
@@ -29,9 +29,8 @@ pub(crate) struct HistoryPoint {
     pub(crate) range: [f64; 2],
 }
 
-pub(crate) fn history(of: &HistoryChart, look: Look, layout: Layout) -> Chart {
-    let width = layout.width();
-    let (left, right) = (56.0, width - 20.0);
+pub(crate) fn history(of: &HistoryChart, look: Look) -> Chart {
+    let (left, right) = (56.0, WIDTH - 20.0);
     let (top, bottom) = (TOP, TOP + DEPTH);
     let highest = of.points.iter().map(|point| point.range[1]).fold(1.0, f64::max);
     let y = Scale::factor(highest, 5, (bottom, top));
@@ -45,8 +44,8 @@ pub(crate) fn history(of: &HistoryChart, look: Look, layout: Layout) -> Chart {
     for (after, to) in &of.ranges {
         let (from, until) = (x(*after as f64), x(*to as f64));
         let middle = (from + until) / 2.0;
-        let wide = (until - from).max(2.0);
-        body.push(rectangle("warm", (middle - wide / 2.0, top), wide, DEPTH));
+        let across = (until - from).max(2.0);
+        body.push(rectangle("warm", (middle - across / 2.0, top), across, DEPTH));
     }
     let curve = of.points.iter().map(|point| (x(point.position as f64), y.at(point.value)));
     body.push(look.line("life", &path_data([curve])));
@@ -75,9 +74,8 @@ pub(crate) fn history(of: &HistoryChart, look: Look, layout: Layout) -> Chart {
         caption: of.caption.clone(),
         description: format!("{}.", told.collect::<Vec<_>>().join(", ")),
         subtitle: of.subtitle.clone(),
-        width,
+        width: WIDTH,
         height: bottom + 48.0,
         body: body.to_string(),
-        overlay: String::new(),
     }
 }

@@ -1,14 +1,11 @@
-//! Names and values of lines: beside their ends, or in rows below the plot.
+//! Names and values of lines, beside their ends.
 
 use super::svg::{Element, element, path_data, text};
 use super::{Look, shorten, text_width};
 use crate::units;
 
-/// Distance of two labels, and of two rows.
+/// Distance of two labels.
 pub(super) const LABEL_DISTANCE: f64 = 17.0;
-const ROW: f64 = 20.0;
-/// Longest name in a row below.
-const LONGEST_NAME: usize = 36;
 
 /// What stands for a line.
 pub(super) struct Label<'a> {
@@ -23,11 +20,6 @@ pub(super) struct Label<'a> {
 pub(super) fn width_beside<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
     let longest = names.map(|name| text_width(name, 12.0)).fold(0.0, f64::max);
     (longest + 122.0).clamp(190.0, 310.0)
-}
-
-/// Height of rows below a plot.
-pub(super) fn height_below(lines: usize) -> f64 {
-    12.0 + lines as f64 * ROW
 }
 
 /// Names and values at the right of the lines' ends, moved apart where they would collide. `right` are the plot's edge
@@ -47,19 +39,6 @@ pub(super) fn beside(labels: &mut [Label<'_>], right: (f64, f64), range: (f64, f
         elements.push(label.look.marker((left + 4.0, place), 4.5));
         elements.push(text("", (left + 14.0, place + 4.0), &name).child(element("title").text(label.name)));
         elements.push(text("bold end", (right.1 - 6.0, place + 4.0), &value));
-    }
-    elements
-}
-
-/// Rows of line, name and value from `top` on, in the order given.
-pub(super) fn below(labels: &[Label<'_>], top: f64, width: f64) -> Vec<Element> {
-    let mut elements = Vec::new();
-    for (row, label) in labels.iter().enumerate() {
-        let at = top + 8.0 + row as f64 * ROW;
-        elements.push(label.look.line("thick", &path_data([[(10.0, at), (38.0, at)]])));
-        elements.push(label.look.marker((24.0, at), 4.5));
-        elements.push(text("", (48.0, at + 4.0), &shorten(label.name, LONGEST_NAME)));
-        elements.push(text("bold end", (width - 12.0, at + 4.0), &units::memory(label.bytes)));
     }
     elements
 }

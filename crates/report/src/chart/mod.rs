@@ -28,6 +28,8 @@ use svg::{Element, coordinate, rectangle, text};
 use crate::{Report, Trajectories, units};
 use heaptrial_judgement::Point;
 
+/// Width of every chart; it scales with the page.
+const WIDTH: f64 = 900.0;
 /// Height of title and subtitle of a chart in a file of its own.
 const HEADING: f64 = 52.0;
 
@@ -44,25 +46,6 @@ pub struct Chart {
     width: f64,
     height: f64,
     body: String,
-    /// What shows values under the pointer; left out of pictures.
-    overlay: String,
-}
-
-/// For which width a chart is laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// A page on a desktop, and files.
-    Wide,
-    Narrow,
-}
-
-impl Layout {
-    fn width(self) -> f64 {
-        match self {
-            Self::Wide => 900.0,
-            Self::Narrow => 400.0,
-        }
-    }
 }
 
 /// What all charts are drawn from.
@@ -70,12 +53,11 @@ impl Layout {
 struct Canvas<'a> {
     report: &'a Report,
     trajectories: &'a Trajectories,
-    layout: Layout,
 }
 
 /// All charts of a report that has a figure to show. `report` must be printable.
-pub(crate) fn all(report: &Report, trajectories: &Trajectories, layout: Layout) -> Vec<Chart> {
-    let canvas = Canvas { report, trajectories, layout };
+pub(crate) fn all(report: &Report, trajectories: &Trajectories) -> Vec<Chart> {
+    let canvas = Canvas { report, trajectories };
     let multiples = if report.kind().is_lab() { panels::draw(canvas) } else { arms::draw(canvas) };
     let charts = [
         bars::draw(canvas),
@@ -102,7 +84,6 @@ impl Chart {
                     .text(&format!("{} {}", self.caption, self.description)),
             )
             .raw(&self.body)
-            .raw(&self.overlay)
             .to_string()
     }
 
@@ -114,14 +95,12 @@ impl Chart {
             .number("height", self.height + HEADING)
             .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
             .child(
-                element("style")
-                    .raw(&palette::style_sheet_for(Sheet::File, &format!("{}{}", self.body, self.overlay))),
+                element("style").raw(&palette::style_sheet_for(Sheet::File, &self.body)),
             )
             .child(rectangle("ground", (0.0, -HEADING), self.width, self.height + HEADING))
             .child(text("title", (16.0, -HEADING + 26.0), &self.title))
             .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))
-            .raw(&self.body)
-            .raw(&self.overlay);
+            .raw(&self.body);
         format!("{root}\n")
     }
 
@@ -134,14 +113,6 @@ impl Chart {
 }
 
 impl Canvas<'_> {
-    fn width(self) -> f64 {
-        self.layout.width()
-    }
-
-    fn is_wide(self) -> bool {
-        self.layout == Layout::Wide
-    }
-
     fn look(self, arm: usize) -> Look {
         Looks::of_report(self.report).get(arm)
     }
@@ -259,10 +230,9 @@ impl Canvas<'_> {
             caption,
             description: String::new(),
             subtitle,
-            width: self.width(),
+            width: WIDTH,
             height,
             body: String::new(),
-            overlay: String::new(),
         }
     }
 }

@@ -101,12 +101,11 @@ fn style_sheet_of(sheet: Sheet, has: impl Fn(usize) -> bool) -> String {
     }
     rules.push_str(include_str!("chart.css"));
     match sheet {
-        Sheet::Page => rules + include_str!("hover.css"),
+        Sheet::Page => rules,
         Sheet::File => format!(
-            "svg{{{}}}@media (prefers-color-scheme:dark){{svg{{{}}}}}{rules}{}",
+            "svg{{{}}}@media (prefers-color-scheme:dark){{svg{{{}}}}}{rules}",
             variables_of(false, &has),
             variables_of(true, &has),
-            include_str!("hover.css")
         ),
     }
 }

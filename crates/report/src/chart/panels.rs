@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
-use super::{Canvas, Chart, metric_name, shorten};
+use super::{Canvas, Chart, WIDTH, metric_name, shorten};
 use crate::units;
 
 /// More panels than these tell nobody anything.
@@ -20,7 +20,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     if chosen.is_empty() {
         return None;
     }
-    let columns = if canvas.is_wide() { 4.min(chosen.len().max(2)) } else { 2 };
+    let columns = 4.min(chosen.len().max(2));
     let rows = chosen.len().div_ceil(columns);
     let metric = metric_name(canvas.report.analysis.metric);
     let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
@@ -44,7 +44,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let pitch = HEADING + PANEL_HEIGHT + FOOT;
     let mut chart =
         canvas.chart("trajectories", "Each service by itself", caption, rows as f64 * pitch + 12.0);
-    let width = (canvas.width() - 8.0) / columns as f64;
+    let width = (WIDTH - 8.0) / columns as f64;
     let mut body = group("plot");
     for (place, index) in chosen.iter().enumerate() {
         let left = 8.0 + (place % columns) as f64 * width;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::legend::{self, Label};
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
-use super::{Chart, Layout, Look, Looks, metric_name, named_value, shorten, text_width};
+use super::{Chart, Look, Looks, WIDTH, metric_name, named_value, shorten, text_width};
 use crate::{escape, units};
 
 /// Bins of a life's line.
@@ -62,7 +62,7 @@ struct Plot {
 }
 
 /// The arms over age: median and range over the services that are not contaminated.
-pub(crate) fn arms(fleet: &Fleet, looks: &Looks, metric: Metric, layout: Layout) -> Option<Chart> {
+pub(crate) fn arms(fleet: &Fleet, looks: &Looks, metric: Metric) -> Option<Chart> {
     let clean = |index: &usize| {
         let current = fleet.services[*index].current();
         current.is_some_and(|life| life.contamination.is_none())
@@ -84,9 +84,8 @@ pub(crate) fn arms(fleet: &Fleet, looks: &Looks, metric: Metric, layout: Layout)
     if arms.is_empty() || highest <= 0.0 {
         return None;
     }
-    let wide = layout == Layout::Wide;
-    let plot = plot(layout, &arms);
-    let x = Scale::time(longest, if wide { 8 } else { 5 }, (plot.left, plot.right));
+    let plot = plot(&arms);
+    let x = Scale::time(longest, 8, (plot.left, plot.right));
     let y = Scale::memory(highest, 5, (plot.bottom, plot.top));
     let mut body = group("plot");
     let metric = metric_name(metric);
@@ -101,12 +100,7 @@ pub(crate) fn arms(fleet: &Fleet, looks: &Looks, metric: Metric, layout: Layout)
         body.push(arm.look.line("thick", &path_data(arm.median().map(|run| run.map(place)))));
     }
     let mut labels = labels(&arms, &y);
-    let labels = if wide {
-        let range = (plot.top + 4.0, plot.bottom - 2.0);
-        legend::beside(&mut labels, (plot.right, layout.width()), range)
-    } else {
-        legend::below(&labels, plot.bottom + 52.0, layout.width())
-    };
+    let labels = legend::beside(&mut labels, (plot.right, WIDTH), (plot.top + 4.0, plot.bottom - 2.0));
     labels.into_iter().for_each(|label| body.push(label));
     for arm in &arms {
         if let Some((age, _, middle, _)) = arm.last() {
@@ -131,15 +125,14 @@ pub(crate) fn arms(fleet: &Fleet, looks: &Looks, metric: Metric, layout: Layout)
         ),
         description: format!("At the end: {}.", ends.join(", ")),
         subtitle: String::new(),
-        width: layout.width(),
-        height: plot.bottom + 44.0 + if wide { 0.0 } else { legend::height_below(arms.len()) },
+        width: WIDTH,
+        height: plot.bottom + 44.0,
         body: body.to_string(),
-        overlay: String::new(),
     })
 }
 
 /// The lives of a service one after the other.
-pub(crate) fn lives(lives: &[LifeSeries], metric: Metric, look: Look, layout: Layout) -> Option<Chart> {
+pub(crate) fn lives(lives: &[LifeSeries], metric: Metric, look: Look) -> Option<Chart> {
     let read: Vec<&LifeSeries> = lives.iter().filter(|life| !life.points.is_empty()).collect();
     let first = read.iter().map(|life| life.started_at + life.points[0].0).fold(f64::INFINITY, f64::min);
     let at = |life: &LifeSeries, point: &Point| life.started_at + point.0 - first;
@@ -149,8 +142,8 @@ pub(crate) fn lives(lives: &[LifeSeries], metric: Metric, look: Look, layout: La
     if highest <= 0.0 {
         return None;
     }
-    let plot = Plot { left: 52.0, right: layout.width() - 14.0, top: 34.0, bottom: 284.0 };
-    let x = Scale::time(longest, if layout == Layout::Wide { 10 } else { 5 }, (plot.left, plot.right));
+    let plot = Plot { left: 52.0, right: WIDTH - 14.0, top: 34.0, bottom: 284.0 };
+    let x = Scale::time(longest, 10, (plot.left, plot.right));
     let y = Scale::memory(highest, 5, (plot.bottom, plot.top));
     let mut body = group("plot");
     let metric = metric_name(metric);
@@ -192,22 +185,16 @@ pub(crate) fn lives(lives: &[LifeSeries], metric: Metric, look: Look, layout: La
         ),
         description: format!("{} lives, {} at the last reading.", read.len(), units::memory(last)),
         subtitle: String::new(),
-        width: layout.width(),
+        width: WIDTH,
         height: plot.bottom + 44.0,
         body: body.to_string(),
-        overlay: String::new(),
     })
 }
 
-fn plot(layout: Layout, arms: &[ArmLevels]) -> Plot {
-    let (right, depth) = match layout {
-        Layout::Wide => (
-            legend::width_beside(arms.iter().map(|arm| arm.name.as_str())),
-            300f64.max(arms.len() as f64 * legend::LABEL_DISTANCE),
-        ),
-        Layout::Narrow => (12.0, 250.0),
-    };
-    Plot { left: 52.0, right: layout.width() - right, top: 34.0, bottom: 34.0 + depth }
+fn plot(arms: &[ArmLevels]) -> Plot {
+    let right = legend::width_beside(arms.iter().map(|arm| arm.name.as_str()));
+    let depth = 300f64.max(arms.len() as f64 * legend::LABEL_DISTANCE);
+    Plot { left: 52.0, right: WIDTH - right, top: 34.0, bottom: 34.0 + depth }
 }
 
 fn axes(body: &mut Element, plot: &Plot, (x, y): (&Scale, &Scale), upright: &str, along: &str) {

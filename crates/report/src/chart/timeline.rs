@@ -3,14 +3,10 @@
 use super::legend::{self, Label};
 use super::scale::Scale;
 use super::svg::{element, group, line, path_data, rectangle, text};
-use super::{Canvas, Chart, metric_name, named_value, shorten, text_width};
+use super::{Canvas, Chart, WIDTH, metric_name, named_value, text_width};
 use crate::units;
 use heaptrial_judgement::Point;
 
-/// Columns that show their values under the pointer.
-const BANDS: usize = 80;
-/// Lines that a card of values has room for.
-const CARD_LINES: usize = 16;
 
 struct ArmLine {
     arm: usize,
@@ -56,7 +52,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     };
 
     let plot = plot(canvas, &lines);
-    let x = Scale::time(longest, if canvas.is_wide() { 8 } else { 5 }, (plot.left, plot.right));
+    let x = Scale::time(longest, 8, (plot.left, plot.right));
     let y = Scale::memory(highest, 5, (plot.bottom, plot.top));
     let several = lines.iter().any(|line| canvas.counted(line.arm).len() > 1);
     let metric = metric_name(canvas.report.analysis.metric);
@@ -84,9 +80,8 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         }
     );
     let caption = if lab { lab_caption } else { field_caption };
-    let foot = plot.bottom + 44.0;
-    let height = foot + if canvas.is_wide() { 0.0 } else { legend::height_below(lines.len()) };
-    let mut chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
+    let mut chart =
+        canvas.chart("memory-over-time", "Memory over time", caption, plot.bottom + 44.0);
     chart.description = format!("At the end: {}.", ends.join(", "));
     let title = format!("{metric} ({})", y.unit);
     let mut body = group("plot");
@@ -116,25 +111,15 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         let data = path_data(line.median.iter().map(|segment| segment.iter().map(place)));
         body.push(canvas.look(line.arm).line("thick", &data));
     }
-    if canvas.is_wide() {
-        let range = (plot.top + 4.0, plot.bottom - 2.0);
-        legend::beside(&mut labels(canvas, &lines, &y), (plot.right, canvas.width()), range)
-            .into_iter()
-            .for_each(|element| body.push(element));
-    } else {
-        let mut rows = labels(canvas, &lines, &y);
-        rows.reverse();
-        legend::below(&rows, foot + 8.0, canvas.width()).into_iter().for_each(|element| body.push(element));
-    }
+    let range = (plot.top + 4.0, plot.bottom - 2.0);
+    let labels = legend::beside(&mut labels(canvas, &lines, &y), (plot.right, WIDTH), range);
+    labels.into_iter().for_each(|label| body.push(label));
     for line in &lines {
         if let Some(end) = line.last() {
             body.push(canvas.look(line.arm).marker(place(&end), 4.5));
         }
     }
     chart.body = body.to_string();
-    if canvas.is_wide() {
-        chart.overlay = overlay(canvas, &plot, (&x, &y), &lines);
-    }
     Some(chart)
 }
 
@@ -146,12 +131,8 @@ fn end_value(canvas: Canvas<'_>, line: &ArmLine) -> Option<f64> {
 
 fn plot(canvas: Canvas<'_>, arms: &[ArmLine]) -> Plot {
     let names = arms.iter().map(|line| canvas.report.arms[line.arm].name.as_str());
-    let (right, depth) = if canvas.is_wide() {
-        (legend::width_beside(names), 330f64.max(arms.len() as f64 * legend::LABEL_DISTANCE))
-    } else {
-        (12.0, 250.0)
-    };
-    Plot { left: 52.0, right: canvas.width() - right, top: 34.0, bottom: 34.0 + depth }
+    let depth = 330f64.max(arms.len() as f64 * legend::LABEL_DISTANCE);
+    Plot { left: 52.0, right: WIDTH - legend::width_beside(names), top: 34.0, bottom: 34.0 + depth }
 }
 
 /// What stands for the lines.
@@ -199,58 +180,4 @@ fn axes(
         false => format!("age of the service ({})", x.unit),
     };
     body.push(text("quiet end", (plot.right, plot.bottom + 37.0), &age));
-}
-
-/// Columns over the plot: the one under the pointer shows a card with every arm's median.
-fn overlay(canvas: Canvas<'_>, plot: &Plot, (x, y): (&Scale, &Scale), lines: &[ArmLine]) -> String {
-    let mut overlay = group("bands");
-    let width = (plot.right - plot.left) / BANDS as f64;
-    for band in 0..BANDS {
-        let left = plot.left + band as f64 * width;
-        let age = (band as f64 + 0.5) / BANDS as f64 * x.limit;
-        let mut values: Vec<(usize, Point)> = lines
-            .iter()
-            .filter_map(|line| Some((line.arm, nearest(line, age, 1.5 * x.limit / BANDS as f64)?)))
-            .collect();
-        values.sort_by(|a, b| b.1.1.total_cmp(&a.1.1));
-        let Some((_, first)) = values.first().copied() else { continue };
-        let at = x.at(first.0);
-        let mut tip = group("tip").child(line("axis", (at, plot.top), (at, plot.bottom)));
-        for (arm, point) in &values {
-            tip.push(canvas.look(*arm).marker((at, y.at(point.1)), 3.5));
-        }
-        let more = values.len().saturating_sub(CARD_LINES);
-        values.truncate(CARD_LINES);
-        let rows = values.len() + usize::from(more > 0);
-        let card = (238.0, 26.0 + rows as f64 * 17.0);
-        let card_left = if at > (plot.left + plot.right) / 2.0 { at - card.0 - 10.0 } else { at + 10.0 };
-        let card_top = plot.top + 6.0;
-        tip.push(rectangle("card", (card_left, card_top), card.0, card.1).number("rx", 4.0));
-        let heading = format!("at an age of {}", units::duration(first.0));
-        tip.push(text("quiet small", (card_left + 10.0, card_top + 17.0), &heading));
-        for (row, (arm, point)) in values.iter().enumerate() {
-            let base = card_top + 34.0 + row as f64 * 17.0;
-            tip.push(canvas.look(*arm).marker((card_left + 14.0, base - 4.0), 4.0));
-            tip.push(text("small", (card_left + 25.0, base), &canvas.arm_name(*arm, 24)));
-            tip.push(text("small bold end", (card_left + card.0 - 9.0, base), &units::memory(point.1)));
-        }
-        if more > 0 {
-            let base = card_top + 34.0 + values.len() as f64 * 17.0;
-            tip.push(text(
-                "quiet small",
-                (card_left + 25.0, base),
-                &shorten(&format!("and {more} more"), 24),
-            ));
-        }
-        let hit = rectangle("hit", (left, plot.top), width, plot.bottom - plot.top);
-        overlay.push(group("band").child(hit).child(tip));
-    }
-    overlay.to_string()
-}
-
-fn nearest(line: &ArmLine, age: f64, within: f64) -> Option<Point> {
-    let distance = |point: &&Point| (point.0 - age).abs();
-    let points = line.median.iter().flatten();
-    let nearest = points.min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
-    (distance(&nearest) <= within).then_some(*nearest)
 }

@@ -4,13 +4,13 @@ use heaptrial_analysis::Fleet;
 use heaptrial_model::Metric;
 use maud::{Markup, PreEscaped, html};
 
-use super::{Figures, body, policy, style};
+use super::{body, figure, policy, style};
 pub use crate::chart::Looks;
 use crate::chart::running::{self, LifeSeries};
-use crate::chart::{Chart, Layout, element};
+use crate::chart::element;
 use crate::paper::Contents;
 use crate::table::Detail;
-use crate::{BisectReport, Report, ReportError, Trajectories, TuneReport, escape, page};
+use crate::{BisectReport, Report, ReportError, Trajectories, TuneReport, chart, escape, page};
 
 /// The style sheet that all parts here need.
 pub fn style_sheet() -> String {
@@ -26,18 +26,17 @@ pub fn page_policy() -> String {
 pub fn sections(report: &Report, trajectories: &Trajectories) -> Result<Markup, ReportError> {
     let report = escape::printable_report(report)?;
     let sections = page::sections(&report, Detail::Full);
-    Ok(body(&sections, &Figures::of(&report, trajectories), &Looks::of_report(&report)))
+    Ok(body(&sections, &chart::all(&report, trajectories), &Looks::of_report(&report)))
 }
 
 /// What was read of a trial that still runs: no interval, no test, no verdict. `None` where nothing was read.
 pub fn running(fleet: &Fleet, looks: &Looks, metric: Metric) -> Option<Markup> {
-    figure(|layout| running::arms(fleet, looks, metric, layout))
+    Some(figure(&running::arms(fleet, looks, metric)?))
 }
 
 /// The memory of a service over its lives, in the colour of its arm. `None` where nothing was read.
 pub fn lives(lives: &[LifeSeries], metric: Metric, looks: &Looks, arm: usize) -> Option<Markup> {
-    let look = looks.get(arm);
-    figure(|layout| running::lives(lives, metric, look, layout))
+    Some(figure(&running::lives(lives, metric, looks.get(arm))?))
 }
 
 /// The document of a search over lab runs, as it is in its folder: its title and its sections. `None` where `file` is the name
@@ -65,10 +64,4 @@ pub fn swatch(looks: &Looks, arm: usize) -> Markup {
 /// `text` with nothing in it that acts on whoever shows it, or disguises itself.
 pub fn printable(text: &str) -> String {
     escape::printable(text)
-}
-
-/// A chart laid out for a desktop and for a phone; the style sheet shows the one that fits.
-fn figure(draw: impl Fn(Layout) -> Option<Chart>) -> Option<Markup> {
-    let (wide, narrow) = (draw(Layout::Wide)?, draw(Layout::Narrow)?);
-    Some(Figures { wide: vec![wide.clone()], narrow: vec![narrow] }.show(wide.name))
 }

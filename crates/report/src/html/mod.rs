@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use crate::chart::{self, Chart, Layout, Looks, Sheet};
+use crate::chart::{self, Chart, Looks, Sheet};
 use crate::document::{Outcome, Report, Severity};
 use crate::page::{self, Block, FindingBlock, Section};
 use crate::summary::odd::{Told, severity};
@@ -17,43 +17,29 @@ use crate::{Trajectories, summary, units};
 /// The page. `report` must be printable.
 pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
     let sections = page::sections(report, Detail::Full);
-    let figures = Figures::of(report, trajectories);
+    let charts = chart::all(report, trajectories);
     let looks = Looks::of_report(report);
     let title = format!("{} – Heaptrial report", report.name);
     let content = html! {
         a class="skip" href="#result" { "Skip to the result" }
         (header(report, &sections))
-        main { (body(&sections, &figures, &looks)) }
+        main { (body(&sections, &charts, &looks)) }
     };
     frame(&title, &report.tool_version, &content)
 }
 
 /// A page of sections without charts; all texts must be printable.
 pub(crate) fn plain(title: &str, sections: &[Section], looks: &Looks) -> String {
-    with_charts(title, sections, looks, [Vec::new(), Vec::new()])
+    with_charts(title, sections, looks, &[])
 }
 
-/// The same with charts, laid out for a desktop and for a phone.
-pub(crate) fn with_charts(
-    title: &str,
-    sections: &[Section],
-    looks: &Looks,
-    [wide, narrow]: [Vec<Chart>; 2],
-) -> String {
+/// The same with charts.
+pub(crate) fn with_charts(title: &str, sections: &[Section], looks: &Looks, charts: &[Chart]) -> String {
     let content = html! {
         header { h1 { (title) } }
-        main { (sections_with_charts(sections, looks, [wide, narrow])) }
+        main { (body(sections, charts, looks)) }
     };
     frame(title, env!("CARGO_PKG_VERSION"), &content)
-}
-
-/// The sections of such a page alone.
-pub(crate) fn sections_with_charts(
-    sections: &[Section],
-    looks: &Looks,
-    [wide, narrow]: [Vec<Chart>; 2],
-) -> Markup {
-    body(sections, &Figures { wide, narrow }, looks)
 }
 
 /// A whole page around `content`.
@@ -104,29 +90,15 @@ fn style() -> String {
     )
 }
 
-/// The charts laid out for a desktop and for a phone; the page shows the one that fits.
-struct Figures {
-    wide: Vec<Chart>,
-    narrow: Vec<Chart>,
-}
-
-impl Figures {
-    fn of(report: &Report, trajectories: &Trajectories) -> Self {
-        let [wide, narrow] =
-            [Layout::Wide, Layout::Narrow].map(|layout| chart::all(report, trajectories, layout));
-        Self { wide, narrow }
-    }
-
-    fn show(&self, name: &str) -> Markup {
-        let of = |charts: &[Chart]| charts.iter().find(|chart| chart.name == name).cloned();
-        let (Some(wide), Some(narrow)) = (of(&self.wide), of(&self.narrow)) else { return html! {} };
-        html! {
-            figure id=(name) {
-                h3 { (wide.title) }
-                (PreEscaped(wide.inline(&format!("{name}-wide"), "chart wide")))
-                (PreEscaped(narrow.inline(&format!("{name}-narrow"), "chart narrow")))
-                figcaption { (wide.caption) }
+/// On a phone the drawing keeps a width at which it can be read, and is scrolled.
+fn figure(chart: &Chart) -> Markup {
+    html! {
+        figure id=(chart.name) {
+            h3 { (chart.title) }
+            div class="drawing" tabindex="0" role="region" aria-label=(chart.title) {
+                (PreEscaped(chart.inline(chart.name, "chart")))
             }
+            figcaption { (chart.caption) }
         }
     }
 }
@@ -151,31 +123,31 @@ fn header(report: &Report, sections: &[Section]) -> Markup {
     }
 }
 
-fn body(sections: &[Section], figures: &Figures, looks: &Looks) -> Markup {
+pub(crate) fn body(sections: &[Section], charts: &[Chart], looks: &Looks) -> Markup {
     html! {
         @for section in sections {
             section id=(section.id) {
                 @if !section.title.is_empty() { h2 { (section.title) } }
-                (blocks(&section.blocks, figures, looks))
+                (blocks(&section.blocks, charts, looks))
             }
         }
     }
 }
 
-fn blocks(all: &[Block], figures: &Figures, looks: &Looks) -> Markup {
+fn blocks(all: &[Block], charts: &[Chart], looks: &Looks) -> Markup {
     let paragraphs = |block: &Block| matches!(block, Block::Paragraph(_));
     html! {
         @for run in all.chunk_by(|a, b| paragraphs(a) && paragraphs(b)) {
             @if run.iter().all(paragraphs) {
-                dl class="summary" { @for paragraph in run { (block(paragraph, figures, looks)) } }
+                dl class="summary" { @for paragraph in run { (block(paragraph, charts, looks)) } }
             } @else {
-                @for other in run { (block(other, figures, looks)) }
+                @for other in run { (block(other, charts, looks)) }
             }
         }
     }
 }
 
-fn block(block: &Block, figures: &Figures, looks: &Looks) -> Markup {
+fn block(block: &Block, charts: &[Chart], looks: &Looks) -> Markup {
     match block {
         Block::Paragraph(paragraph) => html! {
             div class=[paragraph.is_advice().then_some("advice")] {
@@ -204,11 +176,11 @@ fn block(block: &Block, figures: &Figures, looks: &Looks) -> Markup {
             html! { dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } } }
         }
         Block::Table(name, table) => table_markup(name, table, looks),
-        Block::Chart(name) => figures.show(name),
+        Block::Chart(name) => html! { @for chart in charts.iter().filter(|chart| chart.name == *name) { (figure(chart)) } },
         Block::Command(text) | Block::Verbatim(text) => html! { pre tabindex="0" { code { (text) } } },
         Block::Finding(finding) => finding_article(finding),
         Block::Folded(title, content) => html! {
-            details { summary { (title) } (blocks(content, figures, looks)) }
+            details { summary { (title) } (blocks(content, charts, looks)) }
         },
     }
 }
