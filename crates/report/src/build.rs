@@ -9,7 +9,7 @@ use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
 use crate::document::{
-    Analysis, Arm, AsFound, AsTreated, Consensuses, Estimate, Event, ExcludedService, Finding, Growth, Host,
+    Analysis, Arm, AsFound, Assignment, AsTreated, Consensuses, Estimate, Event, ExcludedService, Finding, Growth, Host,
     Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook, Ratio, Report,
     ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, TrialHost, Work,
 };
@@ -119,8 +119,8 @@ impl Parts<'_> {
             Kind::ImportTorutils | Kind::ImportPrometheus => {
                 let imported = Imported {
                     assignment: match self.has_blocks() {
-                        true => "as listed, compared within servers, not drawn at random".to_owned(),
-                        false => "as listed, not drawn at random".to_owned(),
+                        true => Assignment::ListedWithinServers,
+                        false => Assignment::Listed,
                     },
                     sampling_interval_seconds,
                     self_check,
@@ -133,10 +133,9 @@ impl Parts<'_> {
             }
             Kind::Field => ReportOf::Field(Trial {
                 assignment: match self.judgement.analysis.randomised {
-                    true => "random within blocks",
-                    false => "not at random: services have another arm or block than was drawn",
-                }
-                .to_owned(),
+                    true => Assignment::Random,
+                    false => Assignment::ByHand,
+                },
                 sampler,
                 sampling_interval_seconds,
                 self_check,
@@ -144,7 +143,7 @@ impl Parts<'_> {
             }),
             Kind::Host => {
                 let several = rows.arms.len() > 1;
-                let assignment = several.then(|| "as found, not drawn at random".to_owned());
+                let assignment = several.then_some(Assignment::AsFound);
                 ReportOf::Host(AsFound { assignment, sampler, sampling_interval_seconds })
             }
         })

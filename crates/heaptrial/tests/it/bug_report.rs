@@ -258,8 +258,8 @@ fn mimalloc_trial(named: fn(usize) -> (String, Option<[String; 2]>)) -> FieldTri
     FieldTrial { arms, named, outcome: Some("completed"), ..base }
 }
 
-/// Writes the trial and its bundle; gives the bundle's files and what was said.
-fn bundle_of(trial: &FieldTrial, gossip: &str) -> (BTreeMap<String, Vec<u8>>, String) {
+/// Writes the trial and its bundle; gives the bundle's files.
+fn bundle_of(trial: &FieldTrial, gossip: &str) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("host.db");
     let id = trial.write(&path);
@@ -273,18 +273,18 @@ fn bundle_of(trial: &FieldTrial, gossip: &str) -> (BTreeMap<String, Vec<u8>>, St
     drop(store);
     let output = run(folder.path(), "report five-way --db host.db --bug mimalloc@3.0.1 --out bundle");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    (files(&folder.path().join("bundle")), stderr(&output))
+    files(&folder.path().join("bundle"))
 }
 
 #[test]
 fn nasty_names_leave_no_trace_and_damage_nothing() {
     let gossip = "GoldenOwl on barn.example.org (203.0.113.9, [2001:db8::7]) said to op@example.net: /home/opuser/tor.log, \
                   abcdefghij234567.onion, A0B1C2D300000000000000000000000000000002, growth of memory, a level";
-    let (nasty, _) = bundle_of(&mimalloc_trial(nasty), gossip);
+    let nasty = bundle_of(&mimalloc_trial(nasty), gossip);
     assert_holds_none(&nasty, &SECRETS);
     // A trial with harmless names and gossip has the same bundle, byte for byte: no name is in it, and none of the
     // words that are names elsewhere was touched.
-    let (plain, _) = bundle_of(&mimalloc_trial(plain), "nothing");
+    let plain = bundle_of(&mimalloc_trial(plain), "nothing");
     assert_eq!(nasty.keys().collect::<Vec<_>>(), plain.keys().collect::<Vec<_>>());
     for (name, bytes) in &plain {
         assert!(*bytes == nasty[name], "{name} differs");

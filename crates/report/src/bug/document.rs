@@ -5,7 +5,7 @@ use heaptrial_model::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::BisectReport;
-use crate::document::{Estimate, Host, Kind, Ratio};
+use crate::document::{Assignment, Estimate, Host, Kind, Ratio};
 
 /// The form of [`Bug`] as JSON that this version writes.
 pub const BUG_SCHEMA_VERSION: u32 = 1;
@@ -69,7 +69,7 @@ pub struct Evidence {
     pub duration_seconds: f64,
     pub repeats: u32,
     /// How services came into arms, where Heaptrial did not start them.
-    pub assignment: Option<String>,
+    pub assignment: Option<Assignment>,
     pub outcome: String,
     /// The reading that is compared.
     pub metric: Metric,

@@ -119,7 +119,7 @@ impl BugRun {
             date: report.started_at.get(..10).unwrap_or_default().to_owned(),
             duration_seconds: report.duration_seconds,
             repeats: report.repeats(),
-            assignment: report.assignment().map(str::to_owned),
+            assignment: report.assignment(),
             outcome: report.outcome_word().to_owned(),
             metric: report.analysis.metric,
             warm_up_seconds: report.analysis.warm_up_seconds,

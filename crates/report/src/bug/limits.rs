@@ -3,7 +3,7 @@
 use heaptrial_analysis::Severity;
 
 use super::document::{Bug, Common, Evidence, SettingDefault};
-use crate::document::Kind;
+use crate::document::{Assignment, Kind};
 use crate::units;
 
 /// Below this, a lab run says nothing of what happens in days.
@@ -59,8 +59,8 @@ fn of_evidence(bug: &Bug, index: usize, evidence: &Evidence) -> Vec<String> {
             units::duration(longest)
         ));
     }
-    if let Some(assignment) = evidence.assignment.as_ref().filter(|text| !text.starts_with("random")) {
-        limits.push(format!("services came into arms {assignment}."));
+    if let Some(assignment) = evidence.assignment.filter(|how| *how != Assignment::Random) {
+        limits.push(format!("services came into arms {}.", assignment.describe()));
     }
     if !matches!(evidence.outcome.as_str(), "completed") {
         limits.push(format!("the trial is {}; the figures are of what there is.", evidence.outcome));

@@ -7,7 +7,6 @@ use super::{Canvas, Chart, WIDTH, metric_name, named_value, text_width};
 use crate::units;
 use heaptrial_judgement::Point;
 
-
 struct ArmLine {
     arm: usize,
     median: Vec<Vec<Point>>,

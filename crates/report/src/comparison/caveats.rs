@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{ComparedTreatment, ComparedTrial};
 use crate::chart::metric_name;
-use crate::document::Severity;
+use crate::document::{Assignment, Severity};
 use crate::summary::{names, number};
 use crate::{Report, libraries, units};
 
@@ -36,7 +36,7 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
         told("The length differs", &|trial| Some(units::duration(trial.duration_seconds)));
     }
     told("The assignment differs", &|trial| {
-        Some(trial.assignment.clone().unwrap_or_else(|| "drawn within repeats".to_owned()))
+        Some(trial.assignment.map_or("drawn within repeats", Assignment::describe).to_owned())
     });
     told("The number of processors differs", &|trial| trial.host.cpu_count.map(|count| count.to_string()));
     caveats_of_load(trials, &mut told);

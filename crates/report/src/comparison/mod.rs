@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::document::{Arm, Estimate, Host, Kind, Ratio, Report};
+use crate::document::{Arm, Assignment, Estimate, Host, Kind, Ratio, Report};
 use crate::{libraries, table};
 use heaptrial_model::{MappedLibrary, Metric};
 
@@ -44,7 +44,7 @@ pub struct ComparedTrial {
     /// Age at which services are compared; `None` where there is none.
     pub matched_age_seconds: Option<f64>,
     /// How services came into arms; lab runs have it drawn.
-    pub assignment: Option<String>,
+    pub assignment: Option<Assignment>,
     /// Its services, each counted once.
     pub services: u32,
     /// Whether it was imported from a file that another of the trials was imported from too.
@@ -196,7 +196,7 @@ fn trial(report: &Report) -> ComparedTrial {
         control: report.control().map(treatment),
         metric: report.analysis.metric,
         matched_age_seconds: report.analysis.matched_age_seconds,
-        assignment: report.assignment().map(str::to_owned),
+        assignment: report.assignment(),
         services: services.len() as u32,
         shares_measurements: false,
         host: report.host.clone(),

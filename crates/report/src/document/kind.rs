@@ -23,6 +23,33 @@ pub enum ReportOf {
     Host(AsFound),
 }
 
+/// How services came into arms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Assignment {
+    #[serde(rename = "random within blocks")]
+    Random,
+    #[serde(rename = "not at random: services have another arm or block than was drawn")]
+    ByHand,
+    #[serde(rename = "as listed, not drawn at random")]
+    Listed,
+    #[serde(rename = "as listed, compared within servers, not drawn at random")]
+    ListedWithinServers,
+    #[serde(rename = "as found, not drawn at random")]
+    AsFound,
+}
+
+impl Assignment {
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Random => "random within blocks",
+            Self::ByHand => "not at random: services have another arm or block than was drawn",
+            Self::Listed => "as listed, not drawn at random",
+            Self::ListedWithinServers => "as listed, compared within servers, not drawn at random",
+            Self::AsFound => "as found, not drawn at random",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabRun {
     pub repeats: u32,
@@ -46,8 +73,7 @@ pub struct Consensuses {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Imported {
-    /// How services came into arms: `as listed, not drawn at random`.
-    pub assignment: String,
+    pub assignment: Assignment,
     /// Usual time between two readings of a service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_interval_seconds: Option<f64>,
@@ -61,8 +87,7 @@ pub struct Imported {
 /// Of a trial on services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// How services came into arms: `random within blocks`, or that they did not.
-    pub assignment: String,
+    pub assignment: Assignment,
     pub sampler: Sampler,
     /// Usual time between two readings of a service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,9 +102,9 @@ pub struct Trial {
 /// Of services as they are found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AsFound {
-    /// How services came into arms, where there are several: `as found, not drawn at random`.
+    /// Where there are several arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assignment: Option<String>,
+    pub assignment: Option<Assignment>,
     pub sampler: Sampler,
     /// Usual time between two readings of a service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,12 +139,12 @@ impl Report {
     }
 
     /// How services came into arms; `None` where nobody put them there, and of a lab, which draws.
-    pub fn assignment(&self) -> Option<&str> {
+    pub fn assignment(&self) -> Option<Assignment> {
         match &self.of {
             // A rollout assigns nothing.
-            ReportOf::Field(trial) => Some(trial.assignment.as_str()).filter(|_| self.arms.len() > 1),
-            ReportOf::Host(found) => found.assignment.as_deref(),
-            _ => self.imported().map(|import| import.assignment.as_str()),
+            ReportOf::Field(trial) => Some(trial.assignment).filter(|_| self.arms.len() > 1),
+            ReportOf::Host(found) => found.assignment,
+            _ => self.imported().map(|import| import.assignment),
         }
     }
 

@@ -8,7 +8,7 @@ pub use heaptrial_analysis::{
     FlagCount, Growth, LimitKind, MeasureResult, OnHost, Sawtooth, SelfCheck, ServiceVerdicts, Severity,
     Shape, WeekLevel, WorkReason, WorkStanding,
 };
-pub use kind::{AsFound, Consensuses, Imported, LabRun, ReportOf, Trial};
+pub use kind::{AsFound, Assignment, Consensuses, Imported, LabRun, ReportOf, Trial};
 pub use parts::{
     AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, TrialHost, Work,
 };
@@ -18,6 +18,8 @@ use heaptrial_model::{About, Ending, Identity, LifeStart, MappedLibrary, Metric,
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::table::level;
 
 /// The form of [`Report`] as JSON that this version writes; described in `docs/report.schema.json`.
 pub const SCHEMA_VERSION: u32 = 3;
@@ -418,9 +420,10 @@ impl Report {
     /// Positions in `arms`, least memory first; then arms that do clearly less than the control's work, and arms without a
     /// figure.
     pub fn ranking(&self) -> Vec<usize> {
+        let places = self.places();
         let place = |index: &usize| {
-            let place = self.extremes.order.iter().position(|place| place.arm == *index);
-            let rank = match place.map(|place| self.extremes.order[place].ranked) {
+            let place = places.iter().position(|place| place.arm == *index);
+            let rank = match place.map(|place| places[place].ranked) {
                 Some(true) => 0,
                 Some(false) => 1,
                 None => 2,
@@ -432,10 +435,27 @@ impl Report {
         order
     }
 
-    /// The arms that have a rank, with the figure by which they have it, least memory first.
-    pub fn ranked(&self) -> Vec<(&Arm, &ArmPlace)> {
-        let places = self.extremes.order.iter().filter(|place| place.ranked);
-        places.filter_map(|place| Some((self.arms.get(place.arm)?, place))).collect()
+    /// The arms that have a rank, with what they need, least memory first.
+    pub fn ranked(&self) -> Vec<(&Arm, u64)> {
+        let places = self.places().into_iter().filter(|place| place.ranked);
+        places.filter_map(|place| Some((self.arms.get(place.arm)?, self.needs(place)))).collect()
+    }
+
+    /// The arms by what they need.
+    fn places(&self) -> Vec<&ArmPlace> {
+        let mut places: Vec<&ArmPlace> = self.extremes.order.iter().collect();
+        places.sort_by_key(|place| self.needs(place));
+        places
+    }
+
+    /// The level that tables show. The analysis orders arms by averages over time as soon as one of them is restarted at
+    /// intervals, and by last readings where some have no level.
+    pub(crate) fn needs(&self, place: &ArmPlace) -> u64 {
+        let level = match self.extremes.basis {
+            Basis::LastReadings => None,
+            Basis::AverageOverTime | Basis::LevelAtEqualAge { .. } => self.arms.get(place.arm).and_then(level),
+        };
+        level.unwrap_or(place.bytes as u64)
     }
 }
 

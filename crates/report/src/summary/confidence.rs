@@ -5,7 +5,7 @@ use heaptrial_analysis::{FindingKind, Severity};
 use super::odd::about_off_treatment;
 use super::words::{Words, words};
 use super::{advice, names};
-use crate::document::{Arm, Finding, Ratio, Report};
+use crate::document::{Arm, Assignment, Finding, Ratio, Report};
 use crate::table::level;
 use crate::units;
 
@@ -14,7 +14,7 @@ const ERRORS_APART: f64 = 2.0;
 
 pub(super) fn confidence(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
-    let not_drawn = report.assignment().is_some_and(|how| how.ends_with("not drawn at random"));
+    let not_drawn = report.assignment().is_some_and(|how| how != Assignment::Random);
     let unproved =
         is(report, FindingKind::IdentityNotProved) || report.arms.iter().all(|arm| arm.identity.is_none());
     if not_drawn {

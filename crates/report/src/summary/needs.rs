@@ -18,21 +18,16 @@ const PAIRS_TOLD: usize = 3;
 /// Arms told one by one with their ages.
 const ARMS_TOLD: usize = 8;
 
-/// `363 MiB`.
-pub(crate) fn figure(place: &ArmPlace) -> String {
-    units::memory(place.bytes)
-}
-
 /// Arms whose memory says nothing for them, because they do less.
 pub(crate) fn doing_less(report: &Report) -> Vec<String> {
     let metric = metric_name(report.analysis.metric);
     let arms = report.extremes.order.iter().filter(|place| !place.ranked);
     arms.map(|place| {
-        let arm = &report.arms[place.arm];
+        let (arm, figure) = (&report.arms[place.arm], units::memory(report.needs(place) as f64));
         if place.work != Some(WorkStanding::ClearlyLess) {
             let own = || report.services.iter().filter(|service| service.arm == arm.name);
             let failed = own().filter(|service| service.excluded.is_some()).count();
-            let (of, figure) = (own().count(), figure(place));
+            let of = own().count();
             return format!(
                 "{} has no rank: {failed} of its {of} services failed, and the {figure} of {metric} are of those that lived.",
                 arm.name
@@ -41,7 +36,7 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
         let did =
             arm.work.as_ref().and_then(|work| work.measures.iter().find_map(|measure| less(report, measure)));
         let did = did.unwrap_or_else(|| "did clearly less than the control's work".to_owned());
-        format!("{} {did}: its {} of {metric} are no saving, and it has no rank.", arm.name, figure(place))
+        format!("{} {did}: its {figure} of {metric} are no saving, and it has no rank.", arm.name)
     })
     .collect()
 }
@@ -192,7 +187,7 @@ fn aged(arm: &Arm, place: &ArmPlace) -> String {
     format!(
         "{} {} ({} {least}{} old)",
         arm.name,
-        figure(place),
+        units::memory(place.bytes),
         number(u64::from(place.services), "service"),
         units::duration(place.ages.median_seconds)
     )

@@ -169,40 +169,40 @@ fn said(word: &str) -> &str {
 /// Who needs least and most, and who grows.
 fn result(report: &Report) -> Vec<String> {
     let ranked = report.ranked();
-    let (Some((least, first)), Some((most, last))) = (ranked.first(), ranked.last()) else {
+    let (Some(&(least, first)), Some(&(most, last))) = (ranked.first(), ranked.last()) else {
         let mut sentences = vec!["No arm has services with readings that can be compared.".to_owned()];
         sentences.extend(needs::left_out(report));
         sentences.extend(needs::doing_less(report));
         return sentences;
     };
-    // Ratios are of levels at an equal age.
-    let (basis, before_ratio) = match report.extremes.basis {
-        Basis::LastReadings => (" at the last reading", None),
-        Basis::AverageOverTime => (" averaged over time", Some("; at an equal age")),
-        Basis::LevelAtEqualAge { .. } => ("", Some(",")),
+    let last_readings = report.extremes.basis == Basis::LastReadings;
+    let needs = |arm: &Arm, bytes: u64| {
+        let basis = match last_readings {
+            true => " at the last reading",
+            false if arm.sawtooth.is_some() => " averaged over time",
+            false => "",
+        };
+        format!("{}{basis}", units::memory(bytes as f64))
     };
-    let times = |arm: &Arm| match (arm.ratio_as_treated(), before_ratio) {
-        (Some(ratio), Some(before)) => format!("{before} {}", compared(ratio)),
-        _ => String::new(),
+    // Ratios are not of last readings.
+    let times = |arm: &Arm| match arm.ratio_as_treated().filter(|_| !last_readings) {
+        Some(ratio) => format!(", {}", compared(ratio)),
+        None => String::new(),
     };
     let mut sentences = Vec::new();
     if ranked.len() == 1 {
-        let figure = needs::figure(first);
-        sentences.push(format!("Only {} has a figure: {figure}{basis}.", least.name));
+        sentences.push(format!("Only {} has a figure: {}.", least.name, needs(least, first)));
     } else if least.control {
-        let figure = needs::figure(first);
-        sentences.push(format!("No arm needs less than the control, {}: {figure}{basis}.", least.name));
+        sentences.push(format!("No arm needs less than the control, {}: {}.", least.name, needs(least, first)));
     } else {
-        let figure = needs::figure(first);
-        sentences.push(format!("{} needs the least: {figure}{basis}{}.", least.name, times(least)));
+        sentences.push(format!("{} needs the least: {}{}.", least.name, needs(least, first), times(least)));
     }
     if report.kind().is_lab() {
         let others = ranked.iter().skip(1).map(|(arm, _)| *arm);
         sentences.extend(overtakes(report, least, others));
     }
     if ranked.len() > 1 && !most.control {
-        let figure = needs::figure(last);
-        sentences.push(format!("{} needs the most: {figure}{basis}{}.", most.name, times(most)));
+        sentences.push(format!("{} needs the most: {}{}.", most.name, needs(most, last), times(most)));
     }
     sentences.extend(needs::without_levels(report));
     sentences.extend(needs::left_out(report));
@@ -211,8 +211,7 @@ fn result(report: &Report) -> Vec<String> {
     if report.kind() == Kind::LabCommand {
         sentences.extend(needs::prices(report));
     }
-    let ranked: Vec<&Arm> =
-        report.extremes.order.iter().filter_map(|place| report.arms.get(place.arm)).collect();
+    let ranked: Vec<&Arm> = report.ranking().into_iter().map(|arm| &report.arms[arm]).collect();
     for word in ["bloating", "growing"] {
         let told = |arm: &&&Arm| arm.verdict.as_deref() == Some(word) && !arm.control;
         let arms: Vec<String> = ranked.iter().filter(told).map(|arm| with_pace(arm)).collect();

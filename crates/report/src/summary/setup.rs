@@ -120,7 +120,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
             report.cpu_share().map(|share| format!("{} of all CPUs", units::share(share))),
         ),
         ("Services", Some(arms.join(", "))),
-        ("Assignment", report.assignment().map(str::to_owned)),
+        ("Assignment", report.assignment().map(|how| how.describe().to_owned())),
         ("Age at the last reading", ages(report)),
         ("Matched age", Some(matched.unwrap_or_else(|| "none that all arms reached".to_owned()))),
         ("Memory limit of a service", limit.service_bytes.map(memory)),

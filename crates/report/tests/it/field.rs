@@ -6,8 +6,8 @@ use crate::schema::validate;
 use fleet::{GIB, LISTS, STRANGERS};
 use heaptrial_model::LifeStart;
 use heaptrial_report::{
-    Arm, Finding, FindingKind, LimitKind, Options, Report, ReportOf, SelfCheck, Severity, Trajectories,
-    terminal,
+    Arm, Assignment, Finding, FindingKind, LimitKind, Options, Report, ReportOf, SelfCheck, Severity, Trajectories,
+    terminal, units,
 };
 use heaptrial_store::ImportedTrial;
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn an_arm_is_shown_as_assigned_and_as_treated() {
     let twice: Vec<_> = report.services.iter().filter(|service| service.name == "jemalloc00").collect();
     assert_eq!(twice.len(), 2);
     assert_eq!(twice.iter().filter(|service| service.counts).count(), 1);
-    assert_eq!(report.assignment(), Some("as listed, not drawn at random"));
+    assert_eq!(report.assignment(), Some(Assignment::Listed));
 }
 
 #[test]
@@ -191,6 +191,22 @@ fn a_field_trial_as_json() {
     assert_eq!((&mimalloc["name"], &mimalloc["verdict"]), (&"group_mimalloc209".into(), &"stable".into()));
     near(&mimalloc["ratio_to_control"]["estimate"], 0.2362);
     near(&mimalloc["ratio_to_control"]["p_value_adjusted"], 0.0005);
+}
+
+/// One arm is restarted at intervals: its level is an average over time, those of others are not.
+#[test]
+fn arms_are_in_the_order_of_the_levels_that_are_shown() {
+    let (report, _) = report(&fleet::contaminated());
+    assert!(report.arms.iter().any(|arm| arm.sawtooth.is_some()));
+    let ranked = report.ranked();
+    assert!(ranked.is_sorted_by_key(|(_, bytes)| *bytes), "{ranked:?}");
+    assert!(ranked.iter().all(|(arm, bytes)| arm.typical_bytes() == Some(*bytes)));
+    let shown: Vec<&str> = report.ranking().into_iter().map(|arm| report.arms[arm].name.as_str()).collect();
+    let names: Vec<&str> = ranked.iter().map(|(arm, _)| arm.name.as_str()).collect();
+    assert_eq!(shown[..names.len()], names);
+    let least = units::memory(ranked[0].1 as f64);
+    let text = terminal(&report, false).unwrap();
+    assert!(text.contains(&format!("{} needs the least: {least},", names[0])), "{text}");
 }
 
 #[test]

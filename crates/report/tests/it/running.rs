@@ -7,7 +7,7 @@ use heaptrial_analysis::{Decision, LookStanding};
 use heaptrial_judgement::look::{self, Gaps, LookState};
 use heaptrial_judgement::{JudgementError, Options};
 use heaptrial_model::{KnownEvent, TrialKind};
-use heaptrial_report::{Arm, FindingKind, LookReport, Report, Severity, Trajectories, terminal};
+use heaptrial_report::{Arm, Assignment, FindingKind, LookReport, Report, Severity, Trajectories, terminal};
 use heaptrial_store::Store;
 use trial::{DAY_US, FieldArm, FieldTrial, GIB, HOUR_US, START_US, four_arms, identity};
 
@@ -82,7 +82,7 @@ fn same_services(growth: f64) -> FieldTrial {
 #[test]
 fn a_running_trial_is_reported_as_assigned_and_as_treated() {
     let (report, _) = write(&four_arms(72)).report();
-    assert_eq!((report.outcome_word(), report.assignment()), ("running", Some("random within blocks")));
+    assert_eq!((report.outcome_word(), report.assignment()), ("running", Some(Assignment::Random)));
     let mimalloc = arm(&report, "mimalloc-2.0.9");
     assert_eq!((mimalloc.services, mimalloc.services_belonging()), (8, 7));
     assert_eq!(mimalloc.services_excluded[0].reason, "glibc 2.36 in place of mimalloc 2.0.9");
@@ -626,11 +626,12 @@ fn looks_count_from_when_the_last_service_had_its_treatment() {
 fn services_that_were_assigned_by_hand_make_no_randomised_trial() {
     let written = write(&FieldTrial { by_hand: 2, ..four_arms(72) });
     let (report, _) = written.report();
-    assert_eq!(report.assignment(), Some("not at random: services have another arm or block than was drawn"));
+    assert_eq!(report.assignment(), Some(Assignment::ByHand));
     let found = find(&report, FindingKind::AssignedByHand);
     assert_eq!((found.len(), found[0].severity, found[0].services.len()), (1, Severity::Grave, 2));
     let ratio = arm(&report, "jemalloc").ratio_as_treated().unwrap();
-    assert!(ratio.note.as_ref().unwrap().contains("not drawn at random"), "{ratio:?}");
+    assert!(ratio.note.is_some(), "{ratio:?}");
+    assert!(terminal(&report, false).unwrap().contains("Services were not assigned at random"));
     assert!(find(&write(&four_arms(72)).report().0, FindingKind::AssignedByHand).is_empty());
 }
 
