@@ -9,9 +9,9 @@ use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
 use crate::document::{
-    Analysis, Arm, AsFound, Assignment, AsTreated, Consensuses, Estimate, Event, ExcludedService, Finding, Growth, Host,
-    Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook, Ratio, Report,
-    ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, TrialHost, Work,
+    Analysis, Arm, AsFound, AsTreated, Assignment, Consensuses, Estimate, Event, ExcludedService, Finding,
+    Growth, Host, Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook,
+    Ratio, Report, ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, TrialHost, Work,
 };
 use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, findings};

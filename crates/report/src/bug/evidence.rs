@@ -222,8 +222,7 @@ fn ran(identity: &Identity, obtained: Option<&Value>) -> Ran {
     let told = |pointer: &str| obtained.and_then(|obtained| obtained.pointer(pointer));
     let text = |pointer: &str| told(pointer).and_then(Value::as_str).map(str::to_owned);
     let options = told("/verification/options").and_then(Value::as_object);
-    let pair =
-        |(name, value): (&String, &Value)| (name.clone(), setting(value.as_str().unwrap_or_default()));
+    let pair = |(name, value): (&String, &Value)| (name.clone(), setting(value.as_str().unwrap_or_default()));
     // What a process had itself stands before what the build had when it was verified, maybe elsewhere.
     let mut settings: BTreeMap<String, String> = options.into_iter().flatten().map(pair).collect();
     let effective = identity.effective.iter().filter(|(_, value)| *value != NOT_SET);

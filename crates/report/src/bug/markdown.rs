@@ -56,11 +56,7 @@ pub(super) fn page(bug: &Bug) -> String {
     put(&reproduction(bug));
     put("## What this does not show");
     put(&list(&bug.limits));
-    put(&escaped(&format!(
-        "Written by Heaptrial {}. {LEFT_OUT} {}",
-        bug.tool_version,
-        units::LEGEND
-    )));
+    put(&escaped(&format!("Written by Heaptrial {}. {LEFT_OUT} {}", bug.tool_version, units::LEGEND)));
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
@@ -319,7 +315,8 @@ fn version_or_settings(bug: &Bug) -> String {
 
 fn reproduction(bug: &Bug) -> String {
     let one = |found: &super::document::Reproduction| {
-        let word = if found.measured { "Figures above are of a run with:" } else { "This has not been run yet:" };
+        let word =
+            if found.measured { "Figures above are of a run with:" } else { "This has not been run yet:" };
         let notes =
             if found.notes.is_empty() { String::new() } else { format!("\n\n{}", list(&found.notes)) };
         format!("{word}\n\n{}{notes}", markdown_block(&found.command))

@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn values_of_settings_stay_where_they_are_no_paths_or_addresses() {
-        for plain in ["0", "disabled", "background_thread:true,dirty_decay_ms:0", "glibc.malloc.arena_max=1"] {
+        for plain in ["0", "disabled", "background_thread:true,dirty_decay_ms:0", "glibc.malloc.arena_max=1"]
+        {
             assert_eq!(setting(plain), plain);
         }
         for telling in ["/home/opuser/trace", "op@example.org", "a b", "\u{202e}"] {

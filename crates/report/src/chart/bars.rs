@@ -54,8 +54,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         body.push(line("control", (at, top - 8.0), (at, bottom)));
         let name = canvas.report.control().map_or("", |arm| arm.name.as_str());
         let label = format!("control: {}", shorten(name, 28));
-        let anchor =
-            if at > WIDTH / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
+        let anchor = if at > WIDTH / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
         body.push(text(anchor.0, (anchor.1, top - 13.0), &label));
     }
     for (index, bar) in bars.iter().enumerate() {

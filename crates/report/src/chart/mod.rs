@@ -94,9 +94,7 @@ impl Chart {
             .number("width", self.width)
             .number("height", self.height + HEADING)
             .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
-            .child(
-                element("style").raw(&palette::style_sheet_for(Sheet::File, &self.body)),
-            )
+            .child(element("style").raw(&palette::style_sheet_for(Sheet::File, &self.body)))
             .child(rectangle("ground", (0.0, -HEADING), self.width, self.height + HEADING))
             .child(text("title", (16.0, -HEADING + 26.0), &self.title))
             .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))

@@ -4,7 +4,6 @@ use super::legend::{self, Label};
 use super::scale::Scale;
 use super::svg::{element, group, line, path_data, rectangle, text};
 use super::{Canvas, Chart, WIDTH, metric_name, named_value, text_width};
-use crate::units;
 use heaptrial_judgement::Point;
 
 struct ArmLine {
@@ -79,8 +78,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         }
     );
     let caption = if lab { lab_caption } else { field_caption };
-    let mut chart =
-        canvas.chart("memory-over-time", "Memory over time", caption, plot.bottom + 44.0);
+    let mut chart = canvas.chart("memory-over-time", "Memory over time", caption, plot.bottom + 44.0);
     chart.description = format!("At the end: {}.", ends.join(", "));
     let title = format!("{metric} ({})", y.unit);
     let mut body = group("plot");

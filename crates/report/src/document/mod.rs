@@ -453,7 +453,9 @@ impl Report {
     pub(crate) fn needs(&self, place: &ArmPlace) -> u64 {
         let level = match self.extremes.basis {
             Basis::LastReadings => None,
-            Basis::AverageOverTime | Basis::LevelAtEqualAge { .. } => self.arms.get(place.arm).and_then(level),
+            Basis::AverageOverTime | Basis::LevelAtEqualAge { .. } => {
+                self.arms.get(place.arm).and_then(level)
+            }
         };
         level.unwrap_or(place.bytes as u64)
     }

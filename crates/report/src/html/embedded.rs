@@ -6,8 +6,8 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{body, figure, policy, style};
 pub use crate::chart::Looks;
-use crate::chart::running::{self, LifeSeries};
 use crate::chart::element;
+use crate::chart::running::{self, LifeSeries};
 use crate::paper::Contents;
 use crate::table::Detail;
 use crate::{BisectReport, Report, ReportError, Trajectories, TuneReport, chart, escape, page};

@@ -176,7 +176,9 @@ fn block(block: &Block, charts: &[Chart], looks: &Looks) -> Markup {
             html! { dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } } }
         }
         Block::Table(name, table) => table_markup(name, table, looks),
-        Block::Chart(name) => html! { @for chart in charts.iter().filter(|chart| chart.name == *name) { (figure(chart)) } },
+        Block::Chart(name) => {
+            html! { @for chart in charts.iter().filter(|chart| chart.name == *name) { (figure(chart)) } }
+        }
         Block::Command(text) | Block::Verbatim(text) => html! { pre tabindex="0" { code { (text) } } },
         Block::Finding(finding) => finding_article(finding),
         Block::Folded(title, content) => html! {

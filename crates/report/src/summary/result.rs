@@ -193,7 +193,11 @@ fn result(report: &Report) -> Vec<String> {
     if ranked.len() == 1 {
         sentences.push(format!("Only {} has a figure: {}.", least.name, needs(least, first)));
     } else if least.control {
-        sentences.push(format!("No arm needs less than the control, {}: {}.", least.name, needs(least, first)));
+        sentences.push(format!(
+            "No arm needs less than the control, {}: {}.",
+            least.name,
+            needs(least, first)
+        ));
     } else {
         sentences.push(format!("{} needs the least: {}{}.", least.name, needs(least, first), times(least)));
     }

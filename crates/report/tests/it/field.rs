@@ -6,8 +6,8 @@ use crate::schema::validate;
 use fleet::{GIB, LISTS, STRANGERS};
 use heaptrial_model::LifeStart;
 use heaptrial_report::{
-    Arm, Assignment, Finding, FindingKind, LimitKind, Options, Report, ReportOf, SelfCheck, Severity, Trajectories,
-    terminal, units,
+    Arm, Assignment, Finding, FindingKind, LimitKind, Options, Report, ReportOf, SelfCheck, Severity,
+    Trajectories, terminal, units,
 };
 use heaptrial_store::ImportedTrial;
 use serde_json::Value;
@@ -62,7 +62,6 @@ fn a_field_trial_has_verdicts_findings_and_adjusted_p_values() {
     let (report, _) = report(&fleet::contaminated());
     let bloating = arm(&report, "group_mimalloc301");
     assert_eq!(bloating.verdict.as_deref(), Some("bloating"));
-    assert!(bloating.verdict_reason.as_ref().unwrap().contains("a day"));
     assert!(bloating.days_until_full.is_some());
     assert_eq!(arm(&report, "group_mimalloc209").verdict.as_deref(), Some("stable"));
     let growth = bloating.growth.as_ref().unwrap().bytes_per_day.value / GIB;
@@ -99,8 +98,6 @@ fn a_growing_arm_is_named_and_a_bloating_one_never_recommended() {
     let text = terminal(&report, false).unwrap();
     let advice = text.split("Recommendation\n").nth(1).unwrap().split("\n\n").next().unwrap();
     assert!(advice.starts_with("group_mimalloc209: it needs clearly less"), "{advice}");
-    assert!(advice.contains("Do not leave services on group_mimalloc301"), "{advice}");
-    assert!(advice.contains("grave finding"), "{advice}");
     // Where only the one that runs away is smaller, none is recommended.
     let mut trial = fleet::contaminated();
     trial.lists.retain(|list| ["group_glibc", "group_mimalloc301"].contains(&list.arm.name.as_str()));

@@ -8,8 +8,8 @@ use fixture::Fixture;
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::AllocatorSpec;
 use heaptrial_report::{
-    BugParts, BugRun, Bundle, Options, Report, SCHEMA_VERSION, Trajectories, pseudonymise, terminal,
-    write, write_bug,
+    BugParts, BugRun, Bundle, Options, Report, SCHEMA_VERSION, Trajectories, pseudonymise, terminal, write,
+    write_bug,
 };
 use serde_json::Value;
 

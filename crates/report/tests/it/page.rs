@@ -155,7 +155,11 @@ fn a_browser_shows_it_light_and_dark_wide_and_narrow_without_a_complaint() {
             }
             // Trials over days have a calendar.
             let charts = if name.starts_with("field") { 5 } else { 4 };
-            assert_eq!(browser.evaluate("document.querySelectorAll('svg.chart').length"), charts, "{context}");
+            assert_eq!(
+                browser.evaluate("document.querySelectorAll('svg.chart').length"),
+                charts,
+                "{context}"
+            );
             let smallest = browser.evaluate(
                 "Math.min(...[...document.querySelectorAll('.chart text')].map(t => t.getBoundingClientRect().height))",
             );

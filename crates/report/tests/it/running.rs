@@ -1,7 +1,7 @@
 //! Reports of and looks at field trials that Heaptrial runs itself, over a synthetic trial in a real database.
 
-use crate::trial;
 use crate::schema::validate;
+use crate::trial;
 
 use heaptrial_analysis::{Decision, LookStanding};
 use heaptrial_judgement::look::{self, Gaps, LookState};
@@ -131,23 +131,11 @@ fn an_arm_that_does_less_is_not_recommended() {
     );
     let lost = find(&report, FindingKind::FlagLost);
     assert_eq!(lost.len(), 1);
-    assert!(lost[0].evidence.contains("Guard 0 of 8 against 5 of 8 (exact test, p 0.01"), "{lost:?}");
     let freed = find(&report, FindingKind::OomHandler);
     assert_eq!(freed[0].services, ["tor@relay03.service"]);
-    let text = terminal(&report, false).unwrap().replace('\n', " ");
-    let advice = text.split("Recommendation").nth(1).unwrap();
-    assert!(advice.trim_start().starts_with("mimalloc-2.0.9:"), "{advice}");
-    let result = text.split("Recommendation").next().unwrap();
-    assert!(
-        result.contains("mimalloc-2.0.9 needs the least: 2.23 GiB"),
-        "doing less is not winning: {result}"
-    );
-    assert!(
-        result.contains(
-            " (0.16 to 0.17) of it for each service: its 990 MiB of RSS are no saving, and it has no rank."
-        ),
-        "{result}"
-    );
+    assert!(advice(&report).starts_with("mimalloc-2.0.9:"), "{}", advice(&report));
+    let ranked: Vec<&str> = report.ranked().into_iter().map(|(arm, _)| arm.name.as_str()).collect();
+    assert_eq!(ranked, ["mimalloc-2.0.9", "jemalloc", "glibc"], "doing less is not winning");
 }
 
 #[test]
@@ -158,11 +146,7 @@ fn failures_are_counted_and_planned_restarts_are_none() {
     let failing = find(&report, FindingKind::FailsMoreOften);
     assert_eq!(failing.len(), 1, "{failing:?}");
     assert_eq!(failing[0].arms, ["dircache-0"]);
-    assert!(
-        failing[0]
-            .evidence
-            .starts_with("4 of 8 services of dircache-0 failed (4 crashes), of the control 0 of 8")
-    );
+    assert_eq!(failing[0].services.len(), 4);
     let restarted = arm(&report, "restart-24h");
     let events = restarted.events.unwrap();
     assert_eq!((events.planned_restarts, events.services_failed, events.lives), (16, 0, 24));
@@ -355,14 +339,6 @@ fn a_look_decides_and_is_kept_as_it_was() {
     let first = written.look(1, 3.1);
     let look = written.look(2, 3.1);
     assert_eq!((look.decision, look.number), (Some(Decision::Difference), Some(2)));
-    assert!(look.result.starts_with("decided: mimalloc-2.0.9 needs 0.26 of glibc (0.2"), "{}", look.result);
-    assert!(look.result.contains("; dircache-0 needs 0.1"), "{}", look.result);
-    assert!(
-        look.result
-            .contains("but it does less work, its services lost a flag and its services fail more often"),
-        "{}",
-        look.result
-    );
     assert!((look.alpha_spent.unwrap() - first.alpha.unwrap() - look.alpha.unwrap()).abs() < 1e-12);
     assert_eq!(
         (look.arms[3].standing, look.arms[0].standing),
@@ -431,14 +407,12 @@ fn a_look_that_the_data_do_not_reach_is_refused_and_spends_nothing() {
     // The agent died 10 hours before the look.
     let mut written = write(&four_arms(62));
     written.look(1, 3.0);
-    let error = try_look(&mut written, 2, 3.0, Gaps::Refused).unwrap_err().to_string();
-    assert!(error.contains("the last reading before it was at 2026-01-04T17:04:05Z"), "{error}");
-    assert!(error.contains("nothing was recorded and none of its error spent"), "{error}");
+    let error = try_look(&mut written, 2, 3.0, Gaps::Refused).unwrap_err();
+    assert!(matches!(error, JudgementError::LookGap { .. }), "{error}");
     assert_eq!(written.store.looks(written.id).unwrap().len(), 1);
     let taken = try_look(&mut written, 2, 3.0, Gaps::Accepted).unwrap();
     assert_eq!(taken.accepted_gap_seconds, Some(36_000.0));
     assert_eq!(taken.data_until, "2026-01-04T17:04:05Z");
-    assert!(taken.terminal(false).unwrap().contains("The last reading is 10 h before the planned time"));
     let stored = &written.store.looks(written.id).unwrap()[1].outcome;
     assert_eq!(stored["accepted_gap_seconds"], 36_000.0);
 }
@@ -446,8 +420,8 @@ fn a_look_that_the_data_do_not_reach_is_refused_and_spends_nothing() {
 #[test]
 fn a_look_without_any_reading_is_refused() {
     let mut written = write(&four_arms(0));
-    let error = try_look(&mut written, 1, 1.0, Gaps::Refused).unwrap_err().to_string();
-    assert!(error.contains("there are no readings before it"), "{error}");
+    let error = try_look(&mut written, 1, 1.0, Gaps::Refused).unwrap_err();
+    assert!(matches!(error, JudgementError::LookGap { .. }), "{error}");
 }
 
 #[test]
@@ -455,8 +429,8 @@ fn a_look_after_the_end_of_the_trial_is_refused() {
     let mut written = write(&FieldTrial { outcome: Some("completed"), ..four_arms(80) });
     written.look(1, 12.0);
     written.look(2, 12.0);
-    let error = try_look(&mut written, 3, 12.0, Gaps::Refused).unwrap_err().to_string();
-    assert!(error.contains("ended at 2026-01-05T11:04:05Z, before its look 3"), "{error}");
+    let error = try_look(&mut written, 3, 12.0, Gaps::Refused).unwrap_err();
+    assert!(matches!(error, JudgementError::LookAfterEnd { .. }), "{error}");
     let state = |written: &Written, gaps| {
         look::state(&written.store, written.id, START_US + 5 * DAY_US, gaps).unwrap()
     };
@@ -673,8 +647,8 @@ fn a_trial_without_looks_or_of_another_kind_is_refused() {
     trial.kind = TrialKind::Host;
     let written = write(&trial);
     let error = look::state(&written.store, written.id, START_US, Gaps::Refused).unwrap_err();
-    assert!(error.to_string().contains("only a field trial has looks"), "{error}");
+    assert!(matches!(error, JudgementError::NotAField { .. }), "{error}");
     let mut written = write(&FieldTrial { looks: "3d 1d", ..four_arms(20) });
     let error = take(&mut written.store, written.id, 1, START_US, Gaps::Refused).unwrap_err();
-    assert!(error.to_string().contains("do not ascend"), "{error}");
+    assert!(matches!(error, JudgementError::Plan { .. }), "{error}");
 }

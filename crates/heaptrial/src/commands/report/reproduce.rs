@@ -28,7 +28,8 @@ pub fn commands(
 
 /// The arms of a run that are an allocator and nothing else, as they were repeated.
 fn of_run(report: &Report) -> Reproduction {
-    let arms = report.arms.iter().filter(|arm| arm.treatment.options().is_empty() && !arm.allocator.is_empty());
+    let arms =
+        report.arms.iter().filter(|arm| arm.treatment.options().is_empty() && !arm.allocator.is_empty());
     let arms: Vec<String> = arms.map(|arm| arm.allocator.clone()).collect();
     let repeats = ["--repeat".to_owned(), report.repeats().to_string()];
     let seed = ["--seed".to_owned(), report.seed.to_string()];
