@@ -193,7 +193,7 @@ mod tests {
         let records = [
             record(1, intent),
             record(20, Event::Reverting { service: service.clone() }),
-            record(21, Event::Reverted { service, stopped: false }),
+            record(21, Event::Reverted { service }),
         ];
         let in_flight = |at: f64| {
             let seen = Seen { at, ..Seen::default() };
