@@ -6,7 +6,6 @@ use rayon::prelude::*;
 use crate::age::Ages;
 use crate::fleet::{Fleet, FleetLife, FleetService, bytes};
 
-/// Ages of the grid.
 const GRID: usize = 64;
 /// The first part of a life is left out of distances: all allocators start from nothing.
 const START_SHARE: f64 = 0.1;

@@ -156,7 +156,6 @@ pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]
     (0..arms.len()).filter_map(of_arm).collect()
 }
 
-/// Failures of several arms.
 fn together<'a>(arms: impl Iterator<Item = &'a ArmEvents>) -> ArmEvents {
     arms.fold(ArmEvents::default(), |all, arm| ArmEvents {
         crashes: all.crashes + arm.crashes,

@@ -192,7 +192,6 @@ impl FleetLife {
     }
 }
 
-/// Bytes of a reading.
 pub(crate) fn bytes(reading: &Reading) -> f64 {
     f64::from(reading.kib) * 1024.0
 }

@@ -293,7 +293,6 @@ fn common(courses: &[Course]) -> Course {
     common.into_iter().map(Some).collect()
 }
 
-/// One service.
 struct Judge<'a> {
     fleet: &'a Fleet,
     settings: &'a Settings,

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::fleet::FleetLife;
 
-/// Hours of a day.
 const HOURS: usize = 24;
 const HOUR: f64 = 3600.0;
 /// The first hour of a life is not its usual work: connections come back one by one.

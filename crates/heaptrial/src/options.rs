@@ -9,7 +9,6 @@ use heaptrial_host::{Paths, Scope};
 
 use crate::exit::Failure;
 
-/// Commands that heed --user.
 const OF_USERS: [&str; 7] = ["services", "preflight", "trial", "agent", "report", "export", "serve"];
 
 /// Options that every command takes.
@@ -47,7 +46,6 @@ pub enum Color {
 }
 
 impl GlobalOptions {
-    /// Whose services are meant.
     pub fn scope(&self) -> Scope {
         if self.user { Scope::User } else { Scope::System }
     }
@@ -57,7 +55,6 @@ impl GlobalOptions {
         Ok(Paths::of(self.scope())?)
     }
 
-    /// Their service manager.
     pub fn systemd(&self) -> Result<Systemd, Failure> {
         Ok(Systemd::connect(self.scope())?)
     }

@@ -106,7 +106,6 @@ impl Paths {
         self.state.join("trials")
     }
 
-    /// The folder of watches.
     pub fn watches(&self) -> PathBuf {
         self.state.join("watches")
     }

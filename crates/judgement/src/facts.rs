@@ -26,7 +26,6 @@ pub struct ServiceFacts {
     pub smaps_anon_bytes: Option<u64>,
     /// Consensuses that a relay of a lab took, as far as anything tells of them.
     pub consensuses: Option<u32>,
-    /// Its rests after them.
     pub rests: Vec<Rest>,
 }
 

@@ -23,7 +23,6 @@ words! {
 
 /// An error that knows its class.
 pub trait Classified: std::error::Error {
-    /// The class.
     fn class(&self) -> ErrorClass;
 }
 

@@ -7,7 +7,6 @@ use crate::permutation::{Pool, Scale};
 use crate::quantile;
 use crate::ratio::logs;
 
-/// Fewest services to halve.
 const FEWEST: usize = 8;
 /// Assignments that a half is compared with, fewer the more services there are to draw.
 const REFERENCE: (usize, usize) = (1_999, 19_999);

@@ -1,6 +1,5 @@
 //! The straight line of least squares.
 
-/// A fitted line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
     /// y at x = 0.

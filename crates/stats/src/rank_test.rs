@@ -101,7 +101,6 @@ fn ln_choose(n: usize, k: usize) -> f64 {
     (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum()
 }
 
-/// One block in ranks.
 struct Ranked {
     /// Twice the mid-ranks of all services, from 2 on, those of the treated ones last.
     twice: Vec<usize>,

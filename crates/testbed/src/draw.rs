@@ -12,7 +12,6 @@ const NOT_DRAWN: &str = "HEAPTRIAL_NOT_DRAWN";
 /// Which of the cases of a test this run tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draw {
-    /// Every case: `make reliability`.
     All,
     /// Those that the number chooses.
     Part(u32),

@@ -22,7 +22,6 @@ use crate::stored_name;
 pub struct Request {
     pub name: String,
     pub days: f64,
-    /// Minutes between checks.
     pub every_minutes: u64,
     /// Patterns of services that belong to the trial; empty are the templates of those that it has.
     pub patterns: Vec<ServicePattern>,

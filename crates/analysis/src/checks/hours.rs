@@ -64,7 +64,6 @@ fn mean(life: &FleetLife, ages: &std::ops::RangeInclusive<f64>) -> Option<(f64, 
     (count > 0.0).then(|| (x / count, y / count))
 }
 
-/// `around 06:30`
 fn hours((x, y): (f64, f64)) -> String {
     if x.hypot(y) < LEAST_LENGTH {
         return "of all hours".to_owned();

@@ -10,7 +10,6 @@ use crate::outcome::{DAY, Growth, ServiceResult, Settings, window_before};
 use crate::service::level_at;
 use crate::{growth, service};
 
-/// Knots over age.
 const KNOTS: usize = 32;
 /// The first one lies at the last one over this.
 const AGE_RATIO: f64 = 100.0;
@@ -111,7 +110,6 @@ fn knots(services: &[FleetService], settings: &Settings) -> Vec<Knot> {
         .collect()
 }
 
-/// Mean and standard deviation.
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
     variance(values).map(|variance| (mean(values), variance.sqrt()))
 }

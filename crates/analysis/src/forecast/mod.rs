@@ -38,7 +38,6 @@ pub struct Forecast {
     swing: f64,
 }
 
-/// Levels at an age.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Knot {
     age_seconds: f64,

@@ -41,7 +41,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Those of all arms.
     pub(super) fn in_arms(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Self> {
         let on_servers = members.iter().enumerate().flat_map(|(arm, members)| {
             by_block(fleet, members).into_iter().map(move |(block, own)| (arm, block, own))
@@ -258,7 +257,6 @@ fn tell(
     });
 }
 
-/// Services of one cluster.
 struct Part {
     /// Mean of their logarithms.
     mean: f64,

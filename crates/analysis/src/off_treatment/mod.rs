@@ -14,7 +14,6 @@ use crate::curve::Curves;
 use crate::fleet::Fleet;
 use crate::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
 
-/// What the search found.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub(crate) findings: Vec<Finding>,

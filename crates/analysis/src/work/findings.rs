@@ -17,7 +17,6 @@ const ALPHA: f64 = 0.05;
 /// A flag that this much smaller a share has is told even where the test cannot show it.
 const SHARE_LOST: f64 = 0.5;
 
-/// All of it.
 pub(crate) fn findings(
     fleet: &Fleet,
     services: &[ServiceResult],

@@ -95,7 +95,6 @@ pub(crate) struct Clock<'a> {
     timezone: &'a Timezone,
     last_text: Vec<u8>,
     last_wall_us: i64,
-    /// What was decided before.
     noted: BTreeSet<&'static str>,
     /// Times that were read without an offset.
     pub local: u64,

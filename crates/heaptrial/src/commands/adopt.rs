@@ -47,7 +47,6 @@ pub struct AdoptOptions {
     end: Option<TrialName>,
 }
 
-/// Takes them over.
 pub fn run(options: &AdoptOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let database = on_host::database(&paths, global);

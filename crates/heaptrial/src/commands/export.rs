@@ -40,7 +40,6 @@ enum Format {
     Heaptrial,
 }
 
-/// Writes the samples.
 pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let target = Target::find(options.trial.as_deref(), global)?;
     if matches!(options.format, Format::Heaptrial) {
@@ -105,7 +104,6 @@ fn tick(text: &str) -> Result<PartTick, String> {
     parse().ok_or_else(|| "wanted is NUMBER@TIME, such as 4711@1767225600000000".to_owned())
 }
 
-/// Writes a host's part.
 fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let Some(path) = &options.output else {
         return Err(Failure::usage("a database is no stream; name a file with --output"));

@@ -55,7 +55,6 @@ pub enum LabCommand {
     Score(ScoreOptions),
 }
 
-/// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match &command {
         LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,

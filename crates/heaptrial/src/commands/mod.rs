@@ -103,7 +103,6 @@ fn check_user(command: &Command, global: &GlobalOptions) -> Result<(), Failure> 
     }
 }
 
-/// Does it.
 pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     check_user(&command, global)?;
     match command {

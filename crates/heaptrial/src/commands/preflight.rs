@@ -50,7 +50,6 @@ pub struct PreflightOptions {
 /// host whose services double is one where a trial is worth a thought.
 const GROWTH_FACTOR: f64 = 2.0;
 
-/// Examines them.
 pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
     let systemd = global.systemd()?;

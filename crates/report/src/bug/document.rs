@@ -155,7 +155,6 @@ pub struct OddFinding {
     pub effect: String,
 }
 
-/// A chart as SVG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChartFile {
     /// Stem of the files' names.

@@ -4,7 +4,6 @@ use super::svg::{Element, element, path_data, text};
 use super::{Look, shorten, text_width};
 use crate::units;
 
-/// Distance of two labels.
 pub(super) const LABEL_DISTANCE: f64 = 17.0;
 
 /// What stands for a line.

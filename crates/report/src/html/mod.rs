@@ -33,7 +33,6 @@ pub(crate) fn plain(title: &str, sections: &[Section], looks: &Looks) -> String 
     with_charts(title, sections, looks, &[])
 }
 
-/// The same with charts.
 pub(crate) fn with_charts(title: &str, sections: &[Section], looks: &Looks, charts: &[Chart]) -> String {
     let content = html! {
         header { h1 { (title) } }

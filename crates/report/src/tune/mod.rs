@@ -53,7 +53,6 @@ pub struct TuneReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CandidateReport {
     pub spec: String,
-    /// Blocks with it.
     pub blocks: usize,
     /// What the search believes of its ratio to the control, and the standard deviation of that.
     pub believed: Option<(f64, f64)>,

@@ -77,7 +77,6 @@ impl Pool {
         self.reassignment(sums)
     }
 
-    /// Every choice.
     pub(super) fn all(&mut self) -> Vec<Reassignment> {
         let mut chosen: Vec<usize> = (0..self.drawn).collect();
         let mut found = Vec::new();

@@ -75,7 +75,6 @@ impl Reassignment {
 }
 
 impl Between {
-    /// Of one block.
     pub(super) fn of(difference: f64, kept: f64, weight: f64) -> Self {
         let squares =
             Quadratic { square: difference * difference, mixed: difference * kept, shift: kept * kept };

@@ -12,7 +12,6 @@ use crate::race::DropReason;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     pub candidate: usize,
-    /// Blocks with it.
     pub blocks: usize,
     /// What is believed of the log ratio to the control, and the belief's standard deviation.
     pub believed: Option<(f64, f64)>,

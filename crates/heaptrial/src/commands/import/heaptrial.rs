@@ -24,7 +24,6 @@ pub struct HeaptrialOptions {
     trial: Option<TrialName>,
 }
 
-/// Takes them in.
 pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let named = options.trial.as_ref().map(TrialName::as_str);
     let refused = |error: GatherError| Failure::from(error);

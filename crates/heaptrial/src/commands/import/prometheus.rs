@@ -17,7 +17,6 @@ use crate::options::GlobalOptions;
 /// Who asks for more waits for it.
 const LONG_SECONDS: f64 = 2.0 * 86_400.0;
 
-/// Shown below the options.
 pub const EXAMPLES: &str = "\
 Examples:
   heaptrial import prometheus http://localhost:9090 --exporter heaptrial --matching 'trial=\"five-way\"'
@@ -123,7 +122,6 @@ impl From<KnownExporter> for Exporter {
     }
 }
 
-/// Imports them.
 pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let now = jiff::Timestamp::now().as_microsecond();
     let to_us = options.to.as_deref().map(|text| time(text, "--to", now)).transpose()?.unwrap_or(now);

@@ -49,7 +49,6 @@ pub struct TorUtilsOptions {
     control: Option<String>,
 }
 
-/// Imports them.
 pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let stem = options.memory.first().and_then(|file| file.file_stem());
     let stem = stem.map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();

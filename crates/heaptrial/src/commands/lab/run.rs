@@ -109,7 +109,6 @@ fn factor(text: &str) -> Result<f64, ValueError> {
     number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
 }
 
-/// Runs `lab run`.
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
     let (workload, duration, words) = options.workload(&plan)?;
@@ -177,7 +176,6 @@ impl RunOptions {
         self.service.words().into_iter().chain(command).any(|word| word.contains("{seed}"))
     }
 
-    /// `--work-margin`.
     pub(super) fn work_margin(&self) -> Option<f64> {
         self.service.work_margin
     }

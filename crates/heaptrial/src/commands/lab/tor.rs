@@ -89,7 +89,6 @@ fn rate(text: &str) -> Result<f64, ValueError> {
     number(text, 0.0..=10_000.0, "a number from 0 to 10000")
 }
 
-/// Runs `lab tor`.
 pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
     let (workload, duration, words) = options.workload(&plan)?;

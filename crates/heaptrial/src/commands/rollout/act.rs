@@ -167,7 +167,6 @@ fn nothing_to_do(
     )))
 }
 
-/// Puts services back.
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let name = options.rollout.as_str();

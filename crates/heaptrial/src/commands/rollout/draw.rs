@@ -17,7 +17,6 @@ use super::target::{self, Target};
 use crate::commands::trial::plan::family::families;
 use crate::exit::Failure;
 
-/// Decides what chance decides.
 const SEED: u64 = 1;
 
 /// A plan of one arm over all services, for the transaction.

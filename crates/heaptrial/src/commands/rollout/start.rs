@@ -28,7 +28,6 @@ use crate::commands::trial::start::{Recorded, agent_unit, begin, dry_run, prefli
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Starts a rollout.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let database = on_host::database(&paths, global);

@@ -46,7 +46,6 @@ struct Status {
     ended: Option<String>,
 }
 
-/// Prints where rollouts stand.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     on_host::require_readable(&paths, global)?;

@@ -45,7 +45,6 @@ struct Shown {
     preload_files: Vec<PathBuf>,
 }
 
-/// Lists them.
 pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
     let systemd = global.systemd()?;

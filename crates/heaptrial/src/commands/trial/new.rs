@@ -34,7 +34,6 @@ pub struct NewOptions {
     duration: HumanDuration,
 }
 
-/// Writes the description.
 pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let allocators = match &options.from_tune {
         Some(folder) => of_search(folder)?,

@@ -52,7 +52,6 @@ pub struct ResumeOptions {
     trial: TrialName,
 }
 
-/// Starts a trial.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let (plan, warned) = read_plan(&options.plan)?;
     let paths = global.paths()?;

@@ -52,7 +52,6 @@ pub struct RecoverOptions {
     trial: TrialName,
 }
 
-/// Ends a trial.
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = global.paths()?;
     let name = options.trial.as_str();

@@ -80,7 +80,6 @@ impl Survey {
     }
 }
 
-/// Surveys this host.
 pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let (trial, patterns) = read(&options.description)?;
     let resolved = arms::resolve(&trial.arms)?;

@@ -41,7 +41,6 @@ pub struct VerdictOptions {
     output: Option<PathBuf>,
 }
 
-/// Writes it.
 pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let target = Target::find(Some(&options.trial), global)?;
     let name = target.trial.plan.name.clone();

@@ -34,7 +34,6 @@ pub struct CheckOptions {
     name: TrialName,
 }
 
-/// Looks once.
 pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch check")?;
     let paths = Paths::default();

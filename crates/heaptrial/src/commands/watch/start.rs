@@ -95,7 +95,6 @@ fn percent(text: &str) -> Result<f64, ValueError> {
     number(text.trim_end_matches('%'), 0.0..=100.0, "0 to 100 percent")
 }
 
-/// Starts a watch.
 pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let channels = channels(options)?;
     if !options.dry_run {

@@ -26,7 +26,6 @@ pub struct StatusOptions {
     name: Option<TrialName>,
 }
 
-/// Prints how watches go.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     on_host::require_readable(&paths, global)?;

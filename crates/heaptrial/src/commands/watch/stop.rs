@@ -27,7 +27,6 @@ pub struct StopOptions {
     dry_run: bool,
 }
 
-/// Ends a watch.
 pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch stop")?;
     let (paths, name) = (Paths::default(), options.name.as_str());

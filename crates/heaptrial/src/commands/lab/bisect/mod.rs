@@ -28,7 +28,6 @@ use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::run_folder;
 
-/// What the search chooses.
 const WHAT: &str = "the builds";
 
 /// Options of `lab bisect`.
@@ -142,7 +141,6 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
 }
 
 impl BisectOptions {
-    /// Under what load.
     pub(super) fn load(&self) -> Result<&Load, Failure> {
         Load::asked(self.load.as_ref())
     }

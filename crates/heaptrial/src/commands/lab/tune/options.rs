@@ -105,7 +105,6 @@ impl TuneOptions {
         others
     }
 
-    /// Under what load.
     pub(in super::super) fn load(&self) -> Result<&Load, Failure> {
         Load::asked(self.load.as_ref())
     }
