@@ -10,18 +10,11 @@ use crate::DashboardError;
 /// The port unless another is named.
 const DEFAULT_PORT: u16 = 8647;
 
-/// What is shown; it is only read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
-    Database(PathBuf),
-    /// A search over lab runs, by its document, which is written anew after each step.
-    Search(PathBuf),
-}
-
 /// What to show, and where.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub shown: Shown,
+    /// It is only read.
+    pub database: PathBuf,
     pub listen: Listen,
     /// Whether an address that other machines can reach is meant so.
     pub anywhere: bool,
@@ -32,8 +25,7 @@ pub struct Config {
 impl Config {
     /// Of a database, on the usual address.
     pub fn of(database: PathBuf) -> Self {
-        let shown = Shown::Database(database);
-        Self { shown, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
+        Self { database, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
     }
 
     /// The loopback address, and a port of its own.

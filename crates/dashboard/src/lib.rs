@@ -11,11 +11,10 @@ mod headers;
 mod live;
 mod page;
 mod routes;
-mod search;
 mod server;
 mod turns;
 
-pub use config::{Config, Shown};
+pub use config::Config;
 pub use error::DashboardError;
 pub use heaptrial_listen::Listen;
 pub use server::{Dashboard, asked_to_end};

@@ -30,7 +30,7 @@ pub(crate) struct Live {
 /// What pages are made from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
-    /// Version of the database, or of the search.
+    /// Version of the database.
     data: u64,
     /// How often something was computed.
     computed: u64,

@@ -38,7 +38,6 @@ const PAGES: [(&str, &str); 2] = [("/", "Overview"), ("/host", "Host")];
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,
-    database: PathBuf,
     data: Arc<Mutex<Data>>,
     computer: Arc<Computer>,
     turns: Turns,
@@ -46,11 +45,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: &Config, database: &std::path::Path) -> Arc<Self> {
+    pub(crate) fn new(config: &Config) -> Arc<Self> {
+        let database = &config.database;
         let live = Arc::new(Live::new());
         Arc::new(Self {
             config: config.clone(),
-            database: database.to_owned(),
             data: Arc::new(Mutex::new(Data::new(database))),
             computer: Computer::new(database, Arc::clone(&live)),
             turns: Turns::new(),
@@ -97,15 +96,6 @@ impl Shared {
 type App = State<Arc<Shared>>;
 type By = Extension<Peer>;
 
-/// What holds for every route.
-pub(crate) fn with_rules(router: Router, config: &Config) -> Router {
-    let names = Arc::new(Names::of(&config.listen, &config.hosts, OTHER_NAME));
-    router
-        .layer(middleware::from_fn(in_time))
-        .layer(middleware::from_fn_with_state(names, refuse_others))
-        .layer(middleware::from_fn(headers::add))
-}
-
 /// All routes of a database.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let config = shared.config.clone();
@@ -120,7 +110,11 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/static/{file}", get(asset))
         .fallback(nowhere)
         .with_state(shared);
-    with_rules(router, &config)
+    let names = Arc::new(Names::of(&config.listen, &config.hosts, OTHER_NAME));
+    router
+        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn_with_state(names, refuse_others))
+        .layer(middleware::from_fn(headers::add))
 }
 
 /// Gives up on a page that takes too long.
@@ -143,7 +137,7 @@ async fn overview(State(shared): App, Extension(peer): By, Query(choice): Query<
     match shared.read(peer, move |store| Overview::read(store, now_us)).await {
         Ok(overview) => {
             let frame = shared.frame("Overview", "/");
-            frame.show(page::overview(&overview, &choice, now_us, &shared.database))
+            frame.show(page::overview(&overview, &choice, now_us, &shared.config.database))
         }
         Err(error) => failed(&shared, &error),
     }
@@ -242,7 +236,7 @@ async fn service(
 }
 
 async fn host(State(shared): App, Extension(peer): By) -> Response {
-    let path = shared.database.clone();
+    let path = shared.config.database.clone();
     match shared.read(peer, move |store| crate::data::Host::read(store, &path, now_us())).await {
         Ok(host) => {
             let frame = shared.frame("Host", "/host");
@@ -263,16 +257,13 @@ async fn events(State(shared): App) -> Response {
     shared.live.listen()
 }
 
-/// A style sheet, script or picture of the pages.
-pub(crate) fn asset_of(file: &str) -> Option<Response> {
-    let (kind, content) = page::asset(file)?;
+async fn asset(Path(file): Path<String>, State(shared): App) -> Response {
+    let Some((kind, content)) = page::asset(&file) else {
+        return not_found(&shared, page::nowhere(&format!("/static/{file}")));
+    };
     // Its address holds the digest of its content.
     let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
-    Some((headers, content).into_response())
-}
-
-async fn asset(Path(file): Path<String>, State(shared): App) -> Response {
-    asset_of(&file).unwrap_or_else(|| not_found(&shared, page::nowhere(&format!("/static/{file}"))))
+    (headers, content).into_response()
 }
 
 async fn nowhere(State(shared): App, uri: Uri) -> Response {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use heaptrial_listen::{Listen, Listener};
 
-use crate::search::Search;
-use crate::{Config, DashboardError, Shown, live, routes, search};
+use crate::{Config, DashboardError, live, routes};
 
 /// Threads that read the database and compute: one for each, one to spare.
 const BLOCKING_THREADS: usize = 3;
@@ -23,10 +22,7 @@ impl Dashboard {
     /// Opens what is shown, to see that it can be read, and the listener.
     pub fn bind(config: Config) -> Result<Self, DashboardError> {
         config.check()?;
-        match &config.shown {
-            Shown::Database(path) => drop(heaptrial_store::Store::open_to_stay(path)?),
-            Shown::Search(path) => drop(Search::new(path).page()?),
-        }
+        drop(heaptrial_store::Store::open_to_stay(&config.database)?);
         let listener = Listener::bind(&config.listen)
             .map_err(|source| DashboardError::Listen { listen: config.listen.to_string(), source })?;
         Ok(Self { config, listener })
@@ -51,30 +47,15 @@ impl Dashboard {
     }
 
     async fn answer(self, stop: impl Future<Output = ()>) -> Result<(), DashboardError> {
-        let (app, live, polling) = match &self.config.shown {
-            Shown::Database(path) => {
-                let shared = routes::Shared::new(&self.config, path);
-                let asked = Arc::clone(&shared);
-                let ask = move || Arc::clone(&asked).ask();
-                let live = Arc::clone(&shared.live);
-                (routes::router(shared), Arc::clone(&live), tokio::spawn(live::poll(live, ask)))
-            }
-            Shown::Search(path) => {
-                let search = Arc::new(Search::new(path));
-                let asked = Arc::clone(&search);
-                let ask = move || {
-                    asked.ask();
-                    std::future::ready(())
-                };
-                let live = Arc::clone(search.live());
-                (search::router(search, &self.config), Arc::clone(&live), tokio::spawn(live::poll(live, ask)))
-            }
-        };
+        let shared = routes::Shared::new(&self.config);
+        let live = Arc::clone(&shared.live);
+        let asked = Arc::clone(&shared);
+        let polling = tokio::spawn(live::poll(Arc::clone(&live), move || Arc::clone(&asked).ask()));
         let stop = async {
             stop.await;
             live.end();
         };
-        let served = self.listener.serve(app, stop).await;
+        let served = self.listener.serve(routes::router(shared), stop).await;
         polling.abort();
         served.map_err(|source| DashboardError::Listen { listen: self.config.listen.to_string(), source })
     }

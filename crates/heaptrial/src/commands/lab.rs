@@ -28,7 +28,7 @@ use self::place::On;
 pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
-pub use self::search::{document_in as document_of_search, read_report as report_in};
+pub use self::search::read_report as report_in;
 use self::shell::quoted;
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;

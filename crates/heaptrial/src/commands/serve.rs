@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_dashboard::{Config, Dashboard, Listen, Shown, asked_to_end};
+use heaptrial_dashboard::{Config, Dashboard, Listen, asked_to_end};
 
-use crate::commands::lab::document_of_search;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -16,7 +15,7 @@ const DATABASE: &str = "heaptrial.db";
 /// What to show, and where.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
-    /// A run's folder, that of a search (`lab bisect`, `lab tune`), or a database [default: the host's database, /var/lib/heaptrial/heaptrial.db]
+    /// A run's folder or a database [default: the host's database, /var/lib/heaptrial/heaptrial.db]
     #[arg(value_name = "RUN|FILE")]
     run: Option<PathBuf>,
     /// Where to listen: IP:PORT, or unix:PATH
@@ -33,18 +32,9 @@ pub struct ServeOptions {
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let shown = match options.run.as_deref().and_then(document_of_search) {
-        Some(document) if document.is_file() => Shown::Search(document),
-        Some(document) => {
-            return Err(Failure::refused(format!(
-                "there is no {} yet: the search has measured nothing; ask again in a moment, or go on with it (`--continue`)",
-                document.display()
-            )));
-        }
-        None => Shown::Database(database(options.run.as_deref(), global)?),
-    };
+    let database = database(options.run.as_deref(), global)?;
     let config = Config {
-        shown: shown.clone(),
+        database: database.clone(),
         listen: options.listen,
         anywhere: options.listen_anywhere,
         hosts: options.hosts,
@@ -60,15 +50,11 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         Listen::Tcp(address) => format!("http://{address}/"),
         Listen::Unix(_) => listen.to_string(),
     };
-    let (what, path) = match &shown {
-        Shown::Database(path) => ("database", path),
-        Shown::Search(path) => ("search", path),
-    };
     if global.json {
-        println!("{:#}", serde_json::json!({ "schema_version": 1, "url": url, what: path }));
+        println!("{:#}", serde_json::json!({ "schema_version": 1, "url": url, "database": database }));
     } else {
         println!("{url}");
-        eprintln!("Showing {}, read-only. Ctrl-C ends it.", path.display());
+        eprintln!("Showing {}, read-only. Ctrl-C ends it.", database.display());
     }
     dashboard.run(asked_to_end())?;
     Ok(ExitCode::SUCCESS)

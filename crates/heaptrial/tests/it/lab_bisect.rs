@@ -2,17 +2,13 @@
 
 use crate::support;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
 use serde_json::Value;
 use support::upstream::{Commits, commit, repository};
-use support::{heaptrial, json, stderr, stdout, wait_for};
+use support::{heaptrial, json, stderr, stdout};
 
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Holds 40 MB in pieces, a little more or less each time, and stays.
 const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\nprint('held', flush=True)\ntime.sleep(600)\n";
 
@@ -29,57 +25,10 @@ fn holder(function: &str, from: usize) -> String {
 
 const LOAD: &str = "run --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
 
-fn command(folder: &Path, options: &str) -> Command {
+fn bisect(folder: &Path, options: &str) -> Output {
     let mut command = heaptrial(folder);
     command.env("XDG_CACHE_HOME", folder.join("cache"));
-    command.args("lab bisect".split(' ')).args(options.split_whitespace());
-    command
-}
-
-fn bisect(folder: &Path, options: &str) -> Output {
-    command(folder, options).output().unwrap()
-}
-
-fn start(folder: &Path, options: &str) -> Child {
-    command(folder, options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// The page of a search.
-struct Served {
-    server: Child,
-    authority: String,
-}
-
-impl Served {
-    fn start(folder: &Path, search: &str) -> Self {
-        let mut server = heaptrial(folder)
-            .args(["serve", "--listen", "127.0.0.1:0", search])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut url = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        let authority = url.trim().strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
-        Self { server, authority }
-    }
-
-    fn get(&self) -> String {
-        let mut stream = TcpStream::connect(&self.authority).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET / HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.authority).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        answer
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
+    command.args("lab bisect".split(' ')).args(options.split_whitespace()).output().unwrap()
 }
 
 #[test]
@@ -106,15 +55,9 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     let blocks = so_far["blocks"].as_array().unwrap();
     assert!(blocks.len() <= 5, "{so_far:#}");
 
-    // Whoever looks on sees how it stands, and in the end the answer.
-    let page = Served::start(folder, "found");
-    assert!(page.get().contains("probability"), "{}", page.get());
-    let goes_on = start(folder, "--json --continue found --blocks 60");
-    wait_for("a page of a search under way", PATIENCE, || {
-        let text = page.get();
-        (text.contains("The search is under way") && text.contains("<svg")).then_some(())
-    });
-    let whole = goes_on.wait_with_output().unwrap();
+    let page = || std::fs::read_to_string(folder.join("found/bisect.html")).unwrap();
+    assert!(page().contains("probability") && page().contains("<svg"));
+    let whole = bisect(folder, "--json --continue found --blocks 60");
     assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
     let report = json(&whole);
     let changes = report["changes"].as_array().unwrap();
@@ -131,14 +74,10 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     let skipped: Vec<&str> =
         report["skipped"].as_array().unwrap().iter().map(|at| at["name"].as_str().unwrap()).collect();
     assert!(skipped.contains(&&ids[20][..12]), "{skipped:?}");
-    let shown = page.get();
-    assert!(shown.contains("Change 27") && !shown.contains("under way"), "{shown}");
-    drop(page);
     for name in ["bisect.html", "bisect.md", "bisect.json", "charts/history.svg"] {
         assert!(folder.join("found").join(name).is_file(), "{name}");
     }
-    let page = std::fs::read_to_string(folder.join("found/bisect.html")).unwrap();
-    assert!(page.contains("Change 27") && page.contains("<svg"));
+    assert!(page().contains("Change 27") && !page().contains("under way"));
 
     let again = heaptrial(folder).args(["report", "found"]).output().unwrap();
     assert!(stdout(&again).contains("Change 27"), "{}", stderr(&again));

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use support::served::Served;
 use support::{heaptrial, json, stderr, stdout};
 
 /// Fills memory with large pieces and small ones between them, and frees the large ones. As it comes the C library serves large
@@ -108,17 +107,7 @@ fn a_setting_that_matters_is_found_and_verified_and_a_search_goes_on() {
     drop(holder.stdin.take());
     holder.wait().unwrap();
 
-    // A page that is open hears of each step.
-    let served = Served::of(&folder.join("found"));
-    let page = served.get("/");
-    assert!(page.contains("in 1 block") && !page.contains("On fresh seeds"), "{page}");
-    let mut versions = served.versions();
-    let before = versions.next().unwrap();
     let whole = tune(folder, "--json --continue found");
-    assert!(versions.next().is_some_and(|version| version != before));
-    let page = served.get("/");
-    assert!(page.contains("On fresh seeds"), "{page}");
-    drop(served);
     assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
     let report = json(&whole);
     assert_eq!(report["blocks"][0], so_far["blocks"][0]);

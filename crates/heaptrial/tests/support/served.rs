@@ -46,12 +46,6 @@ impl Served {
         answer
     }
 
-    /// The versions of what is shown, as pages hear of them: the present one first.
-    pub fn versions(&self) -> impl Iterator<Item = String> + use<> {
-        let lines = BufReader::new(self.ask("/events")).lines().map_while(Result::ok);
-        lines.filter_map(|line| line.strip_prefix("data:").map(|version| version.trim().to_owned()))
-    }
-
     /// Ends it by a signal.
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), signal).unwrap();

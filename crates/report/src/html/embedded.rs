@@ -8,9 +8,8 @@ use super::{body, figure, policy, style};
 pub use crate::chart::Looks;
 use crate::chart::element;
 use crate::chart::running::{self, LifeSeries};
-use crate::paper::Contents;
 use crate::table::Detail;
-use crate::{BisectReport, Report, ReportError, Trajectories, TuneReport, chart, escape, page};
+use crate::{Report, ReportError, Trajectories, chart, escape, page};
 
 /// The style sheet that all parts here need.
 pub fn style_sheet() -> String {
@@ -37,20 +36,6 @@ pub fn running(fleet: &Fleet, looks: &Looks, metric: Metric) -> Option<Markup> {
 /// The memory of a service over its lives, in the colour of its arm. `None` where nothing was read.
 pub fn lives(lives: &[LifeSeries], metric: Metric, looks: &Looks, arm: usize) -> Option<Markup> {
     Some(figure(&running::lives(lives, metric, looks.get(arm))?))
-}
-
-/// The document of a search over lab runs, as it is in its folder: its title and its sections. `None` where `file` is the name
-/// of no such document.
-pub fn search(file: &str, json: &str) -> Result<Option<(String, Markup)>, ReportError> {
-    fn of<P: Contents>(json: &str) -> Result<(String, Markup), ReportError> {
-        let paper: P = serde_json::from_str(json)?;
-        Ok((escape::printable(&paper.title()), paper.markup()?))
-    }
-    Ok(match file.strip_suffix(".json") {
-        Some(BisectReport::NAME) => Some(of::<BisectReport>(json)?),
-        Some(TuneReport::NAME) => Some(of::<TuneReport>(json)?),
-        _ => None,
-    })
 }
 
 /// The marker of the arm at `arm`, as in the charts.

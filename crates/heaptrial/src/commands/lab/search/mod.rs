@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
-use heaptrial_report::{BisectReport, Paper, TuneReport};
+use heaptrial_report::Paper;
 
 pub(super) use self::bench::{Bench, Carried};
 pub(super) use self::load::Load;
@@ -25,13 +25,6 @@ use crate::output;
 
 /// What the document of a search tells until its end.
 pub(super) const UNDER_WAY: &str = "The search is under way, or was cut off";
-
-/// The document of a search that a folder holds, which is written anew after each step; `None` where it holds none.
-pub fn document_in(folder: &Path) -> Option<PathBuf> {
-    let of =
-        [BisectReport::NAME, TuneReport::NAME].into_iter().find(|of| folder.join(plan_file(of)).is_file())?;
-    Some(folder.join(format!("{of}.json")))
-}
 
 /// Times that something may fail in the lab before it is given up.
 pub(super) const TRIES: usize = 3;
