@@ -1,4 +1,4 @@
-//! What a treatment is worth: memory that a fleet would give back, and what fits into it.
+//! What a treatment is worth: memory that a fleet would give back.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::level_ratio::{ArmRatio, Level, ratios};
 use crate::strata::{Ends, Kind};
-use crate::worst_day::WorstDay;
 
 /// What an arm is worth to the services of a trial.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,21 +37,6 @@ pub struct Worth {
     pub freed_bytes: f64,
     /// The same by the ends of the ratios' intervals; `None` where one has none.
     pub freed_interval: Option<(f64, f64)>,
-    /// How many further services of the most common kind fit into the least of that, on the worst day; `None` where there is no
-    /// forecast, no interval or no day. Of all hosts it is the sum of theirs: what is free on two hosts holds no service together.
-    pub further: Option<u32>,
-    /// What keeps it from being more; `None` where it is not known, and where hosts differ in it.
-    pub bound: Option<Bound>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    Freed,
-    /// The memory of the host, which its services fill under the arm.
-    HostMemory,
-    /// The MemoryMax of their unit, which one of them would reach.
-    MemoryMax,
 }
 
 /// Services of a host, what they would use under the control and the arm, and what that frees at least and at most.
@@ -65,47 +49,6 @@ struct Sums {
     freed: (f64, f64),
     /// A service whose arm's ratio has no interval.
     open: bool,
-    /// Of services that are in none of these.
-    beside_bytes: f64,
-    /// The least MemoryMax of those of the most common kind.
-    limit_bytes: Option<f64>,
-}
-
-/// What a further service is counted at.
-#[derive(Clone, Copy)]
-pub struct Further<'a> {
-    /// The kinds of services, with the forecast of the arm.
-    pub kinds: &'a [Kind],
-    pub worst_day: Option<&'a WorstDay>,
-    /// Memory of a host in bytes, by its name.
-    pub host_bytes: &'a dyn Fn(Option<&str>) -> Option<f64>,
-}
-
-impl<'a> Further<'a> {
-    pub fn kind(&self) -> Option<&'a Kind> {
-        self.kinds.iter().max_by_key(|kind| kind.services())
-    }
-
-    /// How many fit, and what keeps it from being more. As much as a further service may use beyond its level on the worst day is kept
-    /// for those that are there.
-    fn fit(&self, host: Option<&str>, sums: &Sums, least_freed: f64) -> Option<(u32, Bound)> {
-        if least_freed <= 0.0 {
-            return Some((0, Bound::Freed));
-        }
-        let factor = self.worst_day?.factor;
-        let each = self.kind()?.upper()?.0 * factor;
-        if sums.limit_bytes.is_some_and(|limit| limit < each) {
-            return Some((0, Bound::MemoryMax));
-        }
-        let by_freed = (least_freed - sums.arm_bytes * (factor - 1.0)) / each;
-        let used = (sums.arm_bytes + sums.beside_bytes) * factor;
-        let by_host = (self.host_bytes)(host).map(|bytes| (bytes - used) / each);
-        // A negative number becomes 0.
-        match by_host.filter(|by_host| *by_host < by_freed) {
-            Some(by_host) => Some((by_host as u32, Bound::HostMemory)),
-            None => Some((by_freed as u32, Bound::Freed)),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -130,36 +73,30 @@ struct Used<'a> {
 /// which of its services were drawn into which arm. That ratio is of the sums of services of its kind in blocks of its size: a mean of
 /// ratios tells nothing of bytes where large services have another one than small ones. Sums are of levels as they were at the end of
 /// the trial.
-pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Further<'_>) -> Worths {
+pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, kinds: &[Kind]) -> Worths {
     let is_compared = |place: usize| compared.arms.get(place).copied().unwrap_or_default();
     let mut found = Worths::default();
     let control = fleet.arms.iter().position(|arm| arm.control);
     let Some(control) = control.filter(|_| is_compared(arm)) else { return found };
     let ends = Ends::of(fleet);
     let mut used: Vec<Used<'_>> = Vec::new();
-    let mut beside: BTreeMap<Option<&str>, f64> = BTreeMap::new();
     for service in &fleet.services {
         let [place] = service.arms[..] else { continue };
         let Some(bytes) = ends.level(service) else {
             found.not_read += 1;
-            if let Some(bytes) = last_read(service) {
-                *beside.entry(service.host.as_deref()).or_default() += bytes;
-            }
             continue;
         };
-        let kind = further.kinds.iter().position(|kind| kind.has(&service.name));
+        let kind = kinds.iter().position(|kind| kind.has(&service.name));
         let level = Level { arm: place, block: service.block, bytes };
         used.push(Used { service, kind: kind.filter(|_| is_compared(place)), level, ratios: Vec::new() });
     }
     with_ratios(&mut used, compared.by_host, |kinds| ratios(kinds, control, arm, fleet.arms.len()));
-    let kind = further.kind();
     let mut hosts: BTreeMap<Option<&str>, Sums> = BTreeMap::new();
     for Used { service, level: Level { arm: place, bytes, .. }, ratios, .. } in used {
         let sums = hosts.entry(service.host.as_deref()).or_default();
         let of = |place: usize| ratios.get(place).copied().flatten();
         let Some(((own, of_own), (ratio, of_arm))) = of(place).zip(of(arm)) else {
             found.unlike += 1;
-            sums.beside_bytes += bytes;
             continue;
         };
         sums.services += 1;
@@ -173,26 +110,15 @@ pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Furthe
             }
             None => sums.open = true,
         }
-        let limit = service.limit_bytes.filter(|_| kind.is_some_and(|kind| kind.has(&service.name)));
-        sums.limit_bytes = [sums.limit_bytes, limit].into_iter().flatten().reduce(f64::min);
     }
-    for (host, bytes) in beside {
-        hosts.entry(host).or_default().beside_bytes += bytes;
-    }
-    let of = |(host, sums): (Option<&str>, Sums)| {
-        let freed_interval = (!sums.open).then_some(sums.freed);
-        let fit = freed_interval.and_then(|(least, _)| further.fit(host, &sums, least));
-        Worth {
-            host: host.map(str::to_owned),
-            services: sums.services,
-            now_bytes: sums.now_bytes,
-            control_bytes: sums.control_bytes,
-            arm_bytes: sums.arm_bytes,
-            freed_bytes: sums.control_bytes - sums.arm_bytes,
-            freed_interval,
-            further: fit.map(|(further, _)| further),
-            bound: fit.map(|(_, bound)| bound),
-        }
+    let of = |(host, sums): (Option<&str>, Sums)| Worth {
+        host: host.map(str::to_owned),
+        services: sums.services,
+        now_bytes: sums.now_bytes,
+        control_bytes: sums.control_bytes,
+        arm_bytes: sums.arm_bytes,
+        freed_bytes: sums.control_bytes - sums.arm_bytes,
+        freed_interval: (!sums.open).then_some(sums.freed),
     };
     found.hosts = hosts.into_iter().filter(|(_, sums)| sums.services > 0).map(of).collect();
     if found.hosts.iter().any(|worth| worth.host.is_some()) {
@@ -200,11 +126,6 @@ pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Furthe
         found.hosts.extend(all);
     }
     found
-}
-
-/// What a service used when it was last read, whatever it ran: it may be there still.
-fn last_read(service: &FleetService) -> Option<f64> {
-    Some(f64::from(service.current()?.readings.last()?.kib) * 1024.0)
 }
 
 /// Adds the ratios, of all hosts together or of each.
@@ -251,8 +172,6 @@ impl Worth {
                 .freed_interval
                 .zip(other.freed_interval)
                 .map(|(own, other)| both(own, other)),
-            further: self.further.zip(other.further).map(|(own, other)| own + other),
-            bound: self.bound.filter(|bound| other.bound == Some(*bound)),
         }
     }
 }
@@ -272,22 +191,8 @@ pub(crate) mod tests {
         kinds(fleet, "mimalloc", &|_| false)
     }
 
-    /// On hosts of any size.
-    fn found(fleet: &Fleet, worst_day: Option<&WorstDay>) -> Worths {
-        on(fleet, worst_day, &|_| None)
-    }
-
-    fn on(
-        fleet: &Fleet,
-        worst_day: Option<&WorstDay>,
-        host_bytes: &dyn Fn(Option<&str>) -> Option<f64>,
-    ) -> Worths {
-        let compared = Compared { arms: &[true; 2], by_host: false };
-        worths(fleet, ARM, compared, Further { kinds: &kinds_of(fleet), worst_day, host_bytes })
-    }
-
-    fn day(factor: f64) -> WorstDay {
-        WorstDay { factor, at: 0.0, days: 3, services: 6 }
+    fn found(fleet: &Fleet) -> Worths {
+        worths(fleet, ARM, Compared { arms: &[true; 2], by_host: false }, &kinds_of(fleet))
     }
 
     /// Every second of so many services of 100 MB on each of two hosts runs the arm.
@@ -331,7 +236,7 @@ pub(crate) mod tests {
                 let fleet = fleet_of_hosts(&sizes, &|index| {
                     if in_arm(index) { (ARM, ratio(index)) } else { (0, 1.0) }
                 });
-                let found = found(&fleet, None).hosts;
+                let found = found(&fleet).hosts;
                 let told: Vec<(Option<&str>, u32)> =
                     found.iter().map(|worth| (worth.host.as_deref(), worth.services)).collect();
                 assert_eq!(told, [(Some("a"), 20), (Some("b"), 20), (None, 40)]);
@@ -364,8 +269,7 @@ pub(crate) mod tests {
         let fleet =
             fleet_of_hosts(&sizes, &|index| if index % 2 == 1 { (ARM, ratio(index)) } else { (0, 1.0) });
         let of = |by_host: bool| {
-            let further = Further { kinds: &kinds_of(&fleet), worst_day: None, host_bytes: &|_| None };
-            worths(&fleet, ARM, Compared { arms: &[true; 2], by_host }, further).hosts
+            worths(&fleet, ARM, Compared { arms: &[true; 2], by_host }, &kinds_of(&fleet)).hosts
         };
         let shares = |worth: Vec<Worth>| {
             worth.iter().map(|own| own.freed_bytes / own.control_bytes).collect::<Vec<f64>>()
@@ -376,32 +280,6 @@ pub(crate) mod tests {
             "{own:?}"
         );
         assert!((mean[2] - 0.45).abs() < 0.01, "{mean:?}");
-    }
-
-    #[test]
-    fn what_fits_is_by_the_upper_limit_on_the_worst_day_and_that_of_hosts_in_sum() {
-        let fleet = varied(48, 0.4);
-        let kinds = kinds_of(&fleet);
-        let upper = kinds[0].upper().unwrap().0;
-        assert!(upper > 0.39e8 && upper < 0.6e8, "{upper}");
-        let fits = |factor: f64| found(&fleet, Some(&day(factor))).hosts;
-        let room = |worth: &Worth, factor: f64| {
-            (worth.freed_interval.unwrap().0 - worth.arm_bytes * (factor - 1.0)) / (upper * factor)
-        };
-        for factor in [1.0, 1.3] {
-            let further: Vec<u32> = fits(factor).iter().map(|worth| worth.further.unwrap()).collect();
-            let [a, b] = [0, 1].map(|host| room(&fits(factor)[host], factor) as u32);
-            assert_eq!(further, [a, b, a + b], "{factor}");
-        }
-        assert!(fits(1.3)[0].further < fits(1.0)[0].further);
-        // Parts of a service that are free on two hosts make none.
-        let parted = (0..50).map(|hundredths| 1.0 + f64::from(hundredths) / 100.0).filter(|factor| {
-            let found = fits(*factor);
-            let all = found[2].further.unwrap();
-            assert_eq!(all, found[0].further.unwrap() + found[1].further.unwrap());
-            room(&found[2], *factor) as u32 > all
-        });
-        assert!(parted.count() > 5);
     }
 
     #[test]
@@ -423,29 +301,19 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_not_known_is_not_made_up() {
-        let day = day(1.0);
         // Too few services for an interval: then nothing is said of what is surely freed.
-        let few = found(&varied(6, 0.4), Some(&day)).hosts;
-        assert!(
-            few.iter().all(|worth| (worth.freed_interval, worth.further, worth.bound) == (None, None, None))
-        );
+        let few = found(&varied(6, 0.4)).hosts;
+        assert!(few.iter().all(|worth| worth.freed_interval.is_none()));
         assert!((few[0].freed_bytes / (0.6 * few[0].control_bytes) - 1.0).abs() < 0.1);
-        // No whole day.
-        let none = found(&varied(24, 0.4), None).hosts;
-        assert!(none.iter().all(|worth| worth.further.is_none() && worth.freed_interval.is_some()));
-        // Where nothing is freed, nothing fits, whatever else is not known.
-        let more = found(&varied(24, 1.2), None).hosts;
-        assert_eq!((more[2].further, more[2].bound), (Some(0), Some(Bound::Freed)));
-        assert!(more[2].freed_bytes < 0.0);
+        assert!(found(&varied(24, 1.2)).hosts[2].freed_bytes < 0.0);
         let fleet = varied(24, 0.4);
-        let further = Further { kinds: &kinds_of(&fleet), worst_day: Some(&day), host_bytes: &|_| None };
         let compared = Compared { arms: &[true, false], by_host: false };
-        assert_eq!(worths(&fleet, ARM, compared, further), Worths::default());
+        assert_eq!(worths(&fleet, ARM, compared, &kinds_of(&fleet)), Worths::default());
     }
 
     #[test]
     fn services_that_nothing_is_known_of_are_in_no_sum() {
-        let whole = found(&varied(24, 0.4), None);
+        let whole = found(&varied(24, 0.4));
         assert_eq!((whole.not_read, whole.unlike), (0, 0));
         let mut fleet = varied(28, 0.4);
         // Two stopped on the first day, and two are of kinds that one arm alone had.
@@ -453,20 +321,9 @@ pub(crate) mod tests {
             service.name = format!("{}/{name}.service", service.host.as_deref().unwrap());
         }
         fleet.services[24..26].iter_mut().for_each(|service| service.lives[0].readings.truncate(12));
-        let found = self::found(&fleet, None);
+        let found = self::found(&fleet);
         assert_eq!((found.not_read, found.unlike), (2, 2));
         assert_eq!(found.hosts, whole.hosts);
-        // They fill a host all the same.
-        let day = day(1.0);
-        let tight = |fleet: &Fleet, host: usize| {
-            let bytes = whole.hosts[host].arm_bytes + 2.5e8;
-            let name = ["a", "b"][host];
-            on(fleet, Some(&day), &|host| (host == Some(name)).then_some(bytes)).hosts[host].further.unwrap()
-        };
-        for host in [0, 1] {
-            let (own, without) = (tight(&fleet, host), tight(&varied(24, 0.4), host));
-            assert!(own + 2 <= without, "{host}: {own} {without}");
-        }
     }
 
     #[test]
@@ -478,36 +335,9 @@ pub(crate) mod tests {
                 (f64::from(reading.kib) * (0.1 * f64::from(reading.age_seconds) / 86_400.0).exp()) as u32;
         }
         let last_day = 0.15_f64.exp();
-        let (grown, flat) = (found(&fleet, None), found(&varied(24, 0.4), None));
+        let (grown, flat) = (found(&fleet), found(&varied(24, 0.4)));
         for (grown, flat) in grown.hosts.iter().zip(&flat.hosts) {
             assert!((grown.now_bytes / flat.now_bytes / last_day - 1.0).abs() < 0.01, "{grown:?}");
         }
-    }
-
-    #[test]
-    fn the_memory_of_a_host_and_a_units_own_limit_hold_further_services_down() {
-        let mut fleet = varied(48, 0.4);
-        let (kinds, day) = (kinds_of(&fleet), day(1.25));
-        let each = kinds[0].upper().unwrap().0 * 1.25;
-        let on = |fleet: &Fleet, bytes: f64| {
-            on(fleet, Some(&day), &|host| (host == Some("a")).then_some(bytes)).hosts
-        };
-        let roomy = on(&fleet, 1e12);
-        assert_eq!(roomy.iter().map(|worth| worth.bound).collect::<Vec<_>>(), [Some(Bound::Freed); 3]);
-        // Three fit beside what is there, and no more than that; on the other host nothing is known of its memory.
-        let tight = on(&fleet, roomy[0].arm_bytes * 1.25 + 3.5 * each);
-        assert_eq!((tight[0].further, tight[0].bound), (Some(3), Some(Bound::HostMemory)));
-        assert_eq!(tight[1], roomy[1]);
-        assert_eq!((tight[2].further, tight[2].bound), (Some(3 + roomy[1].further.unwrap()), None));
-        assert_eq!(on(&fleet, 1e6)[0].further, Some(0));
-        // One of them would be killed on its worst day.
-        let unit = |fleet: &mut Fleet, limit: f64| fleet.services[0].limit_bytes = Some(limit);
-        unit(&mut fleet, each * 0.99);
-        assert_eq!(
-            (on(&fleet, 1e12)[0].further, on(&fleet, 1e12)[0].bound),
-            (Some(0), Some(Bound::MemoryMax))
-        );
-        unit(&mut fleet, each * 1.01);
-        assert_eq!(on(&fleet, 1e12)[0].bound, Some(Bound::Freed));
     }
 }

@@ -18,7 +18,6 @@ mod step;
 mod strata;
 mod verdict;
 mod waves;
-mod worst_day;
 
 pub use capacity::{Bound, Compared, Further, Worth, Worths, worths};
 pub use cut_short::cut_short;
@@ -33,4 +32,3 @@ pub use step::{Reason, RolloutStep};
 pub use strata::{Kind, Stratum, kinds, strata, strata_of};
 pub use verdict::{HostNow, MeasuredHost, MeasuredRatio, Verdict, VerdictError, against, warnings};
 pub use waves::{WaveError, WaveSizes, split};
-pub use worst_day::{WorstDay, worst_day};

@@ -39,30 +39,9 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The trial's services of it.
-    pub(crate) fn services(&self) -> usize {
-        self.parts.iter().map(|part| part.members.len()).sum()
-    }
-
-    /// What it is called, such as `tor@* relays`.
-    pub fn name(&self) -> String {
-        kind_name(&self.template, self.relay)
-    }
-
     /// Whether a service of the trial is of it.
     pub(crate) fn has(&self, service: &str) -> bool {
         self.parts.iter().any(|part| part.members.iter().any(|member| member == service))
-    }
-
-    /// What one of them uses at most (95%), in bytes, and at which age in seconds: the oldest one at which half of the arm's services were
-    /// seen, since of the few that were seen older next to nothing is known. Of the part that needs most.
-    pub fn upper(&self) -> Option<(f64, f64)> {
-        let of = |forecast: &Forecast| {
-            let age = forecast.common_age();
-            Some((forecast.at(age, 0.95)?.high_bytes, age))
-        };
-        let parts = self.parts.iter().filter_map(|part| of(part.forecast.as_ref()?));
-        parts.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 

@@ -131,12 +131,6 @@ impl Forecast {
         &self.arm
     }
 
-    /// The oldest age at which at least half of the services were seen, in seconds.
-    pub fn common_age(&self) -> f64 {
-        let common = self.knots.iter().rev().find(|knot| 2 * knot.services >= self.services);
-        common.map_or_else(|| self.first_age(), |knot| knot.age_seconds)
-    }
-
     /// Services that it comes from.
     pub fn services(&self) -> u32 {
         self.services

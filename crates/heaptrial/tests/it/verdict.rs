@@ -49,9 +49,7 @@ fn what_an_arm_is_worth_is_told_by_host_and_in_sum_with_how_it_was_got_and_what_
     ended(folder);
     let (_, said) = verdict(folder, ARMS[1]);
     println!("{said}");
-    for words in
-        ["NOW", "FURTHER SERVICES", "on the worst of 1 day (2026-10-02)", "a restart of each of 24 services"]
-    {
+    for words in ["NOW", "a restart of each of 24 services"] {
         assert!(said.contains(words), "`{words}` is not in {said}");
     }
     assert!(
@@ -62,19 +60,9 @@ fn what_an_arm_is_worth_is_told_by_host_and_in_sum_with_how_it_was_got_and_what_
     let worth = told["worth"].as_array().unwrap();
     let hosts: Vec<Option<&str>> = worth.iter().map(|worth| worth["host"].as_str()).collect();
     assert_eq!(hosts, [Some("alpha"), Some("beta"), None]);
-    for figure in ["services", "now_bytes", "control_bytes", "arm_bytes", "freed_bytes", "further"] {
+    for figure in ["services", "now_bytes", "control_bytes", "arm_bytes", "freed_bytes"] {
         let of = |index: usize| worth[index][figure].as_f64().unwrap();
         assert!((of(2) / (of(0) + of(1)) - 1.0).abs() < 1e-9 && of(0) > 0.0, "{figure}: {worth:#?}");
-    }
-    let (day, further) = (&told["worst_day"], told["further_bytes"].as_f64().unwrap());
-    let factor = day["factor"].as_f64().unwrap();
-    // Readings go up by 1.4 now and then.
-    assert!((1.2..1.5).contains(&factor), "{day}");
-    for worth in &worth[..2] {
-        let (least, arm) =
-            (worth["freed_interval"][0].as_f64().unwrap(), worth["arm_bytes"].as_f64().unwrap());
-        let fit = (least - arm * (factor - 1.0)) / (further * factor);
-        assert_eq!(worth["further"].as_u64(), Some(fit as u64), "{worth}");
     }
 }
 

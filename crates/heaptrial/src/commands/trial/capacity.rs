@@ -3,11 +3,10 @@
 use heaptrial_analysis::{FindingKind, RatioToControl};
 use heaptrial_judgement::Judgement;
 use heaptrial_model::{AllocatorSpec, units};
-use heaptrial_rollout::{Bound, Compared, Further, Verdict, WorstDay, Worth, Worths, worst_day, worths};
+use heaptrial_rollout::{Compared, Verdict, Worth, Worths, worths};
 use heaptrial_store::Store;
 use serde_json::Value as Json;
 
-use super::verdict::hosts;
 use crate::commands::rollout::mitigations;
 use crate::exit::Failure;
 use crate::output::table;
@@ -15,9 +14,6 @@ use crate::output::table;
 /// What the arm is worth to the services of the trial, and what it costs them.
 pub(super) struct Capacity {
     worths: Worths,
-    /// The kind of a further service, with its upper limit in bytes and the age of which that is.
-    further: Option<(String, (f64, f64))>,
-    worst_day: Option<WorstDay>,
     cpu: Option<RatioToControl>,
 }
 
@@ -35,19 +31,9 @@ impl Capacity {
             })
             .collect();
         let by_host = analysis.findings.iter().any(|finding| finding.kind == FindingKind::DiffersByHost);
-        let hosts = hosts(judgement);
-        let host_bytes = |name: Option<&str>| {
-            let own = hosts.iter().find(|(host, _)| name.is_none_or(|name| name == host));
-            own.map(|(_, facts)| facts.ram_bytes as f64)
-        };
         let arm = rows.arms.iter().position(|record| record.arm.name == verdict.arm.name).unwrap_or_default();
-        let worst_day = worst_day(fleet, arm);
-        let further =
-            Further { kinds: &verdict.kinds, worst_day: worst_day.as_ref(), host_bytes: &host_bytes };
         Ok(Self {
-            worths: worths(fleet, arm, Compared { arms: &arms, by_host }, further),
-            further: further.kind().and_then(|kind| Some((kind.name(), kind.upper()?))),
-            worst_day,
+            worths: worths(fleet, arm, Compared { arms: &arms, by_host }, &verdict.kinds),
             cpu: judgement.cpu_ratio(store, arm).map_err(Failure::failed)?,
         })
     }
@@ -57,8 +43,6 @@ impl Capacity {
             "worth": self.worths.hosts,
             "not_read": self.worths.not_read,
             "unlike": self.worths.unlike,
-            "further_bytes": self.further.as_ref().map(|(_, (bytes, _))| bytes),
-            "worst_day": self.worst_day,
             "cpu_ratio": self.cpu.as_ref().map(|ratio| ratio.estimate),
         })
     }
@@ -69,9 +53,8 @@ impl Capacity {
         match self.worths.hosts.is_empty() {
             true => in_no_sum,
             false => format!(
-                "\n{}\n{in_no_sum}{}\nIt costs {}.",
+                "\n{}\n{in_no_sum}It costs {}.",
                 table(&rows_of(&self.worths.hosts, verdict)),
-                how_many(self, verdict),
                 costs(verdict, from, self)
             ),
         }
@@ -93,7 +76,7 @@ fn in_no_sum(worths: &Worths, verdict: &Verdict) -> String {
 }
 
 fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
-    let heads = ["HOST", "SERVICES", "NOW", &verdict.control, &verdict.arm.name, "FREED", "FURTHER SERVICES"];
+    let heads = ["HOST", "SERVICES", "NOW", &verdict.control, &verdict.arm.name, "FREED"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let signed = |bytes: f64| format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()));
     for found in worth {
@@ -101,11 +84,6 @@ fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
             || " (too few services for an interval)".to_owned(),
             |(least, most)| format!(" ({} to {})", signed(least), signed(most)),
         );
-        let bound = match found.bound {
-            Some(Bound::HostMemory) => " (memory of the host)",
-            Some(Bound::MemoryMax) => " (MemoryMax)",
-            Some(Bound::Freed) | None => "",
-        };
         rows.push(vec![
             found.host.clone().unwrap_or_else(|| "all".into()),
             found.services.to_string(),
@@ -113,46 +91,9 @@ fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
             units::memory(found.control_bytes),
             units::memory(found.arm_bytes),
             signed(found.freed_bytes) + &interval,
-            found.further.map_or_else(|| "not known".into(), |further| format!("{further}{bound}")),
         ]);
     }
     rows
-}
-
-/// How the number of further services was got, or why there is none.
-fn how_many(capacity: &Capacity, verdict: &Verdict) -> String {
-    let least = |worth: &Worth| worth.freed_interval.map(|(least, _)| least);
-    match capacity.worths.hosts.iter().map(least).collect::<Option<Vec<f64>>>() {
-        None => {
-            return "How many further services fit is not known: there are too few services for an interval of what is freed."
-                .to_owned();
-        }
-        Some(least) if least.iter().all(|bytes| *bytes <= 0.0) => {
-            return "No further service fits: that anything is freed is not shown.".to_owned();
-        }
-        Some(_) => {}
-    }
-    let Some((kind, (upper_bytes, age_seconds))) = &capacity.further else {
-        return "How many further services fit is not known: there is no forecast of the arm.".to_owned();
-    };
-    let Some(day) = capacity.worst_day else {
-        return format!(
-            "How many further services fit is not known: of no service of {} the highest readings of a whole day are known, so that nothing is of its worst one.",
-            verdict.arm.name
-        );
-    };
-    let date = jiff::Timestamp::from_second(day.at as i64).map(|at| at.strftime("%Y-%m-%d").to_string());
-    format!(
-        "A further service is one of {kind}, at {} (95% limit of the forecast for an age of {}, which half of the arm's reached) times {:.2}: on the worst of {} ({}), the highest readings \
-         of {} of {} were that much above their levels. As much is kept for those that are there.",
-        units::memory(*upper_bytes),
-        units::duration(*age_seconds),
-        day.factor,
-        units::counted(day.days as usize, "day"),
-        date.unwrap_or_default(),
-        units::counted(day.services as usize, "service"),
-        verdict.arm.name
-    )
 }
 
 /// What it costs to get there.
