@@ -15,7 +15,6 @@ mod host_files;
 mod host_fleet;
 mod host_fleet_by_hand;
 mod host_fleet_faults;
-mod host_fleet_operators;
 mod host_units;
 mod host_user;
 mod host_watch;
