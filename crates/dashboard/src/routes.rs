@@ -1,6 +1,5 @@
 //! Which address shows what.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use maud::Markup;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,12 +23,6 @@ pub(crate) trait Contents: Serialize + DeserializeOwned {
 
     fn charts(&self) -> Vec<Chart> {
         Vec::new()
-    }
-
-    /// The sections as they are in the page.
-    fn markup(&self) -> Result<Markup, ReportError> {
-        let paper = escape::printable_copy(self)?;
-        Ok(html::body(&paper.sections(), &paper.charts(), &paper.looks()))
     }
 }
 

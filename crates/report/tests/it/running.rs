@@ -173,38 +173,6 @@ fn memory_that_goes_as_another_arms_takes_nobody_out_where_identities_are_proved
 }
 
 #[test]
-fn nothing_of_an_own_trial_is_told_in_the_words_of_an_import() {
-    let mut without_work = four_arms(72);
-    without_work.arms.iter_mut().for_each(|arm| arm.work_mb_per_second = 0.0);
-    let mut stopped = four_arms(72);
-    stopped.outcome = Some("interrupted");
-    let mut empty = four_arms(1);
-    empty.hours = 0;
-    for trial in [four_arms(72), without_work, stopped, empty] {
-        let (report, trajectories) = write(&trial).report();
-        let html = report.html(&trajectories).unwrap();
-        let page = html.split("</style>").last().unwrap().replace("class=\"off-treatment service\"", "");
-        for text in [terminal(&report, false).unwrap(), report.markdown(&trajectories).unwrap(), page] {
-            let lower = text.to_lowercase();
-            for word in [
-                "import",
-                "as listed",
-                "the lists",
-                "off-treatment service",
-                "--groups",
-                "0123456789abcdef\"",
-                "nan",
-            ] {
-                let found = lower
-                    .find(word)
-                    .map(|at| lower[at.saturating_sub(60)..].chars().take(150).collect::<String>());
-                assert_eq!(found, None, "{word}");
-            }
-        }
-    }
-}
-
-#[test]
 fn a_trial_that_was_ended_early_says_so() {
     for (outcome, what) in [("completed", "was ended"), ("interrupted", "was stopped"), ("failed", "failed")]
     {
