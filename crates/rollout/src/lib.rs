@@ -19,7 +19,7 @@ mod strata;
 mod verdict;
 mod waves;
 
-pub use capacity::{Bound, Compared, Further, Worth, Worths, worths};
+pub use capacity::{Compared, Worth, Worths, worths};
 pub use cut_short::cut_short;
 pub use gate::{Course, Gate, Grounds, Judged, Observed, Outcome, PoolError, Subject, Tally, judge, pool};
 pub use hours::{QuietHours, QuietHoursError};
