@@ -23,6 +23,7 @@ words! {
 
 /// An error that knows its class.
 pub trait Classified: std::error::Error {
+    /// What kind of error it is, which decides the exit code.
     fn class(&self) -> ErrorClass;
 }
 

@@ -177,7 +177,7 @@ impl Worth {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
@@ -185,7 +185,7 @@ pub(crate) mod tests {
     use crate::kinds;
     use crate::strata::tests::fleet_of_hosts;
 
-    pub(crate) const ARM: usize = 1;
+    const ARM: usize = 1;
 
     fn kinds_of(fleet: &Fleet) -> Vec<Kind> {
         kinds(fleet, "mimalloc", &|_| false)
@@ -195,12 +195,7 @@ pub(crate) mod tests {
         worths(fleet, ARM, Compared { arms: &[true; 2], by_host: false }, &kinds_of(fleet))
     }
 
-    /// Every second of so many services of 100 MB on each of two hosts runs the arm.
-    pub(crate) fn fleet(services: usize) -> Fleet {
-        of_ratio(&vec![1e8; services], 0.4)
-    }
-
-    /// The same of services that differ by a tenth.
+    /// Every second of so many services of about 100 MB on each of two hosts runs the arm.
     fn varied(services: usize, ratio: f64) -> Fleet {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let sizes: Vec<f64> = (0..services).map(|_| 1e8 * random.random_range(0.95..1.05)).collect();

@@ -65,7 +65,7 @@ pub fn host_files(
          [Timer]\nOnActiveSec=1min\nOnUnitActiveSec={every_minutes}min\nAccuracySec=10s\n"
     );
     let text = |path: PathBuf, text: String| HostFile { path, content: HostContent::Text(text) };
-    let copy = (program != own).then(|| HostFile { path: program, content: HostContent::Program(own) });
+    let copy = (program != own).then_some(HostFile { path: program, content: HostContent::Program(own) });
     let units = [
         text(paths.unit(&format!("heaptrial-watch-{name}.service")), service),
         text(paths.unit(&timer), timer_text),

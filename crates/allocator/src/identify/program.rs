@@ -152,10 +152,10 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
         add("mimalloc", format!("the program holds the option names of mimalloc {range}"));
     }
     if go_version(constants).is_some() {
-        add("go", format!("the program holds the build information of Go"));
+        add("go", "the program holds the build information of Go".to_owned());
     }
     if elf.is_static() && constants.glibc_malloc().is_some() {
-        add("glibc", format!("the program holds the messages of glibc's malloc"));
+        add("glibc", "the program holds the messages of glibc's malloc".to_owned());
     }
     for carried in &mut found {
         carried.mi_version = mi_version;

@@ -15,8 +15,7 @@ impl SettingEntry {
         let default = self.default_in(version).filter(|_| !search.fixes);
         let numbers: Vec<f64> = search.numbers.iter().filter_map(|value| value.parse().ok()).collect();
         let at = |value: &str| position(&numbers, value);
-        let mut levels =
-            vec![SearchLevel { value: None, position: default.as_deref().and_then(|default| at(default)) }];
+        let mut levels = vec![SearchLevel { value: None, position: default.as_deref().and_then(&at) }];
         let values = search.numbers.iter().map(|value| (value, at(value)));
         let others = search.values.iter().map(|value| (value, None));
         for (value, position) in values.chain(others) {

@@ -280,7 +280,6 @@ fn an_imported_service_shows_its_ages_and_ends_when_it_was_read_last() {
         "not known",
         "maxmem: 2GB",
         "notes: the &quot;old&quot; group",
-        "go, read from ",
     ] {
         assert!(body.contains(held), "{held}: {body}");
     }

@@ -53,16 +53,12 @@ fn assert_holds_none(files: &BTreeMap<String, Vec<u8>>, secrets: &[&str]) {
     }
 }
 
-/// The arms that a command would run, as the program itself reads it.
+/// The arms that a proposed command would run, as the program itself reads it; whose program it is stays with its owner.
 fn arms_of(folder: &Path, command: &str) -> BTreeSet<String> {
     let words = shell_words::split(command).unwrap();
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let output = heaptrial(folder)
-        .args(&words[1..end])
-        .args(["--dry-run", "--json"])
-        .args(&words[end..])
-        .output()
-        .unwrap();
+    let output =
+        heaptrial(folder).args(&words[1..end]).args(["--dry-run", "--json", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
     let rounds = json(&output)["rounds"].as_array().unwrap().clone();
     let arms = rounds.iter().flat_map(|round| round["arms"].as_array().unwrap().clone());

@@ -256,7 +256,8 @@ fn malformed_rows_are_told_by_line_and_column_and_left_out() {
     let folder = files();
     let path = folder.path().join("memory.csv");
     let text = fs::read_to_string(&path).unwrap();
-    let broken = text.replacen(",6", ",six", 1);
+    let first = format!(",{},", fleet::relay(0, 0));
+    let broken = text.replacen(&first, &format!("{first}six"), 1);
     let line = text.lines().zip(broken.lines()).position(|(a, b)| a != b).unwrap() + 1;
     fs::write(&path, broken).unwrap();
     let output = import(folder.path(), &PRESENT, "");

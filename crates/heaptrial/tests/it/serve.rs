@@ -31,12 +31,6 @@ fn what_cannot_be_shown_is_refused_with_what_to_do() {
     let missing = heaptrial(&["serve", named]);
     let told = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(missing.status.code() == Some(3) && told.contains(named), "{told}");
-    let search = folder.path().join("search");
-    std::fs::create_dir(&search).unwrap();
-    std::fs::write(search.join("bisect-plan.json"), "{}").unwrap();
-    let begun = heaptrial(&["serve", search.to_str().unwrap()]);
-    let told = String::from_utf8_lossy(&begun.stderr).into_owned();
-    assert!(begun.status.code() == Some(3) && told.contains("measured nothing"), "{told}");
     drop(Store::create(&database).unwrap());
     let anywhere = heaptrial(&["serve", named, "--listen", "0.0.0.0:0"]);
     let told = String::from_utf8_lossy(&anywhere.stderr).into_owned();

@@ -252,8 +252,8 @@ fn a_host_that_was_never_read_or_no_more_is_missing() {
     for (read, told) in [
         (days(9_000), None),
         (days(8_900), None),
-        (days(3_000), Some("this database has no readings of b for the last 4 d 4 h before its end")),
-        (Vec::new(), Some("this database has no readings of b")),
+        (days(3_000), Some("there are no readings of b for the last 4 d 4 h before its end")),
+        (Vec::new(), Some("there are no readings of b")),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::create(&folder.path().join("all.db")).unwrap();

@@ -221,12 +221,7 @@ fn truth(kind: &Kind, reads: &Reads) -> Truth {
 }
 
 fn arm_of(arm: usize, kind: &Kind) -> FleetArm {
-    FleetArm {
-        name: format!("arm {arm}"),
-        control: arm == 0,
-        restarted: kind.restart_every.is_some(),
-        ..FleetArm::default()
-    }
+    FleetArm { name: format!("arm {arm}"), control: arm == 0, restarted: kind.restart_every.is_some() }
 }
 
 fn change(random: &mut ChaCha8Rng, arms: usize, days: f64) -> FleetEvent {

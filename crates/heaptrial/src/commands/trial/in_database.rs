@@ -126,7 +126,12 @@ pub(crate) mod tests {
             "name": name, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
             "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
         });
-        serde_json::from_value(json!({ "plan": plan, "services": [], "libraries": [] })).unwrap()
+        let owner = json!({ "kind": "trial", "takes_over": false, "frozen": null });
+        let prepared = json!({
+            "schema_version": 1, "plan": plan, "host": "alpha", "services": [], "libraries": [], "agent": null,
+            "owner": owner
+        });
+        serde_json::from_value(prepared).unwrap()
     }
 
     pub(crate) fn row(name: &str, kind: TrialKind, parameters: serde_json::Value) -> NewTrial {
