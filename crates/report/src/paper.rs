@@ -47,9 +47,6 @@ pub trait Paper: DeserializeOwned {
 
     fn html(&self) -> Result<String, ReportError>;
 
-    /// Writes the JSON alone into `folder`, which has to be there: what there is while a search is under way.
-    fn write_json(&self, folder: &Path) -> Result<(), ReportError>;
-
     /// Writes page, Markdown, JSON and `charts/` into `folder`, creating it where it is missing; gives the first three.
     fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError>;
 }
@@ -77,10 +74,6 @@ impl<D: Contents> Paper for D {
     fn html(&self) -> Result<String, ReportError> {
         let paper = escape::printable_copy(self)?;
         Ok(html::with_charts(&paper.title(), &paper.sections(), &paper.looks(), &paper.charts()))
-    }
-
-    fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
-        replace(&folder.join(format!("{}.json", <D as Contents>::NAME)), self.json()?.as_bytes())
     }
 
     fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {

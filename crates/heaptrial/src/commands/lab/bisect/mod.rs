@@ -193,7 +193,7 @@ fn search(
         let stopped = Some(UNDER_WAY.to_owned());
         let so_far = search.so_far();
         let report = told::report(&subject, search, so_far, &measure, record, options.confidence, stopped)?;
-        report.write_json(&record.folder).map_err(Failure::failed)
+        report.write(&record.folder).map(drop).map_err(Failure::failed)
     };
     let mut stopped = None;
     let mut failed = None;

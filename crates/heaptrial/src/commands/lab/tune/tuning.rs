@@ -115,7 +115,7 @@ impl Tuning<'_> {
     /// Writes down how it stands.
     pub(super) fn tell_so_far(&self) -> Result<(), Failure> {
         let report = self.report(Some(UNDER_WAY.to_owned()));
-        report.write_json(&self.record.folder).map_err(Failure::failed)
+        report.write(&self.record.folder).map(drop).map_err(Failure::failed)
     }
 
     /// Blocks of the winners on fresh seeds.
