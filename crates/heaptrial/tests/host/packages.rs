@@ -319,9 +319,10 @@ fn a_unit_that_heaptrial_did_not_write_keeps_the_packages_files_as_well() {
     let why = host.dpkg_is_refused("--remove heaptrial");
     assert!(why.contains(timer) && why.contains("No journal tells of them"), "{why}");
     container.ok(&["rm", timer]);
-    // A rollout is told from a trial by its journal.
-    let journal = "{\"wall_us\":1,\"what\":\"host_intent\",\"changes\":[]}\n\
-                   {\"wall_us\":2,\"what\":\"rollout\",\"step\":{\"kind\":\"wave_begun\",\"wave\":0}}\n";
+    // A rollout is told from a trial by its owner.
+    let journal = "{\"wall_us\":1,\"what\":\"host_intent\",\"changes\":[]}\n";
+    let prepared = "{\n  \"owner\": {\n    \"kind\": \"rollout\",\n    \"takes_over\": true\n  }\n}\n";
+    container.write("/var/lib/heaptrial/trials/wide/prepared.json", prepared, 0o600).unwrap();
     container.write("/var/lib/heaptrial/trials/wide/journal.jsonl", journal, 0o600).unwrap();
     let why = host.dpkg_is_refused("--remove heaptrial");
     assert!(why.contains("  heaptrial rollout rollback wide\n"), "{why}");

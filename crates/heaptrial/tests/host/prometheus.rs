@@ -648,8 +648,8 @@ fn credentials_are_read_from_files() {
     let all = "--ca-file ca.pem --cert-file client.pem --key-file client.key --basic-file password";
     wait_for("an import", PATIENCE, || with(all).status.success().then_some(()));
     for (words, why) in [
-        (all.replace("--basic-file password", "--basic-file wrong"), "wants credentials"),
-        (all.replace(" --basic-file password", ""), "wants credentials"),
+        (all.replace("--basic-file password", "--basic-file wrong"), "refuses the credentials"),
+        (all.replace(" --basic-file password", ""), "refuses the credentials"),
         (all.replace(" --cert-file client.pem --key-file client.key", ""), "cannot ask"),
         (all.replace("--ca-file ca.pem ", ""), "cannot ask"),
         (all.replace("password", "ca.srl.missing"), "ca.srl.missing: No such file"),
