@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn blocks_that_agree_tell_no_less_noise_than_their_readings_have() {
         let at = |cpu: f64| ArmFigures { cpu: Some(cpu), ..ArmFigures::default() };
-        let block = Block { control: at(0.1), arms: vec![(0, at(0.1))], ..Block::default() };
+        let block = Block { control: at(0.1), arms: vec![(0, at(0.1))] };
         let against = &verified(&vec![block; 3], 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
         // t with 2 degrees of freedom is 4.302653.
@@ -220,11 +220,7 @@ mod tests {
         let found = |works: [(Option<f64>, Option<f64>); 3]| {
             let block = |(number, (control, own)): (usize, (Option<f64>, Option<f64>))| {
                 let noise = [0.0, 0.01, -0.01][number];
-                Block {
-                    control: at(18.0, control),
-                    arms: vec![(0, at(17.2 + noise, own))],
-                    ..Block::default()
-                }
+                Block { control: at(18.0, control), arms: vec![(0, at(17.2 + noise, own))] }
             };
             let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
             let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 0.95).remove(0);
@@ -253,11 +249,7 @@ mod tests {
             ..ArmFigures::default()
         };
         let blocks: Vec<Block> = [17.0, 18.1, 19.3]
-            .map(|base| Block {
-                control: at(base, 0.1, 0.0),
-                arms: vec![(0, at(base - 0.5, 0.2, 0.3))],
-                ..Block::default()
-            })
+            .map(|base| Block { control: at(base, 0.1, 0.0), arms: vec![(0, at(base - 0.5, 0.2, 0.3))] })
             .into();
         let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 0.95).remove(0);
         for against in &found.against {
@@ -322,7 +314,6 @@ mod tests {
                     .map(|_| Block {
                         control: at(18.0),
                         arms: vec![(0, at(18.0 + noise.sample(&mut random)))],
-                        ..Block::default()
                     })
                     .collect();
                 // The others of the winners do not matter to this one.
@@ -342,7 +333,6 @@ mod tests {
         let block = |base: f64, gain: f64| Block {
             control: at(base),
             arms: vec![(0, at(base - 0.5 - gain)), (1, at(base - 0.4))],
-            ..Block::default()
         };
         let blocks = [block(18.0, 0.0), block(19.0, 0.01), block(18.5, -0.01)];
         let found = verified(&blocks, 1, 2, &[Figure::Level], 0.95);

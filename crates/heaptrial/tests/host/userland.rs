@@ -103,7 +103,7 @@ fn a_run_in_another_suite() {
     assert_ne!(versions(&on_host, 0, "libzstd.so.1"), versions(&plain, 0, "libzstd.so.1"));
     let compared = heaptrial(folder.path()).args(["report", "plain", "on-host"]).output().unwrap();
     let told = String::from_utf8_lossy(&compared.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("The libraries differ") && told.contains("libzstd.so.1 1.5.7"), "{told}");
+    assert!(told.contains("The libraries differ") && told.contains("libc.so.6 "), "{told}");
     let command = plain["command"].as_str().unwrap();
     assert!(command.contains("--userland trixie"), "{command}");
     assert_eq!(mounts(), before, "mounts were left");
