@@ -240,6 +240,6 @@ fn what_cannot_be_watched_is_refused_and_nothing_is_changed() {
         let output = bed.heaptrial("watch start two-way --arm jemalloc --dry-run");
         output.status.success().then_some(output)
     });
-    assert!(stdout(&output).contains("OnCalendar=*:00/15:00"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("OnUnitActiveSec=15min"), "{}", stdout(&output));
     assert_eq!(before.difference(&snapshot(&bed)), Vec::<String>::new());
 }
