@@ -3,42 +3,8 @@
 use crate::support;
 
 use support::bed::Bed;
+use support::trials::{of_arm, planned, two_arms};
 use support::{stderr, stdout};
-
-/// No waiting after a service is ready.
-const AT_ONCE: &str = "settle = \"0s\"";
-
-const ARMS: &str = r#"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-"#;
-
-fn trial(name: &str, services: &str, pace: &str) -> String {
-    format!(
-        "name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n[pace]\npause = \"0s\"\n{pace}\n{ARMS}"
-    )
-}
-
-fn planned(name: &str, count: usize, pace: &str) -> Option<(Bed, Vec<String>)> {
-    let (bed, units) = Bed::with_churn(count)?;
-    bed.write_trial(name, &trial(name, "churn@*", pace));
-    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
-    Some((bed, units))
-}
-
-/// The service that the seeded plan gives jemalloc first.
-fn first_with_jemalloc(bed: &Bed, name: &str) -> String {
-    let plan = bed.container.read_text(format!("/root/{name}.plan.toml")).unwrap();
-    let plan: toml::Value = toml::from_str(&plan).unwrap();
-    let services = plan["services"].as_array().unwrap();
-    let found = services.iter().find(|service| service["arm"].as_str() == Some("jemalloc")).unwrap();
-    found["service"].as_str().unwrap().to_owned()
-}
 
 fn instance(unit: &str) -> &str {
     unit.trim_start_matches("churn@").trim_end_matches(".service")
@@ -47,8 +13,8 @@ fn instance(unit: &str) -> &str {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_never_becomes_ready_is_put_back_and_stops_the_run() {
-    let Some((bed, units)) = planned("never", 4, "settle = \"0s\"\nhealth_timeout = \"4s\"") else { return };
-    let victim = first_with_jemalloc(&bed, "never");
+    let Some((bed, units)) = planned("never", 4, "health_timeout = \"4s\"") else { return };
+    let victim = of_arm(&bed, "never", "jemalloc").remove(0);
     let before = bed.snapshot();
     // It is ready only without a preload: the way that an allocator breaks a program.
     let script = "#!/bin/sh\nif [ -n \"$LD_PRELOAD\" ]; then export NEVER_READY=1; fi\nexec /usr/local/bin/churn_service\n";
@@ -79,7 +45,7 @@ fn a_service_that_never_becomes_ready_is_put_back_and_stops_the_run() {
 #[ignore = "needs root and a container"]
 fn a_service_that_crashes_soon_after_is_put_back() {
     let Some((bed, units)) = planned("crash", 4, "settle = \"2s\"") else { return };
-    let victim = first_with_jemalloc(&bed, "crash");
+    let victim = of_arm(&bed, "crash", "jemalloc").remove(0);
     bed.container.write(format!("/etc/churn/{}", instance(&victim)), "FAIL_AFTER_MS=300\n", 0o644).unwrap();
     let output = bed.heaptrial("trial start crash --yes --no-agent");
     let said = stderr(&output);
@@ -97,7 +63,7 @@ fn a_service_that_ends_again_and_again_is_put_back_long_before_the_limit() {
     let limit = "settle = \"2s\"\nhealth_timeout = \"1h\"";
     let Some((bed, units)) = planned("loop", 4, limit) else { return };
     let before = bed.snapshot();
-    let victim = first_with_jemalloc(&bed, "loop");
+    let victim = of_arm(&bed, "loop", "jemalloc").remove(0);
     let fault = format!("/etc/churn/{}", instance(&victim));
     bed.container.write(&fault, "FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n", 0o644).unwrap();
     let output = bed.heaptrial("trial start loop --yes --no-agent");
@@ -115,8 +81,8 @@ fn a_service_that_ends_again_and_again_is_put_back_long_before_the_limit() {
 #[test]
 #[ignore = "needs root and a container"]
 fn drift_is_refused_with_the_difference_and_nothing_is_lost() {
-    let Some((bed, units)) = planned("drift", 4, AT_ONCE) else { return };
-    let victim = first_with_jemalloc(&bed, "drift");
+    let Some((bed, units)) = planned("drift", 4, "") else { return };
+    let victim = of_arm(&bed, "drift", "jemalloc").remove(0);
     let before = bed.snapshot();
     bed.succeeds("trial start drift --yes --no-agent");
     let path = format!("/etc/systemd/system/{victim}.d/zz-heaptrial.conf");
@@ -143,7 +109,7 @@ fn a_full_disk_stops_the_run_and_everything_comes_back() {
     let Some(base) = Testbed::for_test() else { return };
     let bed = Bed::boot_on(&base, Options::new().disk_bytes(1 << 30));
     let units = bed.start_churn(4);
-    bed.write_trial("full", &trial("full", "churn@*", AT_ONCE));
+    bed.write_trial("full", &two_arms("full", "churn@*", ""));
     bed.succeeds("trial plan full.toml --seed 1");
     let before = bed.snapshot();
     bed.succeeds("trial start full --yes --no-agent");
@@ -168,7 +134,7 @@ fn a_start_on_a_full_disk_changes_no_service() {
     let Some(base) = Testbed::for_test() else { return };
     let bed = Bed::boot_on(&base, Options::new().disk_bytes(1 << 30));
     let units = bed.start_churn(4);
-    bed.write_trial("full", &trial("full", "churn@*", AT_ONCE));
+    bed.write_trial("full", &two_arms("full", "churn@*", ""));
     bed.succeeds("trial plan full.toml --seed 1");
     let pids: Vec<String> = units.iter().map(|unit| bed.property(unit, "MainPID")).collect();
     let _ = bed.container.run(&["dd", "if=/dev/zero", "of=/root/filler", "bs=64k"]);
@@ -186,7 +152,7 @@ fn a_start_on_a_full_disk_changes_no_service() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_folder_that_others_can_write_is_refused() {
-    let Some((bed, units)) = planned("vanish", 6, AT_ONCE) else { return };
+    let Some((bed, units)) = planned("vanish", 6, "") else { return };
     let pids: Vec<String> = units.iter().map(|unit| bed.property(unit, "MainPID")).collect();
     // A library that others can write is as good as gone.
     bed.container.ok(&["sh", "-c", "mkdir -p /usr/lib/heaptrial && chmod 777 /usr/lib/heaptrial"]);
@@ -200,7 +166,7 @@ fn a_library_folder_that_others_can_write_is_refused() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_plan_that_does_not_fit_the_host_is_refused() {
-    let Some((bed, units)) = planned("fit", 4, AT_ONCE) else { return };
+    let Some((bed, units)) = planned("fit", 4, "") else { return };
     bed.container.ok(&["systemctl", "stop", &units[0]]);
     let output = bed.heaptrial("trial start fit --yes --no-agent");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
@@ -213,7 +179,8 @@ fn a_plan_that_does_not_fit_the_host_is_refused() {
     bed.container.ok(&["systemctl", "unmask", "--runtime", &units[1]]);
     bed.container.ok(&["systemctl", "start", &units[1]]);
 
-    let path = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", first_with_jemalloc(&bed, "fit"));
+    let path =
+        format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", of_arm(&bed, "fit", "jemalloc").remove(0));
     bed.container.write(&path, "# somebody's\n", 0o644).unwrap();
     let output = bed.heaptrial("trial start fit --yes --no-agent");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
@@ -229,8 +196,8 @@ fn a_plan_that_does_not_fit_the_host_is_refused() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_later_drop_in_that_overrides_ours_fails_before_the_restart() {
-    let Some((bed, units)) = planned("later", 4, AT_ONCE) else { return };
-    let victim = first_with_jemalloc(&bed, "later");
+    let Some((bed, units)) = planned("later", 4, "") else { return };
+    let victim = of_arm(&bed, "later", "jemalloc").remove(0);
     let pid = bed.property(&victim, "MainPID");
     bed.container
         .write(
@@ -250,7 +217,7 @@ fn a_later_drop_in_that_overrides_ours_fails_before_the_restart() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_broken_unit_elsewhere_is_no_obstacle() {
-    let Some((bed, units)) = planned("third", 4, AT_ONCE) else { return };
+    let Some((bed, units)) = planned("third", 4, "") else { return };
     bed.container
         .write("/etc/systemd/system/broken.service", "[Service\nExecStart=relative\n", 0o644)
         .unwrap();
@@ -262,7 +229,7 @@ fn a_broken_unit_elsewhere_is_no_obstacle() {
 #[test]
 #[ignore = "needs root and a container"]
 fn two_at_once_are_refused_and_a_dry_run_changes_nothing() {
-    let Some((bed, units)) = planned("alone", 4, AT_ONCE) else { return };
+    let Some((bed, units)) = planned("alone", 4, "") else { return };
     let before = bed.snapshot();
     let shown = bed.succeeds("trial start alone --dry-run");
     assert!(stdout(&shown).contains("zz-heaptrial.conf") && stdout(&shown).contains("nothing was changed"));

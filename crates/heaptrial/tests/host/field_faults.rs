@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use heaptrial_testbed::{Draw, Snapshot};
 use support::bed::Bed;
+use support::trials::two_arms;
 use support::{stderr, stdout, wait_for};
 
 /// A walk that never comes to an end would find nothing.
@@ -19,24 +20,6 @@ const JOURNAL_CALLS: [&str; 3] = ["fdatasync", "rename", "unlink"];
 const ALL_CALLS: [&str; 10] =
     ["fdatasync", "fsync", "rename", "unlink", "mkdir", "rmdir", "symlink", "ftruncate", "fchmod", "sendmsg"];
 const SAVED: [&str; 2] = ["/etc", "/usr/lib/heaptrial"];
-
-const TRIAL: &str = r#"
-name = "walk"
-services = "churn@*"
-duration = "2d"
-[pace]
-pause = "0s"
-settle = "0s"
-health_timeout = "20s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-restart_every = "1h"
-"#;
 
 /// What is done after the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +50,8 @@ impl Walk {
     fn begin_of(services: usize, live_bytes: u64) -> Option<Self> {
         let bed = Bed::boot()?;
         let units = bed.start_churn_of(services, live_bytes);
-        bed.write_trial("walk", TRIAL);
+        let trial = two_arms("walk", "churn@*", "health_timeout = \"20s\"");
+        bed.write_trial("walk", &(trial + "restart_every = \"1h\"\n"));
         // Obtaining the allocators is no part of what is walked.
         bed.succeeds("trial plan walk.toml --seed 1");
         let before = Snapshot::of(&bed.container, &SAVED).unwrap();

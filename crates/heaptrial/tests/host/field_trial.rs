@@ -4,6 +4,7 @@ use crate::support;
 
 use heaptrial_testbed::Snapshot;
 use support::bed::Bed;
+use support::trials::two_arms;
 use support::{stderr, stdout};
 
 const TRIAL: &str = r#"
@@ -95,11 +96,7 @@ fn the_documented_rollback_by_hand_needs_no_heaptrial() {
 
 /// Starts a trial of two arms on these services.
 fn start(bed: &Bed, name: &str, services: &str) {
-    let arms = "[[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
-                [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
-    let pace = "[pace]\npause = \"0s\"\nsettle = \"0s\"\n";
-    let head = format!("name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n");
-    bed.write_trial(name, &format!("{head}{pace}{arms}"));
+    bed.write_trial(name, &two_arms(name, services, ""));
     bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
     bed.succeeds(&format!("trial start {name} --yes"));
 }

@@ -5,45 +5,13 @@ use crate::support;
 use std::time::Duration;
 
 use support::bed::Bed;
+use support::trials::{of_arm, planned, two_arms};
 use support::{stderr, stdout, wait_for};
-
-const ARMS: &str = r#"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-"#;
-
-fn trial(name: &str, services: &str, pace: &str) -> String {
-    format!(
-        "name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n[pace]\nsettle = \"0s\"\n{pace}\n{ARMS}"
-    )
-}
-
-/// A host with a trial that is planned.
-fn planned(name: &str, count: usize, pace: &str) -> Option<(Bed, Vec<String>)> {
-    let (bed, units) = Bed::with_churn(count)?;
-    bed.write_trial(name, &trial(name, "churn@*", pace));
-    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
-    Some((bed, units))
-}
-
-/// The services that a plan gives an arm.
-fn of_arm(bed: &Bed, name: &str, arm: &str) -> Vec<String> {
-    let plan = bed.container.read_text(format!("/root/{name}.plan.toml")).unwrap();
-    let plan: toml::Value = toml::from_str(&plan).unwrap();
-    let of_arm = |service: &&toml::Value| service["arm"].as_str() == Some(arm);
-    let services = plan["services"].as_array().unwrap().iter().filter(of_arm);
-    services.map(|service| service["service"].as_str().unwrap().to_owned()).collect()
-}
 
 #[test]
 #[ignore = "needs root and a container"]
 fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
-    let Some((bed, units)) = planned("gone", 6, "pause = \"0s\"") else { return };
+    let Some((bed, units)) = planned("gone", 6, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start gone --yes --no-agent");
     let treated = of_arm(&bed, "gone", "jemalloc");
@@ -84,7 +52,7 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a_resume() {
-    let Some((bed, units)) = planned("removed", 4, "pause = \"0s\"") else { return };
+    let Some((bed, units)) = planned("removed", 4, "") else { return };
     // Units of their own, so that one can be removed.
     let own = ["own-a.service", "own-b.service", "own-c.service", "own-d.service"];
     for unit in own {
@@ -93,7 +61,7 @@ fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a
     }
     bed.container.ok(&["systemctl", "daemon-reload"]);
     bed.container.ok(&[&["systemctl", "start"], own.as_slice()].concat());
-    bed.write_trial("own", &trial("own", "own-*", "pause = \"0s\""));
+    bed.write_trial("own", &two_arms("own", "own-*", ""));
     bed.succeeds("trial plan own.toml --seed 1");
     bed.succeeds("trial start own --yes --no-agent");
     let treated = of_arm(&bed, "own", "jemalloc");
@@ -118,7 +86,7 @@ fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_is_dropped_from_a_running_trial_and_the_rest_goes_on() {
-    let Some((bed, units)) = planned("drop", 6, "pause = \"0s\"") else { return };
+    let Some((bed, units)) = planned("drop", 6, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start drop --yes");
     let (treated, controls) = (of_arm(&bed, "drop", "jemalloc"), of_arm(&bed, "drop", "glibc"));
@@ -187,7 +155,7 @@ fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start()
     bed.succeeds("trial stop anew --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 
-    bed.write_trial("bus", &trial("bus", "churn@*", "pause = \"200ms\""));
+    bed.write_trial("bus", &two_arms("bus", "churn@*", "pause = \"200ms\""));
     bed.succeeds("trial plan bus.toml --seed 1");
     // The daemon ends, and its socket starts it again; systemd gives up one that ends five times in ten seconds.
     let times = start_beside(&bed, "bus", 4, &["systemctl", "kill", "--signal=KILL", "dbus.service"]);
@@ -202,14 +170,14 @@ fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start()
 #[test]
 #[ignore = "needs root and a container"]
 fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so() {
-    let Some((bed, _)) = planned("first", 6, "pause = \"0s\"") else { return };
-    bed.write_trial("early", &trial("early", "churn@*", "pause = \"0s\""));
+    let Some((bed, _)) = planned("first", 6, "") else { return };
+    bed.write_trial("early", &two_arms("early", "churn@*", ""));
     bed.succeeds("trial plan early.toml --seed 2");
     bed.succeeds("trial start first --yes");
     let controls = of_arm(&bed, "first", "glibc");
 
     // A control is as much the trial's as any other: refused when it is planned, and when an earlier plan is started.
-    bed.write_trial("second", &trial("second", &controls.join(" "), "pause = \"0s\""));
+    bed.write_trial("second", &two_arms("second", &controls.join(" "), ""));
     for (command, name) in
         [("trial plan second.toml --seed 1", "second"), ("trial start early --yes", "early")]
     {
@@ -252,7 +220,7 @@ fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so()
 #[test]
 #[ignore = "needs root and a container"]
 fn what_others_can_change_is_neither_written_nor_run_as_root() {
-    let Some((bed, units)) = planned("trusted", 2, "pause = \"0s\"") else { return };
+    let Some((bed, units)) = planned("trusted", 2, "") else { return };
     let container = &bed.container;
     let before = bed.snapshot();
     let start = "trial start trusted --yes --no-agent";
@@ -303,7 +271,7 @@ fn what_others_can_change_is_neither_written_nor_run_as_root() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
-    let Some((bed, units)) = planned("lost", 4, "pause = \"0s\"") else { return };
+    let Some((bed, units)) = planned("lost", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start lost --yes --no-agent");
     let journal = "/var/lib/heaptrial/trials/lost/journal.jsonl";

@@ -5,43 +5,11 @@ use crate::support;
 use std::process::Output;
 
 use support::bed::Bed;
+use support::trials::{of_arm, plan, planned};
 use support::{stderr, stdout};
 
 const STATE: &str = "/var/lib/heaptrial";
 const UNITS: &str = "/etc/systemd/system";
-const ARMS: &str = r#"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-"#;
-
-fn plan(bed: &Bed, name: &str) {
-    let text = format!(
-        "name = \"{name}\"\nservices = \"churn@*\"\nduration = \"2d\"\n[pace]\npause = \"0s\"\nsettle = \"0s\"\n{ARMS}"
-    );
-    bed.write_trial(name, &text);
-    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
-}
-
-/// A host with a trial of four services that is planned.
-fn planned(name: &str) -> Option<(Bed, Vec<String>)> {
-    let (bed, units) = Bed::with_churn(4)?;
-    plan(&bed, name);
-    Some((bed, units))
-}
-
-/// The services that a plan gives jemalloc.
-fn treated(bed: &Bed, name: &str) -> Vec<String> {
-    let plan = bed.container.read_text(format!("/root/{name}.plan.toml")).unwrap();
-    let plan: toml::Value = toml::from_str(&plan).unwrap();
-    let services = plan["services"].as_array().unwrap().iter();
-    let own = services.filter(|service| service["arm"].as_str() == Some("jemalloc"));
-    own.map(|service| service["service"].as_str().unwrap().to_owned()).collect()
-}
 
 fn drop_in(service: &str) -> String {
     format!("{UNITS}/{service}.d/zz-heaptrial.conf")
@@ -72,10 +40,10 @@ fn reverted(bed: &Bed, name: &str, units: &[String], before: &heaptrial_testbed:
 #[test]
 #[ignore = "needs root and a container"]
 fn a_resume_writes_again_what_is_gone_and_tells_what_somebody_changed() {
-    let Some((bed, units)) = planned("gone") else { return };
+    let Some((bed, units)) = planned("gone", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start gone --yes --no-agent");
-    let services = treated(&bed, "gone");
+    let services = of_arm(&bed, "gone", "jemalloc");
     let pids = || services.iter().map(|unit| bed.property(unit, "MainPID")).collect::<Vec<_>>();
     let lives = pids();
     for unit in &services {
@@ -120,7 +88,7 @@ fn a_resume_writes_again_what_is_gone_and_tells_what_somebody_changed() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
-    let Some((bed, units)) = planned("other") else { return };
+    let Some((bed, units)) = planned("other", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start other --yes");
     let agent = format!("{UNITS}/heaptrial-agent.service");
@@ -138,7 +106,7 @@ fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
     assert!(!stderr(&output).contains("heaptrial-agent.service"), "{}", stderr(&output));
     assert_eq!(bed.container.read_text(&library).unwrap(), "other\n");
     // A trial that needs the place of it does not take it.
-    plan(&bed, "next");
+    plan(&bed, "next", "");
     says(&bed, "trial start next --yes --no-agent", 1, &[&library, "exists already", "`other`"]);
     bed.succeeds("trial stop next --revert --yes");
     bed.container.ok(&["rm", "-r", "/usr/lib/heaptrial"]);
@@ -146,7 +114,7 @@ fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
     bed.assert_active(&units);
 
     // One that is replaced while its trial runs.
-    plan(&bed, "third");
+    plan(&bed, "third", "");
     bed.succeeds("trial start third --yes --no-agent");
     shell(
         &bed,
@@ -162,8 +130,8 @@ fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_folder_of_drop_ins_that_others_can_change_or_that_units_share_is_refused() {
-    let Some((bed, units)) = planned("folders") else { return };
-    let service = treated(&bed, "folders").remove(0);
+    let Some((bed, units)) = planned("folders", 4, "") else { return };
+    let service = of_arm(&bed, "folders", "jemalloc").remove(0);
     let folder = format!("{UNITS}/{service}.d");
     let start = "trial start folders --yes --no-agent";
     bed.container.ok(&["install", "-d", "-o", "4711", &folder]);
@@ -197,7 +165,7 @@ fn a_folder_of_drop_ins_that_others_can_change_or_that_units_share_is_refused() 
 #[test]
 #[ignore = "needs root and a container"]
 fn a_journal_that_others_can_write_is_not_followed_and_a_frozen_plan_that_is_lost_has_a_copy() {
-    let Some((bed, units)) = planned("frozen") else { return };
+    let Some((bed, units)) = planned("frozen", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start frozen --yes --no-agent");
     let folder = format!("{STATE}/trials/frozen");
@@ -230,11 +198,11 @@ fn a_journal_that_others_can_write_is_not_followed_and_a_frozen_plan_that_is_los
 #[test]
 #[ignore = "needs root and a container"]
 fn a_trial_whose_folder_is_gone_is_known_by_what_it_left() {
-    let Some((bed, units)) = planned("lost") else { return };
-    plan(&bed, "later");
+    let Some((bed, units)) = planned("lost", 4, "") else { return };
+    plan(&bed, "later", "");
     let before = bed.snapshot();
     bed.succeeds("trial start lost --yes");
-    let file = drop_in(&treated(&bed, "lost")[0]);
+    let file = drop_in(&of_arm(&bed, "lost", "jemalloc")[0]);
     bed.container.ok(&["mv", &format!("{STATE}/trials"), "/root/trials"]);
     let words = [
         format!("lost: {STATE}/trials/lost is gone"),
@@ -256,7 +224,7 @@ fn a_trial_whose_folder_is_gone_is_known_by_what_it_left() {
     reverted(&bed, "lost", &units, &before);
 
     // One that ended and left its treatment is told by its name.
-    plan(&bed, "ended");
+    plan(&bed, "ended", "");
     bed.succeeds("trial start ended --yes --no-agent");
     bed.succeeds("trial stop ended --yes");
     let left = ["is there already, written for `ended`", "`heaptrial trial stop ended --revert`"];

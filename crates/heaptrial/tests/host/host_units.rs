@@ -9,36 +9,15 @@ use heaptrial_model::KnownEvent;
 use heaptrial_store::{LifeRecord, Store};
 use heaptrial_testbed::ChurnService;
 use support::bed::{Bed, example};
+use support::trials::{of_arm, two_arms};
 use support::{stderr, stdout, wait_for};
 
 /// The agent of a trial reads once a minute: what it sees may be that old, and a busy machine takes longer.
 const AGENT_PATIENCE: Duration = Duration::from_secs(180);
 
-const ARMS: &str = r#"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-restart_every = "1h"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-restart_every = "1h"
-"#;
-
-fn trial(name: &str, services: &str) -> String {
-    format!(
-        "name = \"{name}\"\nservices = '{services}'\nduration = \"2d\"\n[pace]\npause = \"0s\"\nsettle = \"0s\"\n{ARMS}"
-    )
-}
-
-/// Services of an arm of a plan.
-fn of_arm(bed: &Bed, plan: &str, arm: &str) -> Vec<String> {
-    let text = bed.container.read_text(format!("/root/{plan}.plan.toml")).unwrap();
-    let plan: toml::Value = toml::from_str(&text).unwrap();
-    let services = plan["services"].as_array().unwrap().iter();
-    let own = services.filter(|service| service["arm"].as_str() == Some(arm));
-    own.map(|service| service["service"].as_str().unwrap().to_owned()).collect()
+/// A trial whose services are restarted every hour.
+fn restarting(name: &str, services: &str) -> String {
+    two_arms(name, services, "").replace("allocator =", "restart_every = \"1h\"\nallocator =")
 }
 
 /// Instances of a churn service, and a plain unit, as `systemd-escape` names them.
@@ -84,7 +63,7 @@ fn units_are_named_in_one_way_whatever_their_names_hold() {
     };
     let short: Vec<String> = units.iter().map(short).collect();
     let short = short.join(" ");
-    bed.write_trial("odd", &trial("odd", &short));
+    bed.write_trial("odd", &restarting("odd", &short));
     bed.succeeds("trial plan odd.toml --seed 1");
     let mut planned = [of_arm(&bed, "odd", "glibc"), of_arm(&bed, "odd", "jemalloc")].concat();
     planned.sort();
@@ -150,12 +129,6 @@ fn host_of_others() -> Option<(Bed, Vec<String>)> {
     Some((bed, units))
 }
 
-fn told(arms: &str) -> String {
-    format!(
-        "name = \"all\"\nservices = \"*\"\nduration = \"2d\"\n[pace]\npause = \"0s\"\nsettle = \"0s\"\nhealth_timeout = \"10s\"\n{arms}"
-    )
-}
-
 #[test]
 #[ignore = "needs root and a container"]
 fn a_host_with_services_of_its_own_is_taken_as_it_is() {
@@ -180,7 +153,7 @@ fn a_host_with_services_of_its_own_is_taken_as_it_is() {
     let known = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
     assert!(path.trim().split(':').eq(known.into_iter().take(path.split(':').count())), "{path}");
 
-    bed.write_trial("all", &told(&ARMS.replace("restart_every = \"1h\"\n", "")));
+    bed.write_trial("all", &two_arms("all", "*", "health_timeout = \"10s\""));
     let plan = bed.succeeds("trial plan all.toml --seed 1");
     let edited = "LD_PRELOAD is set to `/nothing.so`";
     assert!(stderr(&plan).contains(&line), "{}", stderr(&plan));
@@ -290,13 +263,9 @@ fn settings_of_services_that_overwrite_their_environment_are_proved() {
     }
     bed.container.ok(&["systemctl", "daemon-reload"]);
     titled.iter().for_each(|name| drop(bed.container.ok(&["systemctl", "start", name])));
-    let arms = ARMS
+    let plan = restarting("titles", &titled.join(" "))
         .replace("name = \"jemalloc\"", "name = \"one arena\"")
         .replace("\"jemalloc@5.3.0\"", "\"glibc?arena_max=1\"");
-    let plan = format!(
-        "name = \"titles\"\nservices = '{}'\nduration = \"2d\"\n[pace]\npause = \"0s\"\nsettle = \"0s\"\n{arms}",
-        titled.join(" ")
-    );
     bed.write_trial("titles", &plan);
     bed.succeeds("trial plan titles.toml --seed 1");
     // The agent, which is quick, sees them when they have overwritten it.
@@ -325,7 +294,7 @@ fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {
     // Only this process is killed, whatever else runs on this machine.
     let cut = format!("cut{}", std::process::id());
     for (name, services) in [("one", &units[..3]), (&*cut, &units[3..])] {
-        bed.write_trial(name, &trial(name, &services.join(" ")));
+        bed.write_trial(name, &restarting(name, &services.join(" ")));
         bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
     }
     let victim = of_arm(&bed, &cut, "jemalloc")[0].clone();

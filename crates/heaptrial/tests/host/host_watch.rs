@@ -9,77 +9,24 @@ use std::time::Duration;
 use heaptrial_testbed::ChurnService;
 use serde_json::Value;
 use support::bed::Bed;
-use support::{json, stderr, stdout, wait_for};
+use support::trials::TWO_WAY;
+use support::watched::{HOOK, READINGS, TOLD, check, pair, quiet, start, told, with_trial};
+use support::{stderr, stdout, wait_for};
 
-const TRIAL: &str = r#"
-name = "two-way"
-services = "churn@*"
-duration = "2d"
-looks = ["1d", "2d"]
-metric = "rss"
-[pace]
-at_once = 6
-pause = "0s"
-settle = "0s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-"#;
-const TOLD: &str = "/root/told.json";
 const LOCK: &str = "/var/lib/heaptrial/lock";
-const HOOK: &str = "/root/hook";
-const READINGS: Duration = Duration::from_secs(60);
 /// Nobody depends on these services.
 const PACE: &str = "--soak 1s --pause 0s --settle 0s --no-forecast --yes";
 
 /// A host with a watch that is quiet, and the services that it watches.
 fn watched(count: usize) -> Option<(Bed, Vec<String>)> {
-    let (bed, _) = Bed::with_churn(count)?;
-    bed.write_trial("two-way", TRIAL);
-    bed.succeeds("trial plan two-way.toml --seed 1");
-    bed.succeeds("trial start two-way --yes");
-    let text = "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 1s\n";
-    bed.container.write("/etc/systemd/system/heaptrial-agent.service.d/interval.conf", text, 0o644).unwrap();
-    bed.container.ok(&["systemctl", "daemon-reload"]);
-    bed.container.ok(&["systemctl", "restart", "heaptrial-agent.service"]);
+    let (bed, _) = with_trial(count)?;
     bed.container.write(HOOK, format!("#!/bin/sh\ncat >> {TOLD}\n"), 0o755).unwrap();
-    let plan = wait_for("there is a forecast", READINGS, || {
-        let output = bed.heaptrial(&format!("watch start two-way --arm jemalloc --yes --json --hook {HOOK}"));
-        match output.status.code() {
-            Some(0) => Some(json(&output)),
-            // No readings yet.
-            Some(3) => None,
-            code => panic!("{code:?} {}", stderr(&output)),
-        }
-    });
+    let plan = start(&bed, &format!("--hook {HOOK}"));
     let services = plan["plan"]["services"].as_array().unwrap();
     let services = services.iter().map(|own| own["service"].as_str().unwrap().to_owned()).collect();
-    wait_for("the watch is quiet", READINGS, || (check(&bed).0 == 0).then_some(()));
+    quiet(&bed);
     told(&bed);
     Some((bed, services))
-}
-
-/// Runs a check: exit code and document.
-fn check(bed: &Bed) -> (i32, Value) {
-    let output = bed.heaptrial("watch check two-way --json");
-    (output.status.code().unwrap(), json(&output))
-}
-
-/// What the hook was told since the last call: news, key and advice.
-fn told(bed: &Bed) -> Vec<(String, String)> {
-    let text = stdout(&bed.container.run(&["cat", TOLD]));
-    bed.container.ok(&["rm", "-f", TOLD]);
-    let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
-    let word = |document: &Value, name: &str| document[name].as_str().unwrap().to_owned();
-    documents.map(Result::unwrap).map(|document| (word(&document, "news"), word(&document, "key"))).collect()
-}
-
-fn pair(news: &str, key: &str) -> (String, String) {
-    (news.to_owned(), key.to_owned())
 }
 
 fn drop_in(service: &str) -> String {
@@ -260,7 +207,7 @@ fn a_rollout_holds_services_of_two_kinds_to_what_their_own_kind_uses() {
     bed.container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
     bed.container.ok(&["systemctl", "daemon-reload"]);
     bed.container.ok(&["systemctl", "start", AGENT]);
-    bed.write_trial("two-way", &TRIAL.replace("\"churn@*\"", "\"churn*@*\""));
+    bed.write_trial("two-way", &TWO_WAY.replace("\"churn@*\"", "\"churn*@*\""));
     bed.succeeds("trial plan two-way.toml --seed 1");
     bed.succeeds("trial start two-way --yes --no-agent");
     let old = |arm: &Value| arm["median_age_seconds"].as_f64().unwrap_or(0.0) >= 6.0;

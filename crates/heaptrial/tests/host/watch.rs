@@ -2,101 +2,15 @@
 
 use crate::support;
 
-use std::time::Duration;
-
 use serde_json::Value;
 use support::bed::Bed;
-use support::{json, stderr, stdout, wait_for};
+use support::watched::{HOOK, READINGS, TOLD, check, keys, pair, quiet, start, told, with_trial};
+use support::{stderr, stdout, wait_for};
 
-const TRIAL: &str = r#"
-name = "two-way"
-services = "churn@*"
-duration = "2d"
-looks = ["1d", "2d"]
-metric = "rss"
-[pace]
-at_once = 6
-pause = "0s"
-settle = "0s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-"#;
 const METRICS: &str = "/root/heaptrial.prom";
-const TOLD: &str = "/root/told.json";
-const HOOK: &str = "/root/hook";
 const SERVICE: &str = "heaptrial-watch-two-way.service";
 /// What a watch may leave nothing in; the trial's own state is below /var/lib/heaptrial too.
 const FOLDERS: [&str; 3] = ["/etc", "/usr", "/var/lib/heaptrial/watches"];
-const READINGS: Duration = Duration::from_secs(60);
-
-/// A host with a trial that runs, of which every service of an arm has readings.
-fn with_trial(count: usize) -> Option<(Bed, Vec<String>)> {
-    let (bed, units) = Bed::with_churn(count)?;
-    bed.write_trial("two-way", TRIAL);
-    bed.succeeds("trial plan two-way.toml --seed 1");
-    bed.succeeds("trial start two-way --yes");
-    sample_each_second(&bed);
-    Some((bed, units))
-}
-
-fn sample_each_second(bed: &Bed) {
-    let text = "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 1s\n";
-    let folder = "/etc/systemd/system/heaptrial-agent.service.d";
-    bed.container.ok(&["mkdir", "-p", folder]);
-    bed.container.write(format!("{folder}/interval.conf"), text, 0o644).unwrap();
-    bed.container.ok(&["systemctl", "daemon-reload"]);
-    bed.container.ok(&["systemctl", "restart", "heaptrial-agent.service"]);
-}
-
-/// Starts a watch on the arm with jemalloc once there is something to forecast from.
-fn start(bed: &Bed, options: &str) -> Value {
-    let command = format!("watch start two-way --arm jemalloc --yes --json {options}");
-    let output = wait_for("there is a forecast", READINGS, || {
-        let output = bed.heaptrial(&command);
-        match output.status.code() {
-            Some(0) => Some(output),
-            // No readings yet.
-            Some(3) => None,
-            code => panic!("{code:?} {}", stderr(&output)),
-        }
-    });
-    json(&output)
-}
-
-/// Runs a check: exit code and document.
-fn check(bed: &Bed) -> (i32, Value) {
-    let output = bed.heaptrial("watch check two-way --json");
-    (output.status.code().unwrap(), json(&output))
-}
-
-/// Checks until the first readings of the watch are there.
-fn quiet(bed: &Bed) {
-    wait_for("the watch is quiet", READINGS, || (check(bed).0 == 0).then_some(()));
-}
-
-fn keys(document: &Value) -> Vec<&str> {
-    let alerts = document["alerts"].as_array().unwrap();
-    alerts.iter().map(|alert| alert["alert"]["key"].as_str().unwrap()).collect()
-}
-
-/// What the hook was told since the last call.
-fn told(bed: &Bed) -> Vec<(String, String)> {
-    let text = bed.container.run(&["cat", TOLD]);
-    bed.container.ok(&["rm", "-f", TOLD]);
-    let texts = stdout(&text);
-    let documents = serde_json::Deserializer::from_str(&texts).into_iter::<Value>();
-    let text = |document: &Value, name: &str| document[name].as_str().unwrap().to_owned();
-    documents.map(Result::unwrap).map(|document| (text(&document, "news"), text(&document, "key"))).collect()
-}
-
-fn pair(news: &str, key: &str) -> (String, String) {
-    (news.to_owned(), key.to_owned())
-}
 
 /// The services of the arm with jemalloc, and its library.
 fn treated(plan: &Value) -> (Vec<String>, String) {

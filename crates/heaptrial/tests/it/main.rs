@@ -22,6 +22,5 @@ mod prometheus_variety;
 mod reading_during_import;
 mod rollup_report;
 mod serve;
-mod slow_connections;
 mod trial_look;
 mod verdict;

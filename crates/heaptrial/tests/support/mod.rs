@@ -9,8 +9,10 @@ pub mod hosts;
 pub mod series_store;
 pub mod served;
 pub mod shapes;
+pub mod trials;
 pub mod two_hosts;
 pub mod upstream;
+pub mod watched;
 
 use std::path::Path;
 use std::process::{Command, Output};
