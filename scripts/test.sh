@@ -26,7 +26,12 @@ few)
 	options=--quiet
 	export HEAPTRIAL_HISTORIES="${HEAPTRIAL_HISTORIES:-6000}"
 	;;
-all) options=--include-ignored ;;
+all)
+	options=--include-ignored
+	if [ "$HEAPTRIAL_DRAW" != all ]; then
+		export HEAPTRIAL_HISTORIES="${HEAPTRIAL_HISTORIES:-8000}" HEAPTRIAL_HISTORIES_FROM="$((0x$HEAPTRIAL_DRAW))"
+	fi
+	;;
 *)
 	echo "usage: scripts/test.sh few|all [OPTIONS OF CARGO TEST]" >&2
 	exit 2
