@@ -207,7 +207,7 @@ impl StandIn {
 }
 
 const TUNED: &str = "--out found --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 --winners 1 \
-     run --on slurm --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 holder.py";
+     run --on slurm --ready log:^held --duration 1s --warm-up 0s --tick 100ms --seed 7 -- /usr/bin/python3 holder.py";
 
 /// Blocks of a search's report by their numbers.
 fn numbers(report: &Value) -> Vec<u64> {
@@ -223,7 +223,7 @@ fn a_search_whose_task_failed_goes_on_by_its_own_command() {
     assert!(!stderr(&output).contains("lab attach"), "{}", stderr(&output));
     let so_far = json(&output);
     assert!(so_far["stopped"].as_str().unwrap().contains("its disk is gone"), "{so_far:#}");
-    assert_eq!(numbers(&so_far), [1]);
+    assert_eq!(numbers(&so_far), [1], "{}", stderr(&output));
     let first = std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap();
 
     let output = slurm.tune("--continue found").output().unwrap();
