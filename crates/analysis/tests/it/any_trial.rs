@@ -9,7 +9,7 @@ use simulation::trials::{Trial, draw};
 const KIB: f64 = 1024.0;
 
 fn trials() -> u64 {
-    if cfg!(debug_assertions) { 250 } else { 1_000 }
+    if cfg!(debug_assertions) { 100 } else { 1_000 }
 }
 
 fn judged(plain: bool) -> Vec<(Trial, Analysis)> {

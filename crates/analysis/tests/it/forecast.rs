@@ -99,6 +99,7 @@ fn held(scenario: &Scenario, ages: &[f64], confidence: f64, fleets: u64) -> (u32
 #[test]
 fn limits_hold_a_further_service_as_often_as_they_say() {
     let of = |services: usize| Scenario { every_hours: 6.0, ..Scenario::new(vec![Arm::new(services, 1.0)]) };
+    const FLEETS: u64 = if cfg!(debug_assertions) { 40 } else { 150 };
     let load = Load { sd: 0.03, correlation: 0.9 };
     let grows = |services: usize| Scenario {
         arms: vec![Arm::new(services, 1.0).growing(Course::Steady(0.03))],
@@ -113,7 +114,7 @@ fn limits_hold_a_further_service_as_often_as_they_say() {
     ] {
         // Ages of one fleet depend on each other: fleets are what is counted.
         for age in [2.0, 6.0, 8.0, 14.0] {
-            let (inside, of) = held(&scenario, &[age], confidence, 150);
+            let (inside, of) = held(&scenario, &[age], confidence, FLEETS);
             let share = f64::from(inside) / f64::from(of);
             println!("{name}, {age} d: {:.1}% of {of} (promised {:.0}%)", 100.0 * share, 100.0 * confidence);
             let error = (confidence * (1.0 - confidence) / f64::from(of)).sqrt();

@@ -156,7 +156,7 @@ fn trial_without_effect(random: &mut ChaCha8Rng, blocks: usize) -> Fleet {
 
 #[test]
 fn the_looks_of_a_trial_without_effect_err_in_at_most_a_twentieth() {
-    const TRIALS: u32 = if cfg!(debug_assertions) { 120 } else { 1500 };
+    const TRIALS: u32 = if cfg!(debug_assertions) { 40 } else { 1500 };
     let days = [2.0, 4.0, 6.0, 8.0];
     let alphas = look_alphas(&days.map(|day| day / 8.0), 0.05).unwrap();
     let mut random = ChaCha8Rng::seed_from_u64(20_261_123);
