@@ -27,7 +27,6 @@ pub struct ArmEvents {
     /// Nothing was read of it for a while.
     pub gaps: u32,
     /// Its host was started anew. Looks of earlier versions did not count it.
-    #[serde(default)]
     pub reboots: u32,
     /// The wall clock was set.
     pub clock_jumps: u32,

@@ -39,20 +39,10 @@ pub struct Settings {
     /// An arm does clearly less of its work than the control where the interval of the ratio lies below this. Work of equal
     /// services differs by some percent from day to day; a tenth less is what an operator would not call the same work, and
     /// well below what any allocator costs or brings.
-    #[serde(default = "work_margin")]
     pub work_margin: f64,
     /// Where services are too few for an interval by permutation: an arm does clearly less where each of its services does
     /// less than this share of what those of the control in its block do.
-    #[serde(default = "work_half")]
     pub work_half: f64,
-}
-
-fn work_margin() -> f64 {
-    0.9
-}
-
-fn work_half() -> f64 {
-    0.5
 }
 
 impl Default for Settings {
@@ -65,8 +55,8 @@ impl Default for Settings {
             warm_up_seconds: None,
             stable_margin_per_day: 0.005,
             horizon_days: 30.0,
-            work_margin: work_margin(),
-            work_half: work_half(),
+            work_margin: 0.9,
+            work_half: 0.5,
         }
     }
 }
@@ -200,7 +190,6 @@ pub struct ArmResult {
     /// Memory by day of age, without off-treatment services.
     pub by_day: Vec<DayLevel>,
     /// Memory by week of age, without off-treatment services, where some of its lives are longer than three weeks.
-    #[serde(default)]
     pub by_week: Vec<WeekLevel>,
     /// Sudden changes of level common to its services.
     pub level_changes: Vec<ArmLevelChange>,
@@ -265,7 +254,6 @@ pub struct Growth {
     pub late_over_early: Option<f64>,
     /// Where growth is shown to slow down: the bytes by which memory rises at most from its last reading on, if it goes on slowing
     /// down as it did.
-    #[serde(default)]
     pub rise_to_come_bytes: Option<f64>,
     /// Median age in seconds at the first reading that growth is measured from: after warm-up of all arms.
     pub warm_up_seconds: f64,

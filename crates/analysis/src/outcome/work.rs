@@ -14,13 +14,10 @@ pub struct ServiceWork {
     /// What it did a second; where failures are counted, the share that did not fail; where less is better, what it took.
     pub amount: f64,
     /// Whether less of it is better.
-    #[serde(default)]
     pub less_is_better: bool,
     /// CPU seconds for each unit of what was done; not of failures and of what is better less.
-    #[serde(default)]
     pub cpu_seconds_for_each: Option<f64>,
     /// Page faults for each unit.
-    #[serde(default)]
     pub page_faults_for_each: Option<f64>,
     /// What was counted: done, or failed.
     pub counted: f64,
@@ -80,19 +77,14 @@ pub struct MeasureResult {
     /// `amount` over that of the control, with its interval. Where less is better, above 1 is worse.
     pub ratio: Option<RatioToControl>,
     /// Whether less of it is better, as of a latency.
-    #[serde(default)]
     pub less_is_better: bool,
     /// CPU seconds for each unit of what was done: geometric mean over services. Not of failures and of what is better less.
-    #[serde(default)]
     pub cpu_seconds_for_each: Option<f64>,
     /// `cpu_seconds_for_each` over that of the control, with its interval.
-    #[serde(default)]
     pub cpu_ratio: Option<RatioToControl>,
     /// Page faults for each unit: geometric mean over services.
-    #[serde(default)]
     pub page_faults_for_each: Option<f64>,
     /// `page_faults_for_each` over that of the control, with its interval.
-    #[serde(default)]
     pub page_faults_ratio: Option<RatioToControl>,
     /// Bytes of memory for each unit a second: geometric mean over services. Not of failures.
     pub memory_for_each: Option<f64>,

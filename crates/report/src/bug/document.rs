@@ -27,7 +27,6 @@ pub struct Bug {
     /// Settings whose defaults differ between the two, as the catalog has them.
     pub defaults: Vec<SettingDefault>,
     /// Which release or commit made the difference; `None` where none was searched for.
-    #[serde(default)]
     pub bisect: Option<BisectReport>,
     /// How to see it again.
     pub reproduce: Vec<Reproduction>,

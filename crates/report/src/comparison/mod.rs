@@ -48,7 +48,6 @@ pub struct ComparedTrial {
     /// Its services, each counted once.
     pub services: u32,
     /// Whether it was imported from a file that another of the trials was imported from too.
-    #[serde(default)]
     pub shares_measurements: bool,
     pub host: Host,
     pub tool_version: String,
@@ -90,7 +89,6 @@ pub struct ArmInTrial {
     /// Its verdict, in a field trial.
     pub verdict: Option<String>,
     /// Whether it is shown to do less than the control's work: then it has no place.
-    #[serde(default)]
     pub does_less: bool,
 }
 

@@ -152,7 +152,6 @@ pub struct Analysis {
     pub horizon_days: Option<f64>,
     /// An arm whose work is shown to be below this share of the control's does clearly less; 1 over this is what its work may
     /// take in proportion.
-    #[serde(default = "work_margin")]
     pub work_margin: f64,
     /// The memory that can run out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,10 +297,6 @@ pub struct Ratio {
     pub p_value_adjusted: Option<f64>,
     /// What to know about the interval.
     pub note: Option<String>,
-}
-
-fn work_margin() -> f64 {
-    heaptrial_analysis::Settings::default().work_margin
 }
 
 /// A service, counted or not. Figures are those of the life that stands for it.

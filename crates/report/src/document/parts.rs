@@ -131,7 +131,6 @@ pub struct ServerSum {
     /// Services that were read to the end.
     pub services: u32,
     /// Services that were read no more before the end: what they had is in no sum.
-    #[serde(default)]
     pub gone: u32,
     /// Sum of their last readings.
     pub last_bytes: f64,
@@ -149,7 +148,6 @@ pub struct TrialHost {
     pub os: Option<String>,
     pub kernel: Option<String>,
     /// The first processor's model name.
-    #[serde(default)]
     pub cpu_model: Option<String>,
     pub cpu_count: Option<u32>,
     pub ram_bytes: Option<u64>,

@@ -26,7 +26,6 @@ pub struct LookReport {
     pub data_until: String,
     /// By how much the last reading is before the planned time, in seconds, where that is so much that the look was
     /// taken only because the gap was accepted.
-    #[serde(default)]
     pub accepted_gap_seconds: Option<f64>,
     /// When it was taken, RFC 3339 in UTC.
     pub taken_at: String,
@@ -76,7 +75,6 @@ pub struct LookedArm {
     /// assignments for a permutation test at the look's level.
     pub assumes_normality: bool,
     /// Whether there are more assignments than a permutation test looks at, so that these are what is too few.
-    #[serde(default)]
     pub assignments_drawn: bool,
     /// Where it stands to the control.
     pub standing: LookStanding,
