@@ -18,7 +18,7 @@ trap 'rm -rf "$folder"' EXIT
 export HEAPTRIAL_SKIPPED="$folder/skipped" HEAPTRIAL_NOT_DRAWN="$folder/not-drawn"
 : > "$HEAPTRIAL_SKIPPED"
 : > "$HEAPTRIAL_NOT_DRAWN"
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 1))}"
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 2))}"
 : "${HEAPTRIAL_DRAW:=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)}"
 export HEAPTRIAL_DRAW
 case $which in

@@ -9,7 +9,7 @@ use crate::support;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use heaptrial_testbed::{Draw, Snapshot};
+use heaptrial_testbed::{Draw, Snapshot, is_drawn};
 use support::bed::Bed;
 use support::trials::two_arms;
 use support::{stderr, stdout, wait_for};
@@ -215,6 +215,9 @@ fn assert_walked(kills: u32, least: u32) {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
+    if !is_drawn(1, 3) {
+        return;
+    }
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
     let mut kills = 0;
     for call in calls() {
@@ -237,6 +240,9 @@ fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_revert_that_is_killed_anywhere_is_completed() {
+    if !is_drawn(2, 3) {
+        return;
+    }
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
     let mut kills = 0;
     for call in calls() {
@@ -261,6 +267,9 @@ fn a_revert_that_is_killed_anywhere_is_completed() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
+    if !is_drawn(0, 3) {
+        return;
+    }
     let Some(mut walk) = strace_works().then(|| Walk::begin_of(2, 16 << 20)).flatten() else {
         return;
     };

@@ -9,6 +9,7 @@ use std::process::Output;
 
 use heaptrial_model::{LifeStart, Metric, TrialKind};
 use heaptrial_store::{ImportedSample, ImportedTrial, Store};
+use heaptrial_testbed::is_drawn;
 use serde_json::Value;
 use support::exporters::{ARMS, BEGIN, Exporter, HOURS, LEVELS_KIB, Service, Told, World};
 use support::series_store::{Server, installed};
@@ -246,16 +247,25 @@ fn groups_of_processes() {
 
 #[test]
 fn what_two_servers_scrape() {
+    if !is_drawn(0, 3) {
+        return;
+    }
     an_exporter_is_understood(Exporter::TwoServers);
 }
 
 #[test]
 fn control_groups_of_systemd() {
+    if !is_drawn(2, 3) {
+        return;
+    }
     an_exporter_is_understood(Exporter::Cadvisor);
 }
 
 #[test]
 fn containers_of_kubernetes() {
+    if !is_drawn(1, 3) {
+        return;
+    }
     an_exporter_is_understood(Exporter::Kubernetes);
 }
 
