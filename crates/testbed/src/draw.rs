@@ -46,8 +46,8 @@ impl Draw {
     }
 }
 
-/// Whether the running test, number `case` among tests of which every run has one in `of`, is drawn; says so if not.
-pub fn is_drawn(case: usize, of: usize) -> bool {
+/// Something if the running test, number `case` among tests of which every run has one in `of`, is drawn; says so if not.
+pub fn drawn(case: usize, of: usize) -> Option<()> {
     let drawn = Draw::of_this_run().has(case, of);
     if !drawn {
         let line = format!("{}\n", std::thread::current().name().unwrap_or("a test"));
@@ -57,5 +57,5 @@ pub fn is_drawn(case: usize, of: usize) -> bool {
                 .unwrap_or_else(|error| panic!("{NOT_DRAWN}: {error}"));
         }
     }
-    drawn
+    drawn.then_some(())
 }

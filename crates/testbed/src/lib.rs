@@ -43,7 +43,7 @@ pub use base::{Base, Testbed};
 pub use churn::ChurnService;
 pub use container::{Container, Options};
 pub use controller::Controller;
-pub use draw::{Draw, is_drawn};
+pub use draw::{Draw, drawn};
 pub use error::{TestbedError, Unavailable};
 pub use folder::example_program;
 pub use machine::{Machine, USER_MANAGER_FILES};

@@ -9,7 +9,7 @@ use simulation::trials::{Trial, draw};
 const KIB: f64 = 1024.0;
 
 fn trials() -> u64 {
-    if cfg!(debug_assertions) { 100 } else { 1_000 }
+    if cfg!(debug_assertions) { 120 } else { 1_000 }
 }
 
 fn judged(plain: bool) -> Vec<(Trial, Analysis)> {
@@ -194,7 +194,7 @@ impl Held {
     fn at_least(&self, what: &str, share: f64) {
         println!("{what}: {} of {} ({:.2}%)", self.held, self.of, 100.0 * self.held / self.of);
         let error = (share * (1.0 - share) / self.of).sqrt();
-        assert!(self.of >= 40.0 && self.held / self.of >= share - 3.1 * error, "{what}");
+        assert!(self.of >= 20.0 && self.held / self.of >= share - 3.1 * error, "{what}");
     }
 }
 

@@ -4,7 +4,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::bed::Bed;
 use support::{json, stderr, stdout, wait_for};
@@ -63,9 +63,7 @@ fn alerts(bed: &Bed) -> (i32, Vec<String>) {
 #[test]
 #[ignore = "needs root and a container"]
 fn what_was_migrated_by_hand_is_taken_over_watched_and_rolled_out_to_others() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let Some((bed, units)) = Bed::with_churn(6) else { return };
     by_hand(&bed, &units[..4]);
     // The fourth has its drop-in and was not restarted.
@@ -291,9 +289,7 @@ fn running(bed: &Bed, units: &[String]) -> Vec<Value> {
 #[test]
 #[ignore = "needs root and a container"]
 fn what_is_adopted_runs_the_same_after_a_restart() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     // Every way after every other one, those that stay with some to spare.
     let pairs: Vec<(usize, usize)> =
         (0..WAYS.len()).flat_map(|from| (0..WAYS.len()).map(move |to| (from, to))).collect();

@@ -9,7 +9,7 @@ use crate::support;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use heaptrial_testbed::{Draw, Snapshot, is_drawn};
+use heaptrial_testbed::{Draw, Snapshot, drawn};
 use support::bed::Bed;
 use support::trials::two_arms;
 use support::{stderr, stdout, wait_for};
@@ -215,9 +215,7 @@ fn assert_walked(kills: u32, least: u32) {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
-    if !is_drawn(1, 3) {
-        return;
-    }
+    let Some(()) = drawn(1, 3) else { return };
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
     let mut kills = 0;
     for call in calls() {
@@ -240,9 +238,7 @@ fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_revert_that_is_killed_anywhere_is_completed() {
-    if !is_drawn(2, 3) {
-        return;
-    }
+    let Some(()) = drawn(2, 3) else { return };
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
     let mut kills = 0;
     for call in calls() {
@@ -267,9 +263,7 @@ fn a_revert_that_is_killed_anywhere_is_completed() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
-    if !is_drawn(0, 3) {
-        return;
-    }
+    let Some(()) = drawn(0, 3) else { return };
     let Some(mut walk) = strace_works().then(|| Walk::begin_of(2, 16 << 20)).flatten() else {
         return;
     };

@@ -4,7 +4,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use heaptrial_testbed::{PrivateDirectory, TorInstances, is_drawn};
+use heaptrial_testbed::{PrivateDirectory, TorInstances, drawn};
 use serde_json::Value;
 use support::bed::{Bed, example};
 use support::{stderr, stdout, wait_for};
@@ -51,9 +51,7 @@ fn instances() -> usize {
 #[test]
 #[ignore = "needs root and a container"]
 fn five_arms_on_real_relays_are_planned_started_sampled_looked_at_and_reverted() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let Some(bed) = Bed::boot() else { return };
     let torrc = bed
         .container

@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use heaptrial_exchange::PartFile;
 use heaptrial_rollout::Verdict;
 use heaptrial_store::Store;
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::bed::Bed;
 use support::control::Control;
@@ -331,9 +331,7 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);

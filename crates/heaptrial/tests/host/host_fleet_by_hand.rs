@@ -4,7 +4,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::bed::{Bed, own_package};
 use support::control::Control;
@@ -19,9 +19,7 @@ const FAST: &str = "#!/bin/sh\necho $(($(/usr/bin/date +%s) + 90))\n";
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_installs_takes_over_watches_and_removes() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let Some((alpha, units)) = Bed::with_churn(4) else { return };
     for unit in &units[..3] {
         alpha.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);

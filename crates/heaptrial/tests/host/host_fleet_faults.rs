@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use heaptrial_store::Store;
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use support::bed::Bed;
 use support::control::Control;
 use support::hosts::{PATIENCE, TRIAL, host, kill, rename, sampled, stage, succeeds, treated, with_verdict};
@@ -16,9 +16,7 @@ use support::{stderr, stdout, wait_for};
 #[test]
 #[ignore = "needs root and a container"]
 fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
-    if !is_drawn(0, 4) {
-        return;
-    }
+    let Some(()) = drawn(0, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
@@ -119,9 +117,7 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_key_without_root_is_told_and_changes_nothing() {
-    if !is_drawn(1, 4) {
-        return;
-    }
+    let Some(()) = drawn(1, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha)]);
     control.plays("survey", &[]);
@@ -141,9 +137,7 @@ fn a_key_without_root_is_told_and_changes_nothing() {
 #[test]
 #[ignore = "needs root and a container"]
 fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
-    if !is_drawn(2, 4) {
-        return;
-    }
+    let Some(()) = drawn(2, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
@@ -219,9 +213,7 @@ fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
-    if !is_drawn(3, 4) {
-        return;
-    }
+    let Some(()) = drawn(3, 4) else { return };
     let Some((mut alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let mut control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
@@ -279,9 +271,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_host_that_was_renamed_is_put_back_as_the_plan_calls_it() {
-    if !is_drawn(1, 4) {
-        return;
-    }
+    let Some(()) = drawn(1, 4) else { return };
     let Some((beta, units)) = host("beta") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

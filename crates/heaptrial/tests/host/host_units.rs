@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use heaptrial_model::KnownEvent;
 use heaptrial_store::{LifeRecord, Store};
-use heaptrial_testbed::{ChurnService, is_drawn};
+use heaptrial_testbed::{ChurnService, drawn};
 use support::bed::{Bed, example};
 use support::trials::{of_arm, two_arms};
 use support::{stderr, stdout, wait_for};
@@ -49,9 +49,7 @@ fn escaped_units(bed: &Bed) -> Vec<String> {
 #[test]
 #[ignore = "needs root and a container"]
 fn units_are_named_in_one_way_whatever_their_names_hold() {
-    if !is_drawn(1, 3) {
-        return;
-    }
+    let Some(()) = drawn(1, 3) else { return };
     let Some(bed) = Bed::boot() else { return };
     let mut units = escaped_units(&bed);
     units.sort();
@@ -135,9 +133,7 @@ fn host_of_others() -> Option<(Bed, Vec<String>)> {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_host_with_services_of_its_own_is_taken_as_it_is() {
-    if !is_drawn(0, 3) {
-        return;
-    }
+    let Some(()) = drawn(0, 3) else { return };
     let Some((bed, units)) = host_of_others() else { return };
     let before = bed.snapshot();
 
@@ -296,9 +292,7 @@ fn settings_of_services_that_overwrite_their_environment_are_proved() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {
-    if !is_drawn(2, 3) {
-        return;
-    }
+    let Some(()) = drawn(2, 3) else { return };
     let Some((bed, units)) = Bed::with_churn(6) else { return };
     // Only this process is killed, whatever else runs on this machine.
     let cut = format!("cut{}", std::process::id());

@@ -6,7 +6,7 @@ use crate::support;
 use std::path::Path;
 use std::time::Duration;
 
-use heaptrial_testbed::{Machine, Testbed, USER_MANAGER_FILES, is_drawn};
+use heaptrial_testbed::{Machine, Testbed, USER_MANAGER_FILES, drawn};
 use serde_json::Value;
 use support::arm;
 use support::bed::build_folder;
@@ -80,9 +80,7 @@ $lab --out title -a 'glibc?arena_max=1' -- /shapes/shapes title 8 > /results/tit
 #[test]
 #[ignore = "needs root: it boots a virtual machine"]
 fn on_version_2_figures_are_true_whoever_runs_the_lab_and_where_pages_are_swapped_out() {
-    if !is_drawn(2, 4) {
-        return;
-    }
+    let Some(()) = drawn(2, 4) else { return };
     let Some(base) = Testbed::for_test_of_machines() else { return };
     let (build, shapes) = (build_folder(), shapes());
     let binds = [(build.as_path(), Path::new("/build")), (shapes.path(), Path::new("/shapes"))];

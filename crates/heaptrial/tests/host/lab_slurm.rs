@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use heaptrial_store::Store;
-use heaptrial_testbed::{Options, SlurmCluster, is_drawn};
+use heaptrial_testbed::{Options, SlurmCluster, drawn};
 use serde_json::Value;
 use support::upstream::{Commits, repository};
 use support::{bed, json, stderr, stdout, succeeds, wait_for};
@@ -290,9 +290,7 @@ fn work_that_no_block_tells_of_fails_the_run() {
 #[test]
 #[ignore = "needs root and containers"]
 fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters() {
-    if !is_drawn(0, 4) {
-        return;
-    }
+    let Some(()) = drawn(0, 4) else { return };
     let Some(base) = SlurmCluster::base_for_test() else { return };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();

@@ -5,7 +5,7 @@ use crate::support;
 
 use std::process::Command;
 
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::{arm, json, processes_with, stderr};
 
@@ -73,9 +73,7 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 #[test]
 #[ignore = "needs root and Tor"]
 fn real_relays_are_compared_and_no_packet_leaves_loopback() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     let namespace = match Namespace::create() {
         Ok(namespace) => namespace,
         Err(why) => {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::bed::Bed;
 use support::{stderr, stdout, wait_for};
@@ -219,9 +219,7 @@ fn a_service_that_ends_while_it_is_watched_stops_its_wave_and_the_canary_stays()
 #[test]
 #[ignore = "needs root and a container"]
 fn memory_above_the_trials_forecast_stops_a_wave() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let Some(host) = Host::with_trial(40, Duration::from_secs(25)) else { return };
     let options = "--waves 25%,100% --soak 5s,20s,5s";
     let leaking = host.planned(2, options);
@@ -238,9 +236,7 @@ fn memory_above_the_trials_forecast_stops_a_wave() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_that_goes_stops_its_wave_and_resuming_brings_it_back() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let mut process = host.start_in_background(&format!("{WAVES} --soak 3s,30s,3s"));
     host.wait_for_wave(2, |wave| wave["stage"] == "soaking");
@@ -274,9 +270,7 @@ fn a_power_cut_within_a_wave_is_resumed_to_the_end() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_complete_rollout_changes_nothing_more_and_tells_what_was_taken_away() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let options = format!("{WAVES} --soak 3s");
     let canary = host.planned(1, &options);
@@ -349,9 +343,7 @@ fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
 #[test]
 #[ignore = "needs root and a container"]
 fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     let Some((bed, units)) = Bed::with_churn(4) else { return };
     bed.install_agent();
     let before = bed.snapshot();

@@ -5,7 +5,7 @@ use crate::support;
 use std::path::Path;
 use std::process::Output;
 
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::upstream::{Commits, commit, repository};
 use support::{heaptrial, json, stderr, stdout};
@@ -34,9 +34,7 @@ fn bisect(folder: &Path, options: &str) -> Output {
 
 #[test]
 fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let commits = Commits { count: 41, bad: 27, broken: 20, crashes: 30 };
@@ -89,9 +87,7 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
 #[test]
 #[ignore = "needs the sources of allocators"]
 fn releases_are_searched_without_a_repository() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("program.py"), holder("mi_version", 217)).unwrap();

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::{heaptrial, json, stderr, stdout};
 
@@ -276,9 +276,7 @@ fn who_does_no_work_is_no_winner_however_little_it_needs() {
 
 #[test]
 fn candidates_and_what_is_beside_them_that_come_to_the_same_are_one() {
-    if !is_drawn(0, 2) {
-        return;
-    }
+    let Some(()) = drawn(0, 2) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("program.py"), PROGRAM).unwrap();
@@ -322,9 +320,7 @@ fn who_crashes_is_told_as_that_and_breaks_no_limit() {
 
 #[test]
 fn a_search_goes_on_in_its_userland() {
-    if !is_drawn(1, 2) {
-        return;
-    }
+    let Some(()) = drawn(1, 2) else { return };
     if !rustix::process::geteuid().is_root() {
         return heaptrial_testbed::skip("a userland is entered by root alone");
     }

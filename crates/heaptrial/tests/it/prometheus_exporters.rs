@@ -9,7 +9,7 @@ use std::process::Output;
 
 use heaptrial_model::{LifeStart, Metric, TrialKind};
 use heaptrial_store::{ImportedSample, ImportedTrial, Store};
-use heaptrial_testbed::is_drawn;
+use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::exporters::{ARMS, BEGIN, Exporter, HOURS, LEVELS_KIB, Service, Told, World};
 use support::series_store::{Server, installed};
@@ -78,7 +78,7 @@ fn found(trial: &ImportedTrial) -> Lives {
 }
 
 /// The first reading of each minute of a service, with the start of its life, which is not after its first reading.
-fn drawn(services: &BTreeMap<String, Service>) -> Lives {
+fn first_of_minutes(services: &BTreeMap<String, Service>) -> Lives {
     let of_service = |service: &Service| {
         let mut last = i64::MIN;
         let mut lives = Vec::new();
@@ -188,7 +188,7 @@ fn an_exporter_is_understood(exporter: Exporter) {
     for seed in 1..=2 {
         let folder = tempfile::tempdir().unwrap();
         let world = World::draw(exporter, seed);
-        let drawn = drawn(&world.services);
+        let drawn = first_of_minutes(&world.services);
         for (store, server) in [
             ("prometheus", Server::prometheus_with(folder.path(), &world.openmetrics())),
             ("victoria", Server::victoria(folder.path(), &world.json_lines())),
@@ -247,25 +247,19 @@ fn groups_of_processes() {
 
 #[test]
 fn what_two_servers_scrape() {
-    if !is_drawn(0, 3) {
-        return;
-    }
+    let Some(()) = drawn(0, 3) else { return };
     an_exporter_is_understood(Exporter::TwoServers);
 }
 
 #[test]
 fn control_groups_of_systemd() {
-    if !is_drawn(2, 3) {
-        return;
-    }
+    let Some(()) = drawn(2, 3) else { return };
     an_exporter_is_understood(Exporter::Cadvisor);
 }
 
 #[test]
 fn containers_of_kubernetes() {
-    if !is_drawn(1, 3) {
-        return;
-    }
+    let Some(()) = drawn(1, 3) else { return };
     an_exporter_is_understood(Exporter::Kubernetes);
 }
 
