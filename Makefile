@@ -5,7 +5,7 @@ DEMO_DURATION ?= 8m
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 10
 
-.PHONY: help setup setup-test build deb demo demo-field demo-fleet reliability calibrate check test lint bench clean
+.PHONY: help setup setup-test build deb demo demo-field demo-fleet reliability calibrate check test lint lint-text bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
@@ -58,9 +58,12 @@ check:
 test: setup-test
 	CARGO="$(CARGO)" scripts/test.sh all --workspace --exclude heaptrial-bench
 
-lint: setup-test
-	$(CARGO) fmt --all --check
+lint: lint-text
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+# All that needs no compiler.
+lint-text: setup-test
+	$(CARGO) fmt --all --check
 	scripts/check-dependencies.sh
 	scripts/lint-ansible.sh
 	scripts/lint-monitoring.sh

@@ -300,6 +300,7 @@ fn cuts() -> Vec<u32> {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_power_cut_at_any_moment_leaves_what_can_be_resumed_and_reverted() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some(mut walk) = Walk::begin(3) else { return };
     walk.bed.container.ok(&[
         &["systemctl", "enable"],

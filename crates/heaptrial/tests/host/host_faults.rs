@@ -4,6 +4,7 @@ use crate::support;
 
 use std::time::Duration;
 
+use heaptrial_testbed::drawn;
 use support::bed::Bed;
 use support::trials::{of_arm, planned, two_arms};
 use support::{stderr, stdout, wait_for};
@@ -11,6 +12,7 @@ use support::{stderr, stdout, wait_for};
 #[test]
 #[ignore = "needs root and a container"]
 fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
+    let Some(()) = drawn(2, 3) else { return };
     let Some((bed, units)) = planned("gone", 6, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start gone --yes --no-agent");
@@ -52,6 +54,7 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a_resume() {
+    let Some(()) = drawn(1, 3) else { return };
     let Some((bed, units)) = planned("removed", 4, "") else { return };
     // Units of their own, so that one can be removed.
     let own = ["own-a.service", "own-b.service", "own-c.service", "own-d.service"];
@@ -86,6 +89,7 @@ fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_is_dropped_from_a_running_trial_and_the_rest_goes_on() {
+    let Some(()) = drawn(2, 3) else { return };
     let Some((bed, units)) = planned("drop", 6, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start drop --yes");
@@ -170,6 +174,7 @@ fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start()
 #[test]
 #[ignore = "needs root and a container"]
 fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some((bed, _)) = planned("first", 6, "") else { return };
     bed.write_trial("early", &two_arms("early", "churn@*", ""));
     bed.succeeds("trial plan early.toml --seed 2");
@@ -220,6 +225,7 @@ fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so()
 #[test]
 #[ignore = "needs root and a container"]
 fn what_others_can_change_is_neither_written_nor_run_as_root() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some((bed, units)) = planned("trusted", 2, "") else { return };
     let container = &bed.container;
     let before = bed.snapshot();
@@ -271,6 +277,7 @@ fn what_others_can_change_is_neither_written_nor_run_as_root() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some((bed, units)) = planned("lost", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start lost --yes --no-agent");
@@ -301,6 +308,7 @@ fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
 #[test]
 #[ignore = "needs root and a container"]
 fn services_that_are_stopped_before_a_start_comes_to_them_stay_stopped() {
+    let Some(()) = drawn(1, 3) else { return };
     let Some((bed, units)) = planned("early", 4, "pause = \"2s\"\nfailure_budget = 9") else { return };
     let before = bed.snapshot();
     let mut start = bed.command("trial start early --yes --no-agent").spawn().unwrap();

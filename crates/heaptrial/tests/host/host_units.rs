@@ -252,6 +252,7 @@ ExecStart=/usr/local/bin/shapes title 8
 #[test]
 #[ignore = "needs root and a container"]
 fn settings_of_services_that_overwrite_their_environment_are_proved() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some((bed, units)) = Bed::with_churn(2) else { return };
     let folder = tempfile::tempdir().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/shapes.c");

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use heaptrial_testbed::{Snapshot, USER_MANAGER_FILES};
+use heaptrial_testbed::{Snapshot, USER_MANAGER_FILES, drawn};
 use serde_json::Value;
 use support::bed::{Bed, CHANGED, example};
 use support::{json, stderr, stdout, wait_for};
@@ -151,6 +151,7 @@ impl Alice {
 #[test]
 #[ignore = "needs root and a container"]
 fn services_of_a_user_are_in_a_trial_of_that_user() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some(alice) = Alice::boot() else { return };
     let linger = "loginctl enable-linger 1500";
     Alice::refuses(&alice.heaptrial("--user services"), linger);

@@ -62,6 +62,7 @@ impl Made {
 #[test]
 #[ignore = "needs the sources of allocators"]
 fn the_same_source_gives_the_same_package_to_the_byte() {
+    let Some(()) = drawn(2, 3) else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for name in ["out1", "out2", "other"] {
@@ -253,6 +254,7 @@ impl Host {
 #[test]
 #[ignore = "needs root and a container"]
 fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
+    let Some(()) = drawn(1, 3) else { return };
     let mut before = None;
     let Some(host) = Host::boot(|bed| before = Some(files_of(&bed.container))) else { return };
     let (container, package) = (&host.bed.container, host.allocator.name());
@@ -301,6 +303,7 @@ fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_unit_that_heaptrial_did_not_write_keeps_the_packages_files_as_well() {
+    let Some(()) = drawn(0, 3) else { return };
     let Some(host) = Host::boot(|_| ()) else { return };
     let (container, package, library) =
         (&host.bed.container, host.allocator.name(), host.allocator.library());
