@@ -20,7 +20,7 @@ import sys
 FACTORS = [  # option, low, high
     ("--entries", 4000, 9500),
     ("--retain", 6, 24),
-    ("--num-cpus", 4, 16),
+    ("--processors", 4, 16),
     ("--connections", 0, 2000),
     ("--ntor-rate", 5, 50),
     ("--cells", 0, 20),

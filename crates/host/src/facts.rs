@@ -108,6 +108,12 @@ fn c_library() -> Option<String> {
     None
 }
 
+/// The code name of the suite whose system is below a root, such as `trixie`.
+pub fn codename(root: &HostRoot) -> Option<String> {
+    let text = fs::read_to_string(root.path("/etc/os-release")).ok()?;
+    Some(value_of(&text, "VERSION_CODENAME=")?.trim_matches('"').to_owned())
+}
+
 /// The host's name, as `uname -n` tells it.
 pub fn host_name(root: &HostRoot) -> Result<String, HostError> {
     let path = root.path("/proc/sys/kernel/hostname");

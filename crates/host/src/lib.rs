@@ -30,7 +30,7 @@ pub use clock::Instant;
 pub use confined::confined;
 pub use cpu::CpuUsage;
 pub use error::HostError;
-pub use facts::{HostFacts, boot_id, host_name, release};
+pub use facts::{HostFacts, boot_id, codename, host_name, release};
 pub use family_use::FamilyUse;
 pub use mark::Mark;
 pub use own_cgroup::{CgroupPlace, OwnCgroup};

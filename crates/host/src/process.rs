@@ -85,6 +85,26 @@ impl Process {
         self.stat_field(3, "the state as field 3")
     }
 
+    pub fn threads(&self) -> Result<u32, HostError> {
+        self.stat_field(20, "the number of threads as field 20")
+    }
+
+    /// How long ago it was started, without the time that the host was suspended.
+    pub fn age(&self) -> Result<Duration, HostError> {
+        let ticks: u64 = self.stat_field(22, "the start time in clock ticks as field 22")?;
+        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+        let started = Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Ok(Duration::new(now.tv_sec as u64, now.tv_nsec as u32).saturating_sub(started))
+    }
+
+    /// On how many processors it may run.
+    pub fn processors(&self) -> Result<u32, HostError> {
+        let set = rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(self.pid));
+        set.map(|set| set.count())
+            .map_err(|error| HostError::Read { path: self.dir.join("status"), source: error.into() })
+    }
+
     /// Whether it is on its way out, from the first step of its end until nothing is left of it (`PF_EXITING` of the kernel's
     /// `include/linux/sched.h`, in the flags of proc_pid_stat(5)).
     pub fn is_exiting(&self) -> Result<bool, HostError> {

@@ -149,11 +149,15 @@ impl Clock {
         given_up
     }
 
-    fn wait(&mut self, at: Duration, seen: &[Seen], load_done: bool) -> Step {
+    /// Whether all that are waited for have taken the last consensus and do nothing, as of the last look.
+    pub(crate) fn all_idle(&self, seen: &[Seen]) -> bool {
         let mut waited_for =
             self.relays.iter().zip(seen).filter(|(relay, seen)| seen.alive && !relay.given_up);
-        let quiet = load_done && waited_for.all(|(relay, seen)| seen.taken >= self.published && relay.idle);
-        if !quiet {
+        waited_for.all(|(relay, seen)| seen.taken >= self.published && relay.idle)
+    }
+
+    fn wait(&mut self, at: Duration, seen: &[Seen], load_done: bool) -> Step {
+        if !load_done || !self.all_idle(seen) {
             self.quiet_since = None;
             return Step::Work;
         }
@@ -251,6 +255,8 @@ mod tests {
         run.works(3, &[(true, 0, 0.9), (true, 1, IDLE)], false);
         run.works(5, &[(true, 1, 0.9), (true, 1, IDLE)], true);
         run.works(4, &[(true, 1, IDLE), (true, 1, IDLE)], false);
+        let seen = |taken| Seen { alive: true, taken, wanted: None };
+        assert!(run.clock.all_idle(&[seen(1), seen(1)]) && !run.clock.all_idle(&[seen(1), seen(0)]));
         let both = [(true, 1, IDLE), (true, 1, IDLE)];
         assert_eq!(run.second(&both, true).0, Step::Rest(Duration::from_secs(12)));
         assert_eq!(run.until_due(&both, true), (12, Vec::new()));

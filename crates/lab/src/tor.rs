@@ -29,6 +29,10 @@ use crate::{EndRequest, Interrupt, LabError};
 const CONSENSUSES: &str = "consensuses";
 /// Observation of a relay in the one tick at the end of each rest: the same number.
 const RESTED_CONSENSUSES: &str = "rested_consensuses";
+/// Observation of a relay in the same tick: from how many older consensuses it has made diffs.
+const DIFFS_FROM: &str = "diffs_from";
+/// Options of a torrc by which a relay makes other diffs than the lab means it to.
+const DIFF_OPTIONS: [&str; 2] = ["DirCache", "MaxConsensusAgeForDiffs"];
 
 /// Load starts without relays that do not have the directory by then.
 const READY_PATIENCE: Duration = Duration::from_secs(180);
@@ -46,7 +50,7 @@ pub struct TorParameters {
     pub rest_seconds: f64,
     /// After how many of them a round ends, where that was asked for.
     pub consensuses: Option<u32>,
-    /// Older consensuses that relays retain and make diffs from, up to 1,000.
+    /// Older consensuses that relays retain and make diffs from, from their start on.
     pub retained: u32,
     /// Relays that may live at the same time, 2 or more; more arms run in groups, each with the control.
     pub together: usize,
@@ -114,7 +118,8 @@ impl Workload for TorWorkload {
                     "restart_every is for trials on a fleet; a lab run does not restart services".to_owned();
                 return Err(LabError::Treatment { arm: arm.name.clone(), problem });
             }
-            if let Some(option) = arm.treatment.torrc.keys().find(|option| RelayInstance::owns(option)) {
+            let set = || arm.treatment.torrc.keys().chain(self.parameters.relays.torrc.keys());
+            if let Some(option) = set().find(|option| RelayInstance::owns(option)) {
                 let problem =
                     format!("the torrc option {option} belongs to the lab and cannot be a treatment");
                 return Err(LabError::Treatment { arm: arm.name.clone(), problem });
@@ -142,14 +147,20 @@ impl Workload for TorWorkload {
         let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?)?;
         let mut relays = Vec::new();
         let mut doors = Vec::new();
+        let mut makes_all_diffs = Vec::new();
         for slot in context.slots {
             let nickname = slot.service.replace('-', "");
             let torrc = &slot.arm.arm.treatment.torrc;
             let place = folder.join(&slot.service);
             let door = authority.open_door()?;
             let line = door.torrc_line();
-            relays.push(RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, torrc)?);
+            let relay = RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, torrc)?;
+            relay.retain(authority.past())?;
+            relays.push(relay);
             doors.push(door);
+            let mut set = torrc.keys().chain(self.parameters.relays.torrc.keys());
+            let bears = |option: &String| DIFF_OPTIONS.iter().any(|diffs| option.eq_ignore_ascii_case(diffs));
+            makes_all_diffs.push(!set.any(bears));
         }
         let watches = relays.iter().map(|relay| RelayWatch::start(relay.clone())).collect();
         Ok(Box::new(TorRound {
@@ -157,6 +168,7 @@ impl Workload for TorWorkload {
             seed: context.seed,
             clock: Clock::new(Duration::from_secs_f64(rest_seconds), relays.len()),
             published_at: vec![Duration::ZERO],
+            served: 0,
             prepared: false,
             rested: false,
             ordered: false,
@@ -174,6 +186,7 @@ impl Workload for TorWorkload {
             authority,
             doors,
             relays,
+            makes_all_diffs,
             watches,
             folder,
         }))
@@ -186,6 +199,8 @@ struct TorRound {
     clock: Clock,
     /// When each consensus was published, since the start.
     published_at: Vec<Duration>,
+    /// The last consensus whose clients were let come.
+    served: u64,
     /// Whether the next consensus is being made.
     prepared: bool,
     /// Whether this is the tick at the end of a rest.
@@ -202,6 +217,8 @@ struct TorRound {
     /// Where each relay finds the authority.
     doors: Vec<Door>,
     relays: Vec<RelayInstance>,
+    /// Whether a relay's arm leaves it to the lab which diffs it makes.
+    makes_all_diffs: Vec<bool>,
     watches: Vec<RelayWatch>,
     driver: Option<LoadDriver>,
     traffic: Option<RelayTraffic>,
@@ -237,13 +254,12 @@ impl TorRound {
             self.traffic =
                 RelayTraffic::start(traffic, self.seed, &self.loaded, &addresses, &self.authority)?;
         }
-        self.begin_load();
         let mut events = vec![Event {
             slot: None,
             kind: KnownEvent::Note,
             text: format!(
                 "the network was prepared in {:.1} s; {} relays had the directory {:.1} s after the first was started, \
-                 and the load of {} clients for each and consensus began",
+                 and each gets {} clients when it has worked a consensus off",
                 self.prepared_in.as_secs_f64(),
                 addresses.len(),
                 waited.as_secs_f64(),
@@ -268,9 +284,27 @@ impl TorRound {
         Event { slot: Some(slot), kind: KnownEvent::ArmFailed, text }
     }
 
+    /// Relays that did not take up what was put into their caches: they do less than one of the field.
+    fn without_past(&self) -> Vec<Event> {
+        let retained = self.parameters.retained as usize;
+        let resting = (0..self.relays.len())
+            .filter(|slot| self.makes_all_diffs[*slot] && self.clock.is_at_rest(*slot))
+            .map(|slot| (slot, self.relays[slot].diffs_from()));
+        resting
+            .filter(|(_, from)| *from < retained)
+            .map(|(slot, from)| {
+                let text = format!(
+                    "it made diffs from {from} older consensuses to the first one, of {retained} that were in its cache"
+                );
+                Event { slot: Some(slot), kind: KnownEvent::Warning, text }
+            })
+            .collect()
+    }
+
     /// Lets the clients of the last consensus come.
     fn begin_load(&mut self) {
         let consensus = self.clock.consensus();
+        self.served = consensus;
         let _inside = self.runtime.enter();
         if let Some(driver) = &mut self.driver {
             driver.begin(consensus, LoadPlan::new(&self.parameters.load, consensus, self.seed));
@@ -285,7 +319,6 @@ impl TorRound {
             self.published_at.push(at);
             self.prepared = false;
             self.ordered = false;
-            self.begin_load();
         }
         let seen = |(slot, state): (usize, &SlotState)| Seen {
             alive: state.process.is_some(),
@@ -295,8 +328,13 @@ impl TorRound {
                 .map(|cpu| cpu + state.process.and_then(Process::waited_for_processors).unwrap_or_default()),
         };
         let seen: Vec<Seen> = slots.iter().enumerate().map(seen).collect();
-        let load_done = self.driver.as_ref().is_some_and(LoadDriver::is_done);
+        let is_served = self.served == self.clock.consensus();
+        let load_done = is_served && self.driver.as_ref().is_some_and(LoadDriver::is_done);
         let (step, given_up) = self.clock.look(at, &seen, load_done);
+        // A relay of the field, with a processor for each worker thread, has made its diffs when all but the first of its clients come.
+        if !is_served && self.driver.is_some() && self.clock.all_idle(&seen) {
+            self.begin_load();
+        }
         // Made while nobody works, so that it takes no processor from the relays.
         if step != Step::Work && !self.prepared {
             self.prepared = true;
@@ -357,6 +395,9 @@ impl Round for TorRound {
         self.living = slots.iter().map(|state| state.process.is_some()).collect();
         let mut events = if self.driver.is_none() { self.start_load(slots)? } else { Vec::new() };
         events.extend(self.follow_clock(slots));
+        if self.rested && self.clock.consensus() == 1 {
+            events.extend(self.without_past());
+        }
         if let Some(why) = self.authority.failure() {
             return Err(LabError::Tor(TorError::Keys(why)));
         }
@@ -408,6 +449,7 @@ impl Round for TorRound {
         let mut observed = vec![(CONSENSUSES, consensuses)];
         if self.rested && self.clock.is_at_rest(slot) {
             observed.push((RESTED_CONSENSUSES, consensuses));
+            observed.push((DIFFS_FROM, self.relays[slot].diffs_from() as f64));
         }
         let position = self.loaded.iter().position(|loaded| *loaded == slot);
         if let (Some(position), Some(driver)) = (position, &self.driver) {

@@ -3,6 +3,7 @@
 
 mod door;
 mod keys;
+mod past;
 mod serve;
 mod stamps;
 
@@ -19,12 +20,14 @@ use tokio::sync::watch;
 
 pub use door::{Door, Taken};
 pub use keys::AuthorityKeys;
+pub(crate) use past::diffs_from;
+pub use past::{Past, RETAINED_AT_MOST};
 pub use stamps::Stamps;
 
 use self::serve::Encoded;
 use self::stamps::Times;
 use crate::directory::{
-    Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, SyntheticRole, UploadedRelay,
+    Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, SyntheticRole, UploadedRelay, Validity,
 };
 use crate::link::NtorKey;
 use heaptrial_relay::TorError;
@@ -75,6 +78,7 @@ pub struct Authority {
     identity: String,
     door: Door,
     most: u64,
+    past: Past,
     orders: Option<Sender<Order>>,
     signer: Option<JoinHandle<()>>,
 }
@@ -157,15 +161,27 @@ impl Authority {
                 dir_port: door.address().port(),
             },
             times: Times::new(parameters.stamps, unix_seconds()),
-            number: 0,
+            number: -i64::from(parameters.stamps.past()),
             shared: Arc::clone(&shared),
         };
+        let mut past = Past::default();
+        for _ in 0..parameters.stamps.past() {
+            past.add(&publisher.prepare()?);
+            publisher.population.advance(unix_seconds())?;
+        }
         let first = publisher.prepare()?;
         publisher.publish(first);
         let (orders, ordered) = channel();
         let signer = std::thread::spawn(move || publisher.run(&ordered));
-        let most = parameters.stamps.most();
-        Ok(Self { shared, identity: keys.identity, door, most, orders: Some(orders), signer: Some(signer) })
+        Ok(Self {
+            shared,
+            identity: keys.identity,
+            door,
+            most: parameters.stamps.most(),
+            past,
+            orders: Some(orders),
+            signer: Some(signer),
+        })
     }
 
     /// The torrc line by which relays know it.
@@ -181,6 +197,11 @@ impl Authority {
     /// a tokio runtime.
     pub fn open_door(&self) -> Result<Door, TorError> {
         Door::open(&self.shared, &self.identity, 0)
+    }
+
+    /// The consensuses before the first, which relays can be given to retain.
+    pub fn past(&self) -> &Past {
+        &self.past
     }
 
     /// Lets the next consensus be made and signed, so that publishing it takes no time. Returns at once.
@@ -248,13 +269,14 @@ struct Publisher {
     population: Population,
     signer: ConsensusSigner,
     times: Times,
-    /// The last one that was made.
-    number: u64,
+    /// The last one that was made; 0 and less are of the past.
+    number: i64,
     shared: Arc<Shared>,
 }
 
 /// A consensus that nobody has seen yet.
 struct Unpublished {
+    validity: Validity,
     encoded: [Encoded; 2],
     snapshot: Snapshot,
     uploaded: BTreeMap<[u8; 20], UploadedRelay>,
@@ -310,11 +332,11 @@ impl Publisher {
             signed_digests: [ns.signed_digest, microdesc.signed_digest],
         };
         let encoded = [Encoded::new(ns.text), Encoded::new(microdesc.text)];
-        Ok(Unpublished { encoded, snapshot, uploaded, took: started.elapsed() })
+        Ok(Unpublished { validity: times, encoded, snapshot, uploaded, took: started.elapsed() })
     }
 
     fn publish(&self, made: Unpublished) {
-        let Unpublished { encoded, snapshot, uploaded, took } = made;
+        let Unpublished { encoded, snapshot, uploaded, took, .. } = made;
         let Ok(mut directory) = self.shared.directory.write() else { return };
         let directory = &mut *directory;
         let number = directory.publications.len() as u64 + 1;

@@ -9,14 +9,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use heaptrial_relay::Program;
-use heaptrial_relay::{Control, TorError};
+use heaptrial_relay::{Control, Program, TorError};
+
+use crate::authority::{Past, diffs_from};
 
 /// What all relays under trial have in common.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RelayParameters {
-    /// `NumCPUs`: worker threads. 16 as on many-core servers; it decides how many arenas glibc uses.
+    /// `NumCPUs`: worker threads, each with an arena of its own under glibc.
     pub num_cpus: u32,
+    /// Options of their torrc.
+    pub torrc: BTreeMap<String, String>,
+}
+
+impl RelayParameters {
+    /// Relays start a worker thread for each processor, up to this many (`MAX_DETECTABLE_CPUS`, since 0.4.7.11).
+    pub const WORKERS_AT_MOST: u32 = 128;
+
+    /// Worker threads of a relay whose arm has these options.
+    pub fn workers(&self, arm: &BTreeMap<String, String>) -> u32 {
+        let set = arm.iter().chain(&self.torrc).find(|(option, _)| option.eq_ignore_ascii_case("NumCPUs"));
+        set.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(self.num_cpus)
+    }
+
+    /// As on a machine with so many processors.
+    pub fn on(processors: u32) -> Self {
+        Self { num_cpus: processors.min(Self::WORKERS_AT_MOST), torrc: BTreeMap::new() }
+    }
 }
 
 /// Options that no arm may set.
@@ -127,6 +146,9 @@ impl RelayInstance {
             ("GeoIPv6File", path("geoip")),
         ]);
         let mut text = String::from("# Written by heaptrial for one lab run.\n");
+        let of_all = parameters.torrc.iter().map(|(name, value)| (name.as_str(), value.clone()));
+        options.retain(|(name, _)| !parameters.torrc.keys().any(|option| option.eq_ignore_ascii_case(name)));
+        options.extend(of_all);
         for (name, value) in &options {
             if !extra.keys().any(|option| option.eq_ignore_ascii_case(name)) {
                 text.push_str(&format!("{name} {value}\n"));
@@ -141,6 +163,16 @@ impl RelayInstance {
 
     fn data(&self) -> PathBuf {
         self.folder.join("data")
+    }
+
+    /// Lets it have retained consensuses of the past; before it starts.
+    pub fn retain(&self, past: &Past) -> Result<(), TorError> {
+        past.write(&self.data())
+    }
+
+    /// From how many older consensuses it has made diffs; 0 where that cannot be read.
+    pub fn diffs_from(&self) -> usize {
+        diffs_from(&self.data()).unwrap_or_default()
     }
 
     /// The arguments of `tor` that start the relay in the foreground.
@@ -196,7 +228,7 @@ mod tests {
     #[test]
     fn options_of_an_arm_replace_those_of_the_lab() {
         let dir = tempfile::tempdir().unwrap();
-        let parameters = RelayParameters { num_cpus: 16 };
+        let parameters = RelayParameters::on(16);
         let extra = BTreeMap::from([
             ("dircache".to_owned(), "0".to_owned()),
             ("MaxMemInQueues".to_owned(), "1 GB".to_owned()),

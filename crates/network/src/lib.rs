@@ -10,7 +10,8 @@ mod link;
 mod load;
 
 pub use authority::{
-    Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Door, Snapshot, Stamps, Taken,
+    Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Door, Past, RETAINED_AT_MOST, Snapshot,
+    Stamps, Taken,
 };
 pub use instance::{RelayInstance, RelayParameters};
 pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals, Traffic, TrafficParameters, TrafficTotals};

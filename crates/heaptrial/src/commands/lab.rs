@@ -1,8 +1,10 @@
 //! `heaptrial lab`: the same workload under several allocators, on this machine or on a cluster.
 
 mod bisect;
+mod like;
 mod options;
 mod place;
+mod relay_memory;
 mod run;
 mod score;
 mod search;
@@ -23,6 +25,7 @@ use heaptrial_report::{BisectReport, Options, TuneReport};
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
+use self::like::Runs;
 use self::options::LabOptions;
 use self::place::On;
 pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
@@ -56,6 +59,14 @@ pub enum LabCommand {
 }
 
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let like = match &command {
+        LabCommand::Run(options) => options.lab.like.as_deref().zip(Some(Runs::Program)),
+        LabCommand::Tor(options) => options.lab.like.as_deref().zip(Some(Runs::Relays)),
+        _ => None,
+    };
+    if let Some((like, runs)) = like {
+        return like::start_as(like, runs, global);
+    }
     match &command {
         LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
         LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,

@@ -151,6 +151,11 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
     }
     let rested = observations(&database, "rested_consensuses");
     assert_eq!(rested, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+    assert_eq!(observations(&database, "diffs_from"), [1.0; 6]);
+    let torrc =
+        std::fs::read_to_string(folder.path().join("run/network/repeat1/arm1-repeat1/torrc")).unwrap();
+    assert!(torrc.contains("\nNumCPUs 128\n"), "{torrc}");
+    assert_eq!(report["parameters"]["processors"]["as_on"], 128);
 }
 
 fn observations(database: &std::path::Path, name: &str) -> Vec<f64> {

@@ -18,6 +18,7 @@ mod host_fleet_faults;
 mod host_units;
 mod host_user;
 mod host_watch;
+mod lab_like;
 mod lab_machine;
 mod lab_processes;
 mod lab_services;

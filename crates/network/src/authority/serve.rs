@@ -28,8 +28,8 @@ type Answer = Result<Response<Full<Bytes>>, hyper::http::Error>;
 /// A document, and the same deflated.
 #[derive(Debug, Clone)]
 pub(super) struct Encoded {
-    plain: Bytes,
-    deflated: Bytes,
+    pub(super) plain: Bytes,
+    pub(super) deflated: Bytes,
 }
 
 impl Encoded {

@@ -31,7 +31,8 @@ pub enum Stamps {
     Stretched {
         /// Consensuses that can be published.
         consensuses: u32,
-        /// Older ones that relays retain to make diffs from.
+        /// Older ones that relays retain to make diffs from, at most [`RETAINED_AT_MOST`](crate::RETAINED_AT_MOST); there are
+        /// as many before the first that is published.
         retained: u32,
     },
 }
@@ -39,6 +40,14 @@ pub enum Stamps {
 impl Stamps {
     /// Consensuses that can be published and retained together.
     pub const STRETCHED_AT_MOST: u32 = (OLDEST_HOURS * HOUR / STRETCHED - SPARE - 2) as u32;
+
+    /// How many consensuses there were before the first of a run.
+    pub(super) fn past(self) -> u32 {
+        match self {
+            Self::Regular { .. } => 0,
+            Self::Stretched { retained, .. } => retained,
+        }
+    }
 
     /// How many consensuses can carry them.
     pub(super) fn most(self) -> u64 {
@@ -70,13 +79,14 @@ impl Times {
         Self { stamps, zeroth }
     }
 
-    /// What the consensus with this number carries, counted from 1, if it is published about `now`.
-    pub(super) fn of(&self, number: u64, now: i64) -> Validity {
+    /// What the consensus with this number carries if it is published about `now`; the first of a run is 1, those before it have
+    /// smaller numbers.
+    pub(super) fn of(&self, number: i64, now: i64) -> Validity {
         let interval = match self.stamps {
             Stamps::Regular { interval_seconds } => i64::from(interval_seconds),
             Stamps::Stretched { .. } => STRETCHED,
         };
-        let valid_after = self.zeroth + number as i64 * interval;
+        let valid_after = self.zeroth + number * interval;
         let parameters = match self.stamps {
             Stamps::Regular { .. } => None,
             Stamps::Stretched { retained, .. } => {
@@ -112,7 +122,7 @@ mod tests {
             let times = Times::new(stamps, now);
             let mut stamped: Vec<i64> = Vec::new();
             for (index, cycle) in cycles.iter().enumerate() {
-                let next = times.of(index as u64 + 1, now);
+                let next = times.of(index as i64 + 1, now);
                 let asked_at_the_latest = next.fresh_until + 120 + STRETCHED / 2;
                 prop_assert!(asked_at_the_latest <= now && now < next.valid_until);
                 prop_assert!(stamped.last().is_none_or(|last| last + STRETCHED == next.valid_after));

@@ -58,7 +58,7 @@ impl Network {
             seed: 5,
         };
         let authority = Authority::start(&directory, keys).unwrap();
-        let parameters = RelayParameters { num_cpus: 2 };
+        let parameters = RelayParameters::on(2);
         let relay = RelayInstance::create(
             &folder.path().join("relay"),
             "relay0",
@@ -168,7 +168,7 @@ fn each_ingredient_of_traffic_can_be_left_out() {
 
 #[test]
 #[ignore = "needs Tor"]
-fn a_relay_gets_each_consensus_once_when_it_is_published_and_retains_as_many_as_told() {
+fn a_relay_gets_each_consensus_once_and_retains_as_many_as_told_those_of_the_past_included() {
     const CONSENSUSES: u32 = 6;
     const RETAINED: u32 = 2;
     let tor = Path::new("/usr/bin/tor");
@@ -180,10 +180,11 @@ fn a_relay_gets_each_consensus_once_when_it_is_published_and_retains_as_many_as_
     let stamps = Stamps::Stretched { consensuses: CONSENSUSES, retained: RETAINED };
     let authority = Authority::start(&DirectoryParameters { entries: 60, stamps, seed: 5 }, keys).unwrap();
     let (door, other) = (authority.open_door().unwrap(), authority.open_door().unwrap());
-    let parameters = RelayParameters { num_cpus: 2 };
+    let parameters = RelayParameters::on(2);
     let place = dir.path().join("relay");
     let relay =
         RelayInstance::create(&place, "relay0", &parameters, &door.torrc_line(), &BTreeMap::new()).unwrap();
+    relay.retain(authority.past()).unwrap();
     let _running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
     let minute = Duration::from_secs(60);
     let mut control = wait_for("a control port", minute, || relay.control(Duration::from_secs(5)).ok());
@@ -195,6 +196,10 @@ fn a_relay_gets_each_consensus_once_when_it_is_published_and_retains_as_many_as_
         assert_eq!((taken.served, taken.again), (2 * number, 0));
         let valid_after = authority.history().last().unwrap().valid_after;
         assert_eq!(control.consensus_valid_after().unwrap(), Some(valid_after));
+        if number == 1 {
+            let from = || Some(relay.diffs_from()).filter(|from| *from == RETAINED as usize);
+            wait_for("diffs from the consensuses of the past", minute, from);
+        }
         if number < u64::from(CONSENSUSES) {
             authority.publish();
         }
@@ -237,7 +242,7 @@ fn retained(cache: &Path) -> [BTreeSet<String>; 2] {
 #[ignore = "needs Tor"]
 fn a_wrong_torrc_line_is_reported_in_tors_own_words() {
     let dir = tempfile::tempdir().unwrap();
-    let parameters = RelayParameters { num_cpus: 2 };
+    let parameters = RelayParameters::on(2);
     let extra = BTreeMap::from([("NoSuchOption".to_owned(), "1".to_owned())]);
     let line = format!("DirAuthority lab orport=1 no-v2 v3ident={0} 127.0.0.1:9 {0}", "F".repeat(40));
     let relay = RelayInstance::create(dir.path(), "relay0", &parameters, &line, &extra).unwrap();

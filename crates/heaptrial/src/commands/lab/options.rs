@@ -44,6 +44,10 @@ pub(super) struct LabOptions {
     /// jemalloc 4) [default: as on those of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) processors: Option<u32>,
+    /// Take processors, userland and what else bears on memory from a service that runs on this host; each value is printed with
+    /// its source, and options that are given go before it
+    #[arg(long, value_name = "UNIT|PID")]
+    pub(super) like: Option<String>,
     /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
     /// groups
     #[arg(long, value_name = "SIZE", value_parser = size)]

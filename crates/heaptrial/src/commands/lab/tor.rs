@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, Args};
 use heaptrial_allocator::Catalog;
-use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_lab::{TorParameters, TorWorkload};
 use heaptrial_model::{HumanDuration, TrialPlan};
-use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
+use heaptrial_network::{LoadParameters, RETAINED_AT_MOST, RelayParameters, TrafficParameters};
 
+use super::relay_memory::RelayMemory;
 use super::{LabOptions, execute};
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -20,9 +20,8 @@ const DEFAULT_TOR_ARMS: &str = include_str!("../../../../../docs/examples/tor-si
 
 /// Consensuses of a round of `lab tor` where no length is asked for: a day and a quarter of a relay.
 const CONSENSUSES: u32 = 30;
-/// What the largest of the known allocators grows to in some days of a relay, at this many entries.
-const LARGEST_RELAY_BYTES: f64 = 2.5e9;
-const LARGEST_RELAY_ENTRIES: u32 = 9_500;
+/// Production's relays of January 2026 had as many worker threads (docs/lab-score.md).
+const PROCESSORS: &str = "128";
 /// Relays rest longer than the slowest of their allocators takes to give memory back by this, and 12 s at least, so that
 /// runs without such an allocator can be compared with others.
 const REST_MARGIN: Duration = Duration::from_secs(2);
@@ -30,6 +29,7 @@ const LEAST_REST: Duration = Duration::from_secs(12);
 
 /// Options of `lab tor`.
 #[derive(Debug, Args)]
+#[command(mut_arg("processors", as_in_production))]
 pub struct TorOptions {
     #[command(flatten)]
     pub(super) lab: LabOptions,
@@ -42,8 +42,8 @@ pub struct TorOptions {
     /// Entries of the synthetic directory
     #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000))]
     entries: u32,
-    /// Older consensuses that relays retain and make diffs from; Tor retains 72
-    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=999))]
+    /// Older consensuses that relays retain and make diffs from, from their start on; Tor's cache holds 25
+    #[arg(long, default_value_t = RETAINED_AT_MOST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETAINED_AT_MOST)))]
     retain: u32,
     /// Relays that live at the same time; more arms run in groups, each with the control [default: as many as this
     /// machine's memory holds]
@@ -56,9 +56,12 @@ pub struct TorOptions {
     /// Clients that come to each relay for each consensus
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
     clients: u32,
-    /// Time after the publication of a consensus within which its clients come
+    /// Time within which the clients of a consensus come, once the relays have worked it off
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     arrivals: HumanDuration,
+    /// An option of the torrc of relays whose arms do not set it themselves, such as MaxMemInQueues=2 GB; may be repeated
+    #[arg(long, value_name = "OPTION=VALUE", value_parser = torrc_option)]
+    torrc: Vec<(String, String)>,
     /// For how many consensuses more clients stay connected, in the mean
     #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
     stay: f64,
@@ -76,9 +79,18 @@ pub struct TorOptions {
     /// Mean life of these circuits
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     circuit_life: HumanDuration,
-    /// torrc NumCPUs of the relays; many-core servers have 16 and more worker threads
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
-    num_cpus: u32,
+}
+
+fn as_in_production(processors: Arg) -> Arg {
+    processors.default_value(PROCESSORS).help(
+        "Run relays as on a machine with N processors: a worker thread for each (128 at most, unless an arm sets NumCPUs), \
+         and allocators by their own settings (glibc makes 8 arenas for each, jemalloc 4)",
+    )
+}
+
+fn torrc_option(text: &str) -> Result<(String, String), ValueError> {
+    let (option, value) = text.split_once('=').ok_or(ValueError::Expected("OPTION=VALUE"))?;
+    Ok((option.trim().to_owned(), value.trim().to_owned()))
 }
 
 fn stay(text: &str) -> Result<f64, ValueError> {
@@ -92,6 +104,7 @@ fn rate(text: &str) -> Result<f64, ValueError> {
 pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
     let (workload, duration, words) = options.workload(&plan)?;
+    eprintln!("{}", options.memory(&plan));
     execute("tor", &options.lab, &plan, &workload, duration, &words, global)
 }
 
@@ -124,8 +137,10 @@ impl TorOptions {
             rest_seconds: rest.as_secs_f64(),
             consensuses: self.consensuses.or(duration.is_none().then_some(CONSENSUSES)),
             retained: self.retain,
-            together: self.together.map_or_else(|| fitting(self.entries), |together| together as usize),
-            relays: RelayParameters { num_cpus: self.num_cpus },
+            together: self
+                .together
+                .map_or_else(|| self.memory(plan).together(), |together| Ok(together as usize))?,
+            relays: self.relays(),
             load: LoadParameters {
                 clients: self.clients,
                 arrival_seconds: self.arrivals.0.as_secs_f64(),
@@ -138,6 +153,18 @@ impl TorOptions {
                 circuit_seconds: self.circuit_life.0.as_secs_f64(),
             },
         })
+    }
+
+    fn relays(&self) -> RelayParameters {
+        let torrc = self.torrc.iter().cloned().collect();
+        RelayParameters {
+            torrc,
+            ..RelayParameters::on(self.lab.processors.unwrap_or(RelayParameters::WORKERS_AT_MOST))
+        }
+    }
+
+    fn memory(&self, plan: &TrialPlan) -> RelayMemory {
+        RelayMemory::of(plan, self.entries, &self.relays())
     }
 
     fn words(&self, duration: Option<HumanDuration>, parameters: &TorParameters) -> Vec<String> {
@@ -153,19 +180,16 @@ impl TorOptions {
             format!("--ntor-rate {}", self.ntor_rate),
             format!("--cells {}", self.cells),
             format!("--circuit-life {}", self.circuit_life),
-            format!("--num-cpus {}", self.num_cpus),
         ];
+        words.extend(
+            self.torrc.iter().map(|(option, value)| {
+                format!("--torrc {}", shell_words::quote(&format!("{option}={value}")))
+            }),
+        );
         words.extend(parameters.consensuses.map(|consensuses| format!("--consensuses {consensuses}")));
         words.extend(duration.map(|duration| format!("--duration {duration}")));
         words
     }
-}
-
-/// How many relays with a directory of so many entries fit into this machine's memory.
-fn fitting(entries: u32) -> usize {
-    let memory = HostFacts::read(&HostRoot::default()).map_or(0, |facts| facts.ram_bytes);
-    let each = LARGEST_RELAY_BYTES * f64::from(entries.max(1000)) / f64::from(LARGEST_RELAY_ENTRIES);
-    ((memory as f64 / each) as usize).max(2)
 }
 
 /// The rest that shows what the arms' allocators keep.

@@ -45,11 +45,12 @@ impl Load {
             ("--arms", lab.arms.is_some()),
             ("--repeat", lab.repeat != 1),
             ("--from", !lab.from.is_empty()),
+            ("--like", lab.like.is_some()),
         ];
         match decided.iter().find(|(_, given)| *given) {
-            Some((option, _)) => {
-                Err(Failure::usage(format!("{option} is not for a search, which chooses {what}")))
-            }
+            Some((option, _)) => Err(Failure::usage(format!(
+                "{option} is not for a search of {what}; `lab run` and `lab tor` take it"
+            ))),
             None => Ok(lab),
         }
     }

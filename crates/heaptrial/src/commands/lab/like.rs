@@ -1,0 +1,270 @@
+//! `--like`: the options that make the lab as a running service has it.
+//!
+//! This program is started anew with those options in place of `--like`, so that the command which repeats the run has them and needs
+//! no such service.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use heaptrial_host::{HostFacts, HostRoot, Process, codename};
+use heaptrial_model::ServiceName;
+use heaptrial_relay::{Relay, RelayControl};
+
+use super::OWN_PROGRAM;
+use crate::commands::value::size_word;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// How long a relay may take to tell of its connections.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many consensuses after their start relays of the lab hold most of what they will (docs/lab-score.md).
+const CONSENSUSES: u64 = 36;
+/// What a relay of the lab may hold.
+const CONNECTIONS: u64 = 20_000;
+/// Options of a torrc that bear on a relay's memory and that the lab takes over.
+const TORRC: [&str; 8] = [
+    "AvoidDiskWrites",
+    "ConstrainedSockets",
+    "DirCache",
+    "MaxConsensusAgeForDiffs",
+    "MaxHSDirCacheBytes",
+    "MaxMemInQueues",
+    "MaxOnionQueueDelay",
+    "NumCPUs",
+];
+
+/// What a lab command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runs {
+    Program,
+    Relays,
+}
+
+impl Runs {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Program => "run",
+            Self::Relays => "tor",
+        }
+    }
+}
+
+/// What was read of a service: each value with its source, and the option that it makes, if it makes one.
+#[derive(Debug, Default)]
+struct Likeness {
+    lines: Vec<String>,
+    options: Vec<(&'static str, String)>,
+}
+
+impl Likeness {
+    fn says(&mut self, what: &str, value: impl std::fmt::Display, source: &str) {
+        self.lines.push(format!("{what}: {value} ({source})"));
+    }
+
+    fn sets(&mut self, what: &str, option: &'static str, value: impl std::fmt::Display, source: &str) {
+        self.says(what, &value, source);
+        self.options.push((option, value.to_string()));
+    }
+
+    fn unread(&mut self, what: &str, why: impl std::fmt::Display) {
+        self.lines.push(format!("{what}: could not be read: {why}"));
+    }
+}
+
+/// Starts this program anew with the options that a service, named by its unit or the PID of its main process, has.
+pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let likeness = read(like, runs, global)?;
+    eprintln!("as {like}:");
+    likeness.lines.iter().for_each(|line| eprintln!("  {line}"));
+    let arguments = without_like(std::env::args_os().skip(1).collect(), runs, &likeness.options);
+    Err(Failure::failed(Command::new(OWN_PROGRAM).args(arguments).exec()))
+}
+
+fn read(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Likeness, Failure> {
+    let mut likeness = Likeness::default();
+    let pid = match like.parse::<i32>() {
+        Ok(pid) => pid,
+        Err(_) => {
+            let name: ServiceName = like.parse().map_err(|_| {
+                Failure::usage(format!(
+                    "--like {like}: expected the PID of a process, or a unit such as tor@1.service"
+                ))
+            })?;
+            let unit = global.systemd()?.service(&name)?;
+            if let (Some(bytes), Runs::Program) = (unit.memory_max_bytes, runs) {
+                likeness.sets("memory limit", "--memory-limit", size_word(bytes), "MemoryMax of its unit");
+            }
+            unit.status.main_pid.ok_or_else(|| {
+                Failure::refused(format!(
+                    "--like {like}: it does not run; start it, or give the options themselves"
+                ))
+            })?
+        }
+    };
+    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    let process = Process::new(&HostRoot::default(), pid);
+    let command = process.cmdline().map_err(|error| Failure::refused(format!("--like {like}: {error}")))?;
+    let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let relay = match runs {
+        Runs::Program => None,
+        Runs::Relays => Some(relay(like, &process, &command)?),
+    };
+    userland(&mut likeness, &process);
+    match facts.thp_mode {
+        Some(mode) => {
+            likeness.says("transparent huge pages", mode, "of this host's kernel, which the lab has as well")
+        }
+        None => likeness.unread("transparent huge pages", "the kernel does not tell"),
+    }
+    match relay {
+        Some(relay) => of_relay(&mut likeness, &process, &relay, facts.cpu_count),
+        None => match process.processors() {
+            Ok(count) => likeness.sets("processors", "--processors", count, "its affinity"),
+            Err(error) => likeness.unread("processors", error),
+        },
+    }
+    Ok(likeness)
+}
+
+fn relay(like: &str, process: &Process, command: &[String]) -> Result<Relay, Failure> {
+    let program = command.first().map_or("nothing that can be read", String::as_str);
+    let none =
+        |why: &str| Failure::refused(format!("--like {like}: {why}; `lab run --like` takes any program"));
+    let relay = Relay::of_command(&process.seen_root(), command, None)
+        .ok_or_else(|| none(&format!("it runs `{program}`, which is no Tor relay")))?
+        .map_err(|error| Failure::refused(format!("--like {like}: {error}")))?;
+    match relay.role.as_str() {
+        "client" => Err(none("it is a client of Tor and no relay (its torrc has no ORPort)")),
+        _ => Ok(relay),
+    }
+}
+
+fn userland(likeness: &mut Likeness, process: &Process) {
+    const SOURCE: &str = "os-release as the process sees it";
+    match (codename(&process.seen_root()), codename(&HostRoot::default())) {
+        (None, _) => likeness.unread("userland", "its os-release names no suite"),
+        (Some(its), Some(here)) if its == here => likeness.says("userland", its, "that of this host"),
+        (Some(its), _) => likeness.sets("userland", "--userland", its, SOURCE),
+    }
+}
+
+fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count: u32) {
+    likeness.sets(
+        "processors",
+        "--processors",
+        cpu_count,
+        "of this host, for each of which Tor starts a worker thread",
+    );
+    match process.threads() {
+        Ok(threads) => likeness.says("threads", threads, "/proc/PID/status"),
+        Err(error) => likeness.unread("threads", error),
+    }
+    match RelayControl::connect(relay, PATIENCE).and_then(|mut control| control.info("version")) {
+        Ok(version) => likeness.says(
+            "version of Tor",
+            version,
+            "its control port; the lab takes the tor of its userland",
+        ),
+        Err(error) => likeness.unread("version of Tor", error),
+    }
+    for (option, value) in relay.options.iter().filter(|(option, _)| TORRC.contains(&option.as_str())) {
+        likeness.sets("torrc", "--torrc", format!("{option}={value}"), &relay.torrc.display().to_string());
+    }
+    match relay.readings(PATIENCE).map(|readings| readings.connections) {
+        Ok(Some(connections)) => {
+            let held = connections.min(CONNECTIONS);
+            likeness.sets("connections", "--connections", held, "its control port or MetricsPort");
+        }
+        Ok(None) => likeness.unread("connections", "the relay does not tell"),
+        Err(error) => likeness.unread("connections", error),
+    }
+    match process.age() {
+        Ok(age) => {
+            let hours = age.as_secs() / 3600;
+            likeness.says("age in consensuses, one an hour", hours, "the start of its process");
+            likeness.sets(
+                "consensuses of the run",
+                "--consensuses",
+                hours.clamp(2, CONSENSUSES),
+                "its age, 36 at most: later little changes",
+            );
+        }
+        Err(error) => likeness.unread("age", error),
+    }
+}
+
+/// The arguments of this program without `--like`, and with options where they have none of these names.
+fn without_like(arguments: Vec<OsString>, runs: Runs, options: &[(&'static str, String)]) -> Vec<OsString> {
+    let own = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
+    let is = |word: &OsStr, option: &str| {
+        let word = word.to_string_lossy();
+        word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let gives = |option: &str, value: &str| {
+        // Of options of a torrc each counts by itself.
+        let name = value.split('=').next().unwrap_or_default();
+        arguments[..own].iter().enumerate().any(|(index, word)| match option {
+            "--torrc" => {
+                let next = arguments.get(index + 1).map(|word| word.to_string_lossy().into_owned());
+                let word = word.to_string_lossy();
+                let given =
+                    if word == option { next } else { word.strip_prefix("--torrc=").map(str::to_owned) };
+                given.is_some_and(|given| {
+                    given.split('=').next().unwrap_or_default().eq_ignore_ascii_case(name)
+                })
+            }
+            _ => is(word, option),
+        })
+    };
+    let mut whole = Vec::new();
+    let mut rest = arguments.iter().enumerate();
+    while let Some((index, word)) = rest.next() {
+        if index < own && is(word, "--like") {
+            if word == "--like" {
+                rest.next();
+            }
+            continue;
+        }
+        whole.push(word.clone());
+    }
+    let place = whole.iter().position(|word| word == runs.word()).map_or(0, |place| place + 1);
+    let added = options.iter().filter(|(option, value)| !gives(option, value));
+    let added: Vec<OsString> =
+        added.flat_map(|(option, value)| [OsString::from(option), OsString::from(value)]).collect();
+    whole.splice(place..place, added);
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_goes_before_what_the_service_has() {
+        let arguments = "--json lab tor --like tor@1 --torrc numcpus=4 --processors=8 -a glibc";
+        let arguments = arguments.split(' ').map(OsString::from).collect();
+        let options = [
+            ("--processors", "64"),
+            ("--connections", "7000"),
+            ("--torrc", "NumCPUs=16"),
+            ("--torrc", "DirCache=0"),
+        ]
+        .map(|(option, value)| (option, value.to_owned()));
+        let whole = without_like(arguments, Runs::Relays, &options);
+        let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
+        assert_eq!(
+            whole.join(" "),
+            "--json lab tor --connections 7000 --torrc DirCache=0 --torrc numcpus=4 --processors=8 -a glibc"
+        );
+    }
+
+    #[test]
+    fn words_of_the_program_are_left_alone() {
+        let arguments = "lab run --like=12 -a glibc -- run --like x".split(' ').map(OsString::from).collect();
+        let whole = without_like(arguments, Runs::Program, &[("--processors", "3".to_owned())]);
+        let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
+        assert_eq!(whole.join(" "), "lab run --processors 3 -a glibc -- run --like x");
+    }
+}
