@@ -159,6 +159,8 @@ fn values(readings: &RelayReadings, lost: bool) -> Vec<(&'static str, f64)> {
         ("tor_read_bytes", readings.read_bytes),
         ("tor_written_bytes", readings.written_bytes),
         ("tor_connections", readings.connections),
+        ("tor_handshakes_answered", readings.handshakes_answered),
+        ("tor_handshakes_dropped", readings.handshakes_dropped),
         ("tor_oom_bytes", readings.oom_bytes),
     ];
     let counts = counts.into_iter().filter_map(|(name, value)| Some((name, value? as f64)));

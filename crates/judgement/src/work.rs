@@ -7,6 +7,9 @@ use heaptrial_store::{LifeRecord, SpentPoint, Store, StoreError};
 /// Counters of bytes since the start of a life; their sum is its work.
 const READ: &str = "tor_read_bytes";
 const WRITTEN: &str = "tor_written_bytes";
+/// Circuit handshakes since the start of a life that a relay answered, and that it dropped.
+const ANSWERED: &str = "tor_handshakes_answered";
+const DROPPED: &str = "tor_handshakes_dropped";
 const CONNECTIONS: &str = "tor_connections";
 /// Bytes that Tor's out-of-memory handler freed since the start of a life.
 const OOM: &str = "tor_oom_bytes";
@@ -37,6 +40,11 @@ pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreErr
         }
     }
     let mut measures = of_bytes(sparse(&together(&read, &written)));
+    let (answered, dropped) = (store.observations(life, ANSWERED)?, store.observations(life, DROPPED)?);
+    if !answered.is_empty() && !dropped.is_empty() {
+        let asked = together(&answered, &dropped);
+        measures.push(Measure::failed("handshakes", sparse(&dropped), sparse(&asked)));
+    }
     measures.extend(of_load(store, life)?);
     Ok(Work {
         measures,
@@ -86,12 +94,14 @@ fn since_nothing(counter: impl IntoIterator<Item = (f32, f64)>) -> Vec<(f32, f64
     std::iter::once((0.0, 0.0)).chain(counter).collect()
 }
 
-/// What the lab's clients got of a relay: documents, requests that were answered, clients that were served.
+/// What the lab's clients got of a relay: documents, requests that were answered, clients that were served, circuits.
 fn of_load(store: &Store, life: &LifeRecord) -> Result<Vec<Measure>, StoreError> {
     let documents = store.observations(life, "load_documents")?;
     let refused = store.observations(life, "load_requests_refused")?;
     let failed = store.observations(life, "load_clients_failed")?;
     let attempted = store.observations(life, "load_clients_attempted")?;
+    let made = store.observations(life, "load_circuits_made")?;
+    let unmade = store.observations(life, "load_circuits_failed")?;
     let mut measures = Vec::new();
     if !documents.is_empty() {
         let requests = together(&documents, &refused);
@@ -100,6 +110,10 @@ fn of_load(store: &Store, life: &LifeRecord) -> Result<Vec<Measure>, StoreError>
     }
     if !attempted.is_empty() {
         measures.push(Measure::failed("clients", sparse(&failed), sparse(&attempted)));
+    }
+    if made.iter().any(|(_, made)| *made > 0.0) {
+        let asked = together(&made, &unmade);
+        measures.push(Measure::failed("handshakes", sparse(&unmade), sparse(&asked)));
     }
     Ok(measures)
 }

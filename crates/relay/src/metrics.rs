@@ -10,6 +10,7 @@ use crate::{Endpoint, TorError};
 
 /// Tor 0.4.9 sends 26 KB; an exit with many kinds of errors not much more.
 const MAX_BYTES: u64 = 4 << 20;
+const HANDSHAKES: &str = "tor_relay_load_onionskins_total";
 
 /// One reading of the text format: name, labels, value.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +88,8 @@ fn readings(text: &str) -> RelayReadings {
         read_bytes: sum("tor_relay_traffic_bytes", &[("direction", "read")]),
         written_bytes: sum("tor_relay_traffic_bytes", &[("direction", "written")]),
         connections: sum("tor_relay_connections", &[("type", "OR"), ("state", "opened")]),
+        handshakes_answered: sum(HANDSHAKES, &[("action", "processed")]),
+        handshakes_dropped: sum(HANDSHAKES, &[("action", "dropped")]),
         oom_bytes: sum("tor_relay_load_oom_bytes_total", &[]),
         // All are 0 also before the relay has a consensus.
         without_flags: words.is_empty() && !told.is_empty(),
@@ -157,6 +160,11 @@ tor_relay_connections{type="OR",direction="received",state="opened",family="ipv4
 tor_relay_connections{type="OR",direction="received",state="opened",family="ipv6"} 1
 tor_relay_traffic_bytes{direction="read"} 12884901888
 tor_relay_traffic_bytes{direction="written"} 12884901900
+tor_relay_load_onionskins_total{type="tap",action="processed"} 1
+tor_relay_load_onionskins_total{type="ntor",action="processed"} 7000
+tor_relay_load_onionskins_total{type="ntor",action="dropped"} 30
+tor_relay_load_onionskins_total{type="ntor_v3",action="processed"} 200
+tor_relay_load_onionskins_total{type="ntor_v3",action="dropped"} 1
 tor_relay_load_oom_bytes_total{subsys="cell"} 100
 tor_relay_load_oom_bytes_total{subsys="dns"} 20
 "#;
@@ -166,6 +174,7 @@ tor_relay_load_oom_bytes_total{subsys="dns"} 20
         let told = readings(TEXT);
         assert_eq!((told.read_bytes, told.written_bytes), (Some(12_884_901_888), Some(12_884_901_900)));
         assert_eq!((told.connections, told.oom_bytes), (Some(43), Some(120)));
+        assert_eq!((told.handshakes_answered, told.handshakes_dropped), (Some(7201), Some(31)));
         assert_eq!(told.flags.unwrap(), BTreeSet::from([TorFlag::Fast, TorFlag::Guard]));
     }
 

@@ -16,6 +16,10 @@ pub struct RelayReadings {
     /// Bytes written since its start (`traffic/written`).
     pub written_bytes: Option<u64>,
     pub connections: Option<u64>,
+    /// Circuit handshakes that it answered since its start, and that it dropped because its worker threads did not keep up
+    /// (`tor_relay_load_onionskins_total`). Only the MetricsPort has them: the control port's begin anew with each heartbeat.
+    pub handshakes_answered: Option<u64>,
+    pub handshakes_dropped: Option<u64>,
     /// Bytes that the out-of-memory handler gave up since its start (`tor_relay_load_oom_bytes_total`).
     pub oom_bytes: Option<u64>,
     /// Its flags in the consensus that it holds; `None` where it does not know.
@@ -38,6 +42,8 @@ impl RelayReadings {
             read_bytes: self.read_bytes.or(other.read_bytes),
             written_bytes: self.written_bytes.or(other.written_bytes),
             connections: self.connections.or(other.connections),
+            handshakes_answered: self.handshakes_answered.or(other.handshakes_answered),
+            handshakes_dropped: self.handshakes_dropped.or(other.handshakes_dropped),
             oom_bytes: self.oom_bytes.or(other.oom_bytes),
             without_flags: (self.without_flags || other.without_flags) && self.flags.is_none(),
             flags: self.flags.or(other.flags),
