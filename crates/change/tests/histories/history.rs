@@ -257,10 +257,13 @@ impl History {
                 if ended.outcome.is_complete() && command == Command::Resume && !later {
                     world.missing.set(false);
                 }
-                // Who is restarted by somebody while it is put back is stuck until that is repeated.
-                let restarted =
-                    script.iter().any(|(_, what)| matches!(what, Happening::Restart(_) | Happening::Stop(_)));
-                self.check(world, &ended, before, &journal_before, hindered, restarted);
+                // Who is restarted by somebody while it is put back, or has a file that somebody changed meanwhile, be it gone
+                // by now, is stuck until that is repeated.
+                let disturbs = |what: &Happening| {
+                    matches!(what, Happening::Restart(_) | Happening::Stop(_) | Happening::Drift(_))
+                };
+                let disturbed = script.iter().any(|(_, what)| disturbs(what));
+                self.check(world, &ended, before, &journal_before, hindered, disturbed);
                 let is_gone = !world.services.borrow().gone().is_empty();
                 let whole = ended.outcome.is_complete() && !matches!(command, Command::Stop | Command::Drop);
                 if whole && !is_gone && !script.iter().any(hinders) {
@@ -399,12 +402,12 @@ impl History {
         before: &BTreeMap<PathBuf, FileState>,
         journal_before: &[u8],
         hindered: bool,
-        restarted: bool,
+        disturbed: bool,
     ) {
         let stuck: BTreeSet<&ServiceName> = ended.outcome.stuck.iter().map(|(service, _)| service).collect();
         let drift = world.files.borrow().has_drift();
         assert!(
-            stuck.is_empty() || drift || hindered || restarted,
+            stuck.is_empty() || drift || hindered || disturbed,
             "could not be put back: {:?}",
             ended.outcome.stuck
         );
