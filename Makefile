@@ -34,7 +34,7 @@ deb: build
 	scripts/deb.sh target/release/heaptrial target/debian
 
 demo: build
-	target/release/heaptrial lab tor --processors 64 --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
+	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
 
 demo-field: setup-test build
 	$(CARGO) build --locked --release -p heaptrial --examples

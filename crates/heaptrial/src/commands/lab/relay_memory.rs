@@ -13,7 +13,10 @@ use crate::exit::Failure;
 const ENTRIES: f64 = 9_500.0;
 const OWN_BYTES: f64 = 0.3e9;
 /// What its allocator keeps for each worker thread in some days of a relay, at most (docs/lab-score.md): buffers of diffs and of their
-/// compression, which hardly depend on the number of entries.
+/// compression, which hardly depend on the number of entries. At each consensus some threads have work; after a day and a half all had.
+const ALL_AFTER_CONSENSUSES: f64 = 36.0;
+/// What relays of the first consensus have as if they had worked off so many.
+const AT_FIRST: f64 = 4.0;
 const KEPT_BY_GLIBC_BYTES: f64 = 48e6;
 const KEPT_BY_OTHERS_BYTES: f64 = 20e6;
 /// Settings by which glibc keeps less.
@@ -31,9 +34,10 @@ pub(super) struct RelayMemory {
 }
 
 impl RelayMemory {
-    pub(super) fn of(plan: &TrialPlan, entries: u32, relays: &RelayParameters) -> Self {
+    pub(super) fn of(plan: &TrialPlan, entries: u32, consensuses: u32, relays: &RelayParameters) -> Self {
+        let share = ((AT_FIRST + f64::from(consensuses)) / ALL_AFTER_CONSENSUSES).min(1.0);
         let own = OWN_BYTES * f64::from(entries) / ENTRIES;
-        let needed = |arm: &Arm| (arm.name.clone(), own + kept_bytes(arm, relays));
+        let needed = |arm: &Arm| (arm.name.clone(), own + share * kept_bytes(arm, relays));
         let mut needed_bytes: Vec<_> = plan.arms.iter().map(needed).collect();
         needed_bytes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let machine_bytes = HostFacts::read(&HostRoot::default()).map_or(0, |facts| facts.ram_bytes);
@@ -95,7 +99,7 @@ mod tests {
         let specs = ["glibc", "mimalloc@2.0.9", "glibc?trim_threshold=131072"];
         let specs: Vec<_> = specs.iter().map(|spec| spec.parse().unwrap()).collect();
         let plan = TrialPlan::from_specs("tor", &specs).unwrap();
-        RelayMemory { machine_bytes, ..RelayMemory::of(&plan, 9_500, &RelayParameters::on(processors)) }
+        RelayMemory { machine_bytes, ..RelayMemory::of(&plan, 9_500, 36, &RelayParameters::on(processors)) }
     }
 
     #[test]
