@@ -254,7 +254,7 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_takes_two_hosts_from_survey_to_revert() {
-    let Some(()) = drawn(1, 2) else { return };
+    let Some(()) = drawn(1, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
@@ -333,7 +333,7 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(0, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);

@@ -19,7 +19,7 @@ const FAST: &str = "#!/bin/sh\necho $(($(/usr/bin/date +%s) + 90))\n";
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_installs_takes_over_watches_and_removes() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(2, 4) else { return };
     let Some((alpha, units)) = Bed::with_churn(4) else { return };
     for unit in &units[..3] {
         alpha.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);

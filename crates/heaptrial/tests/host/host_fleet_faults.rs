@@ -117,7 +117,7 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_key_without_root_is_told_and_changes_nothing() {
-    let Some(()) = drawn(1, 4) else { return };
+    let Some(()) = drawn(3, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha)]);
     control.plays("survey", &[]);
@@ -137,7 +137,7 @@ fn a_key_without_root_is_told_and_changes_nothing() {
 #[test]
 #[ignore = "needs root and a container"]
 fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
-    let Some(()) = drawn(2, 4) else { return };
+    let Some(()) = drawn(1, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
@@ -271,7 +271,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_host_that_was_renamed_is_put_back_as_the_plan_calls_it() {
-    let Some(()) = drawn(1, 4) else { return };
+    let Some(()) = drawn(2, 4) else { return };
     let Some((beta, units)) = host("beta") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
