@@ -19,7 +19,7 @@ use crate::options::GlobalOptions;
 
 /// How long a relay may take to tell of its connections.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many consensuses after their start relays of the lab hold most of what they will (docs/lab-score.md).
+/// More than so many take hours: who wants them asks for them.
 const CONSENSUSES: u64 = 36;
 /// What a relay of the lab may hold.
 const CONNECTIONS: u64 = 20_000;
@@ -40,15 +40,6 @@ const TORRC: [&str; 8] = [
 pub(super) enum Runs {
     Program,
     Relays,
-}
-
-impl Runs {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Program => "run",
-            Self::Relays => "tor",
-        }
-    }
 }
 
 /// What was read of a service: each value with its source, and the option that it makes, if it makes one.
@@ -78,7 +69,7 @@ pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result
     let likeness = read(like, runs, global)?;
     eprintln!("as {like}:");
     likeness.lines.iter().for_each(|line| eprintln!("  {line}"));
-    let arguments = without_like(std::env::args_os().skip(1).collect(), runs, &likeness.options);
+    let arguments = without_like(std::env::args_os().skip(1).collect(), &likeness.options);
     Err(Failure::failed(Command::new(OWN_PROGRAM).args(arguments).exec()))
 }
 
@@ -158,7 +149,7 @@ fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count
         "of this host, for each of which Tor starts a worker thread",
     );
     match process.threads() {
-        Ok(threads) => likeness.says("threads", threads, "/proc/PID/status"),
+        Ok(threads) => likeness.says("threads", threads, "/proc/PID/stat"),
         Err(error) => likeness.unread("threads", error),
     }
     match RelayControl::connect(relay, PATIENCE).and_then(|mut control| control.info("version")) {
@@ -188,7 +179,7 @@ fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count
                 "consensuses of the run",
                 "--consensuses",
                 hours.clamp(2, CONSENSUSES),
-                "its age, 36 at most: later little changes",
+                "its age, 36 at most: more take hours",
             );
         }
         Err(error) => likeness.unread("age", error),
@@ -196,7 +187,7 @@ fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count
 }
 
 /// The arguments of this program without `--like`, and with options where they have none of these names.
-fn without_like(arguments: Vec<OsString>, runs: Runs, options: &[(&'static str, String)]) -> Vec<OsString> {
+fn without_like(arguments: Vec<OsString>, options: &[(&'static str, String)]) -> Vec<OsString> {
     let own = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
     let is = |word: &OsStr, option: &str| {
         let word = word.to_string_lossy();
@@ -229,7 +220,7 @@ fn without_like(arguments: Vec<OsString>, runs: Runs, options: &[(&'static str, 
         }
         whole.push(word.clone());
     }
-    let place = whole.iter().position(|word| word == runs.word()).map_or(0, |place| place + 1);
+    let place = whole.iter().position(|word| word == "--").unwrap_or(whole.len());
     let added = options.iter().filter(|(option, value)| !gives(option, value));
     let added: Vec<OsString> =
         added.flat_map(|(option, value)| [OsString::from(option), OsString::from(value)]).collect();
@@ -252,19 +243,19 @@ mod tests {
             ("--torrc", "DirCache=0"),
         ]
         .map(|(option, value)| (option, value.to_owned()));
-        let whole = without_like(arguments, Runs::Relays, &options);
+        let whole = without_like(arguments, &options);
         let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
         assert_eq!(
             whole.join(" "),
-            "--json lab tor --connections 7000 --torrc DirCache=0 --torrc numcpus=4 --processors=8 -a glibc"
+            "--json lab tor --torrc numcpus=4 --processors=8 -a glibc --connections 7000 --torrc DirCache=0"
         );
     }
 
     #[test]
     fn words_of_the_program_are_left_alone() {
         let arguments = "lab run --like=12 -a glibc -- run --like x".split(' ').map(OsString::from).collect();
-        let whole = without_like(arguments, Runs::Program, &[("--processors", "3".to_owned())]);
+        let whole = without_like(arguments, &[("--processors", "3".to_owned())]);
         let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
-        assert_eq!(whole.join(" "), "lab run --processors 3 -a glibc -- run --like x");
+        assert_eq!(whole.join(" "), "lab run -a glibc --processors 3 -- run --like x");
     }
 }

@@ -13,7 +13,8 @@ use crate::exit::Failure;
 const ENTRIES: f64 = 9_500.0;
 const OWN_BYTES: f64 = 0.3e9;
 /// What its allocator keeps for each worker thread in some days of a relay, at most (docs/lab-score.md): buffers of diffs and of their
-/// compression, which hardly depend on the number of entries. At each consensus some threads have work; after a day and a half all had.
+/// compression, which hardly depend on the number of entries. At each consensus some threads
+/// have work; after so many, all are taken to have had some.
 const ALL_AFTER_CONSENSUSES: f64 = 36.0;
 /// What relays of the first consensus have as if they had worked off so many.
 const AT_FIRST: f64 = 4.0;
