@@ -12,7 +12,6 @@ mod live;
 mod page;
 mod routes;
 mod server;
-mod turns;
 
 pub use config::Config;
 pub use error::DashboardError;

@@ -3,18 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Extension, Router};
-use heaptrial_listen::{Names, Peer, refuse_others};
+use heaptrial_listen::{Names, refuse_others};
 use heaptrial_report::embedded;
 use heaptrial_store::Store;
 use maud::Markup;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::compute::{Computer, WAIT, What, state_of};
@@ -22,7 +23,6 @@ use crate::data::{Data, Overview, Service, Trial, now_us};
 use crate::headers;
 use crate::live::Live;
 use crate::page::{self, Choice, Frame};
-use crate::turns::Turns;
 use crate::{Config, DashboardError};
 
 /// A page that takes longer is given up.
@@ -39,7 +39,8 @@ pub(crate) struct Shared {
     config: Config,
     data: Arc<Mutex<Data>>,
     computer: Arc<Computer>,
-    turns: Turns,
+    /// One reader at a time.
+    turn: Arc<Semaphore>,
     pub(crate) live: Arc<Live>,
 }
 
@@ -51,7 +52,7 @@ impl Shared {
             config: config.clone(),
             data: Arc::new(Mutex::new(Data::new(database))),
             computer: Computer::new(database, Arc::clone(&live)),
-            turns: Turns::new(),
+            turn: Arc::new(Semaphore::new(1)),
             live,
         })
     }
@@ -59,11 +60,10 @@ impl Shared {
     /// Reads the database for somebody, on a thread that may wait for the disk; one reader at a time.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        peer: Peer,
         reader: impl FnOnce(&Store) -> Result<T, DashboardError> + Send + 'static,
     ) -> Result<T, DashboardError> {
         let data = Arc::clone(&self.data);
-        let turn = self.turns.take(peer).await;
+        let turn = Arc::clone(&self.turn).acquire_owned().await;
         let reading = tokio::task::spawn_blocking(move || {
             let _until_read = turn;
             let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl Shared {
 
     /// Looks whether the database changed. What is wrong with one that cannot be read, the pages tell.
     pub(crate) async fn ask(self: Arc<Self>) {
-        let _ = self.read(Peer::User(None), |_| Ok(())).await;
+        let _ = self.read(|_| Ok(())).await;
     }
 
     fn frame<'a>(&'a self, title: &'a str, here: &'a str) -> Frame<'a> {
@@ -93,7 +93,6 @@ impl Shared {
 }
 
 type App = State<Arc<Shared>>;
-type By = Extension<Peer>;
 
 /// All routes of a database.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
@@ -131,9 +130,9 @@ struct Which {
     id: Option<i64>,
 }
 
-async fn overview(State(shared): App, Extension(peer): By, Query(choice): Query<Choice>) -> Response {
+async fn overview(State(shared): App, Query(choice): Query<Choice>) -> Response {
     let now_us = now_us();
-    match shared.read(peer, move |store| Overview::read(store, now_us)).await {
+    match shared.read(move |store| Overview::read(store, now_us)).await {
         Ok(overview) => {
             let frame = shared.frame("Overview", "/");
             frame.show(page::overview(&overview, &choice, now_us, &shared.config.database))
@@ -143,10 +142,10 @@ async fn overview(State(shared): App, Extension(peer): By, Query(choice): Query<
 }
 
 /// A trial by name, or why there is none.
-async fn find(shared: &Shared, peer: Peer, name: String, id: Option<i64>) -> Result<Trial, Response> {
+async fn find(shared: &Shared, name: String, id: Option<i64>) -> Result<Trial, Response> {
     let now_us = now_us();
     let wanted = name.clone();
-    let found = shared.read(peer, move |store| {
+    let found = shared.read(move |store| {
         let mut trials = store.trials()?;
         let of_name = |trial: &heaptrial_store::TrialRecord| match id {
             Some(id) => trial.id == id,
@@ -166,12 +165,11 @@ async fn find(shared: &Shared, peer: Peer, name: String, id: Option<i64>) -> Res
 
 async fn trial(
     State(shared): App,
-    Extension(peer): By,
     Path(name): Path<String>,
     Query(which): Query<Which>,
     Query(choice): Query<Choice>,
 ) -> Response {
-    let trial = match find(&shared, peer, name, which.id).await {
+    let trial = match find(&shared, name, which.id).await {
         Ok(trial) => trial,
         Err(response) => return response,
     };
@@ -183,13 +181,8 @@ async fn trial(
     frame.show(content)
 }
 
-async fn report(
-    State(shared): App,
-    Extension(peer): By,
-    Path(name): Path<String>,
-    Query(which): Query<Which>,
-) -> Response {
-    let trial = match find(&shared, peer, name, which.id).await {
+async fn report(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
+    let trial = match find(&shared, name, which.id).await {
         Ok(trial) => trial,
         Err(response) => return response,
     };
@@ -208,15 +201,10 @@ async fn report(
     }
 }
 
-async fn service(
-    State(shared): App,
-    Extension(peer): By,
-    Path(name): Path<String>,
-    Query(which): Query<Which>,
-) -> Response {
+async fn service(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
     let now_us = now_us();
     let wanted = name.clone();
-    let found = shared.read(peer, move |store| {
+    let found = shared.read(move |store| {
         let found = Service::find(store, &wanted, which.id, now_us)?;
         Ok(match found {
             Some(found) => Ok(Box::new(found)),
@@ -234,9 +222,9 @@ async fn service(
     }
 }
 
-async fn host(State(shared): App, Extension(peer): By) -> Response {
+async fn host(State(shared): App) -> Response {
     let path = shared.config.database.clone();
-    match shared.read(peer, move |store| crate::data::Host::read(store, &path, now_us())).await {
+    match shared.read(move |store| crate::data::Host::read(store, &path, now_us())).await {
         Ok(host) => {
             let frame = shared.frame("Host", "/host");
             frame.show(page::host(&host, frame.now_us))
@@ -245,8 +233,8 @@ async fn host(State(shared): App, Extension(peer): By) -> Response {
     }
 }
 
-async fn healthz(State(shared): App, Extension(peer): By) -> Response {
-    match shared.read(peer, |store| Ok(store.trials()?.len())).await {
+async fn healthz(State(shared): App) -> Response {
+    match shared.read(|store| Ok(store.trials()?.len())).await {
         Ok(trials) => format!("ok\ntrials {trials}\n").into_response(),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     }

@@ -1,6 +1,5 @@
 //! The listener, and its limits of time.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -12,33 +11,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
 use futures_util::future::select;
-use http_body_util::BodyExt;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::Listen;
-use crate::connections::{Connections, Peer};
 
 /// A request's head must be there within this time; an idle connection ends after it.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// A reader that takes nothing for this long has gone.
 const READER_GONE: Duration = Duration::from_secs(30);
-/// An answer is sent within this time, but for one that goes on without end.
-const ANSWER_WITHIN: Duration = Duration::from_secs(300);
-/// How often answers are looked through for that.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Connections that the kernel keeps until they are taken. Whoever comes while there are more comes again after a second.
+/// Connections at one time; further ones wait.
+const CONNECTIONS: usize = 256;
+/// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1024;
-/// The type of an answer that goes on without end.
-const EVENT_STREAM: &str = "text/event-stream";
 /// Bytes of a request's head.
 const HEAD_AT_MOST: usize = 16 * 1024;
 /// After this long an end is not waited for any more.
@@ -83,28 +74,19 @@ impl Listener {
         let server = Server {
             app,
             head_within: self.head_within,
-            connections: Arc::new(Connections::default()),
+            places: Arc::new(Semaphore::new(CONNECTIONS)),
             graceful: GracefulShutdown::new(),
         };
         match &self.socket {
             Socket::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
-                let accept = || async {
-                    let (stream, from) = listener.accept().await?;
-                    Ok((stream, Peer::at(from.ip())))
-                };
-                server.take(accept, stop).await;
+                server.take(async || listener.accept().await.map(|(stream, _)| stream), stop).await;
             }
             Socket::Unix(listener) => {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
-                let accept = || async {
-                    let (stream, _) = listener.accept().await?;
-                    let user = stream.peer_cred().ok().map(|peer| peer.uid());
-                    Ok((stream, Peer::User(user)))
-                };
-                server.take(accept, stop).await;
+                server.take(async || listener.accept().await.map(|(stream, _)| stream), stop).await;
             }
         }
         // What does not end in time is cut off.
@@ -124,68 +106,42 @@ impl Drop for Listener {
 struct Server {
     app: Router,
     head_within: Duration,
-    connections: Arc<Connections>,
+    places: Arc<Semaphore>,
     graceful: GracefulShutdown,
 }
 
 impl Server {
     /// Takes connections until `stop` is done.
-    async fn take<S, A>(&self, accept: impl Fn() -> A, stop: impl Future<Output = ()>)
+    async fn take<S>(&self, accept: impl AsyncFn() -> io::Result<S>, stop: impl Future<Output = ()>)
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
-        A: Future<Output = io::Result<(S, Peer)>>,
     {
         let taking = pin!(async {
-            loop {
+            // The semaphore is never closed.
+            while let Ok(place) = Arc::clone(&self.places).acquire_owned().await {
                 match accept().await {
-                    Ok((stream, peer)) => self.serve(stream, peer),
+                    Ok(stream) => self.serve(stream, place),
                     Err(_) => tokio::time::sleep(AFTER_FAILURE).await,
                 }
             }
         });
-        let looking = pin!(async {
-            loop {
-                tokio::time::sleep(LOOK_EVERY).await;
-                self.connections.end_answered_for(ANSWER_WITHIN);
-            }
-        });
-        select(select(taking, looking), pin!(stop)).await;
+        select(taking, pin!(stop)).await;
     }
 
-    fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static, peer: Peer) {
+    /// Answers on one connection, which has its place until it ends.
+    fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static, place: OwnedSemaphorePermit) {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(READER_GONE));
-        let (place, mut needed) = self.connections.place(peer);
-        let place = Arc::new(place);
-        let app = TowerToHyperService::new(self.app.clone());
-        let answer = service_fn(move |mut request: hyper::Request<_>| {
-            let answering = place.answer();
-            request.extensions_mut().insert(peer);
-            let response = app.call(request);
-            async move {
-                let Ok(response) = response.await;
-                if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
-                    answering.goes_on();
-                }
-                // Held until the body was sent, or is dropped.
-                let sent = |body: Body| {
-                    body.map_frame(move |frame| {
-                        let _held = &answering;
-                        frame
-                    })
-                };
-                Ok::<_, Infallible>(response.map(sent))
-            }
-        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.head_within)
             .max_buf_size(HEAD_AT_MOST)
-            .serve_connection(TokioIo::new(Box::pin(stream)), answer);
+            .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(self.app.clone()));
         let watched = self.graceful.watch(connection);
         tokio::spawn(async move {
-            // A reader that goes away in the middle is no matter.
-            select(pin!(watched), &mut needed).await;
+            // A reader that goes away in the middle does not matter.
+            let _ = watched.await;
+            drop(place);
         });
     }
 }
