@@ -63,7 +63,7 @@ fn alerts(bed: &Bed) -> (i32, Vec<String>) {
 #[test]
 #[ignore = "needs root and a container"]
 fn what_was_migrated_by_hand_is_taken_over_watched_and_rolled_out_to_others() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(1, 4) else { return };
     let Some((bed, units)) = Bed::with_churn(6) else { return };
     by_hand(&bed, &units[..4]);
     // The fourth has its drop-in and was not restarted.
@@ -187,7 +187,7 @@ fn rolled_out(bed: &Bed, units: &[String]) {
 #[test]
 #[ignore = "needs root and a container"]
 fn what_will_not_be_the_same_after_the_next_start_is_left_out_and_what_comes_another_way_is_found() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(6) else { return };
     let own = "/usr/local/lib/own-jemalloc.so";
     bed.container.ok(&["cp", LIBRARY, own]);
@@ -290,7 +290,7 @@ fn running(bed: &Bed, units: &[String]) -> Vec<Value> {
 #[test]
 #[ignore = "needs root and a container"]
 fn what_is_adopted_runs_the_same_after_a_restart() {
-    let Some(()) = drawn(1, 2) else { return };
+    let Some(()) = drawn(3, 4) else { return };
     // Every way after every other one, those that stay with some to spare.
     let pairs: Vec<(usize, usize)> =
         (0..WAYS.len()).flat_map(|from| (0..WAYS.len()).map(move |to| (from, to))).collect();

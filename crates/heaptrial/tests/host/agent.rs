@@ -210,7 +210,7 @@ fn services_of_a_running_trial_are_sampled_and_proved() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_new_life_is_found_between_ticks() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let Some((host, trial)) = Host::boot(2, "--interval 1h") else { return };
     host.settled(trial, &host.units[0], 1);
     host.bed.container.ok(&["systemctl", "restart", &host.units[0]]);
@@ -294,7 +294,7 @@ fn crashes_oom_kills_and_foreign_allocators_are_told_apart() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_killed_agent_loses_no_committed_tick_and_continues_lives() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let Some((host, trial)) = Host::boot(3, "--interval 200ms") else { return };
     for unit in &host.units {
         host.restart_as_planned(trial, unit);
@@ -383,7 +383,7 @@ fn power_cuts_and_reboots_end_lives_and_are_told() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_full_disk_costs_ticks_and_nothing_else() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some(base) = Testbed::for_test() else { return };
     let bed = Bed::boot_on(&base, Options::new().disk_bytes(96 << 20));
     let units = bed.start_churn(2);
@@ -455,7 +455,7 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
 #[test]
 #[ignore = "needs root and a container"]
 fn relays_tell_their_work_through_the_confined_unit() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some(bed) = Bed::boot() else { return };
     for (name, port, more) in [("a", 9001, ""), ("b", 9002, "ControlSocket 0\n")] {
         bed.container.ok(&["tor-instance-create", name]);

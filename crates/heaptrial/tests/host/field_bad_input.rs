@@ -45,7 +45,7 @@ fn a_service_that_never_becomes_ready_is_put_back_and_stops_the_run() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_crashes_soon_after_is_put_back() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let Some((bed, units)) = planned("crash", 4, "settle = \"2s\"") else { return };
     let victim = of_arm(&bed, "crash", "jemalloc").remove(0);
     bed.container.write(format!("/etc/churn/{}", instance(&victim)), "FAIL_AFTER_MS=300\n", 0o644).unwrap();
@@ -62,7 +62,7 @@ fn a_service_that_crashes_soon_after_is_put_back() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_ends_again_and_again_is_put_back_long_before_the_limit() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     let limit = "settle = \"2s\"\nhealth_timeout = \"1h\"";
     let Some((bed, units)) = planned("loop", 4, limit) else { return };
     let before = bed.snapshot();
@@ -108,7 +108,7 @@ fn drift_is_refused_with_the_difference_and_nothing_is_lost() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_full_disk_stops_the_run_and_everything_comes_back() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     use heaptrial_testbed::{Options, Testbed, drawn};
     let Some(base) = Testbed::for_test() else { return };
     let bed = Bed::boot_on(&base, Options::new().disk_bytes(1 << 30));

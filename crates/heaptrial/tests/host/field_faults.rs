@@ -215,7 +215,7 @@ fn assert_walked(kills: u32, least: u32) {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
     let mut kills = 0;
     for call in calls() {
@@ -238,7 +238,7 @@ fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_revert_that_is_killed_anywhere_is_completed() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
     let mut kills = 0;
     for call in calls() {
@@ -263,7 +263,7 @@ fn a_revert_that_is_killed_anywhere_is_completed() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some(mut walk) = strace_works().then(|| Walk::begin_of(2, 16 << 20)).flatten() else {
         return;
     };
@@ -300,7 +300,7 @@ fn cuts() -> Vec<u32> {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_power_cut_at_any_moment_leaves_what_can_be_resumed_and_reverted() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some(mut walk) = Walk::begin(3) else { return };
     walk.bed.container.ok(&[
         &["systemctl", "enable"],

@@ -51,7 +51,7 @@ fn instances() -> usize {
 #[test]
 #[ignore = "needs root and a container"]
 fn five_arms_on_real_relays_are_planned_started_sampled_looked_at_and_reverted() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(0, 3) else { return };
     let Some(bed) = Bed::boot() else { return };
     let torrc = bed
         .container

@@ -71,7 +71,7 @@ fn a_trial_is_started_proved_and_reverted_to_the_byte() {
 #[test]
 #[ignore = "needs root and a container"]
 fn the_documented_rollback_by_hand_needs_no_heaptrial() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = planned(6) else { return };
     let etc = || Snapshot::of(&bed.container, &["/etc"]).unwrap();
     let before = etc();
@@ -105,7 +105,7 @@ fn start(bed: &Bed, name: &str, services: &str) {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(4) else { return };
     let before = bed.snapshot();
     for (name, services) in [("first", "churn@00[12]*"), ("second", "churn@00[34]*")] {
@@ -126,7 +126,7 @@ fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
 #[test]
 #[ignore = "needs root and a container"]
 fn putting_back_an_ended_trial_leaves_the_services_of_a_later_one_alone() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(2) else { return };
     let before = bed.snapshot();
     start(&bed, "first", "churn@*");

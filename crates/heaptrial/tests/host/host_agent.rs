@@ -113,7 +113,7 @@ fn other_database(path: &std::path::Path) {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_database_lost_or_replaced_under_the_agent_is_refused_and_keeps_no_revert_back() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some(host) = Host::boot() else { return };
     let container = &host.bed.container;
     let disk = host.bed.database();

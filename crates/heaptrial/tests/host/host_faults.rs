@@ -12,7 +12,7 @@ use support::{stderr, stdout, wait_for};
 #[test]
 #[ignore = "needs root and a container"]
 fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let Some((bed, units)) = planned("gone", 6, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start gone --yes --no-agent");
@@ -54,7 +54,7 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a_resume() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let Some((bed, units)) = planned("removed", 4, "") else { return };
     // Units of their own, so that one can be removed.
     let own = ["own-a.service", "own-b.service", "own-c.service", "own-d.service"];
@@ -89,7 +89,7 @@ fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_is_dropped_from_a_running_trial_and_the_rest_goes_on() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = planned("drop", 6, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start drop --yes");
@@ -150,6 +150,7 @@ fn start_beside(bed: &Bed, name: &str, most: u32, disturb: &[&str]) -> u32 {
 #[test]
 #[ignore = "needs root and a container"]
 fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start() {
+    let Some(()) = drawn(4, 6) else { return };
     let Some((bed, units)) = planned("anew", 12, "pause = \"200ms\"") else { return };
     let before = bed.snapshot();
     let times = start_beside(&bed, "anew", 100, &["systemctl", "daemon-reexec"]);
@@ -174,7 +175,7 @@ fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start()
 #[test]
 #[ignore = "needs root and a container"]
 fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, _)) = planned("first", 6, "") else { return };
     bed.write_trial("early", &two_arms("early", "churn@*", ""));
     bed.succeeds("trial plan early.toml --seed 2");
@@ -225,7 +226,7 @@ fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so()
 #[test]
 #[ignore = "needs root and a container"]
 fn what_others_can_change_is_neither_written_nor_run_as_root() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some((bed, units)) = planned("trusted", 2, "") else { return };
     let container = &bed.container;
     let before = bed.snapshot();
@@ -277,7 +278,7 @@ fn what_others_can_change_is_neither_written_nor_run_as_root() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, units)) = planned("lost", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start lost --yes --no-agent");
@@ -308,7 +309,7 @@ fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
 #[test]
 #[ignore = "needs root and a container"]
 fn services_that_are_stopped_before_a_start_comes_to_them_stay_stopped() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let Some((bed, units)) = planned("early", 4, "pause = \"2s\"\nfailure_budget = 9") else { return };
     let before = bed.snapshot();
     let mut start = bed.command("trial start early --yes --no-agent").spawn().unwrap();

@@ -41,7 +41,7 @@ fn reverted(bed: &Bed, name: &str, units: &[String], before: &heaptrial_testbed:
 #[test]
 #[ignore = "needs root and a container"]
 fn a_resume_writes_again_what_is_gone_and_tells_what_somebody_changed() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some((bed, units)) = planned("gone", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start gone --yes --no-agent");
@@ -90,7 +90,7 @@ fn a_resume_writes_again_what_is_gone_and_tells_what_somebody_changed() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let Some((bed, units)) = planned("other", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start other --yes");
@@ -133,7 +133,7 @@ fn a_library_or_a_unit_that_somebody_replaced_is_told_and_not_taken_for_ours() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_folder_of_drop_ins_that_others_can_change_or_that_units_share_is_refused() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, units)) = planned("folders", 4, "") else { return };
     let service = of_arm(&bed, "folders", "jemalloc").remove(0);
     let folder = format!("{UNITS}/{service}.d");
@@ -169,7 +169,7 @@ fn a_folder_of_drop_ins_that_others_can_change_or_that_units_share_is_refused() 
 #[test]
 #[ignore = "needs root and a container"]
 fn a_journal_that_others_can_write_is_not_followed_and_a_frozen_plan_that_is_lost_has_a_copy() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let Some((bed, units)) = planned("frozen", 4, "") else { return };
     let before = bed.snapshot();
     bed.succeeds("trial start frozen --yes --no-agent");
@@ -203,7 +203,7 @@ fn a_journal_that_others_can_write_is_not_followed_and_a_frozen_plan_that_is_los
 #[test]
 #[ignore = "needs root and a container"]
 fn a_trial_whose_folder_is_gone_is_known_by_what_it_left() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let Some((bed, units)) = planned("lost", 4, "") else { return };
     plan(&bed, "later", "");
     let before = bed.snapshot();

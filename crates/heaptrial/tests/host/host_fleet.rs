@@ -47,7 +47,7 @@ fn names(list: &Value, key: &str) -> Vec<String> {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let before = [alpha.snapshot(), beta.snapshot()];

@@ -16,7 +16,7 @@ use support::{stderr, stdout, wait_for};
 #[test]
 #[ignore = "needs root and a container"]
 fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
-    let Some(()) = drawn(0, 4) else { return };
+    let Some(()) = drawn(3, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
@@ -117,7 +117,7 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_key_without_root_is_told_and_changes_nothing() {
-    let Some(()) = drawn(3, 4) else { return };
+    let Some(()) = drawn(0, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let control = Control::new(TRIAL, &[("alpha", &alpha)]);
     control.plays("survey", &[]);

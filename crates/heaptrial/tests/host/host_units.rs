@@ -49,7 +49,7 @@ fn escaped_units(bed: &Bed) -> Vec<String> {
 #[test]
 #[ignore = "needs root and a container"]
 fn units_are_named_in_one_way_whatever_their_names_hold() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let Some(bed) = Bed::boot() else { return };
     let mut units = escaped_units(&bed);
     units.sort();
@@ -133,7 +133,7 @@ fn host_of_others() -> Option<(Bed, Vec<String>)> {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_host_with_services_of_its_own_is_taken_as_it_is() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, units)) = host_of_others() else { return };
     let before = bed.snapshot();
 
@@ -252,7 +252,7 @@ ExecStart=/usr/local/bin/shapes title 8
 #[test]
 #[ignore = "needs root and a container"]
 fn settings_of_services_that_overwrite_their_environment_are_proved() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(2) else { return };
     let folder = tempfile::tempdir().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/shapes.c");
@@ -293,7 +293,7 @@ fn settings_of_services_that_overwrite_their_environment_are_proved() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(6) else { return };
     // Only this process is killed, whatever else runs on this machine.
     let cut = format!("cut{}", std::process::id());

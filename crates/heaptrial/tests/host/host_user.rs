@@ -151,7 +151,7 @@ impl Alice {
 #[test]
 #[ignore = "needs root and a container"]
 fn services_of_a_user_are_in_a_trial_of_that_user() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some(alice) = Alice::boot() else { return };
     let linger = "loginctl enable-linger 1500";
     Alice::refuses(&alice.heaptrial("--user services"), linger);

@@ -36,7 +36,7 @@ fn drop_in(service: &str) -> String {
 #[test]
 #[ignore = "needs root and a container"]
 fn alerts_of_one_cause_are_one_alert_and_a_revert_is_a_cause() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let Some((bed, services)) = watched(8) else { return };
     assert_eq!(services.len(), 4);
 
@@ -143,7 +143,7 @@ fn what_a_watch_advises_can_be_followed_and_mends() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_stopped_service_and_a_timer_that_does_not_run_are_told_as_such_and_nothing_stays_behind() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let Some((bed, services)) = watched(4) else { return };
     let service = &services[0];
     bed.container.ok(&["systemctl", "stop", service]);
@@ -192,7 +192,7 @@ const AGENT: &str = "heaptrial-agent.service";
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_holds_services_of_two_kinds_to_what_their_own_kind_uses() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some(bed) = Bed::boot() else { return };
     let program = support::bed::example("churn_service");
     let large = ChurnService {
@@ -239,6 +239,7 @@ fn a_rollout_holds_services_of_two_kinds_to_what_their_own_kind_uses() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_that_was_cut_short_reports_its_last_record() {
+    let Some(()) = drawn(2, 4) else { return };
     let Some((bed, _)) = Bed::with_churn(2) else { return };
     let rollout = "--allocator jemalloc@5.3.0 --services churn@* --unmeasured --name short --no-agent";
     let mut command = bed.command(&format!("rollout start {rollout} {PACE}"));

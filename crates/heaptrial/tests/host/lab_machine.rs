@@ -80,7 +80,7 @@ $lab --out title -a 'glibc?arena_max=1' -- /shapes/shapes title 8 > /results/tit
 #[test]
 #[ignore = "needs root: it boots a virtual machine"]
 fn on_version_2_figures_are_true_whoever_runs_the_lab_and_where_pages_are_swapped_out() {
-    let Some(()) = drawn(2, 4) else { return };
+    let Some(()) = drawn(4, 8) else { return };
     let Some(base) = Testbed::for_test_of_machines() else { return };
     let (build, shapes) = (build_folder(), shapes());
     let binds = [(build.as_path(), Path::new("/build")), (shapes.path(), Path::new("/shapes"))];

@@ -74,12 +74,12 @@ fn processes_of_less_than_a_tick_are_in_the_figures() {
     let output = lab("-a glibc --duration 10s", &["storm", "15"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = json(&output);
-    // A busy machine takes as long to start a process as that lives: a highest reading is of one that holds all. Between two of them there
+    // On a busy machine the kernel's figure may still have pages of one that has ended beside those of the next. Between two there
     // is none, which is less than half of the time.
     let of = |field: &str| arm(&report, "glibc")["memory"][field].as_f64().unwrap() / MIB;
     let (peak, median) = (of("peak_bytes"), of("median_bytes"));
     assert!(
-        (14.0..16.0).contains(&peak) && median > 1.0 && median <= peak,
+        (14.0..30.0).contains(&peak) && median > 1.0 && median < 16.0,
         "{peak}, {median} MiB in {report:#}"
     );
 }
@@ -88,7 +88,7 @@ fn processes_of_less_than_a_tick_are_in_the_figures() {
 #[test]
 #[ignore = "needs root: it hides the cgroups"]
 fn workers_that_are_replaced_are_in_every_reading() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let of = |wrapper: &[&str], options: &str, field: &str| {
         let options = format!("-a glibc --duration 8s {options}");
         let output = lab_behind(wrapper, shapes().path(), &options, &["recycle", "16", "3"]);
@@ -171,7 +171,7 @@ const OWN_GROUP: &str = "own=/sys/fs/cgroup$(grep -E '^[0-9]+:(memory)?:' /proc/
 #[test]
 #[ignore = "needs root: it makes cgroups"]
 fn a_service_that_leaves_its_cgroup_at_once_fails_its_arm() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     for (options, why) in [
         ("", "is in none of its figures"),
         ("--memory-limit 64M", "was not under the limit of 64.0 MiB"),
@@ -230,7 +230,7 @@ fn a_service_that_the_limit_of_the_whole_run_kills_is_told_so() {
 
 #[test]
 fn many_small_processes_without_the_treatment_fail_an_arm_together() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let folder = shapes();
     // Each of them has a small part of the memory.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do \
@@ -285,7 +285,7 @@ fn settings_of_a_program_that_sets_its_title_are_proved() {
 #[test]
 #[ignore = "needs root: it makes a cgroup"]
 fn a_memory_limit_shows_who_lives_under_it() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let lives = lab("-a glibc --duration 2s --memory-limit 64M", &["hold", "40"]);
     assert_eq!(lives.status.code(), Some(0), "{}", stderr(&lives));
     assert!(json(&lives).to_string().contains("lives under"), "{}", stderr(&lives));
@@ -313,7 +313,7 @@ const WAYS: [&[&str]; 2] = [&[], &CONFINED];
 #[test]
 #[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
 fn a_helper_that_lost_its_parent_is_in_all_figures() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     for way in WAYS {
         for (options, most) in [("", 41.0), ("--metric rss", 44.0), ("--count helper", 41.0)] {
             let options = format!("-a glibc --duration 3s --ready log:holds {options}");
@@ -336,7 +336,7 @@ fn a_helper_that_lost_its_parent_and_the_treatment_fails_its_arm() {
 #[test]
 #[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
 fn cpu_time_of_children_counts_whoever_waited_for_them() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     for (way, hows) in [
         (WAYS[0], &["waited", "ignored", "uncollected", "orphan"][..]),
         (WAYS[1], &["uncollected", "orphan"]),
@@ -356,7 +356,7 @@ fn cpu_time_of_children_counts_whoever_waited_for_them() {
 #[test]
 #[ignore = "needs root: it hides the cgroups"]
 fn cpu_time_of_processes_that_counted_and_ended_stays() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     for way in WAYS {
         // The round ends with its load, which waits for the last of them and some readings more.
         let folder = shapes();
@@ -388,7 +388,7 @@ fn a_crash_is_seen_whichever_thread_it_is_in() {
 #[test]
 #[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
 fn a_process_whose_main_thread_has_ended_is_in_all_figures() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     for way in WAYS {
         let options = "-a glibc --duration 2s --ready log:holds --metric rss";
         for shape in [&["leaderless", "40"][..], &["leaderless", "40", "main"]] {
@@ -427,7 +427,7 @@ impl Drop for HugePages {
 #[test]
 #[ignore = "needs root: it sets huge pages aside, makes a cgroup, and hides the cgroups"]
 fn huge_pages_are_anonymous_memory() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let _set_aside = HugePages::set_aside(16);
     for way in WAYS {
         for metric in ["anon", "rss"] {
@@ -484,7 +484,7 @@ fn a_helper_without_the_treatment_that_lives_in_between_fails_its_arm() {
 #[test]
 #[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
 fn memory_that_no_reading_saw_is_told_or_in_the_peak() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     let peak = |way: &[&str], metric: &str| {
         let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
         let output = lab_behind(way, shapes().path(), &options, &["spike", "100"]);

@@ -94,41 +94,41 @@ fn postgresql_under_pgbench() {
 #[test]
 #[ignore = "needs nginx and wrk"]
 fn nginx_under_wrk() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     runs("nginx", &["nginx", "wrk"], &["requests", "latency_ms", "p99_ms"]);
 }
 
 #[test]
 #[ignore = "needs Redis"]
 fn redis_under_redis_benchmark() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     runs("Redis", &["redis-server", "redis-benchmark"], &["SET requests", "GET p99_ms"]);
 }
 
 #[test]
 #[ignore = "needs memcached and memcaslap"]
 fn memcached_under_memcaslap() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     runs("memcached", &["memcached", "memcaslap"], &["tps"]);
 }
 
 #[test]
 #[ignore = "needs gunicorn and ab"]
 fn a_python_application_under_ab() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     runs("Python", &["gunicorn", "ab"], &["requests", "p99_ms"]);
 }
 
 #[test]
 #[ignore = "needs node and ab"]
 fn node_under_ab() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     runs("Node", &["node", "ab"], &["requests"]);
 }
 
 #[test]
 #[ignore = "needs a JDK and ab"]
 fn java_under_ab() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     runs("Java", &["javac", "ab"], &["requests"]);
 }

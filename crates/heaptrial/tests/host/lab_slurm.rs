@@ -216,7 +216,7 @@ fn numbers(report: &Value) -> Vec<u64> {
 
 #[test]
 fn a_search_whose_task_failed_goes_on_by_its_own_command() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let slurm = StandIn::new(SBATCH);
     let output = slurm.tune(TUNED).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -237,7 +237,7 @@ fn a_search_whose_task_failed_goes_on_by_its_own_command() {
 
 #[test]
 fn what_a_task_delivered_after_its_search_was_gone_is_taken_in() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     // Of this search no task fails.
     let slurm = StandIn::new(&SBATCH.replace("*/blocks/0002/*)", "none)"));
     let mut search = slurm.tune(TUNED).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -273,7 +273,7 @@ fn what_a_task_delivered_after_its_search_was_gone_is_taken_in() {
 
 #[test]
 fn work_that_no_block_tells_of_fails_the_run() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let slurm = StandIn::new(SBATCH);
     // The first block tells of nothing, and the other of one of the two.
     let load = "sleep 0.3; case {repeat} in 2) echo rps 5;; esac";
@@ -293,7 +293,7 @@ fn work_that_no_block_tells_of_fails_the_run() {
 #[test]
 #[ignore = "needs root and containers"]
 fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters() {
-    let Some(()) = drawn(0, 4) else { return };
+    let Some(()) = drawn(6, 8) else { return };
     let Some(base) = SlurmCluster::base_for_test() else { return };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();

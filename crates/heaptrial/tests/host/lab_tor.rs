@@ -73,7 +73,7 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 #[test]
 #[ignore = "needs root and Tor"]
 fn real_relays_are_compared_and_no_packet_leaves_loopback() {
-    let Some(()) = drawn(1, 2) else { return };
+    let Some(()) = drawn(1, 3) else { return };
     let namespace = match Namespace::create() {
         Ok(namespace) => namespace,
         Err(why) => {

@@ -62,7 +62,7 @@ impl Made {
 #[test]
 #[ignore = "needs the sources of allocators"]
 fn the_same_source_gives_the_same_package_to_the_byte() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(5, 6) else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for name in ["out1", "out2", "other"] {
@@ -254,7 +254,7 @@ impl Host {
 #[test]
 #[ignore = "needs root and a container"]
 fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let mut before = None;
     let Some(host) = Host::boot(|bed| before = Some(files_of(&bed.container))) else { return };
     let (container, package) = (&host.bed.container, host.allocator.name());
@@ -303,7 +303,7 @@ fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_unit_that_heaptrial_did_not_write_keeps_the_packages_files_as_well() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some(host) = Host::boot(|_| ()) else { return };
     let (container, package, library) =
         (&host.bed.container, host.allocator.name(), host.allocator.library());
@@ -347,6 +347,7 @@ fn a_unit_that_heaptrial_did_not_write_keeps_the_packages_files_as_well() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_that_a_package_takes_over_from_a_trial_stays() {
+    let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(2) else { return };
     bed.write_trial("packaged", &TRIAL.replace(SPEC, "jemalloc@5.3.0"));
     bed.succeeds("trial plan packaged.toml --seed 1");

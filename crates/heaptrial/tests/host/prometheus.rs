@@ -243,7 +243,7 @@ fn at(seconds: i64) -> String {
 
 #[test]
 fn drawn_histories_come_back_from_both_stores() {
-    let Some(()) = heaptrial_testbed::drawn(1, 3) else { return };
+    let Some(()) = heaptrial_testbed::drawn(4, 6) else { return };
     if !installed(&["prometheus", "promtool", "victoria-metrics"]) {
         return;
     }
@@ -687,7 +687,7 @@ fn at_a_port(socket: PathBuf) -> SocketAddr {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_prometheus_has_what_the_database_has() {
-    let Some(()) = heaptrial_testbed::drawn(0, 3) else { return };
+    let Some(()) = heaptrial_testbed::drawn(0, 6) else { return };
     if !installed(&["prometheus", "promtool"]) {
         return;
     }

@@ -184,7 +184,7 @@ const WAVES: &str = "--waves 50%,100% --no-forecast";
 #[test]
 #[ignore = "needs root and a container"]
 fn a_canary_that_ends_is_put_back_and_no_other_service_is_touched() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let options = format!("{WAVES} --soak 5s");
     let canary = host.planned(1, &options);
@@ -205,7 +205,7 @@ fn a_canary_that_ends_is_put_back_and_no_other_service_is_touched() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_ends_while_it_is_watched_stops_its_wave_and_the_canary_stays() {
-    let Some(()) = drawn(2, 3) else { return };
+    let Some(()) = drawn(2, 6) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let options = format!("{WAVES} --soak 3s,60s");
     let (canary, ill) = (host.planned(1, &options), host.planned(2, &options));
@@ -221,7 +221,7 @@ fn a_service_that_ends_while_it_is_watched_stops_its_wave_and_the_canary_stays()
 #[test]
 #[ignore = "needs root and a container"]
 fn memory_above_the_trials_forecast_stops_a_wave() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(0, 4) else { return };
     let Some(host) = Host::with_trial(40, Duration::from_secs(25)) else { return };
     let options = "--waves 25%,100% --soak 5s,20s,5s";
     let leaking = host.planned(2, options);
@@ -238,7 +238,7 @@ fn memory_above_the_trials_forecast_stops_a_wave() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_that_goes_stops_its_wave_and_resuming_brings_it_back() {
-    let Some(()) = drawn(1, 2) else { return };
+    let Some(()) = drawn(1, 4) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let mut process = host.start_in_background(&format!("{WAVES} --soak 3s,30s,3s"));
     host.wait_for_wave(2, |wave| wave["stage"] == "soaking");
@@ -258,7 +258,7 @@ fn a_library_that_goes_stops_its_wave_and_resuming_brings_it_back() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_power_cut_within_a_wave_is_resumed_to_the_end() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(1, 6) else { return };
     let Some(mut host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let mut process = host.start_in_background("--waves 100% --no-forecast --soak 3s");
     host.wait_for_wave(2, |wave| wave["stage"] == "begun" && wave["in_force"].as_u64().unwrap() > 0);
@@ -273,7 +273,7 @@ fn a_power_cut_within_a_wave_is_resumed_to_the_end() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_complete_rollout_changes_nothing_more_and_tells_what_was_taken_away() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(2, 4) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let options = format!("{WAVES} --soak 3s");
     let canary = host.planned(1, &options);
@@ -303,7 +303,7 @@ fn a_complete_rollout_changes_nothing_more_and_tells_what_was_taken_away() {
 #[test]
 #[ignore = "needs root and a container"]
 fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let before = host.bed.snapshot();
     let run = |library| host.units.iter().map(|unit| host.bed.maps(unit).contains(library)).collect();
@@ -347,7 +347,7 @@ fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
 #[test]
 #[ignore = "needs root and a container"]
 fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed() {
-    let Some(()) = drawn(1, 2) else { return };
+    let Some(()) = drawn(3, 4) else { return };
     let Some((bed, units)) = Bed::with_churn(4) else { return };
     bed.install_agent();
     let before = bed.snapshot();
@@ -405,7 +405,7 @@ fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed(
 #[test]
 #[ignore = "needs root and a container"]
 fn only_the_very_treatment_that_was_measured_is_rolled_out() {
-    let Some(()) = drawn(1, 3) else { return };
+    let Some(()) = drawn(4, 6) else { return };
     let Some(host) = Host::with_trial(6, Duration::from_secs(8)) else { return };
     let before = host.bed.snapshot();
     let of_spec = |spec: &str| {

@@ -38,7 +38,7 @@ fn small_services_start_in_numbers_and_fail_on_demand() {
 #[test]
 #[ignore = "needs root and a container"]
 fn real_relays_bootstrap_also_after_a_power_cut() {
-    let Some(()) = drawn(0, 2) else { return };
+    let Some(()) = drawn(2, 3) else { return };
     let Some(base) = Testbed::for_test() else { return };
     let mut host = Container::boot(&base, Options::new()).unwrap();
     let directory = PrivateDirectory::new(example_program("private_directory").unwrap());

@@ -59,7 +59,7 @@ fn mounts() -> Vec<String> {
 #[test]
 #[ignore = "needs root and the package archive"]
 fn a_run_in_another_suite() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(3, 6) else { return };
     if !rustix::process::geteuid().is_root() {
         return heaptrial_testbed::skip("a userland is entered by root alone");
     }

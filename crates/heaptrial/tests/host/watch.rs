@@ -102,7 +102,7 @@ fn snapshot(bed: &Bed) -> heaptrial_testbed::Snapshot {
 #[test]
 #[ignore = "needs root and a container"]
 fn another_process_and_missing_readings_are_told_and_a_failing_hook_too() {
-    let Some(()) = drawn(0, 3) else { return };
+    let Some(()) = drawn(0, 6) else { return };
     let Some((bed, _)) = with_trial(6) else { return };
     let plan = start(&bed, "--hook /usr/bin/false --no-data-after 10s");
     let (services, _) = treated(&plan["plan"]);
