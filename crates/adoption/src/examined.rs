@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::{Catalog, Examiner, Expected, identify_started_with, prove, settings_elsewhere};
+use heaptrial_allocator::{Catalog, Examiner, Expected, identify_started_with, prove};
 use heaptrial_change::{PRELOAD, expected_of};
 use heaptrial_host::systemd::Unit;
 use heaptrial_host::trusted::resolve;
@@ -61,9 +61,6 @@ pub enum LeftOut {
         /// Its value after the next start, or that it will not be set.
         next: String,
     },
-    /// It has settings that a treatment cannot carry.
-    #[error("{0}: a treatment sets variables of the environment alone")]
-    SettingsElsewhere(String),
     /// What its process was started with cannot be seen, and a file that decides it was changed since.
     #[error(
         "{path} was changed after its process was started, whose environment cannot tell what that means ({why}): restart it first"
@@ -117,9 +114,6 @@ pub fn examined(root: &HostRoot, service: &Service) -> Result<Expected, LeftOut>
         if let Some(path) = changed_since(root, service, process) {
             return Err(LeftOut::ChangedSince { path, why: why.to_owned() });
         }
-    }
-    if let Some(elsewhere) = settings_elsewhere(identity) {
-        return Err(LeftOut::SettingsElsewhere(elsewhere.to_owned()));
     }
     let by_wrapper = |variable: &str| names_variable(root, &service.unit, variable);
     preloads(process, identity, &next, &by_wrapper)?;

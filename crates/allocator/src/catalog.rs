@@ -94,8 +94,6 @@ pub struct Environment {
     pub combined: Option<Combined>,
     /// A symbolic link whose target is read as that variable is, before it.
     pub link: Option<PathBuf>,
-    /// A variable that a program may define, which is read so before the link.
-    pub program_variable: Option<String>,
 }
 
 impl Environment {

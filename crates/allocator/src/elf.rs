@@ -216,59 +216,6 @@ impl<'d> Elf<'d> {
         !symbols.is_empty()
     }
 
-    /// Variables of the symbol tables, where the file still has them: calls `visit` with name, address and length of each.
-    pub(crate) fn variables(&self, mut visit: impl FnMut(&[u8], u64, u64)) {
-        let Ok(sections) = self.header.sections(self.endian, self.data) else { return };
-        for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            let Ok(symbols) = sections.symbols(self.endian, self.data, table) else { continue };
-            let names = sections.section(symbols.string_section());
-            let Ok(names) = names.and_then(|names| names.data(self.endian, self.data)) else { continue };
-            for symbol in symbols.iter() {
-                if symbol.st_shndx(self.endian) != elf::SHN_UNDEF && symbol.st_type() == elf::STT_OBJECT {
-                    let name = names.get(symbol.st_name(self.endian) as usize..).unwrap_or_default();
-                    if let Some(end) = name.iter().position(|byte| *byte == 0) {
-                        visit(&name[..end], symbol.st_value(self.endian), symbol.st_size(self.endian));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Addresses and lengths of what the program may write to.
-    pub(crate) fn writable(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.loads(true).map(|segment| (segment.p_vaddr(self.endian), segment.p_memsz(self.endian)))
-    }
-
-    /// Addresses of a text among constants.
-    pub(crate) fn find_constant(&self, text: &[u8]) -> Vec<u64> {
-        self.find_in(text, false)
-    }
-
-    /// Addresses of a text in what the program may write to, as it is in the file.
-    pub(crate) fn find_data(&self, text: &[u8]) -> Vec<u64> {
-        self.find_in(text, true)
-    }
-
-    fn find_in(&self, text: &[u8], writable: bool) -> Vec<u64> {
-        let finder = memchr::memmem::Finder::new(text);
-        let mut found = Vec::new();
-        for segment in self.loads(writable) {
-            let (offset, size) = segment.file_range(self.endian);
-            if let Ok(bytes) = self.data.read_bytes_at(offset, size) {
-                let start = segment.p_vaddr(self.endian);
-                found.extend(finder.find_iter(bytes).map(|at| start + at as u64));
-            }
-        }
-        found
-    }
-
-    fn loads(&self, writable: bool) -> impl Iterator<Item = &'d elf::ProgramHeader64<Endianness>> + '_ {
-        self.segments.iter().filter(move |segment| {
-            segment.p_type(self.endian) == elf::PT_LOAD
-                && (segment.p_flags(self.endian) & elf::PF_W != 0) == writable
-        })
-    }
-
     /// The parts of the file that hold constants and data but no code, `limit` bytes at most.
     /// The flag tells whether that was all.
     pub(crate) fn constants(&self, limit: u64) -> (Vec<&'d [u8]>, bool) {

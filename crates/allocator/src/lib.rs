@@ -47,7 +47,6 @@ pub use heaptrial_model::{Identity, Linkage};
 pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
 pub use identify::{
     CarriedAllocator, Identifier, IdentifyError, PassedVariables, identify, identify_started_with,
-    settings_elsewhere,
 };
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Catalog, SettingEntry};
-use crate::identify::{NOT_SET, OVERWRITTEN, UNKNOWN, settings_elsewhere};
+use crate::identify::{OVERWRITTEN, UNKNOWN};
 use crate::obtained::Obtained;
 
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
@@ -24,23 +23,12 @@ pub struct Expected {
     pub build_id: Option<String>,
     /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,
-    /// Settings that no environment carries, as a process tells them that is left with what it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elsewhere: Option<String>,
 }
 
 impl Expected {
     /// The service's own C library with these settings.
     pub fn own_c_library(spec: AllocatorSpec, settings: Vec<(String, String)>) -> Self {
-        Self {
-            spec,
-            version: None,
-            object: None,
-            sha256: String::new(),
-            build_id: None,
-            settings,
-            elsewhere: None,
-        }
+        Self { spec, version: None, object: None, sha256: String::new(), build_id: None, settings }
     }
 }
 
@@ -54,7 +42,6 @@ impl Obtained {
             sha256: self.sha256.clone(),
             build_id: self.build_id.clone(),
             settings: self.settings.clone(),
-            elsewhere: None,
         }
     }
 }
@@ -130,20 +117,12 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     if let Some((name, value)) = foreign {
         return Err(mismatch(format!("{name}={value} is in its environment and no part of the treatment")));
     }
-    if let Some(elsewhere) =
-        settings_elsewhere(found).filter(|told| expected.elsewhere.as_deref() != Some(told))
-    {
-        return Err(mismatch(elsewhere.to_owned()));
-    }
-    let effective = all_took_effect(expected, found).map_err(mismatch)?;
     for (name, value) in &expected.settings {
         match found.settings.get(name) {
             Some(set) if set == value => {}
             Some(set) => {
                 return Err(mismatch(format!("{name} is `{set}` in its environment and not `{value}`")));
             }
-            // What is in its place may be no environment and look like one.
-            None if effective => {}
             None => match found.evidence.iter().find(|line| line.starts_with(OVERWRITTEN)) {
                 Some(why) => {
                     return Err(mismatch(format!("{name} can be neither found nor ruled out: {why}")));
@@ -153,53 +132,6 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
         }
     }
     Ok(())
-}
-
-/// Whether the allocator's own memory shows each setting of the treatment in effect; `false` where it does not tell of all. An
-/// error where it has another value for one.
-fn all_took_effect(expected: &Expected, found: &Identity) -> Result<bool, String> {
-    // Variables of which the spec tells no setting are in the environment or nowhere.
-    let mut all = !expected.spec.settings.is_empty();
-    for setting in &expected.spec.settings {
-        let shown = found.effective.get(&setting.name);
-        let entry = Catalog::builtin().family(&expected.spec.family);
-        let entry = entry.and_then(|family| family.setting(&setting.name));
-        let shows = |shown: &String| shows(shown, entry?, found.version.as_ref(), &setting.value);
-        match shown.and_then(shows) {
-            Some(true) => {}
-            Some(false) => {
-                return Err(format!(
-                    "{}={} did not take effect: the allocator itself has it as {}",
-                    setting.name,
-                    setting.value,
-                    shown.map_or(NOT_SET, String::as_str)
-                ));
-            }
-            None => all = false,
-        }
-    }
-    Ok(all)
-}
-
-/// Whether a value in the allocator's memory is the one that was asked for; `None` where the two cannot be compared.
-fn shows(shown: &str, setting: &SettingEntry, version: Option<&Version>, asked: &str) -> Option<bool> {
-    if shown == NOT_SET {
-        // To ask for what it does anyway may set nothing.
-        let mut ranges = setting.in_versions.iter();
-        let is_default = ranges.any(|range| {
-            version.is_none_or(|version| range.contains(version)) && range.default.as_deref() == Some(asked)
-        });
-        return Some(is_default).filter(|is_default| !is_default);
-    }
-    if setting.values.iter().any(|word| word == shown) {
-        return Some(shown == asked);
-    }
-    let number = |text: &str| match text {
-        "true" => Some(1.0),
-        "false" => Some(0.0),
-        _ => text.parse::<f64>().ok(),
-    };
-    Some(number(shown)? == number(asked)?)
 }
 
 #[cfg(test)]
@@ -216,7 +148,6 @@ mod tests {
             sha256: "aa".to_owned(),
             build_id: Some("bb".to_owned()),
             settings: vec![("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())],
-            elsewhere: None,
         }
     }
 
@@ -231,7 +162,6 @@ mod tests {
             linkage: Linkage::Preloaded,
             settings: BTreeMap::from([("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())]),
             evidence: Vec::new(),
-            effective: Default::default(),
             libraries: Vec::new(),
         }
     }
@@ -252,14 +182,11 @@ mod tests {
         assert!(why.contains("MIMALLOC_VERBOSE=1") && why.contains("no part of the treatment"), "{why}");
         let overwritten =
             Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
-        let linked = "settings that no environment carries: /etc/malloc.conf is `narenas:1`".to_owned();
-        let linked = Identity { evidence: vec![linked], ..found() };
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [
             (libc, "was not loaded"),
             (other_version, "version is 3.1.5"),
             (other_file, "not the file that was verified"),
-            (linked, "/etc/malloc.conf is `narenas:1`"),
             (overwritten, "neither found nor ruled out"),
             (no_setting, "MIMALLOC_PURGE_DELAY is not in its environment"),
         ] {
@@ -268,56 +195,11 @@ mod tests {
         }
     }
 
-    /// What is left as it is may have settings of its own, and may be known better by now.
     #[test]
-    fn what_goes_on_as_it_was_is_proved() {
-        let told = "settings that no environment carries: /etc/malloc.conf is `narenas:1`".to_owned();
-        let linked = Identity { evidence: vec![told.clone()], ..found() };
-        let goes_on = Expected { elsewhere: Some(told), ..expected() };
-        assert_eq!(prove(&goes_on, &linked), Ok(()));
+    fn an_unknown_family_that_is_left_as_it_is_may_be_known_by_now() {
         let unknown = Expected::own_c_library("unknown".parse().unwrap(), Vec::new());
         let known = Identity { settings: BTreeMap::new(), ..found() };
         assert_eq!(prove(&unknown, &known), Ok(()));
-    }
-
-    #[test]
-    fn what_the_allocator_itself_has_decides() {
-        let with = |effective: &[(&str, &str)], identity: Identity| {
-            let effective = effective.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            Identity { effective: effective.collect(), ..identity }
-        };
-        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0"), ("verbose", "1")], found())), Ok(()));
-        let why = prove(&expected(), &with(&[("purge_delay", "10")], found())).unwrap_err().why;
-        assert!(why.contains("purge_delay=0 did not take effect") && why.ends_with("as 10"), "{why}");
-        // Where the environment cannot be read, it is the proof.
-        let overwritten =
-            Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
-        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], overwritten.clone())), Ok(()));
-        assert!(prove(&expected(), &with(&[("verbose", "0")], overwritten)).is_err());
-        let title = Identity { settings: BTreeMap::new(), ..found() };
-        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], title)), Ok(()));
-    }
-
-    #[test]
-    fn values_are_compared_as_what_they_mean() {
-        let shows = |shown: &str, family: &str, name: &str, asked: &str| {
-            let (family, version) = family.split_once('@').unwrap_or((family, ""));
-            let entry = Catalog::builtin().family(family).unwrap().setting(name).unwrap();
-            shows(shown, entry, Some(&Version::new(version)).filter(|_| !version.is_empty()), asked)
-        };
-        assert_eq!(shows("1", "jemalloc", "background_thread", "true"), Some(true));
-        assert_eq!(shows("0", "jemalloc", "background_thread", "true"), Some(false));
-        assert_eq!(shows("2.5", "tcmalloc", "release_rate", "2.50"), Some(true));
-        assert_eq!(shows("8", "jemalloc", "narenas", "default"), None);
-        assert_eq!(shows("primary", "jemalloc", "dss", "primary"), Some(true));
-        assert_eq!(shows("secondary", "jemalloc", "dss", "primary"), Some(false));
-        assert_eq!(shows(NOT_SET, "glibc", "arena_max", "2"), Some(false));
-        assert_eq!(shows(NOT_SET, "glibc", "arena_max", "0"), None);
-        // A program that gains rights reads no tunables; a default of another version is none of this one.
-        assert_eq!(shows(NOT_SET, "glibc@2.36", "tcache_count", "5"), Some(false));
-        assert_eq!(shows(NOT_SET, "glibc@2.36", "tcache_count", "7"), None);
-        assert_eq!(shows(NOT_SET, "glibc@2.43", "tcache_count", "7"), Some(false));
-        assert_eq!(shows(NOT_SET, "glibc@2.42", "tcache_max", "512"), Some(false));
     }
 
     #[test]

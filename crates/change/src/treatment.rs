@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use heaptrial_allocator::{Expected, settings_elsewhere};
+use heaptrial_allocator::Expected;
 use heaptrial_host::systemd::UnitEnvironment;
 use heaptrial_host::{Paths, Scope};
 use heaptrial_model::{HumanDuration, Identity, Linkage, ServiceName};
@@ -237,7 +237,6 @@ pub fn expected_of(identity: &Identity) -> Expected {
         sha256: identity.sha256.clone().unwrap_or_default(),
         build_id: identity.build_id.clone().filter(|_| !own),
         settings: identity.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        elsewhere: settings_elsewhere(identity).map(str::to_owned),
     }
 }
 

@@ -27,10 +27,6 @@ pub struct Identity {
     pub linkage: Linkage,
     /// Environment variables in force that this allocator reads, name to value.
     pub settings: BTreeMap<String, String>,
-    /// Settings as the allocator has them in the process' memory, name in specs to value: what took effect. Empty where they
-    /// cannot be read.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub effective: BTreeMap<String, String>,
     /// What the conclusion rests on, one finding a line.
     pub evidence: Vec<String>,
     /// The shared libraries that the process maps, by name; empty where that was not recorded. They ask the allocator, and

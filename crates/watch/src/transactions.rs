@@ -170,7 +170,6 @@ mod tests {
             linkage: Linkage::Preloaded,
             settings: [("MALLOC_CONF".to_owned(), "narenas:2".to_owned())].into(),
             evidence: Vec::new(),
-            effective: Default::default(),
             libraries: Vec::new(),
         };
         let mut runs = Fingerprint {

@@ -5,7 +5,6 @@
 //! libraries, then the C library. Where the process' memory may be read, the resolved slots of
 //! `malloc` in the mapped files prove it. What the evidence does not decide is `unknown`.
 
-mod effective;
 mod files;
 mod libraries;
 mod markers;
@@ -23,7 +22,6 @@ use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
 use crate::elf::{Elf, ElfError, ElfFile};
-pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
 pub use program::CarriedAllocator;
@@ -72,7 +70,6 @@ struct Findings {
     sha256: Option<String>,
     linkage: Linkage,
     evidence: Vec<String>,
-    effective: BTreeMap<String, String>,
 }
 
 /// What the evidence begins with where a program overwrote the memory of its environment.
@@ -80,14 +77,6 @@ pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritt
 
 /// The family of an identity that the evidence does not decide.
 pub(crate) const UNKNOWN: &str = "unknown";
-
-/// What the evidence begins with of settings that are in force and come from elsewhere than the environment.
-pub(crate) const ELSEWHERE: &str = "settings that no environment carries: ";
-
-/// Settings in force that come from elsewhere than the environment, which a treatment can neither set nor remove.
-pub fn settings_elsewhere(identity: &Identity) -> Option<&str> {
-    identity.evidence.iter().map(String::as_str).find(|line| line.starts_with(ELSEWHERE))
-}
 
 /// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
@@ -222,11 +211,6 @@ impl<'d> Subject<'_, 'd> {
         match is_program {
             true => program::describe(program, findings),
             false => describe(provider, findings),
-        }
-        if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
-            let elsewhere = effective::elsewhere(process, program, provider, family);
-            findings.evidence.extend(elsewhere);
-            findings.effective = effective::settings(process, objects, provider, family);
         }
     }
 
@@ -370,7 +354,6 @@ impl Findings {
             sha256: None,
             linkage: Linkage::Unknown,
             evidence: Vec::new(),
-            effective: BTreeMap::new(),
         }
     }
 
@@ -394,7 +377,6 @@ impl Findings {
             linkage: self.linkage,
             settings,
             evidence: self.evidence,
-            effective: self.effective,
             libraries: Vec::new(),
         }
     }

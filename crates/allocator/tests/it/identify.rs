@@ -128,23 +128,6 @@ fn a_preload_is_found_with_its_settings() {
     assert_eq!(settings, ["MIMALLOC_PURGE_DELAY"]);
 }
 
-/// By the machine's own C library.
-#[test]
-fn what_took_effect_is_read_from_the_process() {
-    let folder = Folder::new();
-    let program = folder.compile("program", &["program.c"]);
-    let mut command = Command::new(&program);
-    // Less than a tunable may be is as good as nothing.
-    command.env("MALLOC_ARENA_MAX", "3").env("MALLOC_ARENA_TEST", "0");
-    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=5");
-    let effective = Running::start(&mut command).identity().effective;
-    let of = |name: &str| effective.get(name).map(String::as_str);
-    assert_eq!(of("arena_max"), Some("3"), "{effective:?}");
-    assert_eq!(of("tcache_count"), Some("5"), "{effective:?}");
-    assert_eq!(of("arena_test"), Some("not set"), "{effective:?}");
-    assert_eq!(of("mmap_threshold"), Some("not set"), "{effective:?}");
-}
-
 #[test]
 fn a_preload_that_the_loader_refuses_is_not_believed() {
     let folder = Folder::new();
@@ -384,26 +367,6 @@ fn mimalloc_in_a_program_counts_unless_it_is_python() {
 }
 
 #[test]
-fn settings_of_jemalloc_that_the_program_brings_are_told() {
-    let folder = Folder::new();
-    let stand_in =
-        STAND_IN.replace("mi_malloc(size_t n)", "mallocx(size_t n)").replace("mi_version", "mallctl");
-    fs::write(folder.0.path().join("standin.c"), stand_in).unwrap();
-    let library = folder.library();
-    for (own, told) in [("= \"narenas:1,dirty_decay_ms:0\"", true), ("", false)] {
-        let main = format!("const char *malloc_conf {own};\n{PROGRAM}");
-        fs::write(folder.0.path().join("program.c"), main).unwrap();
-        let program = folder.compile("program", &["-rdynamic", "program.c"]);
-        let identity = Running::start(Command::new(program).env("LD_PRELOAD", &library)).identity();
-        assert_eq!(identity.family, "jemalloc", "{identity:?}");
-        let is_told = |line: &String| line.ends_with("`malloc_conf` is `narenas:1,dirty_decay_ms:0`");
-        assert_eq!(identity.evidence.iter().any(is_told), told, "{identity:?}");
-        // It is no other treatment than that of any arm.
-        assert_eq!(heaptrial_allocator::settings_elsewhere(&identity), None);
-    }
-}
-
-#[test]
 fn of_a_variable_that_is_there_twice_the_first_counts() {
     let folder = Folder::new();
     let program = folder.compile("program", &["program.c"]);
@@ -411,7 +374,6 @@ fn of_a_variable_that_is_there_twice_the_first_counts() {
     fs::write(folder.0.path().join("twice.c"), twice).unwrap();
     let starter = folder.compile("twice", &["twice.c"]);
     let identity = Running::start(Command::new(starter).arg(program)).identity();
-    assert_eq!(identity.effective["arena_max"], "1", "{identity:?}");
     assert_eq!(identity.settings["MALLOC_ARENA_MAX"], "1", "{identity:?}");
 }
 

@@ -561,7 +561,6 @@ impl Programs for World {
             linkage: if loaded.is_some() { Linkage::Preloaded } else { Linkage::Libc },
             settings: settings.cloned().collect(),
             evidence: Vec::new(),
-            effective: Default::default(),
             libraries: Vec::new(),
         })
     }

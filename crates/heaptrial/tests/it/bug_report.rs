@@ -326,22 +326,6 @@ fn an_arm_of_which_no_service_counts_is_no_evidence() {
 }
 
 #[test]
-fn settings_that_a_process_had_are_told_before_those_of_the_build() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut stored = fixture::command(2);
-    let effective = &mut stored.arms[1].1.as_mut().unwrap().effective;
-    effective.insert("narenas".to_owned(), "1".to_owned());
-    drop(stored.write(&folder.path().join("heaptrial.db")));
-    let output = run(folder.path(), "report . --bug jemalloc@5.3.0 --good glibc --out bundle");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let files = files(&folder.path().join("bundle"));
-    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
-    let arms = bug["evidence"][0]["arms"].as_array().unwrap();
-    let arm = arms.iter().find(|arm| arm["name"] == "jemalloc@5.3.0").unwrap();
-    assert_eq!(arm["identity"]["settings"], serde_json::json!([["narenas", "1"]]), "{arm}");
-}
-
-#[test]
 fn a_bundle_has_specs_seed_and_repeats_and_no_word_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let mut stored = fixture::command(2);

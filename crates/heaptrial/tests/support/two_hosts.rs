@@ -44,7 +44,6 @@ fn identity(family: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: vec![],
-        effective: Default::default(),
         libraries: vec![],
     }
 }

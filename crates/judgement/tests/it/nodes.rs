@@ -48,7 +48,6 @@ fn identity(family: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

@@ -69,7 +69,6 @@ fn identity(spec: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

@@ -17,9 +17,6 @@ use crate::{ReportError, escape, summary};
 /// The chart that a bundle has of each run.
 const GROWTH_CHART: &str = "memory-over-time";
 
-/// What an identity has of a setting that nobody set.
-const NOT_SET: &str = "not set";
-
 /// A spec without the settings that state a default: how `heaptrial_allocator::Catalog::without_defaults` has it.
 pub type WithoutDefaults<'a> = &'a dyn Fn(&AllocatorSpec) -> AllocatorSpec;
 
@@ -223,10 +220,7 @@ fn ran(identity: &Identity, obtained: Option<&Value>) -> Ran {
     let text = |pointer: &str| told(pointer).and_then(Value::as_str).map(str::to_owned);
     let options = told("/verification/options").and_then(Value::as_object);
     let pair = |(name, value): (&String, &Value)| (name.clone(), setting(value.as_str().unwrap_or_default()));
-    // What a process had itself stands before what the build had when it was verified, maybe elsewhere.
-    let mut settings: BTreeMap<String, String> = options.into_iter().flatten().map(pair).collect();
-    let effective = identity.effective.iter().filter(|(_, value)| *value != NOT_SET);
-    settings.extend(effective.map(|(name, value)| (name.clone(), setting(value))));
+    let settings: BTreeMap<String, String> = options.into_iter().flatten().map(pair).collect();
     Ran {
         label: identity.label(),
         file: identity.path.as_ref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),

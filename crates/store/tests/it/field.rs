@@ -56,7 +56,6 @@ fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: Default::default(),
         evidence: vec![],
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

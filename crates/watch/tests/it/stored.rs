@@ -31,7 +31,6 @@ fn identity() -> Identity {
         linkage: Linkage::Preloaded,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

@@ -56,7 +56,6 @@ pub fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

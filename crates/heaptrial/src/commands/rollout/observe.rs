@@ -173,7 +173,6 @@ mod tests {
             sha256: None,
             linkage: Linkage::Libc,
             settings: BTreeMap::new(),
-            effective: BTreeMap::new(),
             evidence: Vec::new(),
             libraries: Vec::new(),
         };

@@ -18,7 +18,6 @@ fn identity(linkage: Linkage) -> Option<Identity> {
         linkage,
         settings: Default::default(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     })
 }

@@ -200,7 +200,6 @@ pub fn identity(family: &str, version: &str) -> Identity {
         linkage: if family == "glibc" { Linkage::Libc } else { Linkage::Preloaded },
         settings: Default::default(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

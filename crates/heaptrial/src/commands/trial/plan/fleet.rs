@@ -222,7 +222,6 @@ pub(super) mod tests {
             linkage: Linkage::Libc,
             settings: BTreeMap::new(),
             evidence: Vec::new(),
-            effective: Default::default(),
             libraries: Vec::new(),
         };
         let service = json!({
