@@ -142,7 +142,6 @@ fn identity(arm: &str) -> Identity {
         linkage: if family == "glibc" { Linkage::Libc } else { Linkage::Preloaded },
         settings: Default::default(),
         evidence: Vec::new(),
-        effective: Default::default(),
         libraries: Vec::new(),
     }
 }
