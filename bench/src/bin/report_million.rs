@@ -79,7 +79,6 @@ fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
             linkage: Linkage::Libc,
             settings: Default::default(),
             evidence: Vec::new(),
-            effective: Default::default(),
             libraries: Vec::new(),
         };
         lives.push(store.add_life(service, &key, (0, 0), Some(&identity), None)?);
