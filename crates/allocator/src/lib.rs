@@ -14,6 +14,7 @@ mod catalog;
 mod defaults;
 mod digest;
 mod elf;
+mod explain;
 mod file_key;
 mod history;
 mod identify;
@@ -43,10 +44,12 @@ pub use defaults::DefaultDifference;
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
 };
+pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
 pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
 pub use identify::{
-    CarriedAllocator, Identifier, IdentifyError, PassedVariables, identify, identify_started_with,
+    CarriedAllocator, Identifier, IdentifyError, OtherAllocator, PassedVariables, identify,
+    identify_started_with, other_allocators,
 };
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use heaptrial_model::LifeKey;
 
+use crate::pagemap::PageMap;
 use crate::reader::living_dir;
 use crate::{HostError, HostRoot, boot_id};
 
@@ -237,6 +238,21 @@ impl Process {
         let path = self.dir.join("mem");
         let file = File::open(&path).map_err(HostError::read(&path))?;
         Ok(ProcessMemory { file, path })
+    }
+
+    /// Resident memory, its anonymous part, and swap, in bytes.
+    pub fn memory_totals(&self) -> Result<[u64; 3], HostError> {
+        let text = self.read_text("status")?;
+        Ok(["VmRSS:", "RssAnon:", "VmSwap:"].map(|name| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+            kib.unwrap_or(0) * 1024
+        }))
+    }
+
+    /// Which of its pages are in memory. Needs ptrace-level permission.
+    pub fn pages(&self) -> Result<PageMap, HostError> {
+        PageMap::open(self.dir.join("pagemap"))
     }
 }
 

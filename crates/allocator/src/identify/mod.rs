@@ -24,8 +24,8 @@ use crate::catalog::{Catalog, Family};
 use crate::elf::{Elf, ElfError, ElfFile};
 use files::Files;
 use objects::{MappedObject, MappedObjects};
-pub use program::CarriedAllocator;
 pub(crate) use program::carried_allocators;
+pub use program::{CarriedAllocator, OtherAllocator};
 use slots::Bound;
 
 /// Why a process cannot be examined.
@@ -122,6 +122,27 @@ impl Identifier {
     ) -> Result<Identity, IdentifyError> {
         identify_with(process, &self.files, passed)
     }
+}
+
+/// Allocators of a process beside the one that serves `malloc`: in libraries and in the program, and heaps of languages. A treatment
+/// does not reach what they hold.
+pub fn other_allocators(
+    process: &Process,
+    identity: &Identity,
+) -> Result<Vec<OtherAllocator>, IdentifyError> {
+    let pid = process.pid();
+    let mappings = process.mappings().map_err(|source| IdentifyError::Host { pid, source })?;
+    let files = Files::default();
+    let objects = MappedObjects::open(process, &mappings, &files)
+        .map_err(|source| IdentifyError::Program { pid, source })?;
+    let serves_malloc = |object: &MappedObject<'_>| {
+        identity.path.as_deref().is_some_and(|path| path == Path::new(&object.name))
+    };
+    let parsed = objects.parse();
+    let others = parsed
+        .iter()
+        .filter(|object| !serves_malloc(object) && !object.is_c_library() && !object.is_loader());
+    Ok(others.flat_map(program::others_in).collect())
 }
 
 fn identify_with(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use heaptrial_model::{Linkage, Version};
+use serde::Serialize;
 
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
@@ -27,6 +28,22 @@ const FUNCTIONS: [(&str, &str); 12] = [
     ("scalable_malloc", "tbbmalloc"),
     ("runtime.mallocgc", "go"),
 ];
+
+/// Heaps of languages, by a function that the file with the language exports.
+const LANGUAGES: [(&str, &str); 3] = [
+    ("JNI_CreateJavaVM", "Java's heap"),
+    ("node_module_register", "V8's heap"),
+    ("PyObject_Malloc", "Python's arenas"),
+];
+
+/// An allocator of a process beside the one that serves `malloc`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OtherAllocator {
+    /// A family, or the heap of a language.
+    pub name: String,
+    /// The mapped file that it is in.
+    pub object: String,
+}
 
 /// An allocator found in the program's file.
 struct Carried {
@@ -57,6 +74,17 @@ pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
 /// CPython 3.13 and later carries mimalloc for objects alone. Like its pymalloc, it does not stand in for `malloc`.
 fn is_of_python(carried: &Carried, constants: &Constants<'_>) -> bool {
     carried.family.name == "mimalloc" && constants.find("PYTHONMALLOC").is_some()
+}
+
+/// Allocators in a mapped file that does not serve `malloc`.
+pub(super) fn others_in(object: &MappedObject<'_>) -> Vec<OtherAllocator> {
+    let constants = Constants::of(&object.elf);
+    let mut found = carried(&object.elf, &constants);
+    found.retain(|carried| carried.family.name != "glibc" && !is_of_python(carried, &constants));
+    let families = found.into_iter().map(|carried| carried.family.name.clone());
+    let languages = LANGUAGES.iter().filter(|(function, _)| object.elf.exported(function).is_some());
+    let names = families.chain(languages.map(|(_, name)| (*name).to_owned()));
+    names.map(|name| OtherAllocator { name, object: object.name.clone() }).collect()
 }
 
 pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Findings) {

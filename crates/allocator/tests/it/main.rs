@@ -1,5 +1,6 @@
 //! Obtaining and identifying real libraries.
 
 mod damaged_library;
+mod explain;
 mod identify;
 mod obtain;

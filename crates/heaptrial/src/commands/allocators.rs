@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand, ValueEnum};
 use heaptrial_allocator::{
     Cache, Catalog, Family, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainOptions, Obtained,
-    Obtainer, Release, ResolveError, Resolved, SourceKind, identify,
+    Obtainer, OtherAllocator, Release, ResolveError, Resolved, SourceKind, identify, other_allocators,
 };
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{AllocatorSpec, ErrorClass};
@@ -349,14 +349,24 @@ fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> Stri
 
 fn identify_all(pids: &[i32], options: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
-    let results: Vec<_> = pids.iter().map(|pid| (*pid, identify(&Process::new(&root, *pid)))).collect();
+    let results: Vec<_> = pids
+        .iter()
+        .map(|pid| {
+            let process = Process::new(&root, *pid);
+            let identity = identify(&process);
+            let others = identity.as_ref().ok().and_then(|found| other_allocators(&process, found).ok());
+            (*pid, identity.map(|identity| (identity, others.unwrap_or_default())))
+        })
+        .collect();
     let failed = results.iter().any(|(_, result)| result.is_err());
     let code = if failed { code(ErrorClass::Failed) } else { ExitCode::SUCCESS };
     if options.json {
         let processes: Vec<Value> = results
             .iter()
             .map(|(pid, result)| match result {
-                Ok(identity) => json!({ "pid": pid, "identity": identity }),
+                Ok((identity, others)) => {
+                    json!({ "pid": pid, "identity": identity, "other_allocators": others })
+                }
                 Err(error) => json!({ "pid": pid, "error": error.to_string() }),
             })
             .collect();
@@ -366,7 +376,7 @@ fn identify_all(pids: &[i32], options: &GlobalOptions) -> Result<ExitCode, Failu
     let mut text = String::new();
     for (pid, result) in &results {
         match result {
-            Ok(identity) => text.push_str(&identity_text(*pid, identity)),
+            Ok((identity, others)) => text.push_str(&identity_text(*pid, identity, others)),
             Err(error) => drop(writeln!(io::stderr(), "error: {error}")),
         }
     }
@@ -374,7 +384,7 @@ fn identify_all(pids: &[i32], options: &GlobalOptions) -> Result<ExitCode, Failu
     Ok(code)
 }
 
-fn identity_text(pid: i32, identity: &Identity) -> String {
+fn identity_text(pid: i32, identity: &Identity, others: &[OtherAllocator]) -> String {
     let mut rows = vec![
         vec!["process".to_owned(), pid.to_string()],
         vec!["allocator".to_owned(), format!("{} ({})", identity.label(), identity.linkage.as_str())],
@@ -391,6 +401,9 @@ fn identity_text(pid: i32, identity: &Identity) -> String {
     }
     for finding in &identity.evidence {
         row("evidence", finding.clone());
+    }
+    for other in others {
+        row("beside", format!("{} in {}, which no treatment reaches", other.name, other.object));
     }
     table(&rows) + "\n"
 }

@@ -3,6 +3,7 @@
 mod adopt;
 mod agent;
 mod allocators;
+mod explain;
 mod export;
 mod generate;
 mod import;
@@ -35,6 +36,8 @@ pub enum Command {
     Allocators(allocators::AllocatorsCommand),
     /// Show which services run here, with which allocator, how much memory and for how long
     Services(services::ServicesOptions),
+    /// Show where the memory of running processes is: in use, free and kept, or elsewhere
+    Explain(explain::ExplainOptions),
     /// Tell whether an allocator would really take hold on services of this host
     Preflight(preflight::PreflightOptions),
     /// Take in measurements that were made with other tools
@@ -109,6 +112,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Lab(command) => lab::run(command, global),
         Command::Allocators(command) => allocators::run(command, global),
         Command::Services(options) => services::run(&options, global),
+        Command::Explain(options) => explain::run(&options, global),
         Command::Preflight(options) => preflight::run(&options, global),
         Command::Import(command) => import::run(command, global),
         Command::Export(options) => export::run(&options, global),

@@ -20,7 +20,7 @@ const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string
     sleep(100); free(p); return 0; }\n";
 
 /// A cache that outlives the test run, so that packages are fetched once.
-fn kept_cache() -> PathBuf {
+pub(crate) fn kept_cache() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("allocators");
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -32,11 +32,11 @@ fn heaptrial(cache: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn run(cache: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn run(cache: &Path, arguments: &[&str]) -> Output {
     heaptrial(cache, arguments).output().unwrap()
 }
 
-fn json(cache: &Path, arguments: &[&str]) -> Value {
+pub(crate) fn json(cache: &Path, arguments: &[&str]) -> Value {
     let output = run(cache, &[arguments, &["--json"]].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {}\n{stderr}", output.status);
@@ -63,15 +63,19 @@ fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
 }
 
 /// A process that is ended with the test.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// Starts a program and waits until it has allocated.
-    fn start(mut command: Command) -> Self {
+    fn start(command: Command) -> Self {
+        Self::start_at(command, "ready")
+    }
+
+    /// Starts a program and waits for a line.
+    pub(crate) fn start_at(mut command: Command, line: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|found| found.unwrap() == line), "it ended without {line}");
         Self(child)
     }
 
@@ -88,7 +92,7 @@ impl Drop for Running {
 }
 
 /// A command that runs `program` as the result of `get` says.
-fn under(got: &Value, program: &Path) -> Command {
+pub(crate) fn under(got: &Value, program: &Path) -> Command {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let application = &got["application"];
     let mut words: Vec<String> = application["argv_prefix"].as_array().unwrap().iter().map(text).collect();

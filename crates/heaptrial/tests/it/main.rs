@@ -11,6 +11,7 @@ mod allocators;
 mod bad_input;
 mod bug_report;
 mod docs;
+mod explain;
 mod field_import;
 mod import_headline;
 mod lab_bisect;

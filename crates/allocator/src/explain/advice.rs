@@ -1,0 +1,137 @@
+//! What could help, by rules that are data.
+
+use std::sync::OnceLock;
+
+use heaptrial_model::{AllocatorSpec, units};
+use serde::{Deserialize, Serialize};
+
+use super::Explanation;
+
+/// Less than this is not worth advice.
+const WORTH_BYTES: u64 = 16 << 20;
+
+/// What could help a process, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// The rule.
+    pub rule: String,
+    /// Allocators and settings to compare with what runs; none where no allocator helps.
+    #[serde(rename = "try")]
+    pub specs: Vec<AllocatorSpec>,
+    pub reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    rule: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    name: String,
+    allocator: Option<String>,
+    in_use: Option<f64>,
+    other: Option<f64>,
+    kept_at_ends: Option<f64>,
+    kept_between: Option<f64>,
+    free_in_pages: Option<f64>,
+    unused: Option<f64>,
+    arenas: Option<u32>,
+    #[serde(rename = "try")]
+    specs: Vec<AllocatorSpec>,
+    reason: String,
+}
+
+/// The figures by which rules go, in bytes.
+struct Figures {
+    in_use: u64,
+    other: u64,
+    kept_at_ends: u64,
+    kept_between: u64,
+    free_in_pages: u64,
+    unused: u64,
+    arenas: u32,
+    anon: u64,
+}
+
+fn rules() -> &'static [Rule] {
+    static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+    RULES.get_or_init(|| {
+        let rules: Rules = toml::from_str(include_str!("advice.toml")).expect("checked by a test");
+        rules.rule
+    })
+}
+
+/// All that could help; empty where nothing is shown to.
+pub(super) fn advice(explanation: &Explanation) -> Vec<Advice> {
+    let Some(split) = explanation.split.as_ref() else { return Vec::new() };
+    let figures = Figures {
+        in_use: split.in_use_bytes,
+        other: explanation.other_bytes,
+        kept_at_ends: split.kept_at_ends_bytes,
+        kept_between: split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes),
+        free_in_pages: split.free_in_pages_bytes,
+        unused: split.kept_free_bytes + split.free_in_pages_bytes,
+        arenas: split.arenas,
+        anon: explanation.anon_bytes,
+    };
+    if figures.anon < WORTH_BYTES {
+        return Vec::new();
+    }
+    let of = |rule: &Rule| Advice {
+        rule: rule.name.clone(),
+        specs: rule.specs.clone(),
+        reason: figures.fill(&rule.reason),
+    };
+    rules().iter().filter(|rule| rule.holds(&figures, &explanation.family)).map(of).collect()
+}
+
+impl Rule {
+    fn holds(&self, figures: &Figures, family: &str) -> bool {
+        let shares = [
+            (self.in_use, figures.in_use),
+            (self.other, figures.other),
+            (self.kept_at_ends, figures.kept_at_ends),
+            (self.kept_between, figures.kept_between),
+            (self.free_in_pages, figures.free_in_pages),
+            (self.unused, figures.unused),
+        ];
+        let is_at_least = |(least, bytes): (Option<f64>, u64)| {
+            least.is_none_or(|least| bytes as f64 >= least * figures.anon as f64)
+        };
+        self.allocator.as_deref().is_none_or(|own| own == family)
+            && self.arenas.is_none_or(|least| figures.arenas >= least)
+            && shares.into_iter().all(is_at_least)
+    }
+}
+
+impl Figures {
+    fn fill(&self, reason: &str) -> String {
+        let values = [
+            ("{in_use}", self.in_use),
+            ("{other}", self.other),
+            ("{kept_at_ends}", self.kept_at_ends),
+            ("{kept_between}", self.kept_between),
+            ("{free_in_pages}", self.free_in_pages),
+            ("{unused}", self.unused),
+            ("{anon}", self.anon),
+        ];
+        let text = reason.replace("{arenas}", &self.arenas.to_string());
+        values.into_iter().fold(text, |text, (name, bytes)| text.replace(name, &units::memory(bytes as f64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Catalog;
+
+    #[test]
+    fn rules_name_allocators_and_settings_that_there_are() {
+        for spec in rules().iter().flat_map(|rule| &rule.specs) {
+            Catalog::builtin().resolve(spec).unwrap();
+        }
+    }
+}

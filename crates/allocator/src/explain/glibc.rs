@@ -1,0 +1,423 @@
+//! The arenas and heaps of glibc's malloc, by their chunk headers (malloc/malloc.c and malloc/arena.c of glibc 2.31 to 2.43, on 64
+//! bits). Nothing is stopped, so that a heap may change while it is walked.
+
+use std::collections::BTreeMap;
+
+use heaptrial_host::{HostError, Mapping, PAGE, PageMap, ProcessMemory};
+
+use super::tally::{Kind, Sums, Tally};
+use super::window::Window;
+
+/// `HEAP_MAX_SIZE`: heaps of other arenas than the main one begin at multiples of it.
+const HEAP: u64 = 64 << 20;
+/// `sizeof(heap_info)` before 2.35 and from then on: an arena begins behind it.
+const HEAP_INFO: [u64; 2] = [32, 48];
+/// Where the bins of an arena are: behind fast bins, and from 2.43 on without those.
+const BINS_AT: [u64; 2] = [BEHIND_FASTBINS, 24];
+const BEHIND_FASTBINS: u64 = 112;
+/// `bins` of an arena has as many words.
+const BINS: u64 = 254;
+/// An empty bin points to itself. So many of them are no accident.
+const EMPTY_BINS: u64 = 8;
+/// More arenas than a process has.
+const MOST_ARENAS: usize = 1 << 16;
+/// From the bins of an arena to the word that links it with the next one, and to the bytes that it got from the system.
+const NEXT: u64 = BINS * 8 + 16;
+const SYSTEM_BYTES: u64 = NEXT + 24;
+/// From the bins of an arena to its end.
+const ARENA_END: u64 = SYSTEM_BYTES + 16;
+/// Before the bins: the last remainder, and the chunk at the end.
+const TOP: u64 = 16;
+const FASTBINS: u64 = 10;
+const SMALLEST: u64 = 32;
+const FENCE: u64 = 16;
+/// A free chunk's header with all its links.
+const NOTES: u64 = 48;
+/// Bits of a size: whether the chunk before is in use, and whether the chunk is a mapping of its own.
+const PREVIOUS_IN_USE: u64 = 1;
+const MAPPED: u64 = 2;
+const FLAGS: u64 = 7;
+/// Where the first chunk may be, from where it is looked for.
+const FIRST_WITHIN: u64 = 64 << 10;
+/// Chunks of a list that are followed.
+const LONGEST_LIST: usize = 1 << 20;
+
+/// How the cache of a thread is laid out: its size as a chunk, where its counts and its lists are.
+struct CacheLayout {
+    chunk: u64,
+    bins: u64,
+}
+
+/// glibc 2.30 to 2.41, and from 2.42 on, with bins of large sizes.
+const CACHES: [CacheLayout; 2] =
+    [CacheLayout { chunk: 0x290, bins: 64 }, CacheLayout { chunk: 0x300, bins: 76 }];
+
+/// One arena.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Arena {
+    pub(super) is_main: bool,
+    pub(super) sums: Sums,
+    /// Free bytes of its end, resident.
+    pub(super) top: u64,
+    /// Free blocks that a thread's cache or a fast bin has.
+    pub(super) cached: u64,
+    pub(super) parsed: u64,
+    pub(super) not_parsed: u64,
+}
+
+/// What is found of the arenas, and of blocks that are mappings of their own.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Found {
+    pub(super) arenas: BTreeMap<u64, Arena>,
+    /// Resident bytes of blocks that are mappings of their own.
+    pub(super) mapped: u64,
+    pub(super) mapped_blocks: u64,
+    pub(super) mapped_swapped: u64,
+}
+
+pub(super) struct Walker<'m> {
+    window: Window<'m>,
+    pages: PageMap,
+    mappings: &'m [Mapping],
+    /// Writable parts of the file that holds malloc.
+    data: Vec<(u64, u64)>,
+    /// Whether links of lists of free chunks are mixed with their addresses, as from 2.32 on.
+    mixed_links: bool,
+    /// Free blocks that look like blocks in use, by address, with their sizes.
+    cached: BTreeMap<u64, u64>,
+    caches: Vec<u64>,
+}
+
+struct Heap {
+    start: u64,
+    end: u64,
+    arena: u64,
+}
+
+impl<'m> Walker<'m> {
+    pub(super) fn new(
+        memory: &'m ProcessMemory,
+        pages: PageMap,
+        mappings: &'m [Mapping],
+        data: Vec<(u64, u64)>,
+        mixed_links: bool,
+    ) -> Self {
+        Self {
+            window: Window::new(memory),
+            pages,
+            mappings,
+            data,
+            mixed_links,
+            cached: BTreeMap::new(),
+            caches: Vec::new(),
+        }
+    }
+
+    /// Reads all of it once.
+    pub(super) fn read(&mut self) -> Result<Found, HostError> {
+        self.window.refresh();
+        self.pages.refresh();
+        self.cached.clear();
+        self.caches.clear();
+        let mut found = Found::default();
+        let heaps = self.heaps()?;
+        let Some((main, bins_at)) = self.main(&heaps)? else { return Ok(found) };
+        let arena = self.main_arena(main + bins_at)?;
+        found.arenas.insert(main, arena);
+        for heap in &heaps {
+            let part = self.heap(heap, heap.arena + bins_at)?;
+            *found.arenas.entry(heap.arena).or_default() += part;
+        }
+        for arena in found.arenas.keys().filter(|_| bins_at == BEHIND_FASTBINS) {
+            self.fast_bins(arena + bins_at)?;
+        }
+        self.mapped_blocks(&heaps, &mut found)?;
+        self.take_cached(&heaps, &mut found)?;
+        Ok(found)
+    }
+
+    fn word(&mut self, address: u64) -> Result<Option<u64>, HostError> {
+        self.window.word(&mut self.pages, address)
+    }
+
+    /// The main arena, which is a variable, and where the bins of an arena are: arenas are linked in a ring.
+    fn main(&mut self, heaps: &[Heap]) -> Result<Option<(u64, u64)>, HostError> {
+        for bins_at in BINS_AT {
+            if let Some(heap) = heaps.first() {
+                let mut arena = heap.arena;
+                let mut main = None;
+                for _ in 0..MOST_ARENAS {
+                    if arena % HEAP > HEAP_INFO[1] {
+                        main = Some(arena);
+                    }
+                    match self.word(arena + bins_at + NEXT)? {
+                        Some(next) if next == heap.arena => break,
+                        Some(next) => arena = next,
+                        None => {
+                            main = None;
+                            break;
+                        }
+                    }
+                }
+                if let Some(main) = main {
+                    return Ok(Some((main, bins_at)));
+                }
+            } else {
+                for (start, end) in self.data.clone() {
+                    for arena in (start..end.saturating_sub(bins_at + ARENA_END)).step_by(8) {
+                        if self.word(arena + bins_at + NEXT)? == Some(arena)
+                            && self.are_bins(arena + bins_at)?
+                        {
+                            return Ok(Some((arena, bins_at)));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn are_bins(&mut self, bins: u64) -> Result<bool, HostError> {
+        let mut empty = 0;
+        for pair in (0..BINS).step_by(2) {
+            let own = bins + pair * 8 - TOP;
+            if self.word(bins + pair * 8)? == Some(own) && self.word(bins + pair * 8 + 8)? == Some(own) {
+                empty += 1;
+                if empty == EMPTY_BINS {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The main arena's heap, which the program's break bounds.
+    fn main_arena(&mut self, bins: u64) -> Result<Arena, HostError> {
+        let nothing = Arena { is_main: true, ..Arena::default() };
+        let Some(top) = self.word(bins - TOP)? else { return Ok(nothing) };
+        let Some(mapping) = self.mappings.iter().find(|mapping| mapping.start <= top && top < mapping.end)
+        else {
+            return Ok(nothing);
+        };
+        let (start, mapping_end) = (mapping.start, mapping.end);
+        let Some(size) = self.word(top + 8)? else { return Ok(nothing) };
+        let end = (top + (size & !FLAGS)).min(mapping_end);
+        let from_system = self.word(bins + SYSTEM_BYTES)?.map(|bytes| end.wrapping_sub(bytes));
+        let by_size = from_system.filter(|first| (start..end).contains(first) && first % 16 == 0);
+        // A program that is linked statically has its thread's data before the first chunk.
+        let searched = (start..end.min(start + FIRST_WITHIN)).step_by(16);
+        let arena = self.best(by_size.into_iter().chain(searched), start, end, Some(top))?;
+        Ok(Arena { is_main: true, ..arena })
+    }
+
+    /// The heaps of other arenas.
+    fn heaps(&mut self) -> Result<Vec<Heap>, HostError> {
+        let mut heaps = Vec::new();
+        for (start, end) in self.anonymous().collect::<Vec<_>>() {
+            for at in (start.next_multiple_of(HEAP)..end).step_by(HEAP as usize) {
+                if let Some((arena, size)) = self.heap_at(at)? {
+                    heaps.push(Heap { start: at, end: end.min(at + size), arena });
+                }
+            }
+        }
+        Ok(heaps)
+    }
+
+    /// Writable memory of no file, and not the program's break.
+    fn anonymous(&self) -> impl Iterator<Item = (u64, u64)> + 'm {
+        let mappings = self.mappings.iter().filter(|mapping| {
+            mapping.permissions == *b"rw-p" && (mapping.name.is_empty() || mapping.name.starts_with("[anon:"))
+        });
+        mappings.map(|mapping| (mapping.start, mapping.end))
+    }
+
+    /// The arena of a heap that begins here, and how many bytes of it are in use.
+    fn heap_at(&mut self, at: u64) -> Result<Option<(u64, u64)>, HostError> {
+        let [Some(arena), Some(previous), Some(size), Some(most)] =
+            [self.word(at)?, self.word(at + 8)?, self.word(at + 16)?, self.word(at + 24)?]
+        else {
+            return Ok(None);
+        };
+        let first = arena / HEAP * HEAP;
+        let is_heap = HEAP_INFO.contains(&(arena - first))
+            && (PAGE..=HEAP).contains(&size)
+            && (size..=HEAP).contains(&most)
+            && size % PAGE == 0
+            && previous % HEAP == 0
+            // The first heap of the arena says the same.
+            && self.word(first)? == Some(arena);
+        Ok(is_heap.then_some((arena, size)))
+    }
+
+    fn heap(&mut self, heap: &Heap, bins: u64) -> Result<Arena, HostError> {
+        let top = self.word(bins - TOP)?;
+        let is_first = heap.arena / HEAP * HEAP == heap.start;
+        let notes_end = if is_first { bins + ARENA_END } else { heap.start + HEAP_INFO[0] };
+        let first = notes_end.next_multiple_of(16);
+        self.best((first..first + 256).step_by(16), heap.start, heap.end, top)
+    }
+
+    /// What chunks tell from the first of these places from where they lead to the end; else from the first.
+    fn best(
+        &mut self,
+        firsts: impl Iterator<Item = u64>,
+        start: u64,
+        end: u64,
+        top: Option<u64>,
+    ) -> Result<Arena, HostError> {
+        let mut best: Option<Arena> = None;
+        for first in firsts {
+            let (arena, caches) = self.count(start, first, end, top)?;
+            if arena.not_parsed == 0 {
+                self.caches.extend(caches);
+                return Ok(arena);
+            }
+            best.get_or_insert(arena);
+        }
+        Ok(best.unwrap_or_default())
+    }
+
+    /// Counts what the pages of a heap hold, from its start with the allocator's own notes to its end, and finds what may be caches.
+    fn count(
+        &mut self,
+        start: u64,
+        first: u64,
+        end: u64,
+        top: Option<u64>,
+    ) -> Result<(Arena, Vec<u64>), HostError> {
+        let mut tally = Tally::default();
+        let mut arena = Arena::default();
+        let mut caches = Vec::new();
+        tally.add(&mut self.pages, start, first, Kind::Used)?;
+        let mut at = first;
+        let mut field = self.word(at + 8)?;
+        while let Some(own) = field {
+            let size = own & !FLAGS;
+            if Some(at) == top {
+                tally.add(&mut self.pages, at, end.min(at + NOTES), Kind::Note)?;
+                tally.add(&mut self.pages, at + NOTES, end, Kind::Free)?;
+                arena.top = self.pages.count((at + NOTES).next_multiple_of(PAGE), end)?.0;
+                at = end;
+                break;
+            }
+            if size == FENCE && end - at <= PAGE {
+                tally.add(&mut self.pages, at, end, Kind::Used)?;
+                at = end;
+                break;
+            }
+            let next = at.wrapping_add(size);
+            if size < SMALLEST || size % 16 != 0 || next <= at || next + 16 > end {
+                break;
+            }
+            field = self.word(next + 8)?;
+            let Some(after) = field else { break };
+            if after & PREVIOUS_IN_USE == 0 {
+                tally.add(&mut self.pages, at, next.min(at + NOTES), Kind::Note)?;
+                tally.add(&mut self.pages, next.min(at + NOTES), next, Kind::Free)?;
+            } else {
+                tally.add(&mut self.pages, at, next, Kind::Used)?;
+                if CACHES.iter().any(|layout| layout.chunk == size) {
+                    caches.push(at);
+                }
+            }
+            at = next;
+        }
+        arena.sums = tally.finish(&mut self.pages)?;
+        arena.parsed = self.pages.count(start, at)?.0;
+        arena.not_parsed =
+            if at < end { self.pages.count(at.next_multiple_of(PAGE), end)?.0.max(1) } else { 0 };
+        Ok((arena, caches))
+    }
+
+    /// Blocks that are mappings of their own. The kernel joins mappings, so that one may hold several, and something else between them.
+    fn mapped_blocks(&mut self, heaps: &[Heap], found: &mut Found) -> Result<(), HostError> {
+        for (start, end) in self.anonymous().collect::<Vec<_>>() {
+            let mut at = start;
+            while at < end {
+                if heaps.binary_search_by_key(&at, |heap| heap.start).is_ok() {
+                    at += HEAP;
+                    continue;
+                }
+                let (before, field) = (self.word(at)?, self.word(at + 8)?);
+                let size = field
+                    .filter(|field| before == Some(0) && field & FLAGS == MAPPED)
+                    .map(|field| field & !FLAGS);
+                let Some(size) = size.filter(|size| *size > 0 && size % PAGE == 0 && *size <= end - at)
+                else {
+                    at += PAGE;
+                    continue;
+                };
+                let (resident, swapped) = self.pages.count(at, at + size)?;
+                found.mapped += resident;
+                found.mapped_swapped += swapped;
+                found.mapped_blocks += 1;
+                at += size;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lists of small free chunks that an arena keeps as if they were in use.
+    fn fast_bins(&mut self, bins: u64) -> Result<(), HostError> {
+        for list in 0..FASTBINS {
+            let Some(first) = self.word(bins - TOP - 8 * (FASTBINS - list))? else { continue };
+            self.follow(first + 16)?;
+        }
+        Ok(())
+    }
+
+    /// Follows a list of free blocks from the address of the first block's memory.
+    fn follow(&mut self, first: u64) -> Result<(), HostError> {
+        let mut at = first;
+        for _ in 0..LONGEST_LIST {
+            if at < PAGE || at % 16 != 0 {
+                break;
+            }
+            let (Some(field), Some(link)) = (self.word(at - 8)?, self.word(at)?) else { break };
+            let size = field & !FLAGS;
+            if !(SMALLEST..=HEAP).contains(&size) || self.cached.insert(at - 16, size).is_some() {
+                break;
+            }
+            at = if self.mixed_links { link ^ (at >> 12) } else { link };
+        }
+        Ok(())
+    }
+
+    /// Takes what caches of threads and fast bins hold for free.
+    fn take_cached(&mut self, heaps: &[Heap], found: &mut Found) -> Result<(), HostError> {
+        for cache in std::mem::take(&mut self.caches) {
+            let Some(field) = self.word(cache + 8)? else { continue };
+            let Some(layout) = CACHES.iter().find(|layout| layout.chunk == field & !FLAGS) else { continue };
+            let lists = cache + 16 + layout.bins * 2;
+            for bin in 0..layout.bins {
+                if let Some(first) = self.word(lists + 8 * bin)?.filter(|first| *first != 0) {
+                    self.follow(first)?;
+                }
+            }
+        }
+        let main = found.arenas.iter().find(|(_, arena)| arena.is_main).map(|(address, _)| *address);
+        for (at, size) in std::mem::take(&mut self.cached) {
+            let heap = heaps.iter().find(|heap| (heap.start..heap.end).contains(&at));
+            let Some(arena) =
+                heap.map(|heap| heap.arena).or(main).and_then(|arena| found.arenas.get_mut(&arena))
+            else {
+                continue;
+            };
+            let size = size.min(arena.sums.in_use);
+            arena.sums.in_use -= size;
+            arena.sums.free_in_pages += size;
+            arena.cached += size;
+        }
+        Ok(())
+    }
+}
+
+impl std::ops::AddAssign for Arena {
+    fn add_assign(&mut self, other: Self) {
+        self.sums += other.sums;
+        self.top += other.top;
+        self.cached += other.cached;
+        self.parsed += other.parsed;
+        self.not_parsed += other.not_parsed;
+    }
+}

@@ -1,0 +1,57 @@
+//! Memory of a process, read page by page where it is resident: what is swapped out stays there.
+
+use heaptrial_host::{HostError, PAGE, PageMap, PageState, ProcessMemory};
+
+/// Pages that are read at once.
+const PAGES: u64 = 16;
+
+pub(super) struct Window<'m> {
+    memory: &'m ProcessMemory,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'m> Window<'m> {
+    pub(super) fn new(memory: &'m ProcessMemory) -> Self {
+        Self { memory, start: 0, bytes: Vec::new() }
+    }
+
+    /// The word at an address; `None` where its page is not resident.
+    pub(super) fn word(&mut self, pages: &mut PageMap, address: u64) -> Result<Option<u64>, HostError> {
+        if !self.has(address) && !self.load(pages, address)? {
+            return Ok(None);
+        }
+        let at = (address - self.start) as usize;
+        let word = self.bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        Ok(word.map(u64::from_ne_bytes))
+    }
+
+    fn has(&self, address: u64) -> bool {
+        address >= self.start && address + 8 <= self.start + self.bytes.len() as u64
+    }
+
+    fn load(&mut self, pages: &mut PageMap, address: u64) -> Result<bool, HostError> {
+        let first = address / PAGE * PAGE;
+        let mut end = first;
+        while end < first + PAGES * PAGE && pages.state(end)? == PageState::Resident {
+            end += PAGE;
+        }
+        self.bytes.clear();
+        if end == first {
+            return Ok(false);
+        }
+        self.bytes.resize((end - first) as usize, 0);
+        self.start = first;
+        // It may have been given back meanwhile.
+        if self.memory.read_at(first, &mut self.bytes).is_err() {
+            self.bytes.clear();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Forgets what was read.
+    pub(super) fn refresh(&mut self) {
+        self.bytes.clear();
+    }
+}

@@ -1,0 +1,260 @@
+//! `heaptrial explain`: where the memory of a running process is.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Args;
+use heaptrial_allocator::{Explanation, explain, identify};
+use heaptrial_host::{HostRoot, Process, ProcessTree};
+use heaptrial_model::{AllocatorSpec, ErrorClass, ServicePattern, units};
+use serde_json::{Value, json};
+
+use crate::exit::{Failure, code};
+use crate::options::GlobalOptions;
+use crate::output::{print, print_json, table};
+
+/// Above this a reader is told beforehand that it takes some seconds.
+const LARGE_BYTES: u64 = 4 << 30;
+/// A process of a service with less of its memory is not shown.
+const LEAST_SHARE: f64 = 0.05;
+/// So many processes decide what a trial compares.
+const LOOKED_AT: usize = 3;
+const LOWEST_PRIORITY: i32 = 19;
+/// Reads that are further apart are reported.
+const WORTH_TELLING_SPREAD: f64 = 0.05;
+
+/// Show where the memory of running processes is: in use, free and kept, or elsewhere
+///
+/// The heap is read from outside: no process is stopped, attached to or written to. Of glibc its arenas are read, of other
+/// allocators the totals of the kernel alone. It needs the same user or root.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  heaptrial explain 4711               a process
+  heaptrial explain 'tor@*'            services, each with its processes that hold 5% of its memory or more
+  heaptrial explain --json tor@r1      for programs")]
+pub struct ExplainOptions {
+    /// Process ids, or names of services with `*`, `?` and `[]` as in a shell
+    #[arg(value_name = "PID|PATTERN", required = true)]
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    Process(i32),
+    Services(ServicePattern),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(pid) if pid > 0 => Ok(Self::Process(pid)),
+            _ => text
+                .parse()
+                .map(Self::Services)
+                .map_err(|error: heaptrial_model::ServicePatternError| error.to_string()),
+        }
+    }
+}
+
+/// A process, with the service that it belongs to.
+struct Found {
+    service: Option<String>,
+    pid: i32,
+    explained: Result<Explanation, String>,
+}
+
+pub fn run(options: &ExplainOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    // What it does is worth no delay of whom it looks at.
+    let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+    let root = HostRoot::default();
+    let mut found = Vec::new();
+    let mut unmatched = Vec::new();
+    for target in &options.targets {
+        match target {
+            Target::Process(pid) => found.push(look(&root, None, *pid)),
+            Target::Services(pattern) => {
+                let of_services = processes(&root, pattern, global)?;
+                if of_services.is_empty() {
+                    unmatched.push(pattern.to_string());
+                }
+                found.extend(of_services.into_iter().map(|(service, pid)| look(&root, Some(service), pid)));
+            }
+        }
+    }
+    if global.json {
+        print_json(
+            json!({ "processes": found.iter().map(value).collect::<Vec<_>>(), "unmatched": unmatched }),
+        )?;
+    } else {
+        for process in &found {
+            if let Ok(explanation) = &process.explained {
+                print(&text(process.service.as_deref(), explanation))?;
+            }
+        }
+    }
+    let failed = found.iter().filter_map(|process| process.explained.as_ref().err());
+    let mut has_failed = false;
+    for message in failed
+        .cloned()
+        .chain(unmatched.iter().map(|pattern| format!("no service runs that `{pattern}` names")))
+    {
+        has_failed = true;
+        let _ = writeln!(io::stderr(), "error: {message}");
+    }
+    Ok(if has_failed { code(ErrorClass::Failed) } else { ExitCode::SUCCESS })
+}
+
+/// Services that run, each with its processes that hold a good part of its memory, the main one first.
+fn processes(
+    root: &HostRoot,
+    pattern: &ServicePattern,
+    global: &GlobalOptions,
+) -> Result<Vec<(String, i32)>, Failure> {
+    let units = global.systemd()?.services(std::slice::from_ref(pattern)).map_err(Failure::failed)?.units;
+    let tree = ProcessTree::scan(root).map_err(Failure::failed)?;
+    let rss = |pid: i32| Process::new(root, pid).memory_totals().map_or(0, |[rss, ..]| rss);
+    let mut found = Vec::new();
+    for unit in units {
+        let Some(main) = unit.status.main_pid else { continue };
+        let family: Vec<(i32, u64)> = tree.family(main).into_iter().map(|pid| (pid, rss(pid))).collect();
+        let whole: u64 = family.iter().map(|(_, bytes)| bytes).sum();
+        let counts = |(pid, bytes): &(i32, u64)| *pid == main || *bytes as f64 >= LEAST_SHARE * whole as f64;
+        found.extend(family.into_iter().filter(counts).map(|(pid, _)| (unit.name.to_string(), pid)));
+    }
+    Ok(found)
+}
+
+/// What the largest services of these patterns run, and what could help them: arms of a trial, the control first.
+pub(super) fn arms(
+    patterns: &[ServicePattern],
+    global: &GlobalOptions,
+) -> Result<Vec<AllocatorSpec>, Failure> {
+    let root = HostRoot::default();
+    let mut found = Vec::new();
+    for pattern in patterns {
+        let of_services = processes(&root, pattern, global)?;
+        found.extend(of_services.into_iter().map(|(service, pid)| (Process::new(&root, pid), service)));
+    }
+    found.sort_by_key(|(process, _)| std::cmp::Reverse(process.memory_totals().map_or(0, |[rss, ..]| rss)));
+    found.truncate(LOOKED_AT);
+    let mut arms: Vec<AllocatorSpec> = Vec::new();
+    for (process, service) in found {
+        let explained = look(&root, Some(service), process.pid()).explained.map_err(Failure::failed)?;
+        let own = AllocatorSpec::family(&explained.family);
+        for spec in std::iter::once(own).chain(explained.advice.into_iter().flat_map(|advice| advice.specs)) {
+            if !arms.contains(&spec) {
+                arms.push(spec);
+            }
+        }
+    }
+    if arms.len() < 2 {
+        let names: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
+        return Err(Failure::refused("nothing is shown to help the services that run")
+            .hint(format!("`heaptrial explain {}` shows where their memory is", names.join(" "))));
+    }
+    Ok(arms)
+}
+
+fn look(root: &HostRoot, service: Option<String>, pid: i32) -> Found {
+    let process = Process::new(root, pid);
+    if let Ok([rss_bytes, ..]) = process.memory_totals() {
+        if rss_bytes > LARGE_BYTES {
+            let memory = units::memory(rss_bytes as f64);
+            let _ = writeln!(io::stderr(), "process {pid} has {memory}: reading it takes some seconds");
+        }
+    }
+    let explained = identify(&process)
+        .map_err(|error| error.to_string())
+        .and_then(|identity| explain(&process, &identity).map_err(|error| error.to_string()));
+    Found { service, pid, explained }
+}
+
+fn value(found: &Found) -> Value {
+    let mut value = match &found.explained {
+        Ok(explanation) => json!(explanation),
+        Err(error) => json!({ "pid": found.pid, "error": error }),
+    };
+    value["service"] = json!(found.service);
+    value
+}
+
+fn text(service: Option<&str>, explanation: &Explanation) -> String {
+    let mut text = String::new();
+    let arenas = match explanation.split.as_ref().map(|split| split.arenas) {
+        Some(arenas) => format!(", {}", units::counted(arenas as usize, "arena")),
+        None => String::new(),
+    };
+    let name = service.map_or(format!("process {}", explanation.pid), |name| {
+        format!("{name}, process {}", explanation.pid)
+    });
+    let threads = units::counted(explanation.threads as usize, "thread");
+    let _ = writeln!(text, "{name}: {}, {threads}{arenas}\n", explanation.allocator);
+    let share = |bytes: u64| format!("{:.0}%", 100.0 * bytes as f64 / explanation.rss_bytes.max(1) as f64);
+    let row = |name: &str, bytes: u64, note: String| {
+        vec![
+            format!("  {name}"),
+            format!("{:>9}", units::memory(bytes as f64)),
+            format!("{:>4}", share(bytes)),
+            note,
+        ]
+    };
+    let mut rows = Vec::new();
+    let memory = |bytes: u64| units::memory(bytes as f64);
+    if let Some(split) = &explanation.split {
+        let mapped = match split.mapped_blocks {
+            0 => String::new(),
+            1 => format!("{} of it in a mapping of its own", memory(split.mapped_bytes)),
+            blocks => format!("{} of it in {blocks} mappings of their own", memory(split.mapped_bytes)),
+        };
+        rows.push(row("in use", split.in_use_bytes, mapped));
+        rows.push(row(
+            "free in pages in use",
+            split.free_in_pages_bytes,
+            format!("{} of it cached", memory(split.cached_bytes)),
+        ));
+        let ends = format!("whole pages; {} of it at the ends of arenas", memory(split.kept_at_ends_bytes));
+        rows.push(row("kept free", split.kept_free_bytes, ends));
+        rows.push(row("stacks", explanation.stack_bytes, String::new()));
+        rows.push(row("other anonymous", explanation.other_bytes, "neither malloc's nor a stack".to_owned()));
+    } else {
+        rows.push(row(
+            "anonymous",
+            explanation.anon_bytes,
+            format!("{} of it stacks", memory(explanation.stack_bytes)),
+        ));
+    }
+    rows.push(row("files", explanation.rss_bytes.saturating_sub(explanation.anon_bytes), String::new()));
+    rows.push(row("RSS", explanation.rss_bytes, String::new()));
+    if explanation.swap_bytes > 0 {
+        rows.push(row("swapped out", explanation.swap_bytes, "not read".to_owned()));
+    }
+    text.push_str(&table(&rows));
+    if let Some(why) = &explanation.why_no_split {
+        let _ = writeln!(text, "\nWhat the heap holds is not shown: {why}.");
+    }
+    let spread = explanation.split.as_ref().map_or(0.0, |split| split.spread);
+    if spread > WORTH_TELLING_SPREAD {
+        let _ = writeln!(
+            text,
+            "\nIt changed while it was read: three reads of what is in use are {} apart.",
+            units::percent(spread)
+        );
+    }
+    if !explanation.other_allocators.is_empty() {
+        let named =
+            explanation.other_allocators.iter().map(|other| format!("{} in {}", other.name, other.object));
+        let _ =
+            writeln!(text, "\nOther allocators of the process: {}.", named.collect::<Vec<_>>().join(", "));
+    }
+    for advice in &explanation.advice {
+        let specs: Vec<String> = advice.specs.iter().map(|spec| format!("`{spec}`")).collect();
+        let tried = if specs.is_empty() { String::new() } else { format!(" Try {}.", specs.join(" or ")) };
+        let _ = writeln!(text, "\n- {}{tried}", advice.reason);
+    }
+    text.push('\n');
+    text
+}

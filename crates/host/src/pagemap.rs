@@ -1,0 +1,83 @@
+//! Which pages of a process are in memory, as proc_pid_pagemap(5) tells.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use crate::HostError;
+
+pub const PAGE: u64 = 4096;
+
+const ENTRY_BYTES: usize = 8;
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+/// Pages whose entries are kept: 32 MiB of addresses.
+const WINDOW: u64 = 8192;
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageState {
+    Resident,
+    Swapped,
+    /// It was never touched, or given back.
+    Absent,
+}
+
+/// The page map of a process, read in windows. Pages come and go while it is read.
+#[derive(Debug)]
+pub struct PageMap {
+    file: File,
+    path: PathBuf,
+    first: u64,
+    entries: Vec<u64>,
+}
+
+impl PageMap {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, HostError> {
+        let file = File::open(&path).map_err(HostError::read(&path))?;
+        Ok(Self { file, path, first: 0, entries: Vec::new() })
+    }
+
+    /// Where the page of an address is.
+    pub fn state(&mut self, address: u64) -> Result<PageState, HostError> {
+        let page = address / PAGE;
+        if !(self.first..self.first + self.entries.len() as u64).contains(&page) {
+            self.load(page)?;
+        }
+        let entry = self.entries.get((page - self.first) as usize).copied().unwrap_or(0);
+        Ok(match entry {
+            entry if entry & PRESENT != 0 => PageState::Resident,
+            entry if entry & SWAPPED != 0 => PageState::Swapped,
+            _ => PageState::Absent,
+        })
+    }
+
+    /// Bytes in memory and in swap of the pages from `start` to `end`.
+    pub fn count(&mut self, start: u64, end: u64) -> Result<(u64, u64), HostError> {
+        let (mut resident, mut swapped) = (0, 0);
+        for page in start / PAGE..end.div_ceil(PAGE) {
+            match self.state(page * PAGE)? {
+                PageState::Resident => resident += PAGE,
+                PageState::Swapped => swapped += PAGE,
+                PageState::Absent => {}
+            }
+        }
+        Ok((resident, swapped))
+    }
+
+    /// Forgets what was read, so that the next question is answered anew.
+    pub fn refresh(&mut self) {
+        self.entries.clear();
+    }
+
+    fn load(&mut self, page: u64) -> Result<(), HostError> {
+        let mut bytes = vec![0; WINDOW as usize * ENTRY_BYTES];
+        // What lies beyond the last mapping is not in the file.
+        let length =
+            self.file.read_at(&mut bytes, page * ENTRY_BYTES as u64).map_err(HostError::read(&self.path))?;
+        let entry = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        self.entries = bytes[..length].chunks_exact(ENTRY_BYTES).map(entry).collect();
+        self.first = page;
+        Ok(())
+    }
+}
