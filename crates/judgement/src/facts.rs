@@ -1,6 +1,6 @@
 //! What is known of a service beside what an analysis makes of its memory.
 
-use heaptrial_model::SlowSample;
+use heaptrial_model::{MemorySplit, SlowSample};
 
 use crate::Rest;
 
@@ -24,6 +24,8 @@ pub struct ServiceFacts {
     pub smaps: Option<SlowSample>,
     /// RssAnon in bytes when that was taken, which may be days before the last reading.
     pub smaps_anon_bytes: Option<u64>,
+    /// Where its memory was at the end of a lab run.
+    pub memory_split: Option<MemorySplit>,
     /// Consensuses that a relay of a lab took, as far as anything tells of them.
     pub consensuses: Option<u32>,
     pub rests: Vec<Rest>,

@@ -8,7 +8,7 @@ use heaptrial_analysis::{
     Analysis, ByHost, Finding, FindingKind, Fleet, FleetLife, RatioToControl, Settings, Severity, analyse,
     by_host, differing_hosts, ratio_of, ratio_of_arms,
 };
-use heaptrial_model::{Metric, SlowSample};
+use heaptrial_model::{MemorySplit, Metric, SlowSample};
 use heaptrial_stats::median;
 use heaptrial_store::{LifeRecord, ServiceRecord, Store, TickSummary};
 
@@ -145,6 +145,7 @@ impl Judgement {
                 cpu_seconds: last.map(|point| point.cpu_us as f64 / 1e6),
                 smaps: slow.map(|(smaps, _)| smaps),
                 smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
+                memory_split: last_split(store, &rows, service.life)?,
                 consensuses: service.taken.as_ref().map(Taken::last),
                 rests: service.taken.as_ref().map_or_else(Vec::new, |taken| taken.rests.clone()),
             });
@@ -325,6 +326,21 @@ fn last_slow(
 ) -> Result<Option<(SlowSample, Option<u64>)>, JudgementError> {
     let Some(life) = life else { return Ok(None) };
     Ok(store.last_slow_sample(rows.lives[life].id, rows.until_us)?)
+}
+
+/// Where the memory of a life was at its end.
+fn last_split(
+    store: &Store,
+    rows: &Rows,
+    life: Option<usize>,
+) -> Result<Option<MemorySplit>, JudgementError> {
+    let Some(life) = life else { return Ok(None) };
+    let mut parts = [0; 4];
+    for (part, name) in parts.iter_mut().zip(MemorySplit::OBSERVATIONS) {
+        let Some((_, bytes)) = store.observations(&rows.lives[life], name)?.pop() else { return Ok(None) };
+        *part = bytes as u64;
+    }
+    Ok(Some(MemorySplit::from_parts(parts)))
 }
 
 /// RssAnon in bytes at the last sample of the trial, by row id of the service.

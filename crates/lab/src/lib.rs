@@ -15,6 +15,7 @@ mod error;
 mod http;
 mod interrupt;
 mod looks;
+mod memory_split;
 mod peak;
 mod placeholders;
 mod processors;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, SlowBudget, TickCost};
-use heaptrial_model::{Ending, KnownEvent, Metric, units};
+use heaptrial_model::{Ending, KnownEvent, MemorySplit, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
 use crate::end_watch::ProcessEnd;
 use crate::ends::Ends;
 use crate::looks::Looks;
+use crate::memory_split::memory_split;
 use crate::peak::Peak;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
@@ -686,10 +687,16 @@ impl Run<'_> {
         }
         // The last reading is at the end, whatever the tick, and with PSS. When the work is over, so are the samples.
         self.notice_endings(slots, services, When::Now)?;
-        let last = match round.is_over() {
+        let mut last = match round.is_over() {
             true => sampling.take_slow(services, self.sequence),
             false => sampling.take_last(services, round, self.sequence),
         };
+        for service in services.iter().filter(|service| service.ending.is_none()) {
+            let split = memory_split(&self.root, service.processes, &service.passed);
+            let parts = split.into_iter().flat_map(|split| split.parts());
+            let named = MemorySplit::OBSERVATIONS.into_iter().zip(parts);
+            last.observations.extend(named.map(|(name, bytes)| (service.life_id, name, bytes as f64)));
+        }
         self.store.write_tick(self.trial_id, &last)?;
         self.sequence += 1;
         self.outcome.interrupted |= self.interrupt.requested();

@@ -4,7 +4,7 @@ use heaptrial_analysis::{
     ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict, outliers, sums_by_server,
 };
 use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
-use heaptrial_model::{About, Identity, Metric};
+use heaptrial_model::{About, Identity, MemorySplit, Metric};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
@@ -332,6 +332,7 @@ impl Parts<'_> {
             rests: facts.rests.clone(),
             smaps: facts.smaps,
             smaps_anon_bytes: facts.smaps_anon_bytes.filter(|_| !self.lab),
+            memory_split: facts.memory_split,
             start: found.start.filter(|_| on_host),
             restarts: on_host.then_some(found.restarts),
             growth_share_per_day: found.growth_log_per_day.filter(|_| self.days),
@@ -371,6 +372,8 @@ impl Parts<'_> {
                 Memory { metric, final_bytes, median_bytes: whole(figures.level_bytes), peak_bytes }
             });
         let own = services.iter().filter(|service| service.arm == fleet_arm.name);
+        let counted = own.clone().filter(|service| service.counts);
+        let splits: Option<Vec<MemorySplit>> = counted.map(|service| service.memory_split).collect();
         let excluded: Vec<ExcludedService> = own
             .filter_map(|service| {
                 Some(ExcludedService { name: service.name.clone(), reason: service.excluded.clone()? })
@@ -418,6 +421,7 @@ impl Parts<'_> {
             memory,
             final_median_bytes: whole(figures.final_median_bytes),
             anon_bytes_final: whole(facts.anon_bytes),
+            memory_split: splits.and_then(|splits| MemorySplit::mean(&splits)),
             ratio_to_control: self.ratio(figures.ratio.as_ref(), figures.services_compared),
             slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
             cpu_seconds: facts.cpu_seconds,

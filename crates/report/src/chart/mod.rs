@@ -12,6 +12,7 @@ mod palette;
 mod panels;
 pub(crate) mod running;
 mod scale;
+mod split;
 mod svg;
 mod timeline;
 
@@ -61,6 +62,7 @@ pub(crate) fn all(report: &Report, trajectories: &Trajectories) -> Vec<Chart> {
     let multiples = if report.kind().is_lab() { panels::draw(canvas) } else { arms::draw(canvas) };
     let charts = [
         bars::draw(canvas),
+        split::draw(canvas),
         timeline::draw(canvas),
         calendar::draw(canvas),
         distribution::draw(canvas),

@@ -14,7 +14,9 @@ pub use parts::{
 };
 
 pub use heaptrial_judgement::{Kind, Rest};
-use heaptrial_model::{About, Ending, Identity, LifeStart, MappedLibrary, Metric, SlowSample, Treatment};
+use heaptrial_model::{
+    About, Ending, Identity, LifeStart, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -189,6 +191,9 @@ pub struct Arm {
     pub rss_bytes_final: Option<u64>,
     /// Arithmetic mean over its services of the last RssAnon.
     pub anon_bytes_final: Option<u64>,
+    /// Where the memory of its services was at the end of a lab run, in the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_split: Option<MemorySplit>,
     /// Its memory in proportion to the control's; `None` for the control itself, and where nothing can
     /// be compared.
     pub ratio_to_control: Option<Ratio>,
@@ -333,6 +338,9 @@ pub struct Service {
     /// RssAnon when that was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smaps_anon_bytes: Option<u64>,
+    /// Where its memory was at the end of a lab run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_split: Option<MemorySplit>,
     /// How the start of that life is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<LifeStart>,

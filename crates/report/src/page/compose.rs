@@ -87,6 +87,8 @@ fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
     if full {
         blocks.extend(list("The verdicts", &summary::verdicts(report)));
         blocks.push(Block::Chart("final-memory"));
+        blocks.extend(summary::where_memory_is(report).map(Block::Text));
+        blocks.push(Block::Chart("where-the-memory-is"));
         blocks.extend(titled(words(report.kind()).with_and_without, arms::with_and_without(report)));
     }
     blocks.extend(titled("Work", work::measures(report, detail)));

@@ -12,7 +12,7 @@ pub(crate) mod words;
 pub(crate) use advice::{in_words, soon_at_control};
 pub(crate) use result::{Paragraph, paragraphs, verdicts};
 
-use crate::document::Report;
+use crate::document::{Arm, Report};
 use crate::libraries;
 use crate::units;
 
@@ -23,6 +23,28 @@ pub(crate) fn warnings(report: &Report) -> Vec<String> {
         .iter()
         .flat_map(|arm| arm.warnings.iter().map(move |text| format!("{}: {text}.", arm.name)));
     report.warnings.iter().cloned().chain(of_arms).chain(libraries::difference_of_arms(report)).collect()
+}
+
+/// Where the memory of the control is, else of the first arm of which that is known.
+pub(crate) fn where_memory_is(report: &Report) -> Option<String> {
+    let known = |arm: &&Arm| arm.memory_split.is_some();
+    let arm = report.control().filter(known).or_else(|| report.arms.iter().find(known))?;
+    let split = arm.memory_split?;
+    let whole: u64 = split.parts().iter().sum();
+    let part = |bytes: u64| {
+        let share = bytes as f64 / whole.max(1) as f64;
+        format!("{} ({:.0}%)", units::memory(bytes as f64), 100.0 * share)
+    };
+    Some(format!(
+        "At the end a service of {} had {} of anonymous memory: {} in use, {} free in pages in use, {} free and kept by its \
+         allocator, {} in stacks and outside of the heap.",
+        arm.name,
+        units::memory(whole as f64),
+        part(split.in_use_bytes),
+        part(split.free_in_pages_bytes),
+        part(split.kept_free_bytes),
+        part(split.other_bytes)
+    ))
 }
 
 /// Where it ran: names and values for a list.
