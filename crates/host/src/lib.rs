@@ -36,7 +36,7 @@ pub use family_use::FamilyUse;
 pub use mark::Mark;
 pub use own_cgroup::{CgroupPlace, OwnCgroup};
 pub use packages::{PACKAGE_STATUS, Package, apt_options, package_of, packages_of};
-pub use pagemap::{PAGE, PageMap, PageState};
+pub use pagemap::{PAGE, PageMap};
 pub use paths::{DROP_IN, NoFolders, Paths, is_drop_in};
 pub use pattern::{ProcessPattern, ProcessPatternError};
 pub use process::{Mapping, Process, ProcessMemory};

@@ -10,18 +10,8 @@ pub const PAGE: u64 = 4096;
 
 const ENTRY_BYTES: usize = 8;
 const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
 /// Pages whose entries are kept: 32 MiB of addresses.
 const WINDOW: u64 = 8192;
-
-/// Where a page is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageState {
-    Resident,
-    Swapped,
-    /// It was never touched, or given back.
-    Absent,
-}
 
 /// The page map of a process, read in windows. Pages come and go while it is read.
 #[derive(Debug)]
@@ -38,31 +28,25 @@ impl PageMap {
         Ok(Self { file, path, first: 0, entries: Vec::new() })
     }
 
-    /// Where the page of an address is.
-    pub fn state(&mut self, address: u64) -> Result<PageState, HostError> {
+    /// Whether the page of an address is in memory. It is not where it is swapped out, was never touched, or was given back.
+    pub fn is_resident(&mut self, address: u64) -> Result<bool, HostError> {
         let page = address / PAGE;
         if !(self.first..self.first + self.entries.len() as u64).contains(&page) {
             self.load(page)?;
         }
         let entry = self.entries.get((page - self.first) as usize).copied().unwrap_or(0);
-        Ok(match entry {
-            entry if entry & PRESENT != 0 => PageState::Resident,
-            entry if entry & SWAPPED != 0 => PageState::Swapped,
-            _ => PageState::Absent,
-        })
+        Ok(entry & PRESENT != 0)
     }
 
-    /// Bytes in memory and in swap of the pages from `start` to `end`.
-    pub fn count(&mut self, start: u64, end: u64) -> Result<(u64, u64), HostError> {
-        let (mut resident, mut swapped) = (0, 0);
+    /// Bytes in memory of the pages from `start` to `end`.
+    pub fn resident_bytes(&mut self, start: u64, end: u64) -> Result<u64, HostError> {
+        let mut bytes = 0;
         for page in start / PAGE..end.div_ceil(PAGE) {
-            match self.state(page * PAGE)? {
-                PageState::Resident => resident += PAGE,
-                PageState::Swapped => swapped += PAGE,
-                PageState::Absent => {}
+            if self.is_resident(page * PAGE)? {
+                bytes += PAGE;
             }
         }
-        Ok((resident, swapped))
+        Ok(bytes)
     }
 
     /// Forgets what was read, so that the next question is answered anew.

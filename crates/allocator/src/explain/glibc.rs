@@ -72,7 +72,6 @@ pub(super) struct Found {
     /// Resident bytes of blocks that are mappings of their own.
     pub(super) mapped: u64,
     pub(super) mapped_blocks: u64,
-    pub(super) mapped_swapped: u64,
 }
 
 pub(super) struct Walker<'m> {
@@ -140,41 +139,38 @@ impl<'m> Walker<'m> {
         self.window.word(&mut self.pages, address)
     }
 
-    /// The main arena, which is a variable, and where the bins of an arena are: arenas are linked in a ring.
+    /// The main arena, which is a variable, and where the bins of an arena are.
     fn main(&mut self, heaps: &[Heap]) -> Result<Option<(u64, u64)>, HostError> {
         for bins_at in BINS_AT {
             if let Some(heap) = heaps.first() {
-                let mut arena = heap.arena;
-                let mut main = None;
-                for _ in 0..MOST_ARENAS {
-                    if arena % HEAP > HEAP_INFO[1] {
-                        main = Some(arena);
-                    }
-                    match self.word(arena + bins_at + NEXT)? {
-                        Some(next) if next == heap.arena => break,
-                        Some(next) => arena = next,
-                        None => {
-                            main = None;
-                            break;
-                        }
-                    }
-                }
-                if let Some(main) = main {
+                let ring = self.ring(heap.arena, bins_at)?;
+                if let Some(main) = ring.into_iter().find(|arena| arena % HEAP > HEAP_INFO[1]) {
                     return Ok(Some((main, bins_at)));
                 }
-            } else {
-                for (start, end) in self.data.clone() {
-                    for arena in (start..end.saturating_sub(bins_at + ARENA_END)).step_by(8) {
-                        if self.word(arena + bins_at + NEXT)? == Some(arena)
-                            && self.are_bins(arena + bins_at)?
-                        {
-                            return Ok(Some((arena, bins_at)));
-                        }
+                continue;
+            }
+            for (start, end) in self.data.clone() {
+                for arena in (start..end.saturating_sub(bins_at + ARENA_END)).step_by(8) {
+                    if self.word(arena + bins_at + NEXT)? == Some(arena) && self.are_bins(arena + bins_at)? {
+                        return Ok(Some((arena, bins_at)));
                     }
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Arenas are linked in a ring: all of them, if their bins are there.
+    fn ring(&mut self, first: u64, bins_at: u64) -> Result<Vec<u64>, HostError> {
+        let mut arenas = vec![first];
+        while arenas.len() < MOST_ARENAS {
+            match self.word(arenas[arenas.len() - 1] + bins_at + NEXT)? {
+                Some(next) if next == first => return Ok(arenas),
+                Some(next) if next % 8 == 0 => arenas.push(next),
+                _ => break,
+            }
+        }
+        Ok(Vec::new())
     }
 
     fn are_bins(&mut self, bins: u64) -> Result<bool, HostError> {
@@ -257,7 +253,8 @@ impl<'m> Walker<'m> {
         self.best((first..first + 256).step_by(16), heap.start, heap.end, top)
     }
 
-    /// What chunks tell from the first of these places from where they lead to the end; else from the first.
+    /// What the chunks from one of these places on are: the first from where most of the heap can be followed. It may change while it is
+    /// read, so that not all of it can.
     fn best(
         &mut self,
         firsts: impl Iterator<Item = u64>,
@@ -265,16 +262,18 @@ impl<'m> Walker<'m> {
         end: u64,
         top: Option<u64>,
     ) -> Result<Arena, HostError> {
-        let mut best: Option<Arena> = None;
+        let mut best = Arena::default();
         for first in firsts {
             let (arena, caches) = self.count(start, first, end, top)?;
-            if arena.not_parsed == 0 {
+            if arena.parsed >= arena.not_parsed {
                 self.caches.extend(caches);
                 return Ok(arena);
             }
-            best.get_or_insert(arena);
+            if arena.parsed + arena.not_parsed > best.parsed + best.not_parsed {
+                best = arena;
+            }
         }
-        Ok(best.unwrap_or_default())
+        Ok(best)
     }
 
     /// Counts what the pages of a heap hold, from its start with the allocator's own notes to its end, and finds what may be caches.
@@ -296,7 +295,7 @@ impl<'m> Walker<'m> {
             if Some(at) == top {
                 tally.add(&mut self.pages, at, end.min(at + NOTES), Kind::Note)?;
                 tally.add(&mut self.pages, at + NOTES, end, Kind::Free)?;
-                arena.top = self.pages.count((at + NOTES).next_multiple_of(PAGE), end)?.0;
+                arena.top = self.pages.resident_bytes((at + NOTES).next_multiple_of(PAGE), end)?;
                 at = end;
                 break;
             }
@@ -323,9 +322,9 @@ impl<'m> Walker<'m> {
             at = next;
         }
         arena.sums = tally.finish(&mut self.pages)?;
-        arena.parsed = self.pages.count(start, at)?.0;
+        arena.parsed = self.pages.resident_bytes(start, at)?;
         arena.not_parsed =
-            if at < end { self.pages.count(at.next_multiple_of(PAGE), end)?.0.max(1) } else { 0 };
+            if at < end { self.pages.resident_bytes(at.next_multiple_of(PAGE), end)?.max(1) } else { 0 };
         Ok((arena, caches))
     }
 
@@ -347,9 +346,7 @@ impl<'m> Walker<'m> {
                     at += PAGE;
                     continue;
                 };
-                let (resident, swapped) = self.pages.count(at, at + size)?;
-                found.mapped += resident;
-                found.mapped_swapped += swapped;
+                found.mapped += self.pages.resident_bytes(at, at + size)?;
                 found.mapped_blocks += 1;
                 at += size;
             }

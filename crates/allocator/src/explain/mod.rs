@@ -147,7 +147,7 @@ fn stacks(process: &Process, mappings: &[Mapping]) -> Result<u64, HostError> {
         let is_thread =
             guarded && small_guard && mapping.permissions.starts_with(b"rw") && mapping.name.is_empty();
         if is_thread || mapping.name == "[stack]" {
-            bytes += pages.count(mapping.start, mapping.end)?.0;
+            bytes += pages.resident_bytes(mapping.start, mapping.end)?;
         }
     }
     Ok(bytes)

@@ -1,6 +1,6 @@
 //! What the pages of a heap hold, counted chunk by chunk in the order of addresses.
 
-use heaptrial_host::{HostError, PAGE, PageMap, PageState};
+use heaptrial_host::{HostError, PAGE, PageMap};
 
 /// Bytes of memory that is resident, by what it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,7 +10,6 @@ pub(super) struct Sums {
     pub(super) free_in_pages: u64,
     /// Whole pages that are free.
     pub(super) kept_free: u64,
-    pub(super) swapped: u64,
 }
 
 /// What a range of addresses is.
@@ -49,8 +48,7 @@ impl Tally {
             }
             let whole_end = end / PAGE * PAGE;
             if at == page && whole_end > at {
-                let (resident, swapped) = pages.count(at, whole_end)?;
-                self.sums.swapped += swapped;
+                let resident = pages.resident_bytes(at, whole_end)?;
                 match kind {
                     Kind::Used => self.sums.in_use += resident,
                     Kind::Free => self.sums.kept_free += resident,
@@ -75,14 +73,13 @@ impl Tally {
         let (used, free) = (std::mem::take(&mut self.used), std::mem::take(&mut self.free));
         let keeps_page = std::mem::take(&mut self.keeps_page);
         let Some(page) = self.page.take() else { return Ok(()) };
-        match pages.state(page)? {
-            PageState::Resident if keeps_page => {
+        match pages.is_resident(page)? {
+            true if keeps_page => {
                 self.sums.in_use += used;
                 self.sums.free_in_pages += free;
             }
-            PageState::Resident => self.sums.kept_free += free,
-            PageState::Swapped => self.sums.swapped += used + free,
-            PageState::Absent => {}
+            true => self.sums.kept_free += free,
+            false => {}
         }
         Ok(())
     }
@@ -99,6 +96,5 @@ impl std::ops::AddAssign for Sums {
         self.in_use += other.in_use;
         self.free_in_pages += other.free_in_pages;
         self.kept_free += other.kept_free;
-        self.swapped += other.swapped;
     }
 }

@@ -1,6 +1,6 @@
 //! Memory of a process, read page by page where it is resident: what is swapped out stays there.
 
-use heaptrial_host::{HostError, PAGE, PageMap, PageState, ProcessMemory};
+use heaptrial_host::{HostError, PAGE, PageMap, ProcessMemory};
 
 /// Pages that are read at once.
 const PAGES: u64 = 16;
@@ -33,7 +33,7 @@ impl<'m> Window<'m> {
     fn load(&mut self, pages: &mut PageMap, address: u64) -> Result<bool, HostError> {
         let first = address / PAGE * PAGE;
         let mut end = first;
-        while end < first + PAGES * PAGE && pages.state(end)? == PageState::Resident {
+        while end < first + PAGES * PAGE && pages.is_resident(end)? {
             end += PAGE;
         }
         self.bytes.clear();
