@@ -72,7 +72,10 @@ fn a_user_without_root_can_run_a_program() {
     let folder = tempfile::tempdir().unwrap();
     // The user must reach the binary and write the run's folder.
     let program = folder.path().join("heaptrial");
-    std::fs::copy(env!("CARGO_BIN_EXE_heaptrial"), &program).unwrap();
+    // By a process of its own: what this one holds open for writing, a process that another test starts just then may hold as well, and
+    // then it cannot be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_heaptrial")).arg(&program).status().unwrap();
+    assert!(copied.success());
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = Command::new(&program);
     command
