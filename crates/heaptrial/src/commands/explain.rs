@@ -139,22 +139,26 @@ pub(super) fn arms(
         let of_services = processes(&root, pattern, global)?;
         found.extend(of_services.into_iter().map(|(service, pid)| (Process::new(&root, pid), service)));
     }
-    found.sort_by_key(|(process, _)| std::cmp::Reverse(process.memory_totals().map_or(0, |[rss, ..]| rss)));
+    found.sort_by_cached_key(|(process, _)| {
+        std::cmp::Reverse(process.memory_totals().map_or(0, |[rss, ..]| rss))
+    });
     found.truncate(LOOKED_AT);
-    let mut arms: Vec<AllocatorSpec> = Vec::new();
+    let (mut running, mut advised) = (Vec::new(), Vec::new());
     for (process, service) in found {
         let explained = look(&root, Some(service), process.pid()).explained.map_err(Failure::failed)?;
-        let own = AllocatorSpec::family(&explained.family);
-        for spec in std::iter::once(own).chain(explained.advice.into_iter().flat_map(|advice| advice.specs)) {
-            if !arms.contains(&spec) {
-                arms.push(spec);
-            }
-        }
+        running.push(AllocatorSpec::family(&explained.family));
+        advised.extend(explained.advice.into_iter().flat_map(|advice| advice.specs));
     }
-    if arms.len() < 2 {
+    if advised.is_empty() {
         let names: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
         return Err(Failure::refused("nothing is shown to help the services that run")
             .hint(format!("`heaptrial explain {}` shows where their memory is", names.join(" "))));
+    }
+    let mut arms = Vec::new();
+    for spec in running.into_iter().chain(advised) {
+        if !arms.contains(&spec) {
+            arms.push(spec);
+        }
     }
     Ok(arms)
 }

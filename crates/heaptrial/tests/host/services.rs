@@ -60,6 +60,15 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     assert!(table.contains("1 does not run what LD_PRELOAD asks for: churn@003\n"), "{table}");
     assert!(table.contains("10 of 12 run glibc "), "{table}");
     assert!(table.contains("1, LD_PRELOAD by 50-preload.conf"), "{table}");
+    // Where memory is, is known of glibc alone.
+    let listed = bed.json("services churn@* --explain --json");
+    let split = |number: usize| service(&listed, &units[number])["explanation"]["parsed_share"].as_f64();
+    assert!(split(0).is_none() && split(4).is_some_and(|share| share > 0.95), "{listed:#}");
+    assert!(stdout(&bed.succeeds("services churn@* --explain")).contains("KEPT FREE"));
+    // A trial from there: what they run, and what could help. These are too small for any advice.
+    let refused = bed.heaptrial("trial new small --services churn@* --from-explain");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("nothing is shown to help"), "{}", stderr(&refused));
 }
 
 #[test]

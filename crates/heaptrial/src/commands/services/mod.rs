@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_host::HostRoot;
+use heaptrial_allocator::{Explanation, explain};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
+use heaptrial_host::{HostRoot, Process};
 use heaptrial_inspect::{Service, examine, files_with_preload};
 use heaptrial_model::{ErrorClass, ServiceName, ServicePattern};
 use serde::Serialize;
@@ -34,6 +35,9 @@ pub struct ServicesOptions {
     /// Show more columns
     #[arg(long)]
     wide: bool,
+    /// Read where the memory of each main process is, as `heaptrial explain` does: seconds for each gigabyte
+    #[arg(long)]
+    explain: bool,
 }
 
 /// A service with what is worked out only for showing it.
@@ -43,6 +47,9 @@ struct Shown {
     service: Service,
     /// Files of its unit that set `LD_PRELOAD`.
     preload_files: Vec<PathBuf>,
+    /// Where the memory of its main process is, if that was asked for and can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Explanation>,
 }
 
 pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
@@ -51,7 +58,11 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode
     let (units, unmatched) = find(&systemd, &options.patterns).map_err(Failure::failed)?;
     let services: Vec<Shown> = examine(&root, units)
         .into_iter()
-        .map(|service| Shown { preload_files: files_with_preload(&root, &service.unit), service })
+        .map(|service| Shown {
+            preload_files: files_with_preload(&root, &service.unit),
+            explanation: options.explain.then(|| explanation(&root, &service)).flatten(),
+            service,
+        })
         .collect();
     if global.json {
         let allocators: Vec<_> = table::allocators(&services)
@@ -74,6 +85,11 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode
         let _ = writeln!(io::stderr(), "error: {}", no_match(pattern, &names));
     }
     Ok(code(ErrorClass::Failed))
+}
+
+fn explanation(root: &HostRoot, service: &Service) -> Option<Explanation> {
+    let process = service.process.as_ref()?;
+    explain(&Process::new(root, process.life.pid), process.identity.as_ref()?).ok()
 }
 
 /// The units that the patterns name, in order of names, and the patterns that name none.

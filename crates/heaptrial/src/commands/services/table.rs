@@ -1,5 +1,6 @@
 //! Services as a table.
 
+use heaptrial_allocator::Split;
 use heaptrial_host::systemd::{Unit, UnitStatus};
 use heaptrial_inspect::{MainProcess, Service};
 use heaptrial_model::{Identity, Linkage, units};
@@ -16,15 +17,19 @@ pub(super) fn text(services: &[Shown], wide: bool) -> String {
         ("SERVICE", |shown| short_name(&shown.service).to_owned()),
         ("ALLOCATOR", |shown| of_process(shown, allocator)),
         ("RSS", |shown| of_process(shown, |process| memory(process.sample.rss_bytes))),
+        ("IN USE", |shown| of_split(shown, |split| split.in_use_bytes)),
+        ("FREE IN PAGES", |shown| of_split(shown, |split| split.free_in_pages_bytes)),
+        ("KEPT FREE", |shown| of_split(shown, |split| split.kept_free_bytes)),
         ("AGE", |shown| of_process(shown, |process| units::duration(process.age_seconds))),
         ("RELAY", |shown| relay(&shown.service)),
         ("DROP-INS", drop_ins),
     ];
     if wide {
-        columns.extend::<[Column; 6]>([
+        columns.extend::<[Column; 7]>([
             ("PID", |shown| of_process(shown, |process| process.life.pid.to_string())),
             ("ANON", |shown| of_process(shown, |process| memory(process.sample.anon_bytes))),
             ("PROCESSES", |shown| of_process(shown, |process| process.sample.processes.to_string())),
+            ("THREADS", |shown| of_process(shown, |process| process.sample.threads.to_string())),
             ("USER", |shown| {
                 if shown.service.unit.user.is_empty() { "root" } else { &shown.service.unit.user }.to_owned()
             }),
@@ -111,6 +116,11 @@ fn short_name(service: &Service) -> &str {
 
 fn of_process(shown: &Shown, cell: impl Fn(&MainProcess) -> String) -> String {
     shown.service.process.as_ref().map_or_else(|| "-".to_owned(), cell)
+}
+
+fn of_split(shown: &Shown, part: impl Fn(&Split) -> u64) -> String {
+    let split = shown.explanation.as_ref().and_then(|explanation| explanation.split.as_ref());
+    split.map_or_else(|| "-".to_owned(), |split| memory(part(split)))
 }
 
 fn memory(bytes: u64) -> String {
