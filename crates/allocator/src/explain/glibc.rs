@@ -2,6 +2,7 @@
 //! bits). Nothing is stopped, so that a heap may change while it is walked.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use heaptrial_host::{HostError, Mapping, PAGE, PageMap, ProcessMemory};
 
@@ -42,7 +43,10 @@ const FIRST_WITHIN: u64 = 64 << 10;
 /// Chunks of a list that are followed.
 const LONGEST_LIST: usize = 1 << 20;
 
-/// How the cache of a thread is laid out: its size as a chunk, where its counts and its lists are.
+/// Bins of a thread's cache for one size each; those after them are for larger ones.
+const SMALL_BINS: u64 = 64;
+
+/// How the cache of a thread is laid out: its size as a chunk, and how many counts of two bytes and then lists it has.
 struct CacheLayout {
     chunk: u64,
     bins: u64,
@@ -50,7 +54,7 @@ struct CacheLayout {
 
 /// glibc 2.30 to 2.41, and from 2.42 on, with bins of large sizes.
 const CACHES: [CacheLayout; 2] =
-    [CacheLayout { chunk: 0x290, bins: 64 }, CacheLayout { chunk: 0x300, bins: 76 }];
+    [CacheLayout { chunk: 0x290, bins: SMALL_BINS }, CacheLayout { chunk: 0x300, bins: 76 }];
 
 /// One arena.
 #[derive(Debug, Clone, Default)]
@@ -358,21 +362,18 @@ impl<'m> Walker<'m> {
     fn fast_bins(&mut self, bins: u64) -> Result<(), HostError> {
         for list in 0..FASTBINS {
             let Some(first) = self.word(bins - TOP - 8 * (FASTBINS - list))? else { continue };
-            self.follow(first + 16)?;
+            self.follow(first + 16, &(SMALLEST + 16 * list..=SMALLEST + 16 * list))?;
         }
         Ok(())
     }
 
-    /// Follows a list of free blocks from the address of the first block's memory.
-    fn follow(&mut self, first: u64) -> Result<(), HostError> {
+    /// Follows a list of free blocks of these sizes from the address of the first block's memory.
+    fn follow(&mut self, first: u64, sizes: &RangeInclusive<u64>) -> Result<(), HostError> {
         let mut at = first;
         for _ in 0..LONGEST_LIST {
-            if at < PAGE || at % 16 != 0 {
-                break;
-            }
-            let (Some(field), Some(link)) = (self.word(at - 8)?, self.word(at)?) else { break };
-            let size = field & !FLAGS;
-            if !(SMALLEST..=HEAP).contains(&size) || self.cached.insert(at - 16, size).is_some() {
+            let Some(size) = self.size_of_block(at)?.filter(|size| sizes.contains(size)) else { break };
+            let Some(link) = self.word(at)? else { break };
+            if self.cached.insert(at - 16, size).is_some() {
                 break;
             }
             at = if self.mixed_links { link ^ (at >> 12) } else { link };
@@ -380,16 +381,41 @@ impl<'m> Walker<'m> {
         Ok(())
     }
 
+    /// The size of the chunk whose memory begins at an address, if one may.
+    fn size_of_block(&mut self, at: u64) -> Result<Option<u64>, HostError> {
+        if at < PAGE || at % 16 != 0 {
+            return Ok(None);
+        }
+        Ok(self.word(at - 8)?.map(|field| field & !FLAGS))
+    }
+
+    /// The lists of a thread's cache with the sizes of their blocks; none where it is an object of the same size, whose words lead to
+    /// other blocks or to none.
+    fn lists_of(&mut self, cache: u64) -> Result<Vec<(u64, RangeInclusive<u64>)>, HostError> {
+        let size = self.word(cache + 8)?.map(|field| field & !FLAGS);
+        let Some(layout) = CACHES.iter().find(|layout| Some(layout.chunk) == size) else {
+            return Ok(Vec::new());
+        };
+        let mut lists = Vec::new();
+        for bin in 0..layout.bins {
+            let first = self.word(cache + 16 + layout.bins * 2 + 8 * bin)?;
+            let Some(first) = first.filter(|first| *first != 0) else { continue };
+            let smallest = SMALLEST + 16 * bin;
+            let sizes =
+                if bin < SMALL_BINS { smallest..=smallest } else { SMALLEST + 16 * SMALL_BINS..=HEAP };
+            if !self.size_of_block(first)?.is_some_and(|size| sizes.contains(&size)) {
+                return Ok(Vec::new());
+            }
+            lists.push((first, sizes));
+        }
+        Ok(lists)
+    }
+
     /// Takes what caches of threads and fast bins hold for free.
     fn take_cached(&mut self, heaps: &[Heap], found: &mut Found) -> Result<(), HostError> {
         for cache in std::mem::take(&mut self.caches) {
-            let Some(field) = self.word(cache + 8)? else { continue };
-            let Some(layout) = CACHES.iter().find(|layout| layout.chunk == field & !FLAGS) else { continue };
-            let lists = cache + 16 + layout.bins * 2;
-            for bin in 0..layout.bins {
-                if let Some(first) = self.word(lists + 8 * bin)?.filter(|first| *first != 0) {
-                    self.follow(first)?;
-                }
+            for (first, sizes) in self.lists_of(cache)? {
+                self.follow(first, &sizes)?;
             }
         }
         let main = found.arenas.iter().find(|(_, arena)| arena.is_main).map(|(address, _)| *address);

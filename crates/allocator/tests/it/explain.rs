@@ -172,3 +172,22 @@ fn an_allocator_inside_a_library_is_named_with_its_library() {
     assert_eq!(other.name, "mimalloc");
     assert!(other.object.ends_with("/libother.so"), "{other:?}");
 }
+
+/// As large as a thread's cache, and full of pointers to blocks as that is.
+#[test]
+fn objects_that_look_like_a_cache_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+        int main(void) { for (int i = 0; i < 500; i++) for (int large = 0; large < 2; large++) {\n\
+        size_t size = large ? 760 : 640; char **object = malloc(size); memset(object, 0, size);\n\
+        for (int at = 20; at < 80; at++) memset(object[at] = malloc(1000), 7, 1000); }\n\
+        printf(\"kept %d\\nready\\n\", 500 * (656 + 768 + 120 * 1008)); fflush(stdout); pause(); }\n";
+    std::fs::write(folder.path().join("objects.c"), source).unwrap();
+    let program = folder.path().join("objects");
+    let built =
+        Command::new("cc").args(["-O0", "-o"]).arg(&program).arg(folder.path().join("objects.c")).status();
+    assert!(built.unwrap().success());
+    let running = Running::of(Command::new(&program));
+    let found = running.explained();
+    near("in use", found.split.as_ref().unwrap().in_use_bytes, running.kept, 64 << 10);
+}

@@ -403,7 +403,7 @@ fn identity_text(pid: i32, identity: &Identity, others: &[OtherAllocator]) -> St
         row("evidence", finding.clone());
     }
     for other in others {
-        row("beside", format!("{} in {}, which no treatment reaches", other.name, other.object));
+        row("other allocator", format!("{} in {}: no treatment reaches it", other.name, other.object));
     }
     table(&rows) + "\n"
 }
