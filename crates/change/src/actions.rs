@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use heaptrial_model::{Pace, ServiceName};
 
-use crate::error::ChangeError;
+use crate::error::{ChangeError, ServiceError};
 use crate::journal::{Action, Event};
-use crate::machine::{Outcome, Purpose};
 use crate::prepared::Prepared;
-use crate::run::Halt;
+use crate::run::{Halt, Outcome, Purpose, Run};
 use crate::state::{Stage, TrialStage};
 use crate::trial::{Trial, Witness};
 
@@ -19,26 +18,25 @@ impl Trial<'_> {
         self.check_accounted()?;
         self.begin_or_resume(&[TrialStage::Stopped])?;
         self.install(witness)?;
+        let pace = self.prepared.plan.pace;
         // A process that took services out may have been cut short.
         let half_out: Vec<ServiceName> =
             self.state.dropping.difference(&self.state.dropped).cloned().collect();
         for service in half_out {
-            let outcome = self.put_out(&service, self.prepared.plan.pace, witness, halt)?;
-            if let Some(why) = why_not_all(&outcome) {
-                self.note_done(Event::Interrupted { why }, witness);
+            let outcome = self.put_out(&service, pace, witness, halt)?;
+            if !outcome.is_complete() {
+                self.interrupted(&outcome, witness);
                 return Ok(outcome);
             }
         }
-        let (lost, drifted) = self.lost(witness);
-        let mut queue = self.kept(self.unless(Stage::Committed));
-        queue.extend(lost);
-        let pace = self.prepared.plan.pace;
-        let mut outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
+        let drifted = self.write_lost_files(witness)?;
+        let services = self.prepared.services.iter().map(|treatment| treatment.service.clone()).collect();
+        let mut outcome = self.apply(services, pace, witness, halt)?;
         outcome.drifted = drifted;
-        if let Some(why) = why_not_all(&outcome) {
-            self.note_done(Event::Interrupted { why }, witness);
-        } else {
+        if outcome.is_complete() {
             self.record(Event::Started)?;
+        } else {
+            self.interrupted(&outcome, witness);
         }
         self.disarm_or_warn(witness);
         Ok(outcome)
@@ -55,9 +53,9 @@ impl Trial<'_> {
     ) -> Result<Outcome, ChangeError> {
         // Neither a full disk nor a systemd that is not well is a reason to leave services as they are.
         self.note_done(opened(Action::Revert), witness);
-        let changed = self.unless(Stage::Reverted);
-        let changed = changed.into_iter().filter(|service| self.state.services.contains_key(service));
-        let queue = self.kept(changed.collect());
+        let changed =
+            |service: &&ServiceName| self.stage(service).is_some_and(|stage| stage != Stage::Reverted);
+        let queue: VecDeque<ServiceName> = self.kept().filter(changed).cloned().collect();
         if !queue.is_empty() {
             if let Err(error) = self.arm(witness) {
                 witness.warning(&format!("{error}; reverting without a timer that takes over"));
@@ -75,8 +73,8 @@ impl Trial<'_> {
             self.disarm_at_once(witness);
             return Err(error);
         }
-        if let Some(why) = why_not_all(&outcome) {
-            self.note_done(Event::Interrupted { why }, witness);
+        if !outcome.is_complete() {
+            self.interrupted(&outcome, witness);
             // What cannot be put back now is not tried again and again behind the operator's back.
             self.disarm_at_once(witness);
         } else {
@@ -104,7 +102,31 @@ impl Trial<'_> {
         Ok(outcome)
     }
 
-    /// A run; one that fails in the middle is told in the journal, and what it left is for the recovery timer.
+    /// Puts back those of some services that an earlier process left in the middle, then gives all that lack their
+    /// treatment theirs.
+    fn apply(
+        &mut self,
+        services: Vec<ServiceName>,
+        pace: Pace,
+        witness: &mut dyn Witness,
+        halt: Halt<'_>,
+    ) -> Result<Outcome, ChangeError> {
+        let in_the_middle = self.state.in_flight().into_iter().filter(|service| services.contains(service));
+        let put_back = self.run(Purpose::Revert, pace, in_the_middle.collect(), witness, halt)?;
+        if put_back.stopped.is_some() {
+            return Ok(put_back);
+        }
+        let is_as_before =
+            |service: &&ServiceName| matches!(self.stage(service), None | Some(Stage::Reverted));
+        let kept: Vec<&ServiceName> = self.kept().collect();
+        let queue = services.iter().filter(|service| kept.contains(service)).filter(is_as_before);
+        let queue: VecDeque<ServiceName> = queue.cloned().collect();
+        let mut outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
+        outcome.stuck.extend(put_back.stuck);
+        Ok(outcome)
+    }
+
+    /// A run; that one failed in the middle is recorded, and what it left is for the recovery timer.
     fn run(
         &mut self,
         purpose: Purpose,
@@ -113,7 +135,7 @@ impl Trial<'_> {
         witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
-        let result = self.carry_out(purpose, pace, queue, witness, halt);
+        let result = Run::new(self, purpose, pace, queue, witness, halt).carry_out();
         if let Err(error) = &result {
             self.note_done(Event::Interrupted { why: error.to_string() }, witness);
         }
@@ -187,10 +209,8 @@ impl Trial<'_> {
         witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
-        let open = |service: &&ServiceName| self.stage(service) != Some(Stage::Committed);
-        let queue = self.kept(services.iter().filter(open).cloned().collect());
         self.arm(witness)?;
-        let outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
+        let outcome = self.apply(services.to_vec(), pace, witness, halt)?;
         self.disarm_or_warn(witness);
         Ok(outcome)
     }
@@ -258,30 +278,47 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Services that have their treatment and lost a file of it, which is to be written again; and those of which somebody
-    /// changed a file, with the difference.
-    fn lost(&self, witness: &mut dyn Witness) -> (Vec<ServiceName>, Vec<(ServiceName, String)>) {
-        let (mut lost, mut drifted) = (Vec::new(), Vec::new());
-        let committed = self.state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
-        for (service, _) in committed {
-            match self.is_written(service) {
-                Ok(true) => {}
+    /// Writes the files again that treated services lost: their processes run what they should. Gives the services of which
+    /// somebody changed a file, with the difference.
+    fn write_lost_files(
+        &mut self,
+        witness: &mut dyn Witness,
+    ) -> Result<Vec<(ServiceName, String)>, ChangeError> {
+        let mut drifted = Vec::new();
+        let mut written = Vec::new();
+        for (service, _) in self.state.committed() {
+            let is_written = self.is_written(&service).map_err(ServiceError::from);
+            let result = match is_written {
+                Ok(true) => continue,
                 Ok(false) => {
                     witness.warning(&format!("a file of {service} is gone; it is written again"));
-                    lost.push(service.clone());
+                    self.write_files(&service)
                 }
+                Err(why) => Err(why),
+            };
+            match result {
+                Ok(()) => written.push(service),
                 Err(why) => {
                     witness.warning(&format!("{service}: {why}"));
-                    drifted.push((service.clone(), why.to_string()));
+                    drifted.push((service, why.to_string()));
                 }
             }
         }
-        (lost, drifted)
+        if !written.is_empty() {
+            self.host.manager.reload()?;
+        }
+        for service in written {
+            if let Err(why) = self.start_timer(&service) {
+                witness.warning(&format!("{service}: {why}"));
+            }
+        }
+        Ok(drifted)
     }
 
-    /// Those of some services that nobody took out.
-    fn kept(&self, services: VecDeque<ServiceName>) -> VecDeque<ServiceName> {
-        services.into_iter().filter(|service| !self.state.dropped.contains(service)).collect()
+    /// The services that nobody took out, in the order of the plan.
+    fn kept(&self) -> impl Iterator<Item = &ServiceName> {
+        let services = self.prepared.services.iter().map(|treatment| &treatment.service);
+        services.filter(|service| !self.state.dropped.contains(service))
     }
 
     /// Records that every part is done, and ends it.
@@ -305,10 +342,17 @@ impl Trial<'_> {
         self.record(Event::Ended { reverted: false })
     }
 
-    /// The services that do not stand at a stage, in the order of the plan.
-    fn unless(&self, stage: Stage) -> VecDeque<ServiceName> {
-        let services = self.prepared.services.iter().map(|treatment| &treatment.service);
-        services.filter(|service| self.stage(service) != Some(stage)).cloned().collect()
+    /// Records why a run did not come to its end.
+    fn interrupted(&mut self, outcome: &Outcome, witness: &mut dyn Witness) {
+        let names = |list: &[(ServiceName, String)]| -> String {
+            list.iter().map(|(service, _)| service.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let failed = [outcome.failed.as_slice(), &outcome.stuck].concat();
+        let why = outcome.stopped.clone().unwrap_or_else(|| match failed.as_slice() {
+            [] => format!("somebody changed files of {}", names(&outcome.drifted)),
+            failed => format!("{} failed", names(failed)),
+        });
+        self.note_done(Event::Interrupted { why }, witness);
     }
 }
 
@@ -319,18 +363,4 @@ fn opened(action: Action) -> Event {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
     }
-}
-
-fn why_not_all(outcome: &Outcome) -> Option<String> {
-    if outcome.is_complete() {
-        return None;
-    }
-    let names = |list: &[(ServiceName, String)]| -> String {
-        list.iter().map(|(service, _)| service.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let failed = [outcome.failed.as_slice(), &outcome.stuck].concat();
-    Some(outcome.stopped.clone().unwrap_or_else(|| match failed.as_slice() {
-        [] => format!("somebody changed files of {}", names(&outcome.drifted)),
-        failed => format!("{} failed", names(failed)),
-    }))
 }

@@ -8,7 +8,7 @@ use similar::TextDiff;
 use crate::edges::RelayError;
 use crate::files::{self, FileError, FileState};
 use crate::journal::{Change, Journal, JournalError};
-use crate::takeover::Left;
+use crate::ledger::Left;
 use crate::treatment::{Content, Desired, Mark};
 
 /// Larger files, and what is no text, are told to differ and not how.

@@ -4,18 +4,18 @@ use std::io;
 use std::path::PathBuf;
 
 use heaptrial_allocator::{IdentifyError, Mismatch};
-use heaptrial_host::systemd::{JobResult, SystemdError};
+use heaptrial_host::systemd::SystemdError;
 use heaptrial_host::trusted::Untrusted;
-use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName};
+use heaptrial_model::{Classified, ErrorClass, ServiceName};
 
 use crate::edges::RelayError;
 use crate::edit::EditError;
 use crate::files::FileError;
 use crate::journal::{Action, JournalError};
+use crate::ledger::{Claim, Stray, some};
 use crate::lock::LockError;
 use crate::prepare::PrepareError;
 use crate::state::TrialStage;
-use crate::stray::Stray;
 
 /// Why a transaction cannot be begun, continued or undone.
 #[derive(Debug, thiserror::Error)]
@@ -55,14 +55,14 @@ pub enum ChangeError {
     #[error(
         "the journal in {folder} has lost records: it knows nothing of {}, which its services run with; these files have to be \
          removed by hand, and what was there before is in {folder}/originals",
-        some_paths(.files)
+        some(.files.iter().map(|path| path.display().to_string()))
     )]
     JournalLost { folder: PathBuf, files: Vec<PathBuf> },
     /// Services have files of treatments of which there is no trial or rollout any more.
     #[error(
         "files of treatments are left on this host of which it has no trial or rollout in {trials}: {}. Put the folders of those \
          back there and revert them, or take the files out by hand. Nothing was changed",
-        stray_words(.strays)
+        some(.strays.iter().map(|stray| format!("{} (`{}`)", stray.path.display(), stray.name)))
     )]
     Strays {
         /// Where trials and rollouts are.
@@ -76,16 +76,16 @@ pub enum ChangeError {
         /// Name of what has it.
         by: String,
     },
-    #[error("services belong to what has not ended on this host: {}. Nothing was changed", crate::claims::words(.taken))]
+    #[error("services belong to what has not ended on this host: {}. Nothing was changed", some(.taken.iter().map(|(service, claim)| format!("{service} ({claim})"))))]
     Claimed {
         /// Which services, and whom they belong to.
-        taken: Vec<(ServiceName, crate::claims::Claim)>,
+        taken: Vec<(ServiceName, Claim)>,
     },
     /// Which services one has, and whether it has ended, is not known.
     #[error(
-        "{source}; it may have the services that are wanted. If it has ended, move {folder} away. Nothing was changed"
+        "{why}; it may have the services that are wanted. If it has ended, move {folder} away. Nothing was changed"
     )]
-    Unread { folder: PathBuf, source: Box<ChangeError> },
+    Unread { folder: PathBuf, why: String },
     /// Others can change what decides what is written to the host.
     #[error(
         "{source}; what lies in {folder} decides what is written to this host. Look whether it still tells what was done, and \
@@ -125,20 +125,6 @@ fn known_trials(known: &[String]) -> String {
     if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) }
 }
 
-fn some_paths(paths: &[PathBuf]) -> String {
-    let shown: Vec<String> = paths.iter().take(3).map(|path| path.display().to_string()).collect();
-    let more = paths.len().saturating_sub(shown.len());
-    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
-}
-
-fn stray_words(strays: &[Stray]) -> String {
-    const SHOWN: usize = 8;
-    let shown = strays.iter().take(SHOWN).map(|stray| format!("{} (`{}`)", stray.path.display(), stray.name));
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    let more = strays.len().saturating_sub(SHOWN);
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
-}
-
 fn stage_words(stage: &TrialStage) -> &'static str {
     match stage {
         TrialStage::Planned => "has not begun",
@@ -160,88 +146,28 @@ fn are(services: &[ServiceName]) -> &'static str {
 
 /// Why a service did not become what it should.
 #[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// The frozen plan does not name it.
-    #[error("{service} is not in the frozen plan")]
-    NotPlanned { service: ServiceName },
-    /// Its files, or the journal of them.
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    #[error(transparent)]
-    Systemd(#[from] SystemdError),
-    /// systemd does not know the drop-in.
-    #[error("systemd did not take {drop_in} in")]
-    NotTaken { drop_in: PathBuf },
-    /// systemd's own view has another value of a variable.
-    #[error("{variable} is `{}` for systemd and not `{wanted}`{}", found.as_deref().unwrap_or("not set"), blame(.later))]
-    Overridden {
-        variable: String,
-        /// Its value, if it is set.
-        found: Option<String>,
-        wanted: String,
-        /// Drop-ins that come after ours.
-        later: Vec<PathBuf>,
-    },
-    /// systemd's own view still has a variable.
-    #[error("{variable} is not removed from its environment{}", blame(.later))]
-    Kept {
-        variable: String,
-        /// Drop-ins that come after ours.
-        later: Vec<PathBuf>,
-    },
-    /// The library that it is about to load cannot be read.
-    #[error("its library {path}: {source}")]
-    Library { path: PathBuf, source: io::Error },
-    /// The library that it is about to load was replaced.
-    #[error("its library {path}: it is not the file that was installed, or others can write it")]
-    OtherLibrary { path: PathBuf },
+#[error("{0}")]
+pub struct ServiceError(pub(crate) String);
+
+impl ServiceError {
     /// Somebody stopped it, and a treatment is no reason to start it.
-    #[error("it is stopped; start it, or leave it out, and go on")]
-    Stopped,
-    #[error("its restart ended as `{}`; see `journalctl -u {service}`", result.0)]
-    Restart { service: ServiceName, result: JobResult },
-    /// Its restart took too long.
-    #[error("its restart did not end within {limit}")]
-    RestartLate {
-        /// How long it was waited for.
-        limit: HumanDuration,
-    },
-    #[error("{0}")]
-    Sick(String),
-    /// It did not begin its work in time.
-    #[error("it was not healthy within {limit}: {last_seen}")]
-    Unhealthy {
-        /// How long it was waited for.
-        limit: HumanDuration,
-        last_seen: String,
-    },
-    /// It did not stay healthy.
-    #[error("it ended or restarted by itself soon after it was healthy{}", how.as_ref().map_or(String::new(), |how| format!(" ({how})")))]
-    EndedSoon {
-        /// How, where that is known.
-        how: Option<String>,
-    },
-    /// It does not run what it should.
-    #[error(transparent)]
-    Proof(#[from] ProofError),
-    /// A timer of it did not start.
-    #[error("its timer {timer} did not start: {}", result.0)]
-    Timer { timer: ServiceName, result: JobResult },
-}
-
-impl From<EditError> for ServiceError {
-    fn from(error: EditError) -> Self {
-        Self::Change(error.into())
+    pub(crate) fn stopped() -> Self {
+        Self("it is stopped; start it, or leave it out, and go on".to_owned())
     }
 }
 
-fn blame(later: &[PathBuf]) -> String {
-    if later.is_empty() {
-        return String::new();
-    }
-    let later: Vec<String> = later.iter().map(|path| path.display().to_string()).collect();
-    format!("; {} comes after it", later.join(", "))
+/// They are only shown.
+macro_rules! shown {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for ServiceError {
+            fn from(error: $error) -> Self {
+                Self(error.to_string())
+            }
+        })+
+    };
 }
+
+shown!(ChangeError, EditError, ProofError, SystemdError);
 
 /// Why a life is not proved to run what it should.
 #[derive(Debug, thiserror::Error)]

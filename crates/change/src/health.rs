@@ -8,7 +8,6 @@ use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::{Host, can_be_asked};
 use crate::error::ProofError;
-use crate::machine::Running;
 use crate::treatment::ServiceTreatment;
 
 /// A process may show its loader's or its predecessor's image for a moment after its start.
@@ -17,6 +16,26 @@ const PROOF_PATIENCE: Duration = Duration::from_secs(3);
 const PROOF_GAP: Duration = Duration::from_millis(50);
 /// Bootstrap of a relay that is done.
 const BOOTSTRAPPED: u8 = 100;
+
+/// What runs of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Running {
+    Life(LifeKey),
+    /// Nothing at this moment: it failed, or it is on its way up or down.
+    Nothing,
+    /// Nothing, and nothing is about to start it: somebody stopped it, or it was through with its work.
+    Stopped {
+        /// Which boot of the host this is.
+        boot_id: Option<String>,
+    },
+}
+
+impl Running {
+    /// The life, if there is one.
+    pub(crate) fn life(self) -> Option<LifeKey> {
+        if let Self::Life(life) = self { Some(life) } else { None }
+    }
+}
 
 /// What is known of a service that is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,11 +127,6 @@ pub(crate) fn running(host: Host<'_>, services: &[ServiceName]) -> Vec<Running> 
 /// What runs of a service.
 pub(crate) fn running_one(host: Host<'_>, service: &ServiceName) -> Running {
     running(host, std::slice::from_ref(service)).pop().unwrap_or(Running::Nothing)
-}
-
-/// The life of a service.
-pub(crate) fn life(host: Host<'_>, service: &ServiceName) -> Option<LifeKey> {
-    running_one(host, service).life()
 }
 
 /// How the last main process of a service ended, in systemd's words.

@@ -4,16 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 
-use crate::edges::{Disk, ThisDisk};
+use crate::edges::Disk;
 use crate::edit;
 use crate::error::ChangeError;
 use crate::files::{self, FileState};
-use crate::journal::{self, Change, Event};
-use crate::state::Stage;
-use crate::trial::{Trial, Witness, names, state_of};
+use crate::journal::{Change, Event};
+use crate::ledger::made_folders_of;
+use crate::trial::{Trial, Witness};
 
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
 /// first time this long after it.
@@ -49,8 +48,8 @@ impl Trial<'_> {
         let mut files = Vec::new();
         for library in &self.prepared.libraries {
             // One that another trial brought is this trial's as well, so that it stays until both are reverted.
-            let shared = brought_by(self.host.disk, &self.paths, &library.installed).is_some();
-            if shared || change_needed(self.host.disk, &library.installed, &library.sha256)? {
+            let is_shared = self.others.brought(&library.installed).is_some();
+            if is_shared || change_needed(self.host.disk, &library.installed, &library.sha256)? {
                 files.push(self.library(
                     &library.source,
                     &library.installed,
@@ -167,13 +166,18 @@ impl Trial<'_> {
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
     pub(crate) fn undo_host_files(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
         let disk = self.host.disk;
-        let used = match self.used_by_others() {
+        let program = self.paths.program();
+        let mut used = match self.others.used_host_files() {
             Ok(used) => used,
             Err(error) => {
                 witness.warning(&format!("{error}; what that trial may use is left where it is"));
-                self.state.host_changes.iter().map(|change| change.path.clone()).collect()
+                self.state.host_changes.iter().map(|change| change.path.as_path()).collect()
             }
         };
+        if disk.names(&self.paths.watches()).is_ok_and(|watches| !watches.is_empty()) {
+            // Their timers run it.
+            used.insert(&program);
+        }
         // What was given up may still name its library.
         let is_left = |service: &&ServiceName| {
             let mut changes = self.state.services.get(*service).into_iter().flat_map(|found| &found.changes);
@@ -184,7 +188,7 @@ impl Trial<'_> {
         let named: Vec<PathBuf> = named.filter_map(|treatment| treatment.expected.object.clone()).collect();
         // A package that was installed since may have brought the same file: it is the package's now.
         let own = |change: &&Change| {
-            let needed = used.contains(&change.path) || named.contains(&change.path);
+            let needed = used.contains(change.path.as_path()) || named.contains(&change.path);
             !needed && !self.host.programs.is_packaged(&change.path)
         };
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
@@ -199,7 +203,6 @@ impl Trial<'_> {
         // What takes over if this process ends goes last.
         let stem = self.recovery_stem();
         let is_timer = |change: &Change| is_unit_of(&change.path, &stem);
-        let program = self.paths.program();
         let (last, first): (Vec<&Change>, Vec<&Change>) = changes
             .iter()
             .rev()
@@ -212,7 +215,8 @@ impl Trial<'_> {
         for change in changes.iter().rev() {
             files::remove_empty_folders(disk, &change.made_folders)?;
         }
-        let folders = made_by_all(disk, &self.paths);
+        let own = made_folders_of(self.journal.records().iter(), &self.paths);
+        let folders = [own, self.others.made_folders(&self.paths)].concat();
         if let Err(error) = files::remove_empty_folders(disk, &folders) {
             witness.warning(&error.to_string());
         }
@@ -261,19 +265,19 @@ impl Trial<'_> {
                 let known = self.state.host_changes.iter().any(|known| known.path == file.path);
                 if !known {
                     // It may have been written anew since, by a newer program.
-                    let found = brought_by(disk, &self.paths, &file.path);
+                    let found = self.others.brought(&file.path).cloned();
                     changes.extend(found.map(|found| Change { after: file.state.clone(), ..found }));
                 }
                 continue;
             }
             let own = self.state.host_changes.iter().find(|known| known.path == file.path);
-            let known = own.cloned().or_else(|| brought_by(disk, &self.paths, &file.path));
+            let known = own.or_else(|| self.others.brought(&file.path));
             let is_free = before == FileState::Absent || file.path == self.paths.program();
             match known {
                 _ if is_free => {}
                 Some(known) if known.after.is_same(&before) => {}
                 Some(known) => {
-                    let drift = edit::drift(&known, &before, &present, &known.after, &self.journal);
+                    let drift = edit::drift(known, &before, &present, &known.after, &self.journal);
                     return Err(drift.into());
                 }
                 None => return Err(edit::foreign(&file.path, &before, &present).into()),
@@ -315,55 +319,6 @@ impl Trial<'_> {
         let state = FileState::of_this_user(found, mode);
         Ok(Installed { path: path.to_owned(), state, bytes })
     }
-
-    /// Files that other trials of this host brought, or found there and rely on.
-    fn used_by_others(&self) -> Result<Vec<PathBuf>, ChangeError> {
-        let own = &self.prepared.plan.name;
-        let mut used = Vec::new();
-        for name in names(self.host.disk, &self.paths)?.into_iter().filter(|name| name != own) {
-            let state = state_of(self.host.disk, &self.paths.trial(&name))?;
-            if state.services.values().any(|service| service.stage != Stage::Reverted) {
-                used.extend(state.host_changes.into_iter().map(|change| change.path));
-            }
-        }
-        // Their timers run it.
-        if self.host.disk.names(&self.paths.watches()).is_ok_and(|watches| !watches.is_empty()) {
-            used.push(self.paths.program());
-        }
-        Ok(used)
-    }
-}
-
-/// The change by which some transaction of this host brought a file.
-pub fn inherited(paths: &Paths, path: &Path) -> Option<Change> {
-    brought_by(&ThisDisk, paths, path)
-}
-
-fn brought_by(disk: &dyn Disk, paths: &Paths, path: &Path) -> Option<Change> {
-    names(disk, paths).ok()?.into_iter().find_map(|name| {
-        let state = state_of(disk, &paths.trial(&name)).ok()?;
-        state.host_changes.into_iter().find(|change| change.path == path)
-    })
-}
-
-/// Folders of unit files and libraries that transactions of this host made: one may be empty only now, outermost first.
-pub fn made_folders(paths: &Paths) -> Vec<PathBuf> {
-    made_by_all(&ThisDisk, paths)
-}
-
-fn made_by_all(disk: &dyn Disk, paths: &Paths) -> Vec<PathBuf> {
-    let of = |name: String| journal::records(disk, &paths.trial(&name)).unwrap_or_default();
-    let records = names(disk, paths).unwrap_or_default().into_iter().flat_map(of);
-    let changes = records.flat_map(|record| match record.event {
-        Event::HostIntent { changes } | Event::Intent { changes, .. } => changes,
-        _ => Vec::new(),
-    });
-    let mut folders: Vec<PathBuf> = changes.flat_map(|change| change.made_folders).collect();
-    let is_unit_folder = |folder: &Path| folder.starts_with(&paths.units) && folder != paths.units;
-    folders.retain(|folder| is_unit_folder(folder) || folder.starts_with(&paths.libraries));
-    folders.sort();
-    folders.dedup();
-    folders
 }
 
 /// Whether a file is the service or the timer of a stem, or the link that enables the timer.

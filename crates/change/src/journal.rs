@@ -85,22 +85,9 @@ pub enum Event {
         /// The life that ran before.
         life: Option<LifeKey>,
     },
-    /// A service's files are changed.
-    Written {
-        service: ServiceName,
-    },
-    /// systemd has read the files, and its settings are the ones wanted.
-    Effective {
-        service: ServiceName,
-    },
     /// A service is about to be restarted.
     Restarting {
         service: ServiceName,
-    },
-    /// A service runs and does its work.
-    Healthy {
-        service: ServiceName,
-        life: LifeKey,
     },
     /// A service is as its arm wants it.
     Committed {
@@ -109,7 +96,7 @@ pub enum Event {
         life: LifeKey,
         identity: Option<Identity>,
     },
-    /// A service did not become what its arm wants.
+    /// A service did not become what its arm wants, and is about to be put back.
     Failed {
         service: ServiceName,
         why: String,
@@ -117,12 +104,6 @@ pub enum Event {
     /// A service is about to be put back.
     Reverting {
         service: ServiceName,
-    },
-    /// A service's files are as before and systemd has read them: a life that starts from now on is without treatment.
-    Undone {
-        service: ServiceName,
-        /// The life that runs at this moment, if it may have been started with the treatment.
-        life: Option<LifeKey>,
     },
     /// A service's files are as before, and it runs what it ran.
     Reverted {
@@ -166,14 +147,10 @@ impl Event {
     pub fn service(&self) -> Option<&ServiceName> {
         match self {
             Self::Intent { service, .. }
-            | Self::Written { service }
-            | Self::Effective { service }
             | Self::Restarting { service }
-            | Self::Healthy { service, .. }
             | Self::Committed { service, .. }
             | Self::Failed { service, .. }
             | Self::Reverting { service }
-            | Self::Undone { service, .. }
             | Self::Reverted { service }
             | Self::RevertFailed { service, .. }
             | Self::Dropping { service }
@@ -371,7 +348,7 @@ mod tests {
         let mut journal = Journal::open(&ThisDisk, folder.path()).unwrap();
         for number in 0..count {
             let service = format!("tor@r{number}.service").parse().unwrap();
-            journal.append(1, Event::Written { service }).unwrap();
+            journal.append(1, Event::Reverting { service }).unwrap();
         }
         let records = journal.records().to_vec();
         (folder, records)
@@ -403,7 +380,7 @@ mod tests {
     fn damage_in_the_middle_is_refused_with_its_line() {
         let (folder, _) = written(3);
         let path = folder.path().join(JOURNAL);
-        let text = std::fs::read_to_string(&path).unwrap().replacen("written", "wr\u{1}tten", 2);
+        let text = std::fs::read_to_string(&path).unwrap().replacen("reverting", "rev\u{1}rting", 2);
         std::fs::write(&path, text).unwrap();
         let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
         assert!(matches!(error, JournalError::Damaged { line: 1, .. }), "{error}");

@@ -15,45 +15,11 @@ pub const PRELOAD: &str = "LD_PRELOAD";
 
 /// Why a plan cannot be carried out on this host. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PrepareError {
-    /// The plan has no service of this host.
-    #[error("the plan has no service of this host ({host}); its hosts are {hosts}")]
-    OtherHost { host: String, hosts: String },
-    /// Services of the plan that are not here.
-    #[error(
-        "services of the plan that are not loaded on this host: {0}; plan anew, or take them out of the plan"
-    )]
-    Missing(String),
-    /// A service without a process cannot be measured.
-    #[error("{service} is not running ({state}); start it, or take it out of the plan")]
-    NotRunning { service: ServiceName, state: String },
-    /// An arm names an allocator that is not at hand.
-    #[error("arm `{arm}`: its allocator {spec} was not obtained")]
-    NotObtained { arm: String, spec: String },
-    /// Another C library needs another command line.
-    #[error(
-        "arm `{arm}`: {spec} would run the program under another C library, which a service cannot be switched to by its environment; try it with `heaptrial lab run`"
-    )]
-    OtherLibc { arm: String, spec: String },
-    /// The build at hand is not the one that the plan was drawn for.
-    #[error(
-        "arm `{arm}`: the plan was drawn for the build {planned}, and here {found} was obtained; use the same build, or plan anew"
-    )]
-    OtherBuild { arm: String, planned: String, found: String },
-    /// An arm says nothing of the allocator, and what the service runs cannot be told.
-    #[error(
-        "{service}: arm `{arm}` leaves it with the allocator that it has, and that cannot be told ({why}); name an allocator in the arm"
-    )]
-    Unidentified { service: ServiceName, arm: String, why: String },
-    /// The plan does not say which build it was drawn for.
-    #[error("arm `{arm}`: the plan names no build of its allocator; draw it anew")]
-    NoBuild { arm: String },
-    /// The name of a service is too long for a timer that restarts it.
-    #[error("{service}: its name is too long for a timer that restarts it")]
-    TimerName { service: ServiceName },
-    /// torrc options for something that is no relay.
-    #[error("{service}: arm `{arm}` sets torrc options, and it is not a Tor instance")]
-    NotTor { service: ServiceName, arm: String },
+#[error("{0}")]
+pub struct PrepareError(String);
+
+fn refuse<T>(why: String) -> Result<T, PrepareError> {
+    Err(PrepareError(why))
 }
 
 /// What a start needs, from a plan, the services of this host and the allocators that were obtained, by arm.
@@ -69,7 +35,7 @@ pub fn prepare(
     if own.is_empty() {
         let hosts: BTreeSet<&str> = plan.services.iter().map(|service| service.host.as_str()).collect();
         let hosts = hosts.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(PrepareError::OtherHost { host: host.to_owned(), hosts });
+        return refuse(format!("the plan has no service of this host ({host}); its hosts are {hosts}"));
     }
     let found: BTreeMap<&ServiceName, &Service> =
         services.iter().map(|service| (service.name(), service)).collect();
@@ -81,7 +47,10 @@ pub fn prepare(
         .map(|assignment| assignment.service.as_str())
         .collect();
     if !missing.is_empty() {
-        return Err(PrepareError::Missing(missing.join(", ")));
+        return refuse(format!(
+            "services of the plan that are not loaded on this host: {}; plan again, or take them out of the plan",
+            missing.join(", ")
+        ));
     }
     let mut treatments = Vec::new();
     for assignment in own {
@@ -123,14 +92,17 @@ fn of_service(
     paths: &Paths,
 ) -> Result<ServiceTreatment, PrepareError> {
     let name = service.name().clone();
+    let of_arm = format!("arm `{}`", arm.name);
     let Some(process) = &service.process else {
         let status = &service.unit.status;
-        let state = format!("{}, {}", status.active_state, status.sub_state);
-        return Err(PrepareError::NotRunning { service: name, state });
+        return refuse(format!(
+            "{name} is not running ({}, {}); start it, or take it out of the plan",
+            status.active_state, status.sub_state
+        ));
     };
     let torrc = arm.treatment.torrc.clone();
     if !torrc.is_empty() && service.relay.is_none() {
-        return Err(PrepareError::NotTor { service: name, arm: arm.name.clone() });
+        return refuse(format!("{name}: {of_arm} sets torrc options, and it is not a Tor instance"));
     }
     let mut treatment = ServiceTreatment {
         service: name.clone(),
@@ -144,32 +116,39 @@ fn of_service(
         relay: service.relay.clone(),
     };
     if treatment.restart_every.is_some() && treatment.timer().is_none() {
-        return Err(PrepareError::TimerName { service: name });
+        return refuse(format!("{name}: its name is too long for a timer that restarts it"));
     }
     let Some(spec) = &arm.treatment.allocator else {
-        let identity = process.identity.as_ref().ok_or_else(|| PrepareError::Unidentified {
-            service: name,
-            arm: arm.name.clone(),
-            why: process.unidentified.clone().unwrap_or_else(|| "no reason given".to_owned()),
-        })?;
+        let Some(identity) = &process.identity else {
+            let why = process.unidentified.as_deref().unwrap_or("no reason given");
+            return refuse(format!(
+                "{name}: {of_arm} leaves it with the allocator that it has, which could not be identified ({why}); name an \
+                 allocator in the arm"
+            ));
+        };
         treatment.expected = expected_of(identity);
         return Ok(treatment);
     };
-    let build = obtained
-        .get(&arm.name)
-        .ok_or_else(|| PrepareError::NotObtained { arm: arm.name.clone(), spec: spec.to_string() })?;
+    let Some(build) = obtained.get(&arm.name) else {
+        return refuse(format!("{of_arm}: its allocator {spec} was not obtained"));
+    };
     if build.loader.is_some() {
-        return Err(PrepareError::OtherLibc { arm: arm.name.clone(), spec: spec.to_string() });
+        return refuse(format!(
+            "{of_arm}: {spec} would run the program under another C library, which a service cannot be switched to by its \
+             environment; try it with `heaptrial lab run`"
+        ));
     }
-    if let Some(planned) = plan.build(&arm.name, host).filter(|planned| planned.sha256 != build.sha256) {
-        return Err(PrepareError::OtherBuild {
-            arm: arm.name.clone(),
-            planned: planned.sha256.clone(),
-            found: build.sha256.clone(),
-        });
-    }
-    if build.library.is_some() && plan.build(&arm.name, host).is_none() {
-        return Err(PrepareError::NoBuild { arm: arm.name.clone() });
+    match plan.build(&arm.name, host) {
+        Some(planned) if planned.sha256 != build.sha256 => {
+            return refuse(format!(
+                "{of_arm}: the plan was drawn for the build {}, and here {} was obtained; use the same build, or plan again",
+                planned.sha256, build.sha256
+            ));
+        }
+        None if build.library.is_some() => {
+            return refuse(format!("{of_arm}: the plan names no build of its allocator; draw it again"));
+        }
+        _ => {}
     }
     if build.library.is_some() {
         let path = build.installed_below(&paths.allocators());

@@ -12,11 +12,10 @@ use crate::edges::{Disk, Stamp};
 use crate::edit::{self, EditError};
 use crate::error::{ChangeError, ProofError, ServiceError};
 use crate::files::FileState;
-use crate::health;
-use crate::journal::Change;
-use crate::machine::{Restarting, Running, Still};
-use crate::state::Stage;
-use crate::takeover::{self, Left, Takeover};
+use crate::health::{self, Health, Running};
+use crate::journal::{Change, Event};
+use crate::ledger::{Left, timer_of};
+use crate::restart::{Queued, Still};
 use crate::treatment::{Content, Desired, ServiceTreatment};
 use crate::trial::Trial;
 
@@ -28,17 +27,28 @@ const MOST_ASKED: u32 = 4;
 
 impl Trial<'_> {
     fn planned(&self, service: &ServiceName) -> Result<&ServiceTreatment, ServiceError> {
-        self.treatment(service).ok_or_else(|| ServiceError::NotPlanned { service: service.clone() })
+        self.treatment(service).ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
     }
 
-    /// The changes of a service's files, with the bytes of before and after saved; `None` where a killed run announced
-    /// them and that holds.
-    pub(crate) fn plan_files(&mut self, service: &ServiceName) -> Result<Option<Vec<Change>>, ServiceError> {
-        let treatment = self.planned(service)?.clone();
-        let begun = self.state.services.get(service);
-        if begun.is_some_and(|state| state.stage != Stage::Reverted && state.undone.is_none()) {
-            return Ok(None);
+    /// Announces the changes of a service's files, and makes them.
+    pub(crate) fn write_treatment(
+        &mut self,
+        service: &ServiceName,
+        running: Running,
+    ) -> Result<(), ServiceError> {
+        // What somebody stopped is not started by a treatment.
+        if self.state.stays_stopped(service, &running) {
+            return Err(ServiceError::stopped());
         }
+        let changes = self.plan_files(service)?;
+        let arm = self.planned(service)?.arm.clone();
+        self.record(Event::Intent { service: service.clone(), arm, changes, life: running.life() })?;
+        self.write_files(service)
+    }
+
+    /// The changes of a service's files, with the bytes of before and after saved.
+    fn plan_files(&self, service: &ServiceName) -> Result<Vec<Change>, ServiceError> {
+        let treatment = self.planned(service)?.clone();
         let left = self.left_on(service)?;
         let mut desired = treatment.files(&self.paths, self.mark());
         for file in &left {
@@ -60,7 +70,7 @@ impl Trial<'_> {
                 checked.map_err(|source| EditError::Relay { path: relay.torrc.clone(), source })?;
             }
         }
-        Ok(Some(planned.into_iter().map(|planned| planned.change).collect()))
+        Ok(planned.into_iter().map(|planned| planned.change).collect())
     }
 
     /// Whether every file of a service is as it was written; those that are not are as before.
@@ -77,13 +87,13 @@ impl Trial<'_> {
         Ok(all)
     }
 
-    /// Makes the changes that were announced; those that are made already are left alone.
+    /// Makes the changes that were announced.
     pub(crate) fn write_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
         let changes = self.changes(service);
         for change in &changes {
             edit::make(change, &self.journal)?;
             if change.after == FileState::Absent {
-                self.stop_timer(takeover::timer_of(&self.paths, change));
+                self.stop_timer(timer_of(&self.paths, change));
             }
         }
         Ok(())
@@ -94,17 +104,11 @@ impl Trial<'_> {
     }
 
     /// What ended ones left on a service, where this one takes their place.
-    fn left_on(&mut self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
-        if !self.prepared.owner.takes_over {
-            return Ok(Vec::new());
+    fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
+        match self.prepared.owner.takes_over {
+            true => self.others.left_on(self.host.disk, service),
+            false => Ok(Vec::new()),
         }
-        let takeover = match self.takeover.take() {
-            Some(known) => known,
-            None => Takeover::read(self.host.disk, &self.paths, &self.prepared.plan.name)?,
-        };
-        let left = takeover.left_on(self.host.disk, service);
-        self.takeover = Some(takeover);
-        left
     }
 
     /// Puts the files of a service back, and stops its timer.
@@ -114,7 +118,7 @@ impl Trial<'_> {
             edit::check_undo(change, &self.journal)?;
         }
         for change in changes.iter().rev() {
-            self.stop_timer(takeover::timer_of(&self.paths, change));
+            self.stop_timer(timer_of(&self.paths, change));
             edit::undo(change, &self.journal)?;
         }
         Ok(())
@@ -131,7 +135,7 @@ impl Trial<'_> {
     pub(crate) fn start_timers_again(&self, service: &ServiceName) -> Result<(), ServiceError> {
         let changes = self.changes(service);
         for change in changes.iter().filter(|change| change.before != FileState::Absent) {
-            if let Some(timer) = takeover::timer_of(&self.paths, change) {
+            if let Some(timer) = timer_of(&self.paths, change) {
                 self.start_timer_unit(timer)?;
             }
         }
@@ -146,7 +150,10 @@ impl Trial<'_> {
 
     fn start_timer_unit(&self, timer: ServiceName) -> Result<(), ServiceError> {
         let result = self.start_unit(&timer, TIMER_PATIENCE)?;
-        if result.is_done() { Ok(()) } else { Err(ServiceError::Timer { timer, result }) }
+        match result.is_done() {
+            true => Ok(()),
+            false => Err(ServiceError(format!("its timer {timer} did not start: {}", result.0))),
+        }
     }
 
     /// Starts a unit and waits until that is done.
@@ -192,24 +199,15 @@ impl Trial<'_> {
         check_library(self.host.disk, &self.paths, treatment, &mut self.checked_libraries)
     }
 
-    /// The life that runs now, if it may have been started with the treatment by an earlier, killed run and proves to
-    /// have it.
-    pub(crate) fn adopt(&self, service: &ServiceName) -> Option<LifeKey> {
-        let state = self.state.services.get(service)?;
-        let life =
-            health::life(self.host, service).filter(|life| Some(life) != state.life_before.as_ref())?;
-        health::proof(self.host, &life, self.treatment(service)?).ok().map(|_| life)
-    }
-
     /// Queues a restart. If systemd went away before it answered, the unit itself tells whether it had heard: it has another
     /// job than before, or another life; if not, it is asked again.
-    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Restarting, ServiceError> {
+    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Queued, ServiceError> {
         for _ in 0..MOST_ASKED {
             let earlier = health::activity(self.host, service).ok();
             let before = earlier.as_ref().and_then(|earlier| self.life_of(earlier));
             match self.host.manager.restart(service) {
                 Err(SystemdError::Lost { .. }) => {}
-                queued => return Ok(Restarting { before, job: Some(queued?) }),
+                queued => return Ok(Queued { before, job: Some(queued?) }),
             }
             let now = health::activity(self.host, service)?;
             let has_new_job = now.job.is_some() && now.job != earlier.and_then(|earlier| earlier.job);
@@ -217,10 +215,10 @@ impl Trial<'_> {
             // One that systemd started again by itself is counted, and a restart that was asked for begins the count anew.
             let is_asked_for = || health::status(self.host, service).is_ok_and(|status| status.restarts == 0);
             if has_new_job || (has_new_life && is_asked_for()) {
-                return Ok(Restarting { before, job: None });
+                return Ok(Queued { before, job: None });
             }
         }
-        Ok(Restarting { before: None, job: Some(self.host.manager.restart(service)?) })
+        Ok(Queued { before: None, job: Some(self.host.manager.restart(service)?) })
     }
 
     fn life_of(&self, activity: &Activity) -> Option<LifeKey> {
@@ -233,6 +231,14 @@ impl Trial<'_> {
         let proved: Result<Identity, ProofError> = health::options_in_force(self.host, treatment)
             .and_then(|()| health::proof(self.host, life, treatment));
         Ok(proved?)
+    }
+
+    /// Whether a service does its work.
+    pub(crate) fn health(&self, service: &ServiceName) -> Health {
+        match self.planned(service) {
+            Ok(treatment) => health::look(self.host, treatment),
+            Err(why) => Health::Sick(why.to_string()),
+        }
     }
 
     /// Whether a life still runs.
@@ -255,7 +261,7 @@ pub(crate) fn check_library(
     checked: &mut HashMap<PathBuf, Stamp>,
 ) -> Result<(), ServiceError> {
     let Some(path) = treatment.expected.object.clone().filter(|path| paths.owns(path)) else { return Ok(()) };
-    let gone = |source| ServiceError::Library { path: path.clone(), source };
+    let gone = |source| ServiceError(format!("its library {}: {source}", path.display()));
     let seen = disk.stamp(&path).map_err(gone)?;
     if checked.get(&path) == Some(&seen) {
         return Ok(());
@@ -268,6 +274,9 @@ pub(crate) fn check_library(
             checked.insert(path, seen);
             Ok(())
         }
-        _ => Err(ServiceError::OtherLibrary { path }),
+        _ => Err(ServiceError(format!(
+            "its library {}: it is not the file that was installed, or others can write it",
+            path.display()
+        ))),
     }
 }

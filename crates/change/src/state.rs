@@ -1,4 +1,4 @@
-//! Where a transaction and each of its services stand, by the journal.
+//! How far a transaction and each of its services are, by the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,18 +9,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::ChangeError;
+use crate::health::Running;
 use crate::journal::{Action, Change, Event, Record};
 
 /// How far a service has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Its files are about to change, or are partly changed.
-    Intended,
-    Written,
-    Effective,
-    /// It is being restarted, or was and is not yet proved.
-    Restarting,
+    /// Its files are about to change, or were changed; it is not yet proved.
+    Changing,
     /// It runs what its arm wants.
     Committed,
     /// It did not become what its arm wants, and is not yet put back.
@@ -32,28 +29,30 @@ pub enum Stage {
     RevertFailed,
 }
 
-/// What the journal tells of a service.
+/// What became of a service's process since its files were changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Since {
+    NotRestarted,
+    /// It was, or may have been, restarted; if it ended, its treatment may be why.
+    Restarted,
+    /// It ran as it should. If it is found stopped, somebody else stopped it.
+    Settled,
+}
+
+/// What the journal says of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServiceState {
     pub arm: String,
-    /// How far it has come.
     pub stage: Stage,
     #[serde(skip)]
     pub changes: Vec<Change>,
-    /// The life that ran before the change, if it was one without the treatment.
+    /// The life that ran before the change.
     pub life_before: Option<LifeKey>,
     /// The life that was proved.
     pub life: Option<LifeKey>,
     pub identity: Option<Identity>,
-    /// Whether it was, or may have been, restarted since its files were changed.
-    pub restarted: bool,
-    /// Whether it ran as it should when it was last touched. One that is found stopped later was stopped by somebody
-    /// else; one that was touched since may have ended because of that.
     #[serde(skip)]
-    pub settled: bool,
-    /// Once its files are as before: the life that ran at that moment, if it may have the treatment.
-    #[serde(skip)]
-    pub undone: Option<Option<LifeKey>>,
+    pub(crate) since: Since,
     pub why: Option<String>,
     /// When it was committed, microseconds since 1970.
     pub committed_wall_us: Option<i64>,
@@ -148,48 +147,33 @@ impl TrialState {
                 }
             }
             Event::Intent { service, arm, changes, life } => {
-                // Whoever was being put back may still run what it was being put back from.
-                let is_treated = self.services.get(service).is_some_and(|earlier| {
-                    earlier.stage != Stage::Reverted && earlier.undone.as_ref() == Some(life)
-                });
                 let fresh = ServiceState {
                     arm: arm.clone(),
-                    stage: Stage::Intended,
+                    stage: Stage::Changing,
                     changes: changes.clone(),
-                    life_before: life.clone().filter(|_| !is_treated),
+                    life_before: life.clone(),
                     life: None,
                     identity: None,
-                    restarted: false,
-                    settled: false,
-                    undone: None,
+                    since: Since::NotRestarted,
                     why: None,
                     committed_wall_us: None,
                 };
                 self.services.insert(service.clone(), fresh);
             }
-            Event::Written { service } => self.to(service, Stage::Written),
-            Event::Effective { service } => self.to(service, Stage::Effective),
             Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
             Event::Restarting { service } => {
-                self.to(service, Stage::Restarting);
                 if let Some(found) = self.services.get_mut(service) {
-                    found.restarted = true;
-                    found.settled = false;
-                }
-            }
-            Event::Healthy { service, life } => {
-                if let Some(found) = self.services.get_mut(service) {
-                    found.life = Some(life.clone());
+                    found.since = Since::Restarted;
                 }
             }
             Event::Committed { service, life, identity } => {
-                self.to(service, Stage::Committed);
                 if let Some(found) = self.services.get_mut(service) {
+                    found.stage = Stage::Committed;
                     found.life = Some(life.clone());
                     found.identity = identity.clone();
                     found.committed_wall_us = Some(record.wall_us);
                     found.why = None;
-                    found.settled = true;
+                    found.since = Since::Settled;
                 }
             }
             Event::Failed { service, why } => {
@@ -198,15 +182,10 @@ impl TrialState {
                 self.because(service, why);
             }
             Event::Reverting { service } => self.to(service, Stage::Reverting),
-            Event::Undone { service, life } => {
-                if let Some(found) = self.services.get_mut(service) {
-                    found.undone = Some(life.clone());
-                }
-            }
             Event::Reverted { service } => {
-                self.to(service, Stage::Reverted);
                 if let Some(found) = self.services.get_mut(service) {
-                    found.settled = true;
+                    found.stage = Stage::Reverted;
+                    found.since = Since::Settled;
                 }
             }
             Event::Dropping { service } => {
@@ -249,6 +228,34 @@ impl TrialState {
         let kept = |name: &&ServiceName| !self.dropped.contains(*name);
         let in_flight = self.services.iter().filter(|(_, state)| open(state)).map(|(name, _)| name);
         in_flight.filter(kept).cloned().collect()
+    }
+
+    /// Services that run what their arms want, each with the life that was proved.
+    pub(crate) fn committed(&self) -> Vec<(ServiceName, LifeKey)> {
+        let committed = self.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
+        committed.filter_map(|(service, found)| Some((service.clone(), found.life.clone()?))).collect()
+    }
+
+    /// Whether a service that does not run stays so: nobody but us or its treatment ends a service that is in the middle.
+    pub(crate) fn stays_stopped(&self, service: &ServiceName, running: &Running) -> bool {
+        let Running::Stopped { boot_id } = running else { return false };
+        let Some(found) = self.services.get(service) else { return true };
+        match found.since {
+            Since::Settled => true,
+            Since::Restarted => false,
+            // A boot is a restart too.
+            Since::NotRestarted => found.life_before.as_ref().map(|life| &life.boot_id) == boot_id.as_ref(),
+        }
+    }
+
+    /// Whether a service whose files are as before has to be restarted: what runs may have been started with the treatment,
+    /// or nothing runs, and the treatment may be why. One of which no file was changed has none.
+    pub(crate) fn may_be_treated(&self, service: &ServiceName, running: &Running) -> bool {
+        let Some(found) = self.services.get(service) else { return false };
+        match running {
+            Running::Life(life) => !found.changes.is_empty() && found.life_before.as_ref() != Some(life),
+            Running::Nothing | Running::Stopped { .. } => true,
+        }
     }
 
     /// Services that were given up where they could not be put back.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ServiceError;
 use crate::files::{FileState, digest};
+use crate::ledger::some;
 
 /// A restart timer fires up to this share of its interval later, always the same for a service, so that those of a
 /// fleet do not meet after a reboot; never more than [`RESTART_DELAY_MOST`].
@@ -145,22 +146,25 @@ impl ServiceTreatment {
         }
         let drop_in = paths.drop_in(&self.service);
         let Some(position) = systemds.drop_ins.iter().rposition(|path| *path == drop_in) else {
-            return Err(ServiceError::NotTaken { drop_in });
+            return Err(ServiceError(format!("systemd did not take {} in", drop_in.display())));
         };
-        let later = systemds.drop_ins[position + 1..].to_vec();
+        let later = &systemds.drop_ins[position + 1..];
+        let blame = match later {
+            [] => String::new(),
+            later => {
+                format!("; {} comes after it", some(later.iter().map(|path| path.display().to_string())))
+            }
+        };
         for (variable, wanted) in &self.environment {
             let found = systemds.value(variable);
             if found != Some(wanted.as_str()) {
-                return Err(ServiceError::Overridden {
-                    variable: variable.clone(),
-                    found: found.map(str::to_owned),
-                    wanted: wanted.clone(),
-                    later,
-                });
+                let found = found.unwrap_or("not set");
+                let text = format!("{variable} is `{found}` for systemd and not `{wanted}`{blame}");
+                return Err(ServiceError(text));
             }
         }
         match self.unset.iter().find(|name| !systemds.unset.contains(name)) {
-            Some(kept) => Err(ServiceError::Kept { variable: kept.clone(), later }),
+            Some(kept) => Err(ServiceError(format!("{kept} is not removed from its environment{blame}"))),
             None => Ok(()),
         }
     }
@@ -285,7 +289,7 @@ mod tests {
         };
         assert!(treatment.check_settings(&paths, &systemds("zz-heaptrial.conf")).is_ok());
         let other = treatment.check_settings(&paths, &systemds("override.conf"));
-        assert!(matches!(other, Err(ServiceError::NotTaken { .. })));
+        assert!(other.unwrap_err().to_string().contains("did not take"));
     }
 
     #[test]

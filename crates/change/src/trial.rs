@@ -9,16 +9,15 @@ use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 use serde::Serialize;
 
-use crate::claims::check_free;
 use crate::edges::{Disk, Host, Stamp, ThisDisk};
 use crate::error::ChangeError;
 use crate::files::{self, FileState};
 use crate::journal::{self, Action, Event, JOURNAL, Journal, JournalError, Record};
+use crate::ledger::{Ledger, free};
 use crate::lock::{Holder, Lock};
-use crate::machine::Notification;
 use crate::prepared::Prepared;
+use crate::run::Notification;
 use crate::state::{Stage, TrialState};
-use crate::takeover::Takeover;
 use crate::treatment::{Mark, ServiceTreatment};
 
 /// Name of the frozen plan in a transaction's folder.
@@ -44,8 +43,8 @@ pub struct Trial<'a> {
     pub(crate) state: TrialState,
     /// Installed libraries that were hashed.
     pub(crate) checked_libraries: HashMap<PathBuf, Stamp>,
-    /// What others have in force on services; nobody else changes that while this is locked.
-    pub(crate) takeover: Option<Takeover>,
+    /// What the others have on this host; nobody changes that while this is locked.
+    pub(crate) others: Ledger,
     _lock: Lock,
 }
 
@@ -59,9 +58,10 @@ impl<'a> Trial<'a> {
         }
         // Two operators may have planned with the same services.
         let services = prepared.services.iter().map(|treatment| &treatment.service);
-        check_free(host.disk, paths, &prepared.plan.name, services)?;
+        let others = Ledger::of_others(host.disk, paths, &prepared.plan.name)?;
+        free(&others.claims()?, services)?;
         freeze(host.disk, &folder, &prepared)?;
-        Self::of(host, paths, prepared, lock)
+        Self::of(host, paths, prepared, others, lock)
     }
 
     /// Opens one that was created before.
@@ -90,10 +90,17 @@ impl<'a> Trial<'a> {
             // It was lost, and is read from its copy; what is to be put back does not wait for a full disk.
             let _ = freeze(host.disk, &folder, &prepared);
         }
-        Self::of(host, paths, prepared, lock)
+        let others = Ledger::of_others(host.disk, paths, name)?;
+        Self::of(host, paths, prepared, others, lock)
     }
 
-    fn of(host: Host<'a>, paths: &Paths, prepared: Prepared, lock: Lock) -> Result<Self, ChangeError> {
+    fn of(
+        host: Host<'a>,
+        paths: &Paths,
+        prepared: Prepared,
+        others: Ledger,
+        lock: Lock,
+    ) -> Result<Self, ChangeError> {
         let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
         let state = TrialState::of(journal.records());
         Ok(Self {
@@ -103,7 +110,7 @@ impl<'a> Trial<'a> {
             journal,
             state,
             checked_libraries: HashMap::new(),
-            takeover: None,
+            others,
             _lock: lock,
         })
     }

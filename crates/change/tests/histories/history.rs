@@ -126,21 +126,28 @@ fn journal_of(world: &World) -> Vec<u8> {
     world.files.borrow().bytes(&path).unwrap_or_default().to_vec()
 }
 
-/// Services in the middle, by a journal.
-fn in_flight(journal: &[u8]) -> Vec<ServiceName> {
+/// What a journal says.
+fn state_of(journal: &[u8]) -> TrialState {
     // A line that was cut off is none.
     let records = journal.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    TrialState::of(&records.collect::<Vec<Record>>()).in_flight()
+    TrialState::of(&records.collect::<Vec<Record>>())
 }
 
-/// Services that were given up where they could not be put back, by a journal.
+/// Services in the middle.
+fn in_flight(journal: &[u8]) -> Vec<ServiceName> {
+    state_of(journal).in_flight()
+}
+
+/// Services that could not be put back.
+fn stuck(journal: &[u8]) -> Vec<ServiceName> {
+    let state = state_of(journal);
+    let stuck = state.services.iter().filter(|(_, found)| found.stage == Stage::RevertFailed);
+    stuck.map(|(name, _)| name.clone()).collect()
+}
+
+/// Services that were given up where they could not be put back.
 fn given_up(journal: &[u8]) -> Vec<ServiceName> {
-    let records = journal.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let state = TrialState::of(&records.collect::<Vec<Record>>());
-    let stuck = |name: &&ServiceName| {
-        state.services.get(*name).is_some_and(|found| found.stage == Stage::RevertFailed)
-    };
-    state.dropped.iter().filter(stuck).cloned().collect()
+    state_of(journal).given_up().cloned().collect()
 }
 
 /// Whether a file is a service's own, or of its timer, which has its name escaped, or the folder with links to timers.
@@ -464,7 +471,9 @@ impl History {
         if is_armed(world) || hindered || world.files.borrow().has_drift() {
             return;
         }
-        for service in &names(&self.faults) {
+        // What an earlier process could not put back, and said so, waits for a person.
+        let stuck = stuck(&journal_of(world));
+        for service in names(&self.faults).iter().filter(|service| !stuck.contains(service)) {
             self.check_service(world, service, before, None);
         }
     }

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Puts faults into the transaction, one after the other, and runs the histories (crates/change/tests/histories) on each: every
+# fault has to be found. Works on a copy; takes about a minute a fault.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+git archive HEAD | tar -x -C "$copy"
+export CARGO_TARGET_DIR="$PWD/target/faults" HEAPTRIAL_HISTORIES="${HEAPTRIAL_HISTORIES:-20000}"
+log=$CARGO_TARGET_DIR/log
+mkdir -p "$CARGO_TARGET_DIR"
+faults=0 missed=0
+
+# fault WHAT FILE SED: FILE is below crates/change/src.
+fault() {
+    local file=$copy/crates/change/src/$2
+    faults=$((faults + 1))
+    cp "$file" "$copy/saved"
+    sed -i -E "$3" "$file"
+    if cmp -s "$file" "$copy/saved"; then
+        echo "the fault \"$1\" changes nothing in $2: mend this script" >&2
+        exit 1
+    fi
+    if (cd "$copy" && cargo test --locked -p heaptrial-change --test histories) > "$log" 2>&1; then
+        echo "NOT FOUND: $1"
+        missed=$((missed + 1))
+    elif grep -q '^test result: FAILED' "$log"; then
+        echo "found: $1"
+    else
+        tail -n 20 "$log" >&2
+        echo "the fault \"$1\" does not compile: mend this script" >&2
+        exit 1
+    fi
+    cp "$copy/saved" "$file"
+}
+
+fault "a restart is not announced" run.rs \
+    's/Purpose::Apply => self\.trial\.record\(announced\)\?,/Purpose::Apply => drop(announced),/'
+fault "what ended under its treatment is not started again" state.rs \
+    's/Running::Nothing \| Running::Stopped \{ \.\. \} => true,/Running::Nothing | Running::Stopped { .. } => false,/'
+fault "what runs with the treatment is not restarted when it is put back" state.rs \
+    's/!found\.changes\.is_empty\(\) && found\.life_before\.as_ref\(\) != Some\(life\)/false \&\& found.life_before.as_ref() != Some(life)/'
+fault "putting back is not announced" run.rs \
+    's/self\.trial\.note_done\(Event::Reverting \{ service: service\.clone\(\) \}, self\.witness\);//'
+fault "what an earlier process left in the middle is not put back first" actions.rs \
+    's/in_the_middle\.collect\(\)/VecDeque::from_iter(in_the_middle.take(0))/'
+fault "a file is not brought to where it lasts" files.rs \
+    's/disk\.sync\(beside\)\.map_err/Ok(()).map_err/'
+fault "the name of a file is not brought to where it lasts" files.rs \
+    's/disk\.sync_folder\(folder\)\.map_err\(fail\("syncing the folder of"\)\)/Ok(())/'
+fault "a record is not brought to where it lasts" journal.rs \
+    's/disk\.append\(&path, &line\)\.and_then\(\|\(\)\| disk\.sync_data\(&path\)\)/disk.append(\&path, \&line)/'
+fault "a torn record is not cut off" journal.rs \
+    's/disk\.cut\(&path, length\)\.map_err\(file_error\("cutting off the torn end of", &path\)\)\?;//'
+fault "systemd does not read what was put back" run.rs \
+    's/self\.trial\.host\.manager\.reload\(\)\?;$/;/'
+fault "a service is not watched until it settled" restart.rs \
+    's/Health::Healthy\(life\) if pace\.settle\.0\.is_zero\(\)/Health::Healthy(life) if !pace.settle.0.is_zero()/'
+fault "a change by somebody else is overwritten" edit.rs \
+    's/if !present\.is_same\(&change\.after\) \{/if false {/'
+fault "folders that were made stay" edit.rs \
+    's/Ok\(files::remove_empty_folders\(journal\.disk, &change\.made_folders\)\?\)/Ok(())/'
+fault "no recovery timer is armed" host_files.rs \
+    's/self\.put_host_files\(files\)\?;$/let _ = files;/'
+fault "the timer of a service is not stopped" service.rs \
+    's/let _ = self\.stop_unit\(&timer, TIMER_PATIENCE\);/let _ = timer;/'
+fault "a service that somebody stopped is started" state.rs \
+    's/Since::Settled => true,/Since::Settled => false,/'
+
+echo "$((faults - missed)) of $faults faults found"
+[ "$missed" -eq 0 ]
