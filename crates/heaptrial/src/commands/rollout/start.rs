@@ -22,7 +22,6 @@ use super::options::StartOptions;
 use super::target::{self, Target};
 use super::{admit, before, detach, draw, measured, tell};
 use crate::commands::allocators::SourceOptions;
-use crate::commands::trial::findings::Warned;
 use crate::commands::trial::on_host;
 use crate::commands::trial::start::{Recorded, agent_unit, begin, dry_run, preflight};
 use crate::exit::Failure;
@@ -73,7 +72,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
     refuse_strays(&paths, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
-    preflight(&paths, &prepared, &services, &obtained, &Warned::default())?;
+    preflight(&paths, &prepared, &services, &obtained)?;
     tell::tell(&target, &plan, &services);
     for difference in &unlike {
         eprintln!("warning: unlike the hosts of the trial: {difference}");

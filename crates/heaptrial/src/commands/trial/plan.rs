@@ -13,11 +13,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_change::refuse_strays;
-use heaptrial_host::{HostRoot, Paths, host_name};
+use heaptrial_host::{HostRoot, host_name};
 use heaptrial_model::{BuildOfHosts, DrawnPlan, ServicePattern, TrialName, TrialPlan, builds_of_hosts};
 use heaptrial_plan::{DrawRequest, MAX_SEED, balance, draw, restart_cost};
 
-use super::findings::Warned;
 use super::new::as_word;
 use super::{on_host, survey};
 use crate::commands::allocators::SourceOptions;
@@ -27,7 +26,7 @@ use crate::output::file_beside;
 
 pub(super) use arms::Allocators;
 use fleet::Fleet;
-use print::{Section, Shown};
+use print::Shown;
 
 /// Which trial, and how it is drawn.
 #[derive(Debug, Args)]
@@ -95,9 +94,11 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
         (draw_with(&builds_of_hosts([(host.as_str(), &allocators.builds)]))?, allocators)
     };
-    let (further, warned) = match surveys.as_slice() {
-        [] => further(&plan, &fleet, &allocators, &paths, options.dry_run)?,
-        surveys => (treatments::of_surveys(surveys, &plan), Warned::default()),
+    let further = match surveys.as_slice() {
+        // No allocator was obtained.
+        [] if options.dry_run => Vec::new(),
+        [] => treatments::sections(&plan, &fleet.services, &allocators, &paths)?,
+        surveys => treatments::of_surveys(surveys, &plan),
     };
     let shown = Shown {
         plan: &plan,
@@ -109,7 +110,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         now: jiff::Timestamp::now(),
     };
     if !options.dry_run {
-        write(&file, &(plan.to_toml() + &warned.comments()), options.force)?;
+        write(&file, &plan.to_toml(), options.force)?;
     }
     let written = (!options.dry_run).then_some(file.as_path());
     if global.json {
@@ -127,22 +128,6 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         None => println!("\nNothing was written; without --dry-run the plan goes to {}.", file.display()),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What other parts find out about a plan before it is written: each section is shown below the plan's own, in this
-/// order. A `Failure` refuses the plan. In a dry run there are no allocators.
-fn further(
-    plan: &DrawnPlan,
-    fleet: &Fleet,
-    allocators: &Allocators,
-    paths: &Paths,
-    dry_run: bool,
-) -> Result<(Vec<Section>, Warned), Failure> {
-    if dry_run {
-        Ok(Default::default())
-    } else {
-        treatments::sections(plan, &fleet.services, allocators, paths)
-    }
 }
 
 /// Reads a description, and its patterns of services.

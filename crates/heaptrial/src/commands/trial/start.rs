@@ -18,7 +18,7 @@ use heaptrial_model::{DrawnPlan, ErrorClass, KnownEvent, ServiceName, TrialKind,
 use heaptrial_store::{BY_HAND, NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
-use super::findings::{Warned, told};
+use super::findings::told;
 use super::in_database;
 use super::on_host::{self, AGENT, Teller};
 use crate::commands::allocators::SourceOptions;
@@ -53,7 +53,7 @@ pub struct ResumeOptions {
 }
 
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let (plan, warned) = read_plan(&options.plan)?;
+    let plan = read_plan(&options.plan)?;
     let paths = global.paths()?;
     tell_edits(&plan);
     if let Ok(state) = read_state(&paths, &plan.name) {
@@ -76,9 +76,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    // A dry run shows them all.
-    let warned = if options.dry_run { Warned::default() } else { warned };
-    preflight(&paths, &prepared, &services, &obtained, &warned).map_err(meanwhile)?;
+    preflight(&paths, &prepared, &services, &obtained).map_err(meanwhile)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -192,8 +190,7 @@ fn tell_edits(plan: &DrawnPlan) {
     }
 }
 
-/// The plan, and the warnings that were told when it was drawn.
-fn read_plan(named: &str) -> Result<(DrawnPlan, Warned), Failure> {
+fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
     let direct = PathBuf::from(named);
     let path = if direct.is_file() { direct } else { PathBuf::from(format!("{named}.plan.toml")) };
     let text = std::fs::read_to_string(&path).map_err(|error| {
@@ -202,9 +199,7 @@ fn read_plan(named: &str) -> Result<(DrawnPlan, Warned), Failure> {
             path.display()
         ))
     })?;
-    let plan = DrawnPlan::from_toml(&text)
-        .map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
-    Ok((plan, Warned::in_plan(&text)))
+    DrawnPlan::from_toml(&text).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
 }
 
 /// The plan's services of this host, as they are now.
@@ -251,21 +246,14 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
     Ok(installs.then_some(HostUnit { name, text }))
 }
 
-/// Tells what speaks against the treatments and was not told yet, and refuses what would not take hold.
+/// Warns of what speaks against the treatments, and refuses what would not take hold.
 pub fn preflight(
     paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
-    warned: &Warned,
 ) -> Result<(), Failure> {
-    let mut findings = heaptrial_change::preflight(&HostRoot::default(), paths, prepared, services, obtained);
-    let all = findings.len();
-    findings.retain(|finding| !warned.has(finding));
-    if findings.len() < all {
-        let known = units::counted(all - findings.len(), "warning");
-        eprintln!("{known} of the preflight as `trial plan` told; --dry-run tells them again");
-    }
+    let findings = heaptrial_change::preflight(&HostRoot::default(), paths, prepared, services, obtained);
     let told = |severity| told(&findings, severity);
     for warning in told(Severity::Warn) {
         eprintln!("warning: {warning}");

@@ -10,17 +10,17 @@ use serde_json::json;
 
 use super::arms::Allocators;
 use super::print::Section;
-use crate::commands::trial::findings::{Warned, told};
+use crate::commands::trial::findings::told;
 use crate::commands::trial::survey::{self, Survey};
 use crate::exit::Failure;
 
-/// The files that the arms change, by an example of each, and the preflight of all services; with what it warned of.
+/// The files that the arms change, by an example of each, and the preflight of all services.
 pub fn sections(
     plan: &DrawnPlan,
     services: &[Service],
     allocators: &Allocators,
     paths: &Paths,
-) -> Result<(Vec<Section>, Warned), Failure> {
+) -> Result<Vec<Section>, Failure> {
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let prepared =
         prepare(plan, &host, services, &allocators.obtained, paths, None).map_err(Failure::refused)?;
@@ -36,12 +36,10 @@ pub fn sections(
     } else if findings.iter().any(|finding| finding.refuses()) {
         text += "`trial start` refuses this plan until that is mended.\n";
     }
-    let warned = Warned::of(&findings);
-    let sections = vec![
+    Ok(vec![
         changes(plan, &prepared, paths),
         Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(findings) },
-    ];
-    Ok((sections, warned))
+    ])
 }
 
 /// The hosts, and what their preflights told of the treatments that they are to get.
