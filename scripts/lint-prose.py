@@ -39,7 +39,8 @@ def paragraphs(text):
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     fenced, lines = False, []
     for line in text.splitlines():
-        fence = line.lstrip(" >").startswith("```")
+        line = re.sub(r"^\s*>\s?", "", line)
+        fence = line.lstrip().startswith("```")
         fenced ^= fence
         if fence or fenced or re.match(r"\s*\|", line) or line.startswith("#"):
             line = ""
@@ -57,7 +58,7 @@ def sentences(text):
         paragraph = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", paragraph)
         # Code counts as one word, and what is in it ends no sentence.
         paragraph = re.sub(r"`[^`]*`", "CODE", paragraph).replace("**", "").replace("e.g.", "eg")
-        for sentence in re.split(r"(?<=[.!?:])[)\"”]*\s+(?=[A-Z\"(])", paragraph):
+        for sentence in re.split(r"(?<=[.!?])[)\"”]*\s+|(?<=:)\s+(?=[A-Z])", paragraph):
             words = re.findall(r"\w[\w’'.,%-]*", sentence)
             if words:
                 yield sentence.strip(), len(words)
