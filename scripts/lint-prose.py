@@ -2,7 +2,7 @@
 """Checks the prose of README, CONTRIBUTING and docs: `lint-prose.py [FILE...]`.
 
 A mean sentence has at most 17 words and none has more than 40; code, tables and headings do not count. All pages together
-have at most 34,000 words. The parts for users name no source file.
+have at most 34,000 words. The parts for users name no source file. Some words have a better one.
 """
 
 import re
@@ -12,6 +12,17 @@ from pathlib import Path
 MOST_IN_A_SENTENCE = 40
 MOST_ON_AVERAGE = 17
 MOST_WORDS = 34_000
+# What is not written, and what is.
+BETTER = {
+    "told": "reported, printed",
+    "tells": "reports, prints",
+    "anew": "again",
+    "beside": "next to, alongside",
+    "in place of": "instead of",
+    "for want of": "for lack of",
+    "foretell": "predict",
+    "hastened": "accelerated",
+}
 # The parts of docs/SUMMARY.md that are for users.
 FOR_USERS = ("Start", "Use")
 
@@ -74,6 +85,9 @@ def main():
         total += len(text.split())
         counted = list(sentences(text))
         for sentence, words in counted:
+            for word, better in BETTER.items():
+                if re.search(rf"\b{word}\b", sentence, re.IGNORECASE):
+                    faults.append(f"{name}: `{word}` ({better}): {sentence[:90]}...")
             if words > MOST_IN_A_SENTENCE:
                 faults.append(f"{name}: a sentence of {words} words: {sentence[:90]}...")
         mean = sum(words for _, words in counted) / max(len(counted), 1)
