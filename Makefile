@@ -5,7 +5,7 @@ DEMO_DURATION ?= 8m
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 10
 
-.PHONY: help setup setup-test build deb demo demo-field demo-fleet reliability calibrate check test lint lint-text bench clean
+.PHONY: help setup setup-test build deb book demo demo-field demo-fleet reliability calibrate check test lint lint-text bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
@@ -15,10 +15,11 @@ help:
 	@echo "make check   the tests that need no root, container, Tor or browser: what to run while working"
 	@echo "make test    all tests; lists which were skipped (HEAPTRIAL_REQUIRE_ALL=1: none may be)"
 	@echo "make deb     Heaptrial as a Debian package, in target/debian"
-	@echo "make lint    formatting, clippy, licences of dependencies"
-	@echo "make bench   benchmarks; see docs/benchmarks.md"
-	@echo "make reliability  every case of the tests for rare faults; see docs/reliability.md"
-	@echo "make calibrate  the simulations behind docs/statistics at full size"
+	@echo "make book    the page of commands, and the book where mdBook is installed"
+	@echo "make lint    formatting, clippy, licences of dependencies, prose"
+	@echo "make bench   benchmarks; see notebook"
+	@echo "make reliability  every case of the tests for rare faults; see docs/rollback-by-hand.md"
+	@echo "make calibrate  the simulations behind docs/calibration.md at full size"
 
 setup:
 	scripts/setup.sh run
@@ -32,6 +33,9 @@ build: setup
 deb: build
 	scripts/setup.sh deb
 	scripts/deb.sh target/release/heaptrial target/debian
+
+book:
+	CARGO="$(CARGO)" scripts/book.sh
 
 demo: build
 	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
@@ -48,7 +52,7 @@ demo-fleet: setup-test deb
 reliability: setup-test
 	HEAPTRIAL_DRAW=all CARGO="$(CARGO)" scripts/test.sh all --workspace --exclude heaptrial-bench
 
-# The simulations behind docs/statistics at full size, as Markdown in target/calibration.
+# The simulations behind docs/calibration.md at full size, as Markdown in target/calibration.
 calibrate: setup
 	scripts/calibrate.sh target/calibration
 
@@ -67,6 +71,7 @@ lint-text: setup-test
 	scripts/check-dependencies.sh
 	scripts/lint-ansible.sh
 	scripts/lint-monitoring.sh
+	scripts/lint-prose.py
 
 bench: setup-test build
 	scripts/bench.sh

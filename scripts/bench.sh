@@ -1,5 +1,5 @@
 #!/bin/sh
-# Benchmarks; method and results in docs/benchmarks.md. Prints Markdown tables.
+# Benchmarks; method and results in notebook/. Prints Markdown tables.
 set -eu
 cd "$(dirname "$0")/.."
 cargo build --locked --release -p heaptrial -p heaptrial-bench --bins

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The simulations behind docs/statistics at full size: `calibrate.sh FOLDER` writes their tables there as Markdown, with the
+# The simulations behind docs/calibration.md at full size: `calibrate.sh FOLDER` writes their tables there as Markdown, with the
 # commit that they are of. Takes hours on two processors.
 set -eu
 [ $# = 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }

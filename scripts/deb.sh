@@ -22,7 +22,7 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 root=$stage/root
 doc=$root/usr/share/doc/heaptrial
-install -d "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/share/man/man1" "$doc/docs/statistics" "$doc/docs/examples"
+install -d "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/share/man/man1" "$doc/docs/images" "$doc/docs/examples"
 strip -o "$root/usr/bin/heaptrial" "$program"
 "$program" agent --print-unit >"$root/usr/lib/systemd/system/heaptrial-agent.service"
 "$program" man "$root/usr/share/man/man1"
@@ -34,7 +34,7 @@ for completion in bash:bash-completion/completions/heaptrial zsh:zsh/vendor-comp
 done
 install -m 644 README.md packaging/deb/copyright "$doc"
 install -m 644 docs/*.md docs/*.json "$doc/docs"
-install -m 644 docs/statistics/*.md "$doc/docs/statistics"
+install -m 644 docs/images/* "$doc/docs/images"
 install -m 644 docs/examples/* "$doc/docs/examples"
 gzip -9 -n -c CHANGELOG.md >"$doc/changelog.gz"
 

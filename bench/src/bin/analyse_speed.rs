@@ -1,4 +1,4 @@
-//! Time and memory of an analysis. Prints a Markdown table for `docs/benchmarks.md`.
+//! Time and memory of an analysis. Prints a Markdown table for `notebook`.
 
 #[path = "../../../crates/analysis/tests/it/simulation/mod.rs"]
 mod simulation;

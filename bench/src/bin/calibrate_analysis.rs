@@ -1,4 +1,4 @@
-//! The procedure on simulated fleets: how often it is right. Prints Markdown tables for `docs/statistics/calibration.md`.
+//! The procedure on simulated fleets: how often it is right. Prints Markdown tables for `docs/calibration.md`.
 //!
 //! `calibrate_analysis [FLEETS] [SEED] [SECTION]`: fleets per scenario (1000), seed (1), one section (all).
 

@@ -1,4 +1,4 @@
-//! What blocks of so many services of each arm do to power, as `docs/statistics/power.md` tells it.
+//! What blocks of so many services of each arm do to power, as `docs/calibration.md` tells it.
 //!
 //! `cargo run --release -p heaptrial-bench --bin calibrate_power`
 

@@ -1,5 +1,5 @@
 //! Months of services of which the truth is known: which events a watch finds, on which day, and how often a quiet
-//! month is loud. Prints the Markdown tables of `docs/statistics/watch.md`.
+//! month is loud. Prints the Markdown tables of `docs/calibration.md`.
 //!
 //! `calibrate_watch [MONTHS] [SEED] [quiet|found]`: quiet months of each cell (100), half as many with an event; seed (1);
 //! one of the tables alone.

@@ -1,6 +1,6 @@
 //! Lives inferred from readings that tell no process.
 //!
-//! See docs/statistics/lives.md for what this answers, and for when it fails.
+//! See docs/statistics.md for what this answers, and for when it fails.
 
 use std::ops::Range;
 

@@ -28,7 +28,7 @@ pub fn default_looks(duration: HumanDuration) -> Vec<HumanDuration> {
     looks.into_iter().map(|look| HumanDuration(whole_milliseconds(look))).collect()
 }
 
-/// What the last of these looks may err with over all arms: the rest of 5% is for those before it (`docs/statistics/looks.md`).
+/// What the last of these looks may err with over all arms: the rest of 5% is for those before it (`docs/statistics.md`).
 pub fn last_look_alpha(looks: &[HumanDuration]) -> f64 {
     let end = looks.last().map_or(0.0, |end| end.0.as_secs_f64());
     let fractions: Vec<f64> = looks.iter().map(|look| look.0.as_secs_f64() / end).collect();

@@ -7,7 +7,7 @@ use heaptrial_model::DrawnPlan;
 /// Of all assignments at least so many at either end are to be findings: a test in which only the most extreme one is has little power.
 const FINDINGS: f64 = 3.0;
 /// Services whose memory before the trial is so far apart (standard deviation of logs) hide effects in one block, and mostly keep their
-/// differences: the most extreme assignment of pairs that are alike is worth more (`docs/statistics/power.md`).
+/// differences: the most extreme assignment of pairs that are alike is worth more (`docs/calibration.md`).
 const FAR_APART: f64 = 0.15;
 
 /// The smallest two-sided p-value that the permutation test of an arm against the control can give with the blocks of
@@ -37,7 +37,7 @@ pub fn smallest_p_value(plan: &DrawnPlan, arm: &str) -> Option<f64> {
 /// Blocks of one service per arm are the closest matches, but n of them have only 2^n assignments: six allow no
 /// p-value below 2/64, however large the effect, and only if every pair points the same way. One block has the most assignments; blocks
 /// of two or three of each arm have enough of them too, and a test with little power, since the error by which their difference is
-/// divided has few degrees of freedom (`docs/statistics/power.md`).
+/// divided has few degrees of freedom (`docs/calibration.md`).
 pub fn rounds_per_block(services_per_arm: usize, arms: usize, alpha: f64, spread: Option<f64>) -> usize {
     let comparisons = arms.saturating_sub(1).max(1) as f64;
     let pairs = 2.0_f64.powi(services_per_arm as i32);

@@ -22,10 +22,19 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
+/// The page of commands is made with the book and not kept.
+fn is_made(page: &Path) -> bool {
+    page.ends_with("docs/commands.md")
+}
+
 fn pages() -> BTreeMap<PathBuf, String> {
     let root = root();
     let mut paths = files(&root.join("docs"), &["md"]);
-    paths.extend([root.join("README.md"), root.join("CHANGELOG.md")]);
+    paths.retain(|page| !is_made(page));
+    paths.extend(files(&root.join("notebook"), &["md"]));
+    paths.extend(
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ansible/README.md"].map(|name| root.join(name)),
+    );
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -96,7 +105,7 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
             let target =
                 if file.is_empty() { path.clone() } else { plain(&path.parent().unwrap().join(file)) };
             let told = format!("{}: {link}", path.strip_prefix(root()).unwrap().display());
-            if !target.exists() {
+            if !target.exists() && !is_made(&target) {
                 broken.push(told);
             } else if !anchor.is_empty()
                 && !pages.get(&target).is_some_and(|page| anchors(page).contains(anchor))
@@ -105,19 +114,20 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
             }
         }
     }
-    assert!(count > 100, "only {count} links were found: the test does not read them");
+    assert!(count > 80, "only {count} links were found: the test does not read them");
     assert_eq!(broken, Vec::<String>::new());
 }
 
 #[test]
-fn every_page_stands_in_the_summary_once() {
+fn every_page_is_in_the_summary_once() {
     let docs = root().join("docs");
     let summary = docs.join("SUMMARY.md");
     let mut listed: Vec<PathBuf> =
         links(&pages()[&summary]).iter().map(|link| plain(&docs.join(link))).collect();
+    listed.retain(|page| !is_made(page));
     listed.sort();
-    let pages: Vec<PathBuf> = files(&docs, &["md"]).into_iter().filter(|page| *page != summary).collect();
-    assert_eq!(listed, pages);
+    let pages = files(&docs, &["md"]).into_iter().filter(|page| *page != summary && !is_made(page));
+    assert_eq!(listed, pages.collect::<Vec<PathBuf>>());
 }
 
 #[test]
@@ -133,7 +143,8 @@ fn pages_that_code_speaks_of_are_there() {
                     .take_while(|c| c.is_ascii_alphanumeric() || "/-_.".contains(*c))
                     .collect();
                 let own = !text[..place].ends_with(['/', '.']) || text[..place].ends_with("../");
-                if own && name.ends_with(".md") && !root.join(&name).exists() {
+                let target = root.join(&name);
+                if own && name.ends_with(".md") && !target.exists() && !is_made(&target) {
                     gone.push(format!("{}: {name}", path.strip_prefix(&root).unwrap().display()));
                 }
             }
