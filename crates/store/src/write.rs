@@ -6,6 +6,12 @@ use serde_json::Value;
 
 use crate::{Store, StoreError, TickInput};
 
+pub(crate) const INSERT_TICK: &str =
+    "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(crate) const INSERT_SAMPLE: &str =
+    "INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+
 impl Store {
     /// Records the build that was prepared for an arm.
     pub fn set_obtained(&mut self, arm_id: i64, obtained: &Value) -> Result<(), StoreError> {
@@ -138,10 +144,7 @@ impl Store {
         let result = (|| {
             let transaction = self.connection.transaction()?;
             {
-                let mut insert_tick = transaction.prepare_cached(
-                    "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                )?;
+                let mut insert_tick = transaction.prepare_cached(INSERT_TICK)?;
                 let tick_id = insert_tick.insert(params![
                     trial_id,
                     tick.sequence,
@@ -157,9 +160,7 @@ impl Store {
                         .prepare_cached("INSERT INTO agent VALUES (?1, ?2, ?3, ?4)")?
                         .execute(params![tick_id, cost[0], cost[1], cost[2]])?;
                 }
-                let mut insert_sample = transaction.prepare_cached(
-                    "INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-                )?;
+                let mut insert_sample = transaction.prepare_cached(INSERT_SAMPLE)?;
                 for (life_id, sample) in &tick.samples {
                     insert_sample.execute(params![
                         life_id,

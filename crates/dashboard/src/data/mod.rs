@@ -27,7 +27,6 @@ pub(crate) const GRAVE: [KnownEvent; 15] = [
     KnownEvent::ClockJump,
     KnownEvent::Contaminated,
     KnownEvent::Crash,
-    KnownEvent::DatabaseLost,
     KnownEvent::Gap,
     KnownEvent::IdentityChange,
     KnownEvent::OomKill,
