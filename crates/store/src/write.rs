@@ -4,7 +4,7 @@ use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey, with_reason};
 use rusqlite::{params, types::ToSql};
 use serde_json::Value;
 
-use crate::{Store, StoreError, TickInput};
+use crate::{NewService, Store, StoreError, TickInput};
 
 pub(crate) const INSERT_TICK: &str =
     "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
@@ -28,8 +28,8 @@ impl Store {
         block: u32,
         position: u32,
     ) -> Result<i64, StoreError> {
-        let sql = "INSERT INTO service (trial_id, arm_id, name, block, position) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.execute("recording a service", sql, params![trial_id, arm_id, name, block, position])
+        let service = NewService { name: name.to_owned(), arm: 0, block, position, attributes: Value::Null };
+        self.add_new_service(trial_id, arm_id, &service)
     }
 
     /// Records what else is known of a service.

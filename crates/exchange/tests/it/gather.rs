@@ -323,7 +323,7 @@ fn what_is_not_as_the_plan_says_is_refused() {
     let mut other = Host::new(&folder.path().join("b"), &edited, "b", 2);
     other.tick(1);
     let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
-    assert!(error.to_string().contains("is not as the plan that is here"), "{error}");
+    assert!(error.to_string().contains("is not as what the plan says of tor@1.service"), "{error}");
 }
 
 /// A trial's end and what is told of lives come with no reading.
