@@ -67,7 +67,8 @@ fn by_starts(series: &Series, step_us: i64) -> (Vec<Open>, Vec<i64>) {
     let mut before: Option<i64> = None;
     for end in series.memory.keys().copied() {
         let start = series.start.get(&end).map(|seconds| (seconds * 1e6) as i64);
-        let is_same = |start: i64| reported.is_some_and(|(last, _)| (last - start).abs() <= WAVERING_US);
+        let noise_us = apart_in(step_us).max(WAVERING_US);
+        let is_same = |start: i64| reported.is_some_and(|(last, _)| (last - start).abs() <= noise_us);
         match start.filter(|start| !is_same(*start)) {
             Some(start) => {
                 // Another start may have been reported late in the step in which the last one was.

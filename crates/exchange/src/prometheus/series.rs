@@ -24,7 +24,7 @@ pub(super) struct Series {
     pub memory: Values,
     /// Maximum of memory.
     pub highest: Values,
-    /// The last start of each step, in seconds since 1970.
+    /// The latest start that was reported in each step, in seconds since 1970: exporters report less of what does not run.
     pub start: Values,
     /// The last value and the least value of a counter that begins at nothing with each start.
     pub counter: Values,
@@ -80,7 +80,7 @@ impl Fetched {
             .collect();
         let further: [(Option<&str>, &str, Field); 5] = [
             (Some(&memory), "max_over_time(", |series| &mut series.highest),
-            (queries.start.as_deref(), "last_over_time(", |series| &mut series.start),
+            (queries.start.as_deref(), "max_over_time(", |series| &mut series.start),
             (queries.counter.as_deref(), "last_over_time(", |series| &mut series.counter),
             (queries.counter.as_deref(), "min_over_time(", |series| &mut series.counter_least),
             (queries.contaminated.as_deref(), "max_over_time(", |series| &mut series.contaminated),

@@ -67,20 +67,6 @@ fn a_start_that_somebody_noted_shows_in_a_fall_of_memory_or_is_told() {
 }
 
 #[test]
-fn nicknames_in_another_case_are_the_same() {
-    let fleet = Fleet::new(1);
-    let text = without_peaks(["", ""]);
-    let mut request = request(&fleet, &text);
-    request.groups = vec![fleet.write("glibc.txt", "ONE\n"), fleet.write("jemalloc.txt", "Two\n")];
-    let mut store = fleet.store();
-    let summary = import_csv(&mut store, &request).unwrap();
-    assert!(noted(&summary, "upper and lower case otherwise: 2 (ONE, Two)"), "{:?}", summary.notes);
-    let services: Vec<(&str, usize)> =
-        summary.arms.iter().map(|arm| (arm.name.as_str(), arm.services)).collect();
-    assert_eq!((summary.services, services), (2, vec![("glibc", 1), ("jemalloc", 1)]));
-}
-
-#[test]
 fn lists_of_services_that_were_never_measured_are_refused() {
     let fleet = Fleet::new(1);
     let mut request = request(&fleet, &without_peaks(["", ""]));

@@ -298,6 +298,11 @@ fn drawn() -> Lives {
                 lives.entry(started).or_default().push((end - STEP / 2, median(&bytes) as u64));
             }
         }
+        let starts: Vec<i64> = lives.keys().copied().collect();
+        for (started, readings) in &mut lives {
+            let next = starts.iter().copied().find(|next| next > started).unwrap_or(i64::MAX);
+            readings.retain(|(middle, _)| middle + STEP / 2 <= next);
+        }
         (name(number), lives.into_iter().collect())
     };
     (0..4).map(of).collect()

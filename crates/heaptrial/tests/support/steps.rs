@@ -1,6 +1,6 @@
 //! What is imported from a store of series, compared with the readings that were put into it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedSample, ImportedTrial};
@@ -56,8 +56,10 @@ pub fn same(what: &str, found: &[(LifeStart, Life)], drawn: &[Life], step_ms: i6
         let from_ms = (started * 1e3) as i64 + APART_MS;
         let next_ms = drawn.get(number + 1).map_or(i64::MAX, |next| (next.0 * 1e3) as i64 - APART_MS);
         let is_whole = |end: &i64| end - step_ms >= from_ms && *end <= next_ms;
-        let mut steps: Vec<i64> = readings.iter().map(|(at, _)| end_of(*at)).filter(is_whole).collect();
-        steps.dedup();
+        // It ran through a step if it was read in the next one, too: exporters report zeros of what ended.
+        let ends: BTreeSet<i64> = readings.iter().map(|(at, _)| end_of(*at)).collect();
+        let runs_on = |end: &i64| ends.contains(&(end + step_ms));
+        let steps: Vec<i64> = ends.iter().copied().filter(is_whole).filter(runs_on).collect();
         let life = found.iter().find(|(_, life)| (life.0 - started).abs() <= 1.001);
         let own: Vec<i64> =
             life.map_or_else(Vec::new, |(_, life)| life.1.iter().map(|(at, _)| at + step_ms / 2).collect());
