@@ -1,7 +1,7 @@
 #![no_main]
 
 use heaptrial_exchange::Problems;
-use heaptrial_exchange::torutils::read_config;
+use heaptrial_exchange::tables::read_config;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let header = b"fingerprint,nickname,group,allocator,config,notes\n";

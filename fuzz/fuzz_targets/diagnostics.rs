@@ -1,7 +1,7 @@
 #![no_main]
 
 use heaptrial_exchange::Problems;
-use heaptrial_exchange::torutils::{Content, Timezone, read_diagnostics};
+use heaptrial_exchange::tables::{Content, Timezone, read_diagnostics};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let header = b"date,time,hostname,tor_version,os_release,kernel,allocator,mem_total_mb,mem_available_mb,relay_count\n";

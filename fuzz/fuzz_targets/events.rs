@@ -1,7 +1,7 @@
 #![no_main]
 
 use heaptrial_exchange::Problems;
-use heaptrial_exchange::torutils::{Content, Timezone, read_events};
+use heaptrial_exchange::tables::{Content, Timezone, read_events};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let timezone: Timezone = "America/Los_Angeles".parse().unwrap();

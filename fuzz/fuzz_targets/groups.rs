@@ -1,7 +1,7 @@
 #![no_main]
 
 use heaptrial_exchange::Problems;
-use heaptrial_exchange::torutils::read_group;
+use heaptrial_exchange::tables::read_group;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Bytes most of whose lines are no nicknames are refused.

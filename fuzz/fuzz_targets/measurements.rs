@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use heaptrial_exchange::torutils::{Content, Timezone, read_memory};
+use heaptrial_exchange::tables::{Content, Mapping, Timezone, read_memory};
 use heaptrial_exchange::{ProblemKind, Problems};
 
 const HEADER: &[u8] =
@@ -17,7 +17,7 @@ fn read(bytes: &[u8]) {
     let timezone: Timezone = "America/Los_Angeles".parse().unwrap();
     let mut problems = Problems::new(false);
     let contents = [Content { file: "fuzz", bytes }];
-    let Ok((measurements, rows, _)) = read_memory(&contents, &timezone, &mut problems) else { return };
+    let Ok((measurements, rows, _)) = read_memory(&contents, &Mapping::default(), &timezone, &mut problems) else { return };
     let mut keys = HashSet::new();
     for service in &measurements.services {
         assert!(service.nickname.parse::<heaptrial_model::ServiceName>().is_ok(), "{}", service.nickname);
@@ -32,7 +32,7 @@ fn read(bytes: &[u8]) {
     assert_eq!(problems.count(ProblemKind::MalformedRow), rows[0].skipped);
     assert!(rows[0].skipped <= rows[0].read);
     // Strict mode refuses exactly the files that have problems.
-    let refused = read_memory(&contents, &timezone, &mut Problems::new(true)).is_err();
+    let refused = read_memory(&contents, &Mapping::default(), &timezone, &mut Problems::new(true)).is_err();
     let found = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
     assert_eq!(refused, found > 0);
 }

@@ -1,6 +1,6 @@
 #![no_main]
 
-use heaptrial_exchange::torutils::{Timezone, read_time};
+use heaptrial_exchange::tables::{Timezone, read_time};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // A timezone up to the first line end, then a time.

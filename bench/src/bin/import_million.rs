@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use heaptrial_exchange::torutils::{Content, Timezone, read_memory};
-use heaptrial_exchange::{Problems, TorUtilsImport, export, import_torutils};
+use heaptrial_exchange::tables::{Content, Mapping, Timezone, read_memory};
+use heaptrial_exchange::{CsvImport, Problems, export, import_csv};
 use heaptrial_store::Store;
 
 const RELAYS: u64 = 200;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(&memory)?;
     let contents = [Content { file: "memory.csv", bytes: &bytes }];
     let begun = Clocks::now();
-    read_memory(&contents, &Timezone::utc(), &mut Problems::new(true))?;
+    read_memory(&contents, &Mapping::default(), &Timezone::utc(), &mut Problems::new(true))?;
     println!(
         "{:.1} MB, {} rows: parsed alone in {}",
         bytes.len() as f64 / 1e6,
@@ -40,12 +40,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     let mut store = Store::create(&dir.path().join("heaptrial.db"))?;
-    let request = TorUtilsImport { memory: vec![memory], groups, ..TorUtilsImport::default() };
+    let request = CsvImport { memory: vec![memory], groups, ..CsvImport::default() };
     let begun = Clocks::now();
-    let summary = import_torutils(&mut store, &request)?;
+    let summary = import_csv(&mut store, &request)?;
     println!("{} samples: read, parsed, lives inferred and stored in {}", summary.samples, begun.told());
     let begun = Clocks::now();
-    let summary = import_torutils(&mut store, &request)?;
+    let summary = import_csv(&mut store, &request)?;
     println!("{} samples: replaced by the same in {}", summary.samples, begun.told());
     let path = dir.path().join("export");
     let begun = Clocks::now();

@@ -51,7 +51,6 @@ impl ArmEvents {
             KnownEvent::Reboot => Some(&mut self.reboots),
             KnownEvent::ClockJump => Some(&mut self.clock_jumps),
             KnownEvent::ServiceDown
-            | KnownEvent::DatabaseLost
             | KnownEvent::Contaminated
             | KnownEvent::AllocatorReplaced
             | KnownEvent::FileReplaced

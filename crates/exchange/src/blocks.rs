@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// The block of each service, by the label of its server; empty where nothing tells it.
+/// The block of each service, by the label of its server; empty where it is not known.
 ///
 /// The services of a server are a block. Those that are alone on theirs differ by their servers as by all else, and are one
-/// block together, as are those of which no server is told.
+/// block together, as are those without a known server.
 pub(crate) fn of_servers(labels: &[&str]) -> Vec<u32> {
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
     for label in labels {

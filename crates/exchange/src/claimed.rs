@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use heaptrial_model::{AllocatorSpec, Treatment, family_in, version_first};
 
-use crate::torutils::RelayConfig;
+use crate::tables::RelayConfig;
 
 /// The allocator that a text names: `group_B_mimalloc209` is `mimalloc@2.0.9`.
 pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
@@ -20,8 +20,8 @@ pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
 
 /// `209`, `2.0.9`, `-2.0.9`, `_v2_0_9`. Digits behind a separator that have no parts may count anything.
 fn version_at_start(rest: &str, family: &str) -> Option<String> {
-    let (told, _) = version_first(rest);
-    let separated = told.trim_start_matches(['-', '_', '@', ' ']);
+    let (version, _) = version_first(rest);
+    let separated = version.trim_start_matches(['-', '_', '@', ' ']);
     let number = separated.strip_prefix('v').unwrap_or(separated).trim_end_matches(['.', '_']);
     if !number.starts_with(|c: char| c.is_ascii_digit()) || number.len() > 20 {
         return None;
@@ -30,7 +30,7 @@ fn version_at_start(rest: &str, family: &str) -> Option<String> {
         let parts: Vec<&str> = number.split(['.', '_']).filter(|part| !part.is_empty()).collect();
         return Some(parts.join("."));
     }
-    if told.len() != separated.len() {
+    if version.len() != separated.len() {
         return None;
     }
     let two_parts = matches!(family, "glibc" | "tcmalloc");
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_allocators() {
+    fn names_give_allocators() {
         for (name, spec) in [
             ("group_E_glibc", "glibc"),
             ("group_D_jemalloc", "jemalloc"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_tells_what_all_members_share() {
+    fn configuration_gives_what_all_members_share() {
         let relay = |pairs: &[(&str, &str)]| RelayConfig {
             values: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             ..RelayConfig::default()

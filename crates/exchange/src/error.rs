@@ -1,17 +1,17 @@
 //! Why an import or an export could not be done.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
-use crate::{Problem, PrometheusError};
+use crate::PrometheusError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// A file cannot be read.
-    #[error("{path}: cannot be read: {source}")]
-    Read { path: PathBuf, source: std::io::Error },
+    /// The files or options do not make a trial: what, where, and what to do.
+    #[error("{0}")]
+    Refused(String),
     /// A file without even a header.
     #[error("{file}: empty; expected a header line with {expected}")]
     Empty {
@@ -20,34 +20,26 @@ pub enum ImportError {
         expected: String,
     },
     /// The header lacks a column.
-    #[error("{file}:{line}: no column {needed}; the header has: {found}")]
+    #[error(
+        "{file}:{line}: no column of {what}: looked for {needed}; the header has: {found}{}",
+        by_option(option)
+    )]
     MissingColumn {
         file: String,
         line: u64,
-        /// The column's name, or the names that would do.
+        /// What the column is for.
+        what: &'static str,
+        /// The names that would do.
         needed: String,
         /// The columns that are there.
         found: String,
+        /// The option that names it; empty without one.
+        option: &'static str,
     },
-    /// Strict mode: the first problem.
-    #[error("{0}\n  nothing was imported; without strict mode this row is left out and told")]
-    Strict(Box<Problem>),
     #[error(
-        "`{0}` is not a timezone; expected an offset such as -08:00, UTC, or a name such as America/Los_Angeles"
+        "{file}: the column `{column}` does not name its unit; give it with --unit bytes, KiB, MiB or GiB (`heaptrial import csv`)"
     )]
-    Timezone(String),
-    /// Times without an offset beside others that have one.
-    #[error(
-        "some times have no offset, and others have {offset}; nothing was imported: give --timezone {offset} or another, or \
-         --timezone UTC"
-    )]
-    NoOffset {
-        /// The offset that other times have.
-        offset: String,
-    },
-    /// The request names no file with measurements.
-    #[error("no file with memory measurements was named")]
-    NoMemoryFile,
+    NoUnit { file: String, column: String },
     /// Nothing was measured in the files.
     #[error("{files}: no measurement in it; {problems} rows were left out{first}")]
     NoMeasurement {
@@ -69,19 +61,6 @@ pub enum ImportError {
         /// The first of them, as the end of a clause; empty without any.
         first: String,
     },
-    /// A list most of whose lines name no service.
-    #[error(
-        "{file}: no list of services: {skipped} of {rows} lines are no nickname; expected one nickname a line"
-    )]
-    NotAList {
-        file: String,
-        /// Lines that name no service.
-        skipped: u64,
-        rows: u64,
-    },
-    /// No service of any list was measured.
-    #[error("no service of the lists is in the measurements, which have {measured} others, such as {some}")]
-    NobodyMeasured { measured: usize, some: String },
     /// A list none of whose members was measured.
     #[error(
         "{file}: the list `{list}` {what}; nothing was imported: mend its names{rows}, or leave the list out"
@@ -96,33 +75,27 @@ pub enum ImportError {
         /// The rows that were left out, which may be of its services; empty without any.
         rows: String,
     },
-    /// Figures that no service has.
-    #[error(
-        "{file}: half of the readings in the column `rss_kb` are {shown}; nothing was imported: the column is in KiB, so \
-         multiply figures in MiB by 1024, and divide figures in bytes by 1024"
-    )]
-    Unit {
-        file: String,
-        /// Such as `below 1 MiB`.
-        shown: &'static str,
-    },
-    /// Two lists of one name.
-    #[error("two lists of services are called `{0}`; give each list (arm) a name of its own")]
-    DuplicateList(String),
-    /// A name that cannot name an arm or a trial.
-    #[error("`{0}` cannot be a name; expected 1 to 120 printable characters without spaces at either end")]
-    Name(String),
-    /// The control is none of the arms.
-    #[error("no arm is called `{control}`; the arms are: {arms}")]
-    UnknownControl { control: String, arms: String },
     /// A trial of the given name was not imported.
     #[error("a trial `{0}` exists that was not imported this way; give another --name")]
     NameTaken(String),
-    /// What a store of series tells, or does not.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn by_option(option: &str) -> String {
+    if option.is_empty() {
+        String::new()
+    } else {
+        format!("; name it with {option} (`heaptrial import csv`)")
+    }
+}
+
+impl ImportError {
+    pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        Self::Refused(format!("{}: cannot be read: {error}", path.display()))
+    }
 }
 
 impl Classified for ImportError {

@@ -1,6 +1,7 @@
 //! The parts of a trial over several hosts, taken into one database.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Assignment, Classified, DrawnPlan, ErrorClass, TrialKind};
@@ -10,7 +11,7 @@ use tempfile::NamedTempFile;
 
 use crate::packed::unpack;
 
-/// A host's clock this far ahead is told.
+/// A host's clock this far ahead is reported.
 const AHEAD_US: i64 = 60_000_000;
 
 /// What was taken in of a host.
@@ -22,7 +23,7 @@ pub struct GatheredPart {
     pub new: Gathered,
     /// Its last tick that is here: what comes after it is what the next export has to bring.
     pub last: Option<PartTick>,
-    /// Hosts of the plan of which nothing is here yet.
+    /// Hosts of the plan that are not here yet.
     pub missing: Vec<String>,
     /// By how many seconds what the host wrote last is later than now.
     pub ahead_seconds: Option<f64>,
@@ -34,61 +35,18 @@ pub enum GatherError {
     /// A database could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its ledger is not as this version reads it: with it no report of the whole could be made.
-    #[error("{}: what is told of lives cannot be read; nothing of it was taken in, write it anew on its host: {source}", path.display())]
-    Unreadable { path: PathBuf, source: Box<StoreError> },
     /// A packed file does not give what was written.
     #[error("{}: cannot be unpacked: it is not whole, was changed, or has no room beside it", path.display())]
     Unpack { path: PathBuf, source: std::io::Error },
-    /// There is no trial, or there are several.
-    #[error("{}: {}", path.display(), which(known, named.as_deref()))]
-    WhichTrial {
-        path: PathBuf,
-        /// The name that was asked for.
-        named: Option<String>,
-        known: Vec<String>,
-    },
-    /// A trial without a plan over hosts, or of a host that the plan does not have.
-    #[error("{}: trial `{trial}` has no plan that names this host; only such trials can be gathered", path.display())]
-    NoPlan { path: PathBuf, trial: String },
-    /// It is no host's part.
-    #[error("{}: trial `{trial}` was gathered itself; name what its hosts wrote", path.display())]
-    IsGathered { path: PathBuf, trial: String },
-    /// Ticks between what is here and what the file has are in neither.
-    #[error(
-        "{}: it begins after tick {first} of {host}, and {}; write all of it there with `heaptrial export --format heaptrial` \
-         without --since",
-        path.display(),
-        what_is_here(*here)
-    )]
-    Misses {
-        path: PathBuf,
-        host: String,
-        /// The tick before the first one of the file.
-        first: i64,
-        /// The last one that is here.
-        here: Option<i64>,
-    },
-    /// Another trial of this name runs.
-    #[error(
-        "{}: it has another trial called `{trial}`, of another drawing; name another database with --db",
-        path.display()
-    )]
-    OtherDrawing { path: PathBuf, trial: String },
-    /// What the host applied is not what the plan says.
-    #[error(
-        "{}: what {host} has of trial `{trial}` is not as {why}: its plan was edited there, or the file is not what it says. \
-         Nothing of it was taken in",
-        path.display()
-    )]
-    OtherPlan { path: PathBuf, host: String, trial: String, why: String },
-    /// The database is a host's own.
-    #[error(
-        "{}: trial `{trial}` runs on this host itself, and its database samples only services of this host; name another one \
-         with --db",
-        path.display()
-    )]
-    IsHost { path: PathBuf, trial: String },
+    /// The file is not what belongs into this database.
+    #[error("{}: {why}; nothing of it was taken in", path.display())]
+    Refused { path: PathBuf, why: String },
+}
+
+impl GatherError {
+    fn refused(path: &Path, why: impl fmt::Display) -> Self {
+        Self::Refused { path: path.to_owned(), why: why.to_string() }
+    }
 }
 
 impl Classified for GatherError {
@@ -97,21 +55,6 @@ impl Classified for GatherError {
             Self::Store(error) => error.class(),
             _ => ErrorClass::Refused,
         }
-    }
-}
-
-fn what_is_here(last: Option<i64>) -> String {
-    match last {
-        None => "there is nothing of that host here".to_owned(),
-        Some(last) => format!("here is {last} as the last one"),
-    }
-}
-
-fn which(known: &[String], named: Option<&str>) -> String {
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    match named {
-        Some(named) => format!("there is no trial `{named}`; its trials are {known}"),
-        None => format!("one trial is wanted, and its trials are {known}; name one with --trial"),
     }
 }
 
@@ -151,30 +94,30 @@ fn trial_of(from: &Store, path: &Path, named: Option<&str>) -> Result<TrialRecor
     let names: BTreeSet<String> = trials.iter().map(|trial| trial.plan.name.clone()).collect();
     let wanted = |trial: &TrialRecord| named.is_none_or(|named| trial.plan.name == named);
     // Of several that had one name the last.
-    match trials.iter().rposition(wanted).filter(|_| named.is_some() || names.len() == 1) {
-        Some(index) => Ok(trials.swap_remove(index)),
-        None => Err(GatherError::WhichTrial {
-            path: path.to_owned(),
-            named: named.map(str::to_owned),
-            known: names.into_iter().collect(),
-        }),
+    if let Some(index) = trials.iter().rposition(wanted).filter(|_| named.is_some() || names.len() == 1) {
+        return Ok(trials.swap_remove(index));
     }
+    let known = if names.is_empty() { "none".to_owned() } else { Vec::from_iter(names).join(", ") };
+    let why = match named {
+        Some(named) => format!("it has no trial `{named}`; its trials are {known}"),
+        None => format!("which trial? its trials are {known}; name one with --trial"),
+    };
+    Err(GatherError::refused(path, why))
 }
 
 /// Whose part of a trial a host's database is; `path` is what errors name.
 pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String, GatherError> {
-    let (path, name) = (path.to_owned(), trial.plan.name.clone());
+    let name = &trial.plan.name;
     if trial.is_gathered() {
-        return Err(GatherError::IsGathered { path, trial: name });
+        let why = format!("trial `{name}` was gathered itself; name what its hosts wrote");
+        return Err(GatherError::refused(path, why));
     }
     // A file that `write_part` wrote says it.
     if let [part] = from.parts(trial.id)?.as_slice() {
         return Ok(part.host.clone());
     }
-    match trial.own_host() {
-        Some(host) => Ok(host.to_owned()),
-        None => Err(GatherError::NoPlan { path, trial: name }),
-    }
+    let why = || format!("trial `{name}` has no plan that names this host; only such trials can be gathered");
+    trial.own_host().map(str::to_owned).ok_or_else(|| GatherError::refused(path, why()))
 }
 
 /// In what a host's part differs from the plan that it names; `None` where it does not. Arms and blocks are what permutations go
@@ -235,79 +178,115 @@ fn united(here: &DrawnPlan, copy: &DrawnPlan, host: &str) -> Option<DrawnPlan> {
     Some(plan)
 }
 
-/// Takes what is new in a host's file, or a copy of its database, into `store`. `now_us` is in microseconds since 1970.
+/// Takes a host's file, or a copy of its database, into `store`: what follows the last tick that is here is appended; an older copy
+/// changes nothing. A file that does not continue what is here is refused, or with `replace` takes the place of all that is here of its
+/// host. `now_us` is in microseconds since 1970.
 pub fn gather(
     store: &mut Store,
     part: PartFile,
     named: Option<&str>,
+    replace: bool,
     now_us: i64,
 ) -> Result<GatheredPart, GatherError> {
     let trial = part.trial(named)?;
     let PartFile { path: from, store: file, unpacked } = part;
+    let refused = |why: String| GatherError::refused(&from, why);
     let host = host_of(&file, &from, &trial)?;
-    let unreadable = |error| GatherError::Unreadable { path: from.clone(), source: Box::new(error) };
-    file.lives(trial.id).map_err(unreadable)?;
-    let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
-    let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
-    let first = file.first_of_part(trial.id)?;
+    let (host, name) = (host.as_str(), trial.plan.name.as_str());
+    // With a ledger that cannot be read no report of the whole could be made.
+    file.lives(trial.id)?;
     let Some(copy) = &trial.drawn else {
-        return Err(GatherError::NoPlan { path: from, trial: trial.plan.name });
+        return Err(refused(format!(
+            "trial `{name}` has no plan; only a trial that was drawn over hosts can be gathered"
+        )));
     };
-    let differs = differs_from_plan(&file, trial.id, copy, &host)?;
-    let database = file.path().to_owned();
-    drop(file);
+    if let Some(why) = differs_from_plan(&file, trial.id, copy, host)? {
+        return Err(refused(format!(
+            "what {host} has of trial `{name}` is not as {why}: its plan was edited there"
+        )));
+    }
     let trials = store.trials()?;
+    if let Some(own) = trials.iter().find(|own| own.plan.kind.is_on_services() && !own.is_gathered()) {
+        let own = &own.plan.name;
+        return Err(refused(format!(
+            "{}: trial `{own}` runs on this host itself, and its database has only services of this host; name another with --db",
+            store.path().display()
+        )));
+    }
     let known = trials.iter().find(|known| known.is_of(&copy.id));
-    let own = |known: &&TrialRecord| known.plan.kind.is_on_services() && !known.is_gathered();
-    if let Some(known) = trials.iter().find(own) {
-        let (path, trial) = (store.path().to_owned(), known.plan.name.clone());
-        return Err(GatherError::IsHost { path, trial });
+    let of_name = |other: &TrialRecord| other.plan.name == name && other.ended_wall_us.is_none();
+    if known.is_none() && trials.iter().any(of_name) {
+        return Err(refused(format!(
+            "{} has a different trial `{name}` (another random draw); name another database with --db",
+            store.path().display()
+        )));
     }
     let plan = match known.and_then(|known| known.drawn.as_ref()) {
-        Some(here) => united(here, copy, &host),
-        None => Some(copy.clone()),
+        Some(here) => united(here, copy, host).ok_or_else(|| {
+            refused(format!(
+                "what {host} has of trial `{name}` is not as the plan that is here: it was edited there"
+            ))
+        })?,
+        None => copy.clone(),
     };
-    let plan = match (plan, differs) {
-        (Some(plan), None) => plan,
-        (plan, differs) => {
-            let why = plan.map_or(Some("the plan that is here".to_owned()), |_| differs).unwrap_or_default();
-            return Err(GatherError::OtherPlan { path: from, host, trial: trial.plan.name, why });
+    let hosts = plan.hosts();
+    let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
+    let here = parts.iter().find(|part| part.host == host).filter(|_| !replace);
+    let last_there = file.last_tick(trial.id)?;
+    let written = file.parts(trial.id)?.first().map(|part| (part.gathered_wall_us, part.last));
+    let first = file.first_of_part(trial.id)?.unwrap_or(0);
+    let next = here.and_then(|here| here.last).map_or(0, |tick| tick.sequence + 1);
+    if here.is_some_and(|here| here.started_wall_us != trial.plan.started_wall_us) {
+        return Err(refused(format!(
+            "{host} recorded the trial again since it was gathered: its database was lost, or it was installed again. Gather into \
+             another database with --db, or give --replace to remove what is here of {host}"
+        )));
+    }
+    if first > next {
+        return Err(refused(format!(
+            "it begins after tick {} of {host}, and the next one here is {next}; write all of it there with \
+             `heaptrial export --format heaptrial` without --since",
+            first - 1
+        )));
+    }
+    let last_sequence =
+        last_there.map(|tick| tick.sequence).or(written.and_then(|(_, last)| last).map(|tick| tick.sequence));
+    let state_there = (last_sequence, trial.ended_wall_us.is_some());
+    let state_here = here.map(|here| (here.last.map(|tick| tick.sequence), here.ended_wall_us.is_some()));
+    let new = match known.filter(|_| Some(state_there) < state_here) {
+        Some(known) => Gathered { trial_id: known.id, ..Gathered::default() },
+        None => {
+            let of_host = (0..).zip(&plan.services).filter(|(_, own)| own.host == host);
+            let positions: HashMap<String, u32> =
+                of_host.map(|(position, own)| (own.service.to_string(), position)).collect();
+            let database = file.path().to_owned();
+            drop(file);
+            store.gather(
+                &database,
+                &PartOf {
+                    host,
+                    trial_id: trial.id,
+                    positions: &positions,
+                    parameters: &json!({ "plan": plan, GATHERED: true }),
+                    hosts: hosts.len(),
+                    now_us,
+                    verified: unpacked.is_some(),
+                    replace,
+                },
+            )?
         }
     };
-    let of_name = |other: &TrialRecord| other.plan.name == trial.plan.name && other.ended_wall_us.is_none();
-    if known.is_none() && trials.iter().any(of_name) {
-        return Err(GatherError::OtherDrawing { path: store.path().to_owned(), trial: trial.plan.name });
-    }
-    let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
-    let of_host = parts.iter().find(|part| part.host == host);
-    let here = of_host.and_then(|part| part.last);
-    let next = here.map_or(0, |tick| tick.sequence + 1);
-    if let Some(first) = first.filter(|first| *first > next) {
-        let here = here.map(|tick| tick.sequence);
-        return Err(GatherError::Misses { path: from, host, first: first - 1, here });
-    }
-    let whole = json!({ "plan": plan, GATHERED: true });
-    let hosts = plan.hosts();
-    let positions: HashMap<String, u32> = (0..)
-        .zip(&plan.services)
-        .filter(|(_, assignment)| assignment.host == host)
-        .map(|(position, assignment)| (assignment.service.to_string(), position))
-        .collect();
-    let part_of = PartOf {
-        host: &host,
-        trial_id: trial.id,
-        positions: &positions,
-        parameters: &whole,
-        hosts: hosts.len(),
-        now_us,
-        verified: unpacked.is_some(),
-    };
-    let new = store.gather(&database, &part_of)?;
     let parts = store.parts(new.trial_id)?;
     let is_here = |host: &str| parts.iter().any(|part| part.host == host);
     let last = parts.iter().find(|part| part.host == host).and_then(|part| part.last);
-    let missing = hosts.into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect();
-    let ahead = written.into_iter().chain(last_us).max().map(|wrote| wrote - now_us);
-    let ahead_seconds = ahead.filter(|ahead| *ahead > AHEAD_US).map(|ahead| ahead as f64 / 1e6);
-    Ok(GatheredPart { trial: trial.plan.name, host, new, last, missing, ahead_seconds })
+    let wrote_us = written.map(|(wrote_us, _)| wrote_us).max(last_there.map(|tick| tick.wall_us));
+    let ahead = wrote_us.map(|wrote_us| wrote_us - now_us).filter(|ahead| *ahead > AHEAD_US);
+    Ok(GatheredPart {
+        trial: trial.plan.name.clone(),
+        host: host.to_owned(),
+        new,
+        last,
+        missing: hosts.into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect(),
+        ahead_seconds: ahead.map(|ahead| ahead as f64 / 1e6),
+    })
 }

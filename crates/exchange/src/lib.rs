@@ -1,4 +1,4 @@
-//! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV.
+//! Data in from CSV files, from a Prometheus and from other hosts, data out as CSV.
 
 mod blocks;
 mod claimed;
@@ -11,16 +11,14 @@ mod measured;
 mod packed;
 mod problem;
 mod prometheus;
-pub mod torutils;
+pub mod tables;
 
 pub use error::{ExportError, ImportError};
 pub use export::export;
 pub use gather::{GatherError, GatheredPart, PartFile, gather, host_of};
-pub use import::{ArmSummary, ImportSummary, TorUtilsImport, import_torutils};
+pub use import::{ArmSummary, CsvImport, ImportSummary, import_csv};
 pub use measured::{MeasuredService, Measurements};
 pub use packed::pack;
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
-pub use prometheus::{
-    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
-};
-pub use torutils::Timezone;
+pub use prometheus::{Access, Exporter, PrometheusError, PrometheusImport, Queries, import_prometheus};
+pub use tables::{Mapping, Timezone, Unit};

@@ -1,4 +1,4 @@
-//! Lives inferred from readings that tell no process.
+//! Lives inferred from readings that name no process.
 //!
 //! See docs/statistics.md for what this answers, and for when it fails.
 
@@ -7,14 +7,14 @@ use std::ops::Range;
 use heaptrial_model::{EventKind, KnownEvent, LifeStart};
 use heaptrial_store::ImportedSample;
 
-/// RSS and VmSize below this share of the previous reading's are a restart where VmHWM does not tell.
+/// RSS and VmSize below this share of the previous reading's are a restart where VmHWM does not show it.
 pub const FALLEN_SHARE: f64 = 0.7;
 
 /// The same for RSS where there is neither VmHWM nor VmSize.
 pub const FALLEN_SHARE_RSS_ALONE: f64 = 0.3;
 
-/// The same for RSS where VmHWM is not told, but somebody noted that processes were started in between.
-pub const FALLEN_SHARE_TOLD: f64 = 0.9;
+/// The same for RSS where VmHWM is not read, but somebody noted that processes were started in between.
+pub const FALLEN_SHARE_NOTED: f64 = 0.9;
 
 /// A fall of VmHWM up to this share may be the kernel's counting; see [`is_restart`].
 pub const COUNTING_SHARE: f64 = 0.01;
@@ -22,7 +22,7 @@ pub const COUNTING_SHARE: f64 = 0.01;
 /// An operator's note of a time is not more exact than this.
 pub const NOTE_UNCERTAINTY_US: i64 = 60_000_000;
 
-/// Something that operators did which may have started processes anew.
+/// Something that operators did which may have started processes again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartEvent {
     pub wall_us: i64,
@@ -53,7 +53,7 @@ impl Weight {
     }
 }
 
-/// A life as far as readings tell it.
+/// A life as far as readings show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferredLife {
     /// Start in microseconds since 1970; where it is unknown, the first reading.
@@ -62,13 +62,13 @@ pub struct InferredLife {
     pub start: LifeStart,
     /// Which readings are of this life.
     pub samples: Range<usize>,
-    /// The event that tells the start, by the caller's position.
+    /// The event that dates the start, by the caller's position.
     pub event: Option<usize>,
 }
 
-/// Whether the process was started anew between two readings of one service.
+/// Whether the process was started again between two readings of one service.
 ///
-/// VmHWM is the peak of VmRSS since the start of a process, so a fall tells a restart, and the same value none.
+/// VmHWM is the peak of VmRSS since the start of a process, so a fall is a restart, and the same value none.
 /// One kind of fall is none: the kernel counts RSS on each processor and adds up only now and then, and where the
 /// peak is the present RSS, it is not kept but computed at each reading. Such a fall is small, and RSS and VmSize stay.
 /// Where VmHWM is missing or has grown, both RSS and VmSize must fall below 70%.
@@ -86,14 +86,14 @@ pub fn is_restart(before: &ImportedSample, after: &ImportedSample) -> bool {
     }
 }
 
-/// The same, with what operators noted: where VmHWM is not told on both sides, a start that is noted in between needs only
+/// The same, with what operators noted: where VmHWM is not read on both sides, a start that is noted in between needs only
 /// a fall of RSS below 90%.
-fn is_told_restart(before: &ImportedSample, after: &ImportedSample, events: &[StartEvent]) -> bool {
+fn is_noted_restart(before: &ImportedSample, after: &ImportedSample, events: &[StartEvent]) -> bool {
     let between = |event: &StartEvent| {
         event.weight == Weight::Start && before.wall_us < event.wall_us && event.wall_us <= after.wall_us
     };
     before.hwm_bytes.and(after.hwm_bytes).is_none()
-        && (after.rss_bytes as f64) < FALLEN_SHARE_TOLD * before.rss_bytes as f64
+        && (after.rss_bytes as f64) < FALLEN_SHARE_NOTED * before.rss_bytes as f64
         && events.iter().any(between)
 }
 
@@ -113,7 +113,7 @@ pub fn infer(samples: &[ImportedSample], events: &[StartEvent]) -> Vec<InferredL
         event: None,
     }];
     for (index, pair) in samples.windows(2).enumerate() {
-        if !is_restart(&pair[0], &pair[1]) && !is_told_restart(&pair[0], &pair[1], events) {
+        if !is_restart(&pair[0], &pair[1]) && !is_noted_restart(&pair[0], &pair[1], events) {
             continue;
         }
         if let Some(last) = lives.last_mut() {
@@ -127,8 +127,8 @@ pub fn infer(samples: &[ImportedSample], events: &[StartEvent]) -> Vec<InferredL
 /// A life that began after `from` and not later than `to`.
 fn begun_between(from: i64, to: i64, samples: Range<usize>, events: &[StartEvent]) -> InferredLife {
     let within = || events.iter().filter(|event| event.dated && from < event.wall_us && event.wall_us <= to);
-    let told = within().max_by_key(|event| (event.weight, event.wall_us));
-    match told {
+    let noted = within().max_by_key(|event| (event.weight, event.wall_us));
+    match noted {
         Some(event) => {
             // Several notes of one restart: it lies between the first and the last of them.
             let first =
@@ -155,7 +155,7 @@ fn begun_between(from: i64, to: i64, samples: Range<usize>, events: &[StartEvent
 
 /// Whether a restart at `wall_us` would not show in these readings, and none shows after it.
 ///
-/// It would not show where there is a reading before and one after it, they are not told apart by [`is_restart`], and a
+/// It would not show where there is a reading before and one after it, [`is_restart`] sees none between them, and a
 /// VmHWM that changed leaves it open. `events` are those that are about the service.
 pub fn could_hide_last_restart(samples: &[ImportedSample], events: &[StartEvent], wall_us: i64) -> bool {
     let after = samples.partition_point(|sample| sample.wall_us < wall_us);
@@ -174,8 +174,8 @@ pub fn shows_restart(samples: &[ImportedSample], events: &[StartEvent], wall_us:
     around.is_some_and(|around| infer(around, events).len() > 1)
 }
 
-/// Whether the readings around a time tell no VmHWM, so that a restart may leave no trace.
-pub fn tells_no_peak(samples: &[ImportedSample], wall_us: i64) -> bool {
+/// Whether the readings around a time have no VmHWM, so that a restart may leave no trace.
+pub fn has_no_peak(samples: &[ImportedSample], wall_us: i64) -> bool {
     let after = samples.partition_point(|sample| sample.wall_us < wall_us);
     let around = after.checked_sub(1).and_then(|from| samples.get(from..from + 2));
     around.is_some_and(|around| around.iter().any(|sample| sample.hwm_bytes.is_none()))
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_tells_the_start() {
+    fn an_event_dates_the_start() {
         let samples = [sample(0, 500, 900, 600), sample(20, 300, 800, 310)];
         let events = [
             start(0, "restart", 0), // at the earlier reading: before it
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_telling_peak_both_sizes_must_fall() {
+    fn without_a_peak_that_shows_it_both_sizes_must_fall() {
         let before = sample(0, 1000, 2000, 1000);
         for (after, restart) in [
             (sample(1, 600, 1300, 1100), true), // grown: a new process outgrew the old one
@@ -295,7 +295,7 @@ mod tests {
         );
         let risen = [sample(0, 1000, 0, 0), sample(10, 990, 0, 0)];
         assert_eq!(infer(&risen, &noted).len(), 1, "a new process needs less at first");
-        assert!(could_hide_last_restart(&risen, &noted, 4 * HOUR) && tells_no_peak(&risen, 4 * HOUR));
+        assert!(could_hide_last_restart(&risen, &noted, 4 * HOUR) && has_no_peak(&risen, 4 * HOUR));
     }
 
     #[test]

@@ -12,9 +12,9 @@ use crate::problem::{Place, ProblemKind, Problems};
 #[derive(Debug, Clone, Default)]
 pub struct MeasuredService {
     pub nickname: String,
-    /// The label of the server that it runs on; empty where the file does not tell.
+    /// The label of the server that it runs on; empty where the file does not have it.
     pub server: String,
-    /// The relay's fingerprint; empty where the file does not tell.
+    /// The relay's fingerprint; empty where the file does not have it.
     pub fingerprint: String,
     /// Its readings in order of time, one per time.
     pub samples: Vec<ImportedSample>,
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_keys_are_told() {
+    fn bad_keys_are_found() {
         let mut gatherer = Gatherer::default();
         let key = ServiceKey { server: b"go", nickname: b"one", fingerprint: b"" };
         assert_eq!(gatherer.series(ServiceKey { nickname: b"a b", ..key }), Err(BadKey::Nickname));

@@ -96,7 +96,7 @@ impl Problems {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Counts as many more of a kind, of which one is told for all.
+    /// Counts as many more of a kind, one of which stands for all.
     pub(crate) fn count_more(&mut self, kind: ProblemKind, more: u64) {
         *self.counts.entry(kind).or_default() += more;
     }
@@ -132,7 +132,9 @@ impl Problems {
             value: escape(place.value),
         };
         if fatal {
-            return Err(ImportError::Strict(Box::new(problem)));
+            return Err(ImportError::Refused(format!(
+                "{problem}\n  nothing was imported; without --strict this row is skipped and reported"
+            )));
         }
         self.details.push(problem);
         Ok(())

@@ -43,7 +43,7 @@ impl Kind {
         match self {
             Self::LabCommand => "lab run of a command",
             Self::LabTor => "lab run of Tor relays in a private network",
-            Self::ImportTorutils => "field data imported from torutils files",
+            Self::ImportTorutils => "field data imported from CSV files",
             Self::ImportPrometheus => "field data imported from a Prometheus",
             Self::Field => "field trial",
             Self::Host => "services of a host as found",

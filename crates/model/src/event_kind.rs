@@ -25,8 +25,6 @@ words! {
         Gap = "gap",
         /// The wall clock was set.
         ClockJump = "clock_jump",
-        /// The database was deleted or replaced, or what it had of a trial is gone.
-        DatabaseLost = "database_lost",
         /// A life began to run something else.
         IdentityChange = "identity_change",
         /// A life was found not to run its arm's treatment.

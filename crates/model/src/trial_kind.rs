@@ -9,7 +9,7 @@ words! {
         LabCommand = "lab_command",
         /// A lab run of Tor relays in a private network.
         LabTor = "lab_tor",
-        /// Read from files of the Tor operators' scripts.
+        /// Read from CSV files, such as those of the Tor operators' scripts.
         ImportTorutils = "import_torutils",
         /// Read from a Prometheus or a store like it.
         ImportPrometheus = "import_prometheus",
@@ -63,7 +63,7 @@ impl TrialKind {
         match self {
             Self::LabCommand => "lab run of a command",
             Self::LabTor => "lab run of Tor relays",
-            Self::ImportTorutils => "imported from torutils files",
+            Self::ImportTorutils => "imported from CSV files",
             Self::ImportPrometheus => "imported from a Prometheus",
             Self::Field => "trial on this fleet",
             Self::Rollout => "rollout on this fleet",

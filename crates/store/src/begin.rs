@@ -1,6 +1,6 @@
 //! The start of a trial: its plan, arms and services.
 
-use heaptrial_model::TrialKind;
+use heaptrial_model::{Arm, TrialKind};
 use rusqlite::{Transaction, params};
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ impl Store {
         let doing = "recording the trial";
         let path = self.path.clone();
         let result = self.connection.transaction().and_then(|transaction| {
-            let trial_id = insert_trial(&transaction, trial)?;
-            let arm_ids = insert_arms(&transaction, trial_id, trial, &[])?;
+            let trial_id = insert_trial(&transaction, None, trial)?;
+            let arm_ids = insert_arms(&transaction, trial_id, &trial.arms, &[])?;
             transaction.commit()?;
             Ok((trial_id, arm_ids))
         });
@@ -36,8 +36,8 @@ impl Store {
             if let Some(kind) = going_on(&transaction, trial)? {
                 return Ok(Err(kind));
             }
-            let trial_id = insert_trial(&transaction, trial)?;
-            let arm_ids = insert_arms(&transaction, trial_id, trial, obtained)?;
+            let trial_id = insert_trial(&transaction, None, trial)?;
+            let arm_ids = insert_arms(&transaction, trial_id, &trial.arms, obtained)?;
             for service in services {
                 let arm_id = arm_ids.get(service.arm).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
                 insert_service(&transaction, trial_id, *arm_id, service)?;
@@ -88,18 +88,22 @@ fn going_on(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Result
     Ok(kinds.into_iter().find(|kind| kind.shares_names_with(trial.kind)))
 }
 
-fn insert_trial(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Result<i64> {
-    let plan_json = serde_json::to_string(&trial.arms)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+/// Gives its row id, which is `id` if that is given.
+pub(crate) fn insert_trial(
+    transaction: &Transaction<'_>,
+    id: Option<i64>,
+    trial: &NewTrial,
+) -> rusqlite::Result<i64> {
     transaction.execute(
         "INSERT INTO host (boot_id, facts_json) VALUES (?1, ?2) ON CONFLICT (boot_id) DO UPDATE SET facts_json = ?2",
         params![trial.boot_id, trial.host_facts.to_string()],
     )?;
     transaction.execute(
-        "INSERT INTO trial (name, kind, host_id, metric, seed, repeats, planned_us, plan_json,
-                            parameters_json, command, tool_version, started_wall_us)
-         VALUES (?1, ?2, (SELECT id FROM host WHERE boot_id = ?3), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT INTO trial (id, name, kind, host_id, metric, seed, repeats, planned_us, parameters_json, command, tool_version,
+                            started_wall_us)
+         VALUES (?1, ?2, ?3, (SELECT id FROM host WHERE boot_id = ?4), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         params![
+            id,
             trial.name,
             trial.kind.as_str(),
             trial.boot_id,
@@ -108,7 +112,6 @@ fn insert_trial(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Re
             trial.seed as i64,
             trial.repeats,
             trial.planned_us,
-            plan_json,
             trial.parameters.to_string(),
             trial.command,
             trial.tool_version,
@@ -118,27 +121,43 @@ fn insert_trial(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Re
     Ok(transaction.last_insert_rowid())
 }
 
+/// `obtained` and `source` are those of the columns.
+pub(crate) fn insert_arm(
+    transaction: &Transaction<'_>,
+    (trial_id, position): (i64, usize),
+    arm: &Arm,
+    obtained: Option<&Value>,
+    source: Option<&str>,
+) -> rusqlite::Result<i64> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO arm (trial_id, position, name, control, treatment_json, obtained_json, source)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .insert(params![
+            trial_id,
+            position as i64,
+            arm.name,
+            arm.control,
+            json(&arm.treatment)?,
+            obtained.map(Value::to_string),
+            source
+        ])
+}
+
 fn insert_arms(
     transaction: &Transaction<'_>,
     trial_id: i64,
-    trial: &NewTrial,
+    arms: &[Arm],
     obtained: &[Option<Value>],
 ) -> rusqlite::Result<Vec<i64>> {
-    let mut insert = transaction.prepare(
-        "INSERT INTO arm (trial_id, position, name, control, treatment_json, obtained_json)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    let arms = trial.arms.iter().enumerate();
-    arms.map(|(position, arm)| {
-        let treatment = serde_json::to_string(&arm.treatment)
-            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-        let obtained = obtained.get(position).and_then(Option::as_ref).map(Value::to_string);
-        insert.insert(params![trial_id, position as i64, arm.name, arm.control, treatment, obtained])
-    })
-    .collect()
+    let obtained = |position: usize| obtained.get(position).and_then(Option::as_ref);
+    let insert =
+        |(position, arm)| insert_arm(transaction, (trial_id, position), arm, obtained(position), None);
+    arms.iter().enumerate().map(insert).collect()
 }
 
-fn insert_service(
+pub(crate) fn insert_service(
     transaction: &Transaction<'_>,
     trial_id: i64,
     arm_id: i64,
@@ -151,4 +170,8 @@ fn insert_service(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .insert(params![trial_id, arm_id, service.name, service.block, service.position, attributes])
+}
+
+pub(crate) fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }

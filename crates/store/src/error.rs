@@ -116,7 +116,7 @@ impl StoreError {
     }
 }
 
-/// Whether there was no room, for the database or for the index of its log: SQLite tells of the latter as of a fault
+/// Whether there was no room, for the database or for the index of its log: SQLite reports the latter as a fault
 /// (SQLITE_IOERR_SHMSIZE).
 fn is_disk_full(error: &rusqlite::Error) -> bool {
     let index =
@@ -130,13 +130,13 @@ mod tests {
 
     #[test]
     fn no_room_for_the_index_of_the_log_is_a_full_disk() {
-        let told = |code| {
+        let error_of = |code| {
             let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
             StoreError::open(Path::new("x.db"))(error)
         };
         for code in [rusqlite::ffi::SQLITE_IOERR_SHMSIZE, rusqlite::ffi::SQLITE_FULL] {
-            assert!(matches!(told(code), StoreError::DiskFull { .. }), "{:?}", told(code));
+            assert!(matches!(error_of(code), StoreError::DiskFull { .. }), "{:?}", error_of(code));
         }
-        assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_READ), StoreError::Open { .. }));
+        assert!(matches!(error_of(rusqlite::ffi::SQLITE_IOERR_READ), StoreError::Open { .. }));
     }
 }

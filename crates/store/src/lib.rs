@@ -22,7 +22,6 @@ pub use error::StoreError;
 pub use export::{SAMPLE_COLUMNS, StoredSample};
 pub use import::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
-    SamplesOf,
 };
 pub use part::{BlockOf, GATHERED, Gathered, PartOf, PartRecord, PartTick};
 pub use readings::Readings;

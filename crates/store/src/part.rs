@@ -1,7 +1,5 @@
 //! A trial over several hosts: each host's database has the part of its own services; the parts are gathered in one.
 
-mod block;
-mod recordings;
 mod take;
 mod write;
 
@@ -11,7 +9,6 @@ use std::path::Path;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
-pub use self::block::BlockOf;
 use crate::{Store, StoreError};
 
 /// Bytes of a page where much is written at once: rows fill fewer and larger pages sooner.
@@ -57,8 +54,22 @@ pub struct PartOf<'a> {
     pub hosts: usize,
     /// Now, in microseconds since 1970.
     pub now_us: i64,
-    /// Whether a digest told that the file is as it was written; if not, all its pages are looked through first.
+    /// Whether a digest showed that the file is as it was written; if not, all its pages are looked through first.
     pub verified: bool,
+    /// Whether what is here of the host is removed first.
+    pub replace: bool,
+}
+
+/// What of a node's database is one block of a run.
+#[derive(Debug, Clone)]
+pub struct BlockOf<'a> {
+    /// What names the run: a database may have several of one command and seed.
+    pub run: &'a str,
+    pub block: u32,
+    pub node: &'a str,
+    pub facts: &'a Value,
+    /// Now, in microseconds since 1970.
+    pub now_us: i64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,17 +82,12 @@ pub struct Gathered {
     pub events: u64,
     /// Lives that were not here.
     pub lives: u64,
-    /// The host has recorded the trial anew since it was gathered last: its database was lost, or it was installed again.
-    pub anew: bool,
-    /// Whether anything is otherwise than before: something is new, or what was here is told otherwise, as where the trial has ended there.
+    /// Whether anything is new, or described otherwise than before, as where the trial has ended there.
     pub changed: bool,
 }
 
 /// In the parameters of a trial that was gathered.
 pub const GATHERED: &str = "gathered";
-
-/// In the parameters of a trial that was gathered: by host that recorded it anew, when its earlier recordings began, in microseconds since 1970.
-const RECORDINGS: &str = "earlier_recordings";
 
 impl Store {
     /// The gathered parts of a trial, by host.

@@ -31,7 +31,7 @@ impl Store {
             |row| {
                 let plan = NewTrial {
                     name: row.get(1)?,
-                    // Parsed below, where an unknown word can be told with the trial's name.
+                    // Parsed below, where an unknown word can be reported with the trial's name.
                     kind: TrialKind::Host,
                     boot_id: row.get(3)?,
                     host_facts: serde_json::Value::Null,
@@ -194,7 +194,7 @@ impl Store {
              WHERE s.life_id = ?1 AND metric IS NOT NULL ORDER BY s.tick_id"
         );
         let start = life.started_boottime_us;
-        let points = self.rows("reading samples", &sql, params![life.id], |row| {
+        self.rows("reading samples", &sql, params![life.id], |row| {
             let bytes = |index| row.get::<_, i64>(index).map(|number: i64| number as u64);
             Ok(SeriesPoint {
                 age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
@@ -203,8 +203,7 @@ impl Store {
                 anon_bytes: bytes(3)?,
                 cpu_us: bytes(4)?,
             })
-        })?;
-        Ok(by_age(points, |point| point.age_seconds))
+        })
     }
 
     /// The most that a life had by the kernel's own account, where it keeps one of the metric: all memory of a control group, and
@@ -261,10 +260,9 @@ impl Store {
         let start = life.started_boottime_us;
         // What was read in the moment of the start may bear a time before it.
         let since = if age > 0.0 { start + (age * 1e6) as i64 } else { i64::MIN };
-        let points = self.rows("reading observations", sql, params![life.id, name, since], |row| {
+        self.rows("reading observations", sql, params![life.id, name, since], |row| {
             Ok(((row.get::<_, i64>(0)? - start) as f64 / 1e6, row.get(1)?))
-        })?;
-        Ok(by_age(points, |point: &(f64, f64)| point.0))
+        })
     }
 
     /// When the last observation of a life with one of these names was taken, in microseconds since 1970; `None` where it has none.
@@ -304,7 +302,7 @@ impl Store {
         self.rows("reading the names of observations", sql, params![life_id], |row| row.get(0))
     }
 
-    /// The age of a life and its processor time since its start, both in seconds, at the last sample that tells it.
+    /// The age of a life and its processor time since its start, both in seconds, at the last sample that has it.
     pub fn last_cpu(&self, life: &LifeRecord) -> Result<Option<(f64, f64)>, StoreError> {
         let sql = "SELECT t.boottime_us, s.cpu_us FROM sample s JOIN tick t ON t.id = s.tick_id
                    WHERE s.life_id = ?1 AND s.cpu_us IS NOT NULL ORDER BY s.tick_id DESC LIMIT 1";
@@ -315,20 +313,19 @@ impl Store {
         Ok(rows.into_iter().next())
     }
 
-    /// What a life took of the host, at each sample in order of age; samples of imports tell nothing of it.
+    /// What a life took of the host, at each sample in order of age; samples of imports have nothing of it.
     pub fn spent(&self, life: &LifeRecord) -> Result<Vec<SpentPoint>, StoreError> {
         let sql = "SELECT t.boottime_us, s.cpu_us, s.minor_faults + s.major_faults
                    FROM sample s CROSS JOIN tick t ON t.id = s.tick_id
                    WHERE s.life_id = ?1 AND s.cpu_us IS NOT NULL AND s.minor_faults IS NOT NULL ORDER BY s.tick_id";
         let start = life.started_boottime_us;
-        let points = self.rows("reading what a life took", sql, params![life.id], |row| {
+        self.rows("reading what a life took", sql, params![life.id], |row| {
             Ok(SpentPoint {
                 age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
                 cpu_seconds: row.get::<_, i64>(1)? as f64 / 1e6,
                 page_faults: row.get::<_, Option<i64>>(2)?.unwrap_or(0) as f64,
             })
-        })?;
-        Ok(by_age(points, |point| point.age_seconds))
+        })
     }
 
     /// Events of a trial in order.
@@ -449,14 +446,6 @@ impl Store {
     ) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(StoreError::json(&self.path, doing))
     }
-}
-
-/// Points of a life in order of age: what an older copy of a lost database brought later has later ticks.
-pub(crate) fn by_age<P>(mut points: Vec<P>, age: impl Fn(&P) -> f64) -> Vec<P> {
-    if !points.is_sorted_by(|a, b| age(a) <= age(b)) {
-        points.sort_by(|a, b| age(a).total_cmp(&age(b)));
-    }
-    points
 }
 
 /// The key of a life; `None` where the row, as of an import, has none.

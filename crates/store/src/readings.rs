@@ -3,7 +3,6 @@
 use heaptrial_model::{Metric, Reading};
 use rusqlite::params;
 
-use crate::read::by_age;
 use crate::{Store, StoreError};
 
 /// Reads lives of one trial. The times of all ticks are held, so that no sample is joined with its tick.
@@ -86,7 +85,7 @@ impl Readings {
             }
             Ok(())
         })?;
-        Ok(by_age(readings, |reading: &Reading| f64::from(reading.age_seconds)))
+        Ok(readings)
     }
 }
 

@@ -91,13 +91,6 @@ impl Store {
         self.rows("reading the last ticks of a host", sql, params![trial_id, count, boots], tick)
     }
 
-    /// The last events of a trial, newest first.
-    pub fn recent_events(&self, trial_id: i64, count: u32) -> Result<Vec<EventRecord>, StoreError> {
-        let sql = "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1
-                   ORDER BY wall_us DESC, id DESC LIMIT ?2";
-        self.rows("reading the last events", sql, params![trial_id, count], crate::running::event)
-    }
-
     /// The last events of a trial and, where those are all newer, as many of some kinds. Newest first.
     pub fn recent_events_and(
         &self,

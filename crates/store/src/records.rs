@@ -97,7 +97,7 @@ pub struct ServiceRecord {
 }
 
 impl ServiceRecord {
-    /// Its host, of an import or a gathered trial that tells it.
+    /// Its host, of an import or a gathered trial that has it.
     pub fn host(&self) -> Option<&str> {
         self.attributes.as_ref()?.get(SERVER)?.as_str()
     }
@@ -170,13 +170,13 @@ pub struct TickInput {
     pub slow_samples: Vec<(i64, SlowSample)>,
     /// Observations of the workload: row id of the life, name, value.
     pub observations: Vec<(i64, &'static str, f64)>,
-    /// Work by row id of the life: what a load or a service told, under names of its own.
+    /// Work by row id of the life: what a load or a service reported, under names of its own.
     pub work: Vec<(i64, String, f64)>,
     /// Row id of the boot that `boottime_us` is of; `None` is that of the trial's start.
     pub host_id: Option<i64>,
     /// What the agent's process took.
     pub agent: Option<AgentCost>,
-    /// What the tick tells of the time since the one before, about the whole trial: kind and text.
+    /// What the tick shows of the time since the one before, about the whole trial: kind and text.
     pub events: Vec<(KnownEvent, String)>,
 }
 
@@ -279,7 +279,7 @@ pub struct LatestSample {
 }
 
 impl LatestSample {
-    /// What a metric compares, as far as it can be told at any moment ([`Metric::at_once`]).
+    /// What a metric compares, as far as it can be read at any moment ([`Metric::at_once`]).
     pub fn level(&self, metric: Metric) -> Option<u64> {
         let memory = MemoryReading {
             rss_bytes: self.rss_bytes,
@@ -355,6 +355,6 @@ pub struct EventRecord {
     /// What kind of thing happened.
     pub kind: EventKind,
     pub text: String,
-    /// Of a gathered trial the host that told it.
+    /// Of a gathered trial the host that reported it.
     pub host: Option<String>,
 }

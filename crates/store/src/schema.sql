@@ -16,7 +16,6 @@ CREATE TABLE trial (
     seed            INTEGER NOT NULL,
     repeats         INTEGER NOT NULL,
     planned_us      INTEGER NOT NULL,           -- planned length of one life; of a field trial, of the trial
-    plan_json       TEXT    NOT NULL,           -- arms and treatments
     parameters_json TEXT    NOT NULL,           -- of the workload; of a field trial, the plan as drawn
     command         TEXT    NOT NULL,           -- repeats the run
     tool_version    TEXT    NOT NULL,

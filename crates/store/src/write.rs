@@ -4,7 +4,13 @@ use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey, with_reason};
 use rusqlite::{params, types::ToSql};
 use serde_json::Value;
 
-use crate::{Store, StoreError, TickInput};
+use crate::{NewService, Store, StoreError, TickInput};
+
+pub(crate) const INSERT_TICK: &str =
+    "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(crate) const INSERT_SAMPLE: &str =
+    "INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 impl Store {
     /// Records the build that was prepared for an arm.
@@ -22,8 +28,8 @@ impl Store {
         block: u32,
         position: u32,
     ) -> Result<i64, StoreError> {
-        let sql = "INSERT INTO service (trial_id, arm_id, name, block, position) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.execute("recording a service", sql, params![trial_id, arm_id, name, block, position])
+        let service = NewService { name: name.to_owned(), arm: 0, block, position, attributes: Value::Null };
+        self.add_new_service(trial_id, arm_id, &service)
     }
 
     /// Records what else is known of a service.
@@ -138,10 +144,7 @@ impl Store {
         let result = (|| {
             let transaction = self.connection.transaction()?;
             {
-                let mut insert_tick = transaction.prepare_cached(
-                    "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                )?;
+                let mut insert_tick = transaction.prepare_cached(INSERT_TICK)?;
                 let tick_id = insert_tick.insert(params![
                     trial_id,
                     tick.sequence,
@@ -157,9 +160,7 @@ impl Store {
                         .prepare_cached("INSERT INTO agent VALUES (?1, ?2, ?3, ?4)")?
                         .execute(params![tick_id, cost[0], cost[1], cost[2]])?;
                 }
-                let mut insert_sample = transaction.prepare_cached(
-                    "INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-                )?;
+                let mut insert_sample = transaction.prepare_cached(INSERT_SAMPLE)?;
                 for (life_id, sample) in &tick.samples {
                     insert_sample.execute(params![
                         life_id,

@@ -21,13 +21,12 @@ pub(crate) use service::{Life, LifeEnd, STARTS, Service};
 pub(crate) use trial::{Condition, Line, Stage, Trial};
 
 /// Kinds of events after which somebody should look.
-pub(crate) const GRAVE: [KnownEvent; 15] = [
+pub(crate) const GRAVE: [KnownEvent; 14] = [
     KnownEvent::AllocatorReplaced,
     KnownEvent::ArmFailed,
     KnownEvent::ClockJump,
     KnownEvent::Contaminated,
     KnownEvent::Crash,
-    KnownEvent::DatabaseLost,
     KnownEvent::Gap,
     KnownEvent::IdentityChange,
     KnownEvent::OomKill,

@@ -57,7 +57,9 @@ pub(super) fn write(store: &Store, trial: &Trial, writer: &mut dyn Write) -> Res
         for text in row {
             csv.write_field(text).map_err(io)?;
         }
-        for (name, value) in SAMPLE_COLUMNS.iter().zip(trial.measured(sample)) {
+        for (name, value) in SAMPLE_COLUMNS.iter().zip(sample.values) {
+            // A process has some resident memory: nothing stands for a reading that was not taken.
+            let value = value.filter(|value| *name != "rss_bytes" || *value > 0);
             let kib = |value: i64| if name.ends_with(BYTES) { value / 1024 } else { value };
             csv.write_field(value.map_or_else(String::new, |value| kib(value).to_string())).map_err(io)?;
         }
@@ -151,8 +153,8 @@ mod tests {
             "\\é",
         ];
         let nicknames = names.map(nickname);
-        let told = ["tor@a", "a\\x2db", "h1:9256\\x2ftor@2", "h1:9256-tor@2", "\\x2ea\\x20b", "\\x2da"];
-        assert_eq!(nicknames[..6], told);
+        let expected = ["tor@a", "a\\x2db", "h1:9256\\x2ftor@2", "h1:9256-tor@2", "\\x2ea\\x20b", "\\x2da"];
+        assert_eq!(nicknames[..6], expected);
         for (index, nickname) in nicknames.iter().enumerate() {
             assert!(nickname.parse::<ServiceName>().is_ok(), "{nickname}");
             assert!(!nicknames[..index].contains(nickname), "{nickname}");

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use heaptrial_model::TrialKind;
-use heaptrial_store::{LifeRecord, SAMPLE_COLUMNS, Store, StoredSample};
+use heaptrial_store::{LifeRecord, Store};
 use serde_json::Value;
 
 use crate::ExportError;
@@ -12,8 +11,6 @@ use crate::ExportError;
 pub(super) struct Trial {
     pub id: i64,
     pub services: Vec<Service>,
-    /// What stands as CPU time is of any counter that begins anew with each start.
-    any_counter: bool,
 }
 
 pub(super) struct Service {
@@ -26,11 +23,9 @@ pub(super) struct Service {
 
 impl Trial {
     pub fn read(store: &Store, trial_id: i64) -> Result<Self, ExportError> {
-        let trial = store
-            .trials()?
-            .into_iter()
-            .find(|trial| trial.id == trial_id)
-            .ok_or(ExportError::NoTrial(trial_id))?;
+        if store.trials()?.iter().all(|trial| trial.id != trial_id) {
+            return Err(ExportError::NoTrial(trial_id));
+        }
         let arms: HashMap<i64, String> =
             store.arms(trial_id)?.into_iter().map(|record| (record.id, record.arm.name)).collect();
         let mut lives: HashMap<i64, Vec<LifeRecord>> = HashMap::new();
@@ -56,23 +51,6 @@ impl Trial {
                 lives,
             }
         });
-        Ok(Self {
-            id: trial_id,
-            services: services.collect(),
-            any_counter: trial.plan.kind == TrialKind::ImportPrometheus,
-        })
-    }
-
-    /// What was measured, in the order of the columns: an RSS of nothing was not read, since a process has some.
-    pub fn measured(&self, sample: &StoredSample) -> [Option<i64>; SAMPLE_COLUMNS.len()] {
-        let mut values = sample.values;
-        for (value, column) in values.iter_mut().zip(SAMPLE_COLUMNS) {
-            match column {
-                "rss_bytes" => *value = value.filter(|bytes| *bytes > 0),
-                "cpu_us" if self.any_counter => *value = None,
-                _ => {}
-            }
-        }
-        values
+        Ok(Self { id: trial_id, services: services.collect() })
     }
 }

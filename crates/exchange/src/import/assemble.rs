@@ -10,8 +10,8 @@ use super::hidden::{note_events, note_hidden_restarts};
 use super::lists::{ListsFrom, Wanted};
 use super::membership::{arms_of, check_measured, members, only_grouped};
 use super::service::{Service, services};
-use super::summary::{ArmSummary, ImportSummary};
-use super::{TorUtilsImport, event, span};
+use super::summary::{ImportSummary, arm_summaries};
+use super::{CsvImport, event, span};
 use crate::ImportError;
 use crate::blocks;
 use crate::lives::{self, StartEvent};
@@ -21,7 +21,7 @@ use crate::problem::Problems;
 pub(super) fn assemble(
     name: &str,
     files: Files,
-    request: &TorUtilsImport,
+    request: &CsvImport,
     problems: &mut Problems,
 ) -> Result<(ImportedTrial, ImportSummary), ImportError> {
     let mut notes = Vec::new();
@@ -76,42 +76,27 @@ pub(super) fn assemble(
         ));
     }
 
-    let is_measured = |service: &ImportedService| !service.lives.is_empty();
-    let lives = || imported.iter().flat_map(|service| &service.lives);
-    let unknown = lives().filter(|life| life.start == LifeStart::Unknown).count();
-    let arms = wanted.lists.iter().zip(&lists).map(|(wanted_list, list)| ArmSummary {
-        name: list.arm.name.clone(),
-        control: list.arm.control,
-        claimed_allocator: wanted_list.claimed_allocator().map(ToString::to_string),
-        services: list.members.iter().filter(|index| is_measured(&imported[**index])).count(),
-    });
-    let summary = ImportSummary {
-        trial: name.to_owned(),
-        trial_id: 0,
-        replaced: false,
-        arms: arms.collect(),
-        services: imported.iter().filter(|service| is_measured(service)).count(),
-        ungrouped_services: ungrouped,
-        samples: lives().map(|life| life.samples.len() as u64).sum(),
-        duplicate_samples: duplicates + files.measurements.duplicates,
-        lives_inferred: (lives().count() - unknown) as u64,
-        lives_unknown: unknown as u64,
-        events: events.len(),
-        timezone: files.timezone.to_string(),
-        local_times: files.local_times,
-        problems: Problems::default(),
-        notes,
-    };
+    let timezone = files.timezone.to_string();
     let mut parameters = json!({
         "lists_from": wanted.from.as_str(),
-        "timezone": files.timezone.to_string(),
+        "timezone": timezone,
     });
     if let Some(about) = request.about.as_ref().filter(|about| !about.is_empty()) {
         parameters["about"] = json!(about);
     }
     let host_facts = files.host.map_or_else(|| json!({}), |host| host.to_json());
     let plan = plan(name, span(&imported).unwrap_or_default(), parameters, host_facts, request);
-    Ok((ImportedTrial { plan, lists, services: imported, events, sources }, summary))
+    let trial = ImportedTrial { plan, lists, services: imported, events, sources };
+    let summary = ImportSummary {
+        arms: arm_summaries(&wanted, &trial),
+        ungrouped_services: ungrouped,
+        duplicate_samples: duplicates + files.measurements.duplicates,
+        timezone,
+        local_times: files.local_times,
+        notes,
+        ..ImportSummary::of(&trial)
+    };
+    Ok((trial, summary))
 }
 
 fn with_lives(service: &mut Service, starts: &[StartEvent], events: &[ImportedEvent]) -> ImportedService {
@@ -137,7 +122,7 @@ fn plan(
     (first, last): (i64, i64),
     parameters: Value,
     host_facts: Value,
-    request: &TorUtilsImport,
+    request: &CsvImport,
 ) -> NewTrial {
     NewTrial {
         name: name.to_owned(),

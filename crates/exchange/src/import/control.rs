@@ -1,7 +1,7 @@
 //! Which arm the others are compared to, where nobody says so.
 
 use super::lists::WantedList;
-use crate::torutils::RelayConfig;
+use crate::tables::RelayConfig;
 
 /// Words that call an arm the control.
 const CALLED: [&str; 2] = ["control", "baseline"];
@@ -10,7 +10,7 @@ const CALLED: [&str; 2] = ["control", "baseline"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// By what its name or the files say.
-    Told,
+    Named,
     /// It is the first arm, for want of anything better.
     First,
 }
@@ -20,7 +20,7 @@ pub(crate) enum Found {
 pub(super) fn find(lists: &[WantedList], relays: &[RelayConfig]) -> Option<(usize, Found)> {
     let all = || 0..lists.len();
     let first = |fits: &dyn Fn(&WantedList) -> bool| all().find(|index| fits(&lists[*index]));
-    let told = first(&is_called)
+    let named = first(&is_called)
         .or_else(|| first(&|list| is_noted(list, relays)))
         .or_else(|| {
             let of_glibc = all().filter(|index| is_glibc(&lists[*index]));
@@ -30,8 +30,8 @@ pub(super) fn find(lists: &[WantedList], relays: &[RelayConfig]) -> Option<(usiz
             let mut without = all().filter(|index| lists[*index].claimed_allocator().is_none());
             without.next().filter(|_| without.next().is_none() && lists.len() > 1)
         });
-    match told {
-        Some(index) => Some((index, Found::Told)),
+    match named {
+        Some(index) => Some((index, Found::Named)),
         None => all().next().map(|index| (index, Found::First)),
     }
 }
@@ -95,7 +95,7 @@ mod tests {
             (&["glibc_historical", "glibc", "jemalloc"], "glibc"),
             (&["uncontrolled_jemalloc", "glibc"], "glibc"),
         ] {
-            assert_eq!(control(names), (expected.to_owned(), Found::Told), "{names:?}");
+            assert_eq!(control(names), (expected.to_owned(), Found::Named), "{names:?}");
         }
         for names in [&["A", "B", "C"][..], &["all"], &["jemalloc-5.3.0", "mimalloc209"], &["größe", "новый"]]
         {

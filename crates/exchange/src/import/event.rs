@@ -6,7 +6,7 @@ use heaptrial_store::ImportedEvent;
 use super::lists::WantedList;
 use super::service::Service;
 use crate::lives::{StartEvent, Weight};
-use crate::torutils::OperatorEvent;
+use crate::tables::OperatorEvent;
 
 /// The events of the files: one per arm that it is about, one without an arm if it is about all or about none.
 pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<ImportedEvent> {
@@ -73,7 +73,7 @@ pub(super) fn is_unattributed(event: &ImportedEvent) -> bool {
     event.kind == KnownEvent::Unattributed
 }
 
-/// The events that may tell starts of a service in these arms.
+/// The events that may date starts of a service in these arms.
 pub(super) fn starts_of(events: &[ImportedEvent], service: usize, arms: &[usize]) -> Vec<StartEvent> {
     let about = |event: &ImportedEvent| match (event.service, event.arm) {
         (Some(of), _) => of == service,

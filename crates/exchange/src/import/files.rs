@@ -5,11 +5,11 @@ use std::path::Path;
 use heaptrial_store::ImportSource;
 use sha2::{Digest, Sha256};
 
-use super::TorUtilsImport;
+use super::CsvImport;
 use crate::ImportError;
 use crate::measured::Measurements;
 use crate::problem::{Place, ProblemKind, Problems};
-use crate::torutils::{
+use crate::tables::{
     Content, GroupFile, HostAtLast, OperatorEvent, RelayConfig, Rows, Times, Timezone, read_config,
     read_diagnostics, read_events, read_group, read_memory,
 };
@@ -22,7 +22,7 @@ const LEAST_RSS: u64 = 1 << 20;
 /// Nor are half of them above this.
 const MOST_RSS: u64 = 1 << 40;
 
-/// What the files of an import tell.
+/// What the files of an import have.
 pub(super) struct Files {
     pub measurements: Measurements,
     /// Name of each list, the file that it comes from, and its members.
@@ -39,8 +39,10 @@ pub(super) struct Files {
 
 impl Files {
     /// Reads all files before anything is decided.
-    pub fn read(request: &TorUtilsImport, problems: &mut Problems) -> Result<Self, ImportError> {
-        let Some(first) = request.memory.first() else { return Err(ImportError::NoMemoryFile) };
+    pub fn read(request: &CsvImport, problems: &mut Problems) -> Result<Self, ImportError> {
+        let Some(first) = request.memory.first() else {
+            return Err(ImportError::Refused("no file with memory measurements was named".into()));
+        };
         let mut sources = Vec::new();
 
         let mut groups = Vec::new();
@@ -85,7 +87,8 @@ impl Files {
 
         let memory = request.memory.iter().map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
         let contents: Vec<Content<'_>> = memory.iter().map(File::content).collect();
-        let (mut measurements, mut rows, of_memory) = read_memory(&contents, &timezone, problems)?;
+        let (mut measurements, mut rows, of_memory) =
+            read_memory(&contents, &request.mapping, &timezone, problems)?;
         times.add(of_memory);
         if request.timezone.is_none() {
             check_offsets(&times)?;
@@ -134,8 +137,7 @@ struct File {
 
 impl File {
     fn read(path: &Path) -> Result<Self, ImportError> {
-        let bytes =
-            std::fs::read(path).map_err(|source| ImportError::Read { path: path.to_owned(), source })?;
+        let bytes = std::fs::read(path).map_err(|error| ImportError::unreadable(path, &error))?;
         Ok(Self { name: path.display().to_string(), bytes })
     }
 
@@ -185,7 +187,10 @@ fn check_offsets(times: &Times) -> Result<(), ImportError> {
     let offset =
         times.offsets.iter().find(|offset| **offset != 0).and_then(|offset| Timezone::fixed(*offset));
     match offset.filter(|_| times.local > 0) {
-        Some(offset) => Err(ImportError::NoOffset { offset: offset.to_string() }),
+        Some(offset) => Err(ImportError::Refused(format!(
+            "some times have no offset, and others have {offset}; nothing was imported: give --timezone {offset} or another, or \
+             --timezone UTC"
+        ))),
         None => Ok(()),
     }
 }
@@ -193,12 +198,22 @@ fn check_offsets(times: &Times) -> Result<(), ImportError> {
 /// Refuses readings half of which no service has: the column is in another unit.
 fn check_unit(measurements: &Measurements, file: &str) -> Result<(), ImportError> {
     let samples = measurements.services.iter().flat_map(|service| &service.samples);
-    let mut rss: Vec<u64> = samples.map(|sample| sample.rss_bytes).collect();
-    let middle = rss.len() / 2;
-    let shown = match *rss.select_nth_unstable(middle).1 {
-        median if median < LEAST_RSS => "below 1 MiB",
-        median if median > MOST_RSS => "above 1 TiB",
-        _ => return Ok(()),
-    };
-    Err(ImportError::Unit { file: file.to_owned(), shown })
+    match unusual_size(samples.map(|sample| sample.rss_bytes)) {
+        Some(shown) => Err(ImportError::Refused(format!(
+            "{file}: half of the readings are {shown}; nothing was imported: the column of memory is in another unit, which \
+             `heaptrial import csv` takes by --unit bytes, KiB, MiB or GiB"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// In which way half of the readings, in bytes, are such as no service has.
+pub(crate) fn unusual_size(readings: impl Iterator<Item = u64>) -> Option<&'static str> {
+    let mut readings: Vec<u64> = readings.collect();
+    let middle = readings.len() / 2;
+    match *readings.select_nth_unstable(middle).1 {
+        median if median < LEAST_RSS => Some("below 1 MiB"),
+        median if median > MOST_RSS => Some("above 1 TiB"),
+        _ => None,
+    }
 }

@@ -1,4 +1,4 @@
-//! What cannot be told from the files, said in notes.
+//! What the files leave open, as notes.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use super::service::Service;
 use super::summary::some_of;
 use crate::lives::{self, Weight};
 
-/// Tells of events that are about nobody.
+/// Counts events that are about nobody.
 pub(super) fn note_events(events: &[ImportedEvent], notes: &mut Vec<String>) {
     let unattributed = events.iter().filter(|event| event::is_unattributed(event)).count();
     if unattributed > 0 {
         notes.push(format!(
-            "events about groups that are no arms: {unattributed}; they tell no starts, and stand in the report's list of events"
+            "events about groups that are no arms: {unattributed}; they date no starts, and are in the report's list of events"
         ));
     }
 }
 
-/// Tells of services that do not show a restart which operators noted, where it would be their last one: if most of their arm
-/// shows it, or their readings tell no VmHWM.
+/// Names services that do not show a restart which operators noted, where it would be their last one: if most of their arm
+/// shows it, or their readings have no VmHWM.
 pub(super) fn note_hidden_restarts(
     services: &[Service],
     lists: &[ImportedList],
@@ -52,7 +52,7 @@ pub(super) fn note_hidden_restarts(
                 hidden.extend(suspects);
             } else {
                 no_peak
-                    .extend(suspects.into_iter().filter(|member| lives::tells_no_peak(samples(*member), at)));
+                    .extend(suspects.into_iter().filter(|member| lives::has_no_peak(samples(*member), at)));
             }
         }
     }
@@ -68,6 +68,6 @@ pub(super) fn note_hidden_restarts(
     );
     note(
         &no_peak,
-        "services whose readings, without VmHWM, do not show a start that the events tell, so that their ages may be too high",
+        "services whose readings, without VmHWM, do not show a start that the events have, so that their ages may be too high",
     );
 }

@@ -10,12 +10,12 @@ use super::control::{self, Found};
 use super::service::Service;
 use crate::ImportError;
 use crate::claimed;
-use crate::torutils::{GroupFile, RelayConfig};
+use crate::tables::{GroupFile, RelayConfig};
 
 /// The arm of services that nothing puts into an arm.
-const EVERYTHING: &str = "all";
+pub(crate) const EVERYTHING: &str = "all";
 
-/// Where the lists come from, as `parameters.lists_from` of the trial tells.
+/// Where the lists come from, as in `parameters.lists_from` of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListsFrom {
     Files,
@@ -96,7 +96,10 @@ impl Wanted {
         for list in &self.lists {
             check_name(&list.arm.name)?;
             if !seen.insert(list.arm.name.clone()) {
-                return Err(ImportError::DuplicateList(list.arm.name.clone()));
+                let name = &list.arm.name;
+                return Err(ImportError::Refused(format!(
+                    "two lists of services are called `{name}`; give each list (arm) a name of its own"
+                )));
             }
         }
         Ok(())
@@ -119,16 +122,17 @@ impl Wanted {
         let chosen = match control {
             Some(name) => {
                 let named = self.lists.iter().position(|list| list.arm.name == name);
-                named.map(|index| (index, Found::Told))
+                named.map(|index| (index, Found::Named))
             }
             None => control::find(&self.lists, relays),
         };
         let Some((chosen, found)) = chosen else {
             let arms: Vec<&str> = self.lists.iter().map(|list| list.arm.name.as_str()).collect();
-            return Err(ImportError::UnknownControl {
-                control: control.unwrap_or_default().to_owned(),
-                arms: arms.join(", "),
-            });
+            return Err(ImportError::Refused(format!(
+                "no arm is called `{}`; the arms are: {}",
+                control.unwrap_or_default(),
+                arms.join(", ")
+            )));
         };
         for (index, list) in self.lists.iter_mut().enumerate() {
             list.arm.control = index == chosen;
@@ -192,8 +196,7 @@ fn put(lists: &mut Vec<WantedList>, group: &str, file: &str, member: Member) {
 
 /// A list of services by any name, one a line, and the arm that it is: the file's stem. What follows a `#` is a comment.
 pub(crate) fn list_of_names(path: &Path) -> Result<(String, Vec<String>), ImportError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ImportError::Read { path: path.to_owned(), source })?;
+    let text = std::fs::read_to_string(path).map_err(|error| ImportError::unreadable(path, &error))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     let arm = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     Ok((arm, lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()))

@@ -26,13 +26,7 @@ pub(super) fn members(
             by_name.entry(service.name.clone()).or_default().push(index);
         }
     }
-    // Tor takes nicknames that differ in case alone for one.
-    let mut in_any_case: HashMap<String, Vec<usize>> = HashMap::new();
-    for (index, service) in services.iter().enumerate() {
-        in_any_case.entry(service.nickname.to_lowercase()).or_default().push(index);
-    }
     let mut without_data = Vec::new();
-    let mut in_other_case = Vec::new();
     let mut ambiguous = Vec::new();
     let mut members = Vec::new();
     for list in &wanted.lists {
@@ -41,13 +35,6 @@ pub(super) fn members(
             let named = by_name.get(&member.name).map_or(&[][..], Vec::as_slice);
             let mut found: Vec<usize> =
                 named.iter().copied().filter(|index| services[*index].is(member)).collect();
-            if found.is_empty() {
-                let alike = in_any_case.get(&member.name.to_lowercase()).map_or(&[][..], Vec::as_slice);
-                if let [only] = alike {
-                    found.push(*only);
-                    in_other_case.push(member.name.as_str());
-                }
-            }
             if found.is_empty() && member.name.parse::<ServiceName>().is_ok() {
                 services.push(Service {
                     name: member.name.clone(),
@@ -76,13 +63,6 @@ pub(super) fn members(
             "members of lists that were never measured: {} ({})",
             without_data.len(),
             some_of(names)
-        ));
-    }
-    if !in_other_case.is_empty() {
-        let names = some_of(in_other_case.iter().copied());
-        notes.push(format!(
-            "members of lists that the measurements write in upper and lower case otherwise: {} ({names})",
-            in_other_case.len()
         ));
     }
     if !ambiguous.is_empty() {
@@ -133,7 +113,9 @@ pub(super) fn check_measured(
 /// A name with the one it may be meant for: at most a third of its length away.
 fn with_nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let near = known
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .map(|candidate| {
+            (strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase()), candidate)
+        })
         .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1))
         .min();
     near.map_or_else(|| name.to_owned(), |(_, near)| format!("{name}, did you mean `{near}`?"))

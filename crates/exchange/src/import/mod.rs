@@ -1,4 +1,4 @@
-//! Importing the files of the TorUtils scripts into the database.
+//! Importing CSV files with measurements into the database.
 
 mod assemble;
 mod control;
@@ -16,20 +16,23 @@ use heaptrial_model::About;
 use heaptrial_model::TrialKind;
 use heaptrial_store::{ImportedService, Store};
 
-pub(crate) use lists::{ListsFrom, Member, Wanted, WantedList, list_of_names};
-pub(crate) use summary::some_of;
+pub(crate) use files::unusual_size;
+pub(crate) use lists::{EVERYTHING, ListsFrom, Member, Wanted, WantedList, list_of_names};
 pub use summary::{ArmSummary, ImportSummary};
+pub(crate) use summary::{arm_summaries, some_of};
 
 use crate::ImportError;
 use crate::problem::Problems;
-use crate::torutils::Timezone;
+use crate::tables::{Mapping, Timezone};
 use files::Files;
 
 /// What to import, and how.
 #[derive(Debug, Clone, Default)]
-pub struct TorUtilsImport {
+pub struct CsvImport {
     /// Files with memory measurements; at least one.
     pub memory: Vec<PathBuf>,
+    /// Which columns of these files are what.
+    pub mapping: Mapping,
     /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
     pub config: Option<PathBuf>,
@@ -53,25 +56,28 @@ pub struct TorUtilsImport {
 }
 
 /// Imports measurements. What was imported before under the same name is replaced.
-pub fn import_torutils(store: &mut Store, request: &TorUtilsImport) -> Result<ImportSummary, ImportError> {
+pub fn import_csv(store: &mut Store, request: &CsvImport) -> Result<ImportSummary, ImportError> {
     let mut problems = Problems::new(request.strict);
     let files = Files::read(request, &mut problems)?;
     let name = request.name.clone().unwrap_or_else(|| files.default_name());
     check_name(&name)?;
-    let taken: Vec<TrialKind> = store
-        .trials()?
-        .into_iter()
-        .filter(|trial| trial.plan.name == name)
-        .map(|trial| trial.plan.kind)
-        .collect();
-    if taken.iter().any(|kind| *kind != TrialKind::ImportTorutils) {
-        return Err(ImportError::NameTaken(name));
-    }
+    let replaced = check_free(store, &name, TrialKind::ImportTorutils)?;
     let (trial, mut summary) = assemble::assemble(&name, files, request, &mut problems)?;
     summary.trial_id = store.write_imported(&trial)?;
-    summary.replaced = !taken.is_empty();
+    summary.replaced = replaced;
     summary.problems = problems;
     Ok(summary)
+}
+
+/// Whether an import of this name and kind is there, which will be replaced; refuses the name of another trial.
+pub(crate) fn check_free(store: &Store, name: &str, kind: TrialKind) -> Result<bool, ImportError> {
+    let trials = store.trials()?;
+    let mut taken = trials.iter().filter(|trial| trial.plan.name == name).peekable();
+    let is_taken = taken.peek().is_some();
+    match taken.any(|trial| trial.plan.kind != kind) {
+        true => Err(ImportError::NameTaken(name.to_owned())),
+        false => Ok(is_taken),
+    }
 }
 
 /// The first and the last reading of services, in microseconds since 1970; `None` without one.
@@ -87,6 +93,9 @@ pub(crate) fn check_name(name: &str) -> Result<(), ImportError> {
     if fits && !name.chars().any(char::is_control) {
         Ok(())
     } else {
-        Err(ImportError::Name(crate::problem::escape(name.as_bytes())))
+        let name = crate::problem::escape(name.as_bytes());
+        Err(ImportError::Refused(format!(
+            "`{name}` cannot be a name; expected 1 to 120 printable characters without spaces at either end"
+        )))
     }
 }

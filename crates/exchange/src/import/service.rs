@@ -12,7 +12,7 @@ use super::summary::some_of;
 use crate::ImportError;
 use crate::measured::MeasuredService;
 use crate::problem::{Place, ProblemKind, Problems};
-use crate::torutils::RelayConfig;
+use crate::tables::RelayConfig;
 
 /// A service with all of its readings.
 #[derive(Debug, Default)]

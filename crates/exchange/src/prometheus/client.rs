@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use ureq::Agent;
 use ureq::http::header::{AUTHORIZATION, RETRY_AFTER};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::error::PrometheusError;
-use super::query::is_selector;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 /// A store that is asked again at once would have even more to do.
@@ -70,9 +68,9 @@ impl TryFrom<(f64, Cow<'_, str>)> for Point {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<T> {
+struct Answer {
     status: String,
-    data: Option<T>,
+    data: Option<Data>,
     error: Option<String>,
     warnings: Option<Vec<String>>,
     /// VictoriaMetrics' word for an answer that lacks what one of its nodes has.
@@ -81,18 +79,9 @@ struct Answer<T> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Matrix {
-    result_type: String,
+struct Data {
     #[serde(default)]
     result: Vec<Series>,
-}
-
-/// The data of an answer that is none of series over time.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OtherData {
-    result_type: String,
 }
 
 #[derive(Debug)]
@@ -153,8 +142,8 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), url, headers, accept_partial })
     }
 
-    /// Readings from `from_us` to `to_us`: of a selector as they were scraped, of an expression at each `step_us`.
-    /// Gives warnings of the store, too. A span that is too much for the store at once is asked for in parts.
+    /// Values of a query at each `step_us` from `from_us` to `to_us`. Gives warnings of the store, too. A span that is too much for
+    /// the store at once is asked for in parts.
     pub fn series(
         &self,
         query: &str,
@@ -162,39 +151,23 @@ impl Client {
         step_us: i64,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Series>, PrometheusError> {
-        let asked = if is_selector(query) {
-            let span_ms = (to_us - from_us) / 1000;
-            let ranged = format!("{}[{}ms]", query.trim(), span_ms);
-            self.ask("query", &[("query", ranged), ("time", seconds(to_us))], warnings)
-        } else {
-            let fields = [
-                ("query", query.to_owned()),
-                ("start", seconds(from_us)),
-                ("end", seconds(to_us)),
-                ("step", seconds(step_us)),
-                // VictoriaMetrics would answer from a cache, without what came late.
-                ("nocache", "1".to_owned()),
-            ];
-            self.ask("query_range", &fields, warnings)
-        };
-        match asked.and_then(|matrix: Matrix| self.matrix(query, matrix)) {
-            Err(PrometheusError::Refused { why, .. }) if too_much(&why) && to_us - from_us > 2 * step_us => {
+        let fields = [
+            ("query", query.to_owned()),
+            ("start", seconds(from_us)),
+            ("end", seconds(to_us)),
+            ("step", seconds(step_us)),
+            // VictoriaMetrics would answer from a cache, without what came late.
+            ("nocache", "1".to_owned()),
+        ];
+        match self.ask(&fields, warnings) {
+            Err(PrometheusError::Refused { why, .. }) if too_much(&why) && to_us - from_us >= step_us => {
                 let middle = from_us + (to_us - from_us) / 2 / step_us * step_us;
                 let mut series = self.series(query, (from_us, middle), step_us, warnings)?;
-                series.extend(self.series(query, (middle, to_us), step_us, warnings)?);
+                series.extend(self.series(query, (middle + step_us, to_us), step_us, warnings)?);
                 Ok(series)
             }
             asked => asked,
         }
-    }
-
-    fn matrix(&self, query: &str, matrix: Matrix) -> Result<Vec<Series>, PrometheusError> {
-        if matrix.result_type != "matrix" {
-            return Err(
-                self.refused(query, format!("it gives a {}, and series are needed", matrix.result_type))
-            );
-        }
-        Ok(matrix.result)
     }
 
     fn refused(&self, query: &str, why: String) -> PrometheusError {
@@ -202,13 +175,12 @@ impl Client {
     }
 
     /// The first of `fields` is the query.
-    fn ask<T: DeserializeOwned>(
+    fn ask(
         &self,
-        what: &str,
         fields: &[(&'static str, String)],
         warnings: &mut Vec<String>,
-    ) -> Result<T, PrometheusError> {
-        let url = format!("{}/api/v1/{what}", self.url);
+    ) -> Result<Vec<Series>, PrometheusError> {
+        let url = format!("{}/api/v1/query_range", self.url);
         let query = &fields[0].1;
         let answer_error = |why: String| PrometheusError::Answer { url: self.url.clone(), why };
         let reach = |why: ureq::Error| PrometheusError::Reach { url: self.url.clone(), why: why.to_string() };
@@ -236,22 +208,12 @@ impl Client {
         if matches!(status, 401 | 403) {
             return Err(PrometheusError::Unauthorized { url: self.url.clone(), status });
         }
-        // What stands before a store tells only by its status that it took too long, or was too much.
+        // A proxy reports only by its status that the store took too long, or was too much.
         if matches!(status, 413 | 504) && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
             return Err(self.refused(query, format!("status {status}, {TIMED_OUT}")));
         }
-        let answer = match serde_json::from_slice::<Answer<T>>(&body) {
-            Ok(answer) => answer,
-            Err(error) => {
-                return Err(match serde_json::from_slice::<Answer<OtherData>>(&body) {
-                    Ok(Answer { data: Some(data), .. }) if data.result_type != "matrix" => {
-                        self.refused(query, format!("it gives a {}, and series are needed", data.result_type))
-                    }
-                    Ok(_) => answer_error(error.to_string()),
-                    Err(_) => answer_error(format!("status {status}, no answer in JSON")),
-                });
-            }
-        };
+        let answer = serde_json::from_slice::<Answer>(&body);
+        let answer = answer.map_err(|_| answer_error(format!("status {status}, no answer in JSON")))?;
         if answer.status != "success" {
             return Err(self.refused(query, answer.error.unwrap_or_else(|| format!("status {status}"))));
         }
@@ -266,15 +228,15 @@ impl Client {
                 warnings.push(warning);
             }
         }
-        answer.data.ok_or_else(|| answer_error("no data".into()))
+        answer.data.map(|data| data.result).ok_or_else(|| answer_error("no data".into()))
     }
 }
 
-/// What tells a store of several nodes to refuse rather than to answer with what some of them have: Thanos' word, and that of
+/// Makes a store of several nodes refuse rather than answer with what some of them have: Thanos' word, and that of
 /// VictoriaMetrics. Others pass over both.
 const WHOLE: [(&str, &str); 2] = [("partial_response", "false"), ("deny_partial_response", "1")];
 
-/// What a Prometheus remarks about a query. All other warnings tell of data that could not be read.
+/// What a Prometheus remarks about a query. All other warnings are of data that could not be read.
 fn is_annotation(warning: &str) -> bool {
     warning.starts_with("PromQL ")
 }
@@ -288,10 +250,10 @@ const TIMED_OUT: &str = "the query timed out";
 
 /// How long a store that has too much to do asks to be left alone.
 fn asks_for_later(status: u16, headers: &HeaderMap) -> Option<Duration> {
-    let told = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     match status {
-        429 => Some(Duration::from_secs(told.unwrap_or(10)).max(LEAST_WAIT)),
-        503 => Some(Duration::from_secs(told?).max(LEAST_WAIT)),
+        429 => Some(Duration::from_secs(seconds.unwrap_or(10)).max(LEAST_WAIT)),
+        503 => Some(Duration::from_secs(seconds?).max(LEAST_WAIT)),
         _ => None,
     }
 }

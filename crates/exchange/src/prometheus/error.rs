@@ -1,4 +1,4 @@
-//! Why a store, or what it told, could not be taken.
+//! Why what a store has could not be imported.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use heaptrial_model::{Classified, ErrorClass};
 
 use super::client::time;
 
-/// Why a store did not tell what it was asked for.
+/// Why a store did not give what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum PrometheusError {
     #[error("`{0}` is no address of a store; expected one such as http://localhost:9090")]
@@ -36,31 +36,26 @@ pub enum PrometheusError {
     Refused { url: String, why: String, query: String },
     /// It answers with a part of what was asked for.
     #[error(
-        "{url} says that its answer is not whole: {why}\n  query: {query}\n  nothing was taken; mend the store, or take what there is \
+        "{url} returned a partial answer: {why}\n  query: {query}\n  nothing was imported; mend the store, or take what there is \
          with --accept-partial"
     )]
     Partial { url: String, why: String, query: String },
-    /// Readings that are under way cannot be kept.
     #[error(
-        "{folder}: readings that are under way cannot be kept here ({source}); nothing was imported: make room, or name a database \
-         elsewhere"
-    )]
-    Spool {
-        /// Where they were to be.
-        folder: PathBuf,
-        source: std::io::Error,
-    },
-    #[error(
-        "{query} tells {value} of the service {service}, as most of its values are, which is no start in seconds since 1970: {likely}"
+        "{query} gives {value} for the service {service}, and most of its values are alike: that is no start in seconds since 1970: {likely}"
     )]
     NoStarts {
         query: String,
         service: String,
-        /// What is told of it.
         value: f64,
         /// What it may be, and what to do.
         likely: &'static str,
     },
+    /// Figures that no service has.
+    #[error(
+        "half of the readings of {query} are {shown}; nothing was imported: where the query does not give bytes, multiply it by what \
+         makes bytes of it"
+    )]
+    Unit { query: String, shown: &'static str },
     /// An empty span of time.
     #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
     NoTime { from_us: i64, to_us: i64 },
@@ -81,9 +76,8 @@ pub enum PrometheusError {
     /// Two series of one service at the same time.
     #[error(
         "{query} has two series of the service {service} at the same time ({time}): {first} and {second}\n  \
-         where the label tells which server scraped it, name it by --replica-label; where these are two services, name what tells \
-         them apart by --service-label; where they are two parts of one, add them up in the query (sum by (...) (...)); else choose \
-         one of them there"
+         if two servers scraped one service, name the label of the server by --replica-label; if these are two services, name the \
+         label that differs by --service-label; if they are two parts of one, add them up in the query (sum by (...) (...))"
     )]
     Ambiguous {
         query: String,
@@ -93,18 +87,12 @@ pub enum PrometheusError {
         first: String,
         second: String,
     },
-    /// A trial of that name was made of other series.
-    #[error(
-        "the trial `{name}` was imported with {what} {stored}, now it is {given}: its readings would be of different \
-         things; give another --name"
-    )]
-    OtherQueries { name: String, what: &'static str, stored: String, given: String },
 }
 
 impl Classified for PrometheusError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Reach { .. } | Self::Answer { .. } | Self::Spool { .. } => ErrorClass::Failed,
+            Self::Reach { .. } | Self::Answer { .. } => ErrorClass::Failed,
             _ => ErrorClass::Refused,
         }
     }

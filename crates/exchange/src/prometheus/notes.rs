@@ -1,111 +1,94 @@
 //! What a reader of an import must know about its data.
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 
-use heaptrial_model::Metric;
+use heaptrial_model::{Metric, units};
 
 use super::PrometheusImport;
-use super::series::{Fetched, Told};
+use super::series::Fetched;
+use crate::import::some_of;
 
-/// Where most readings are outside of this, as in the files of operators, the unit may be another one.
-const USUAL_BYTES: Range<f64> = 16_777_216.0..68_719_476_736.0;
-
-/// Of how many services something is not told, or told, and readings of an unusual size.
-#[derive(Debug, Default)]
-pub(super) struct Services {
-    without_swap: u64,
-    without_start: u64,
-    off_treatment: u64,
-    readings: u64,
-    small: u64,
-    large: u64,
-    /// Readings of no memory that were left out.
-    pub zeros: u64,
-}
-
-impl Services {
-    pub fn count(&mut self, told: &Told) {
-        self.without_swap += u64::from(told.swap.is_empty());
-        self.without_start += u64::from(told.start.is_empty());
-        self.readings += told.memory.len() as u64;
-        let of =
-            |unusual: fn(f64) -> bool| told.memory.iter().filter(|(_, bytes)| unusual(*bytes)).count() as u64;
-        self.small += of(|bytes| bytes < USUAL_BYTES.start);
-        self.large += of(|bytes| bytes > USUAL_BYTES.end);
-        self.off_treatment += u64::from(told.contaminated.iter().any(|(_, is)| *is > 0.5));
-    }
-}
-
-pub(super) fn notes_of(fetched: &Fetched, services: &Services, request: &PrometheusImport) -> Vec<String> {
+pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<String> {
+    let queries = &request.queries;
     let mut notes: Vec<String> =
         fetched.warnings.iter().map(|warning| format!("the store warns: {warning}")).collect();
-    let no_memory = fetched.no_memory + services.zeros;
-    if no_memory > 0 {
-        notes.push(format!(
-            "{} of memory that are zero or no number were left out: exporters tell them of what does not run",
-            count(no_memory, "reading")
-        ));
-    }
-    for (unusual, what, times) in
-        [(services.small, "below 16 MiB", "1024"), (services.large, "above 64 GiB", "a part of 1")]
-    {
-        if 2 * unusual > services.readings {
-            notes.push(format!(
-                "most readings are {what}: if the query tells no bytes, multiply it by {times} in --query, and give another --name"
-            ));
+    let mut note = |number: u64, what: &str, why: &str| {
+        if number > 0 {
+            notes.push(format!("{} {why}", count(number, what)));
         }
-    }
-    if !fetched.pauses.is_empty() {
-        notes.push(format!(
-            "{} of pause containers were left out: they hold the names that a pod's containers share",
-            count(fetched.pauses.len() as u64, "series")
-        ));
-    }
-    if !fetched.unnamed.is_empty() {
-        notes.push(format!(
-            "{} without the labels {} were left out",
-            count(fetched.unnamed.len() as u64, "series"),
-            request.queries.service_labels.join(", ")
-        ));
-    }
-    if request.metric == Metric::Anon && request.queries.swap.is_none() {
+    };
+    note(fetched.no_memory, "reading", "of no memory excluded: exporters report that of what does not run");
+    let pauses = fetched.pauses.len() as u64;
+    note(pauses, "series", "of pause containers excluded: they hold the names that a pod's containers share");
+    let labels = format!("without the labels {} excluded", queries.service_labels.join(", "));
+    note(fetched.unnamed.len() as u64, "series", &labels);
+    let services = || fetched.services.values();
+    let contaminated = services().filter(|series| series.contaminated.values().any(|value| *value > 0.0));
+    note(
+        contaminated.count() as u64,
+        "service",
+        "did not run the treatment of the arm for a while, which is excluded",
+    );
+    if request.metric == Metric::Anon && queries.swap.is_none() {
         notes.push(
             "swap was not asked for: anonymous memory that was swapped out counts as given back".into(),
         );
     }
-    let untold = services.without_swap;
-    if request.queries.swap.is_some() && untold > 0 {
-        notes.push(format!("of {} no swap is told: they are taken to have none", count(untold, "service")));
+    let otherwise = if queries.counter.is_some() { "the counter" } else { "falls of memory" };
+    if queries.start.is_some() {
+        let without = services().filter(|series| series.start.is_empty()).count() as u64;
+        if without > 0 {
+            let services = count(without, "service");
+            notes.push(format!(
+                "{services} without a reported start: their restarts are taken from {otherwise}"
+            ));
+        }
+    } else {
+        notes.push(format!("no query gives starts: restarts are taken from {otherwise}"));
     }
-    let off = services.off_treatment;
-    if off > 0 {
+    let names: BTreeSet<&str> = fetched.services.keys().map(String::as_str).collect();
+    let outer: Vec<&str> = names.iter().filter(|name| holds_another(name, &names)).copied().collect();
+    if !outer.is_empty() {
         notes.push(format!(
-            "what {} did while not running the treatment of the arm is left out",
-            count(off, "service")
+            "control groups that hold others of these services are services, too, and their memory is counted twice ({}); exclude them \
+             by --matching or in the query",
+            some_of(outer.into_iter())
         ));
     }
-    match (&request.queries.start, &request.queries.counter) {
-        (None, None) => notes.push(
-            "no query tells starts or a counter: restarts are guessed from falls of memory to less than 0.3"
-                .into(),
-        ),
-        (None, Some(_)) => notes.push("restarts are taken from falls of the counter".into()),
-        (Some(_), _) => {
-            let untold = services.without_start;
-            if untold > 0 {
-                notes.push(format!(
-                    "of {} no start is told: their lives are taken from {}",
-                    count(untold, "service"),
-                    if request.queries.counter.is_some() { "the counter" } else { "falls of memory" }
-                ));
-            }
-        }
-    }
     notes
+}
+
+/// Whether it is a control group, by its path, with one of `names` below.
+fn holds_another(name: &str, names: &BTreeSet<&str>) -> bool {
+    // Label `id` of a control group begins with a slash, alone or behind other labels.
+    if !name.starts_with('/') && !name.contains("//") {
+        return false;
+    }
+    let below = if name.ends_with('/') { name.to_owned() } else { format!("{name}/") };
+    names.range(below.as_str()..).find(|other| **other != name).is_some_and(|other| other.starts_with(&below))
 }
 
 /// So many of them, in words.
 pub(super) fn count(number: u64, what: &str) -> String {
     let plural = if number == 1 || what == "series" { "" } else { "s" };
-    format!("{} {what}{plural}", heaptrial_model::units::count(number))
+    format!("{} {what}{plural}", units::count(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_within_others_are_found() {
+        let ids = ["/", "/system.slice", "/system.slice/tor@a.service", "/system.slice/tor@a.service-x"];
+        let names: Vec<String> = ids.iter().map(|id| format!("a:8080/{id}")).collect();
+        let outer = |names: &[&str]| -> Vec<bool> {
+            let all: BTreeSet<&str> = names.iter().copied().collect();
+            names.iter().map(|name| holds_another(name, &all)).collect()
+        };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(outer(&names), [true, true, false, false]);
+        // Of another host, and names that are no paths.
+        assert_eq!(outer(&["a//system.slice", "b//system.slice/x", "pod", "pod/app"]), [false; 4]);
+    }
 }

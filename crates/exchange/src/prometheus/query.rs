@@ -1,10 +1,22 @@
-//! Queries: which are selectors, and those for exporters that many have.
+//! Queries: what is asked of each step, and the names of metrics of exporters that many have.
 
 use heaptrial_model::Metric;
 
-/// Whether a query is a selector, whose readings can be had as they were scraped; all else is an expression, which is
-/// evaluated at intervals.
-pub(super) fn is_selector(query: &str) -> bool {
+/// How often an expression is evaluated within a step, at least.
+const RESOLUTION_MS: i64 = 60_000;
+
+/// A function over each step, such as `max_over_time(`: of a selector over all that was scraped, of an expression over values at
+/// each minute.
+pub(super) fn over_time(function: &str, query: &str, step_us: i64) -> String {
+    let (query, step_ms) = (query.trim(), step_us / 1000);
+    match is_selector(query) {
+        true => format!("{function}{query}[{step_ms}ms])"),
+        false => format!("{function}({query})[{step_ms}ms:{}ms])", step_ms.min(RESOLUTION_MS)),
+    }
+}
+
+/// Whether a query is a selector, whose readings can be had as they were scraped.
+fn is_selector(query: &str) -> bool {
     let query = query.trim();
     let name =
         query.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))).unwrap_or(query.len());
@@ -38,7 +50,7 @@ pub(super) fn is_selector(query: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exporter {
     Heaptrial,
-    /// What the client libraries of Prometheus tell of the process that they are in.
+    /// What the client libraries of Prometheus report of the process that they are in.
     Process,
     ProcessExporter,
     Cadvisor,
@@ -125,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_are_told_from_expressions() {
+    fn selectors_are_no_expressions() {
         for selector in [
             "process_resident_memory_bytes",
             " a:b:c ",

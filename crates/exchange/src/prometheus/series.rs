@@ -1,102 +1,49 @@
-//! What a store tells of each service.
+//! What a store has of each service: the readings of a step as their median and their maximum, computed by the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::Path;
 
 use super::Queries;
 use super::client::{Client, Labels, time};
 use super::error::PrometheusError;
-use super::query::is_selector;
-use super::spool::{Piece, Spool};
+use super::query::over_time;
+use crate::problem::escape_name;
 
-const HOUR_US: i64 = 3_600_000_000;
-const DAY_US: i64 = 86_400_000_000;
-/// Points of one series in one answer: Prometheus gives 11,000 at most.
-const POINTS_AT_MOST: i64 = 10_000;
-/// Values in one answer, some 25 bytes each: spans are asked for that should have so many.
-const POINTS_AT_ONCE: i64 = 500_000;
-/// A span is at most so many times the one before: a fleet may begin in it.
-const LONGER: i64 = 8;
-/// A series was away where its values are further apart than so many of its usual distances.
-const AWAY: f64 = 2.5;
-/// What is usual is told by so many distances on each side.
-const NEAR: usize = 20;
+/// Steps that are asked for at once: Prometheus gives 11,000 at most, and a thousand services have a million values then.
+const STEPS_AT_ONCE: i64 = 1_000;
+/// From 2000 to 2199, in seconds since 1970: other starts are by a clock that was not set, or of what does not run.
+const YEARS_SECONDS: Range<f64> = 946_684_800.0..7_258_118_400.0;
 
-/// Values of one thing of a service, in order of time (microseconds since 1970), each time once.
-pub(super) type Values = Vec<(i64, f64)>;
+/// Values by the end of their step, in microseconds since 1970.
+pub(super) type Values = BTreeMap<i64, f64>;
 
-/// What is told of one service.
+/// What the store has of one service.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
+pub(super) struct Series {
+    /// Median of memory.
     pub memory: Values,
-    pub swap: Values,
-    /// Start, in seconds since 1970.
+    /// Maximum of memory.
+    pub highest: Values,
+    /// The latest start that was reported in each step, in seconds since 1970: exporters report less of what does not run.
     pub start: Values,
-    /// A counter that begins at nothing with each start.
+    /// The last value and the least value of a counter that begins at nothing with each start.
     pub counter: Values,
-    /// 1 while it does not run its arm's treatment.
+    pub counter_least: Values,
+    /// Above 0 where it did not always run its arm's treatment.
     pub contaminated: Values,
-}
-
-/// The same in a spool.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Kept {
-    /// In the order of [`Told`].
-    parts: [Piece; PARTS],
-    /// Since when it has which value of the label of arms.
+    /// From which step on it has which value of the label of arms.
     pub arms: Vec<(i64, String)>,
     /// The server that the label of its last series names; empty without such a label.
     pub server: String,
 }
 
-const PARTS: usize = 5;
-/// From 2000 to 2199, in seconds since 1970: other starts are by a clock that was not set, or of what does not run.
-const YEARS_SECONDS: Range<f64> = 946_684_800.0..7_258_118_400.0;
-const START: usize = 2;
-
-/// Whether starts are what they are taken for.
-#[derive(Debug, Default)]
-struct ToldStarts {
-    usable: usize,
-    others: usize,
-    /// One of these, with its service.
-    other: Option<(String, f64)>,
-}
-
-impl ToldStarts {
-    fn count(&mut self, service: &str, values: &Values) {
-        // Less is told of what does not run.
-        let told = values.iter().map(|(_, value)| *value).filter(|value| *value >= 1.0);
-        for value in told {
-            if YEARS_SECONDS.contains(&value) {
-                self.usable += 1;
-            } else {
-                self.others += 1;
-                self.other.get_or_insert_with(|| (service.to_owned(), value));
-            }
-        }
-    }
-
-    fn check(self, query: &str) -> Result<(), PrometheusError> {
-        let Some((service, value)) = self.other.filter(|_| self.others > self.usable) else { return Ok(()) };
-        let likely = if YEARS_SECONDS.contains(&(value / 1e3)) {
-            "it seems to be in milliseconds; divide it by 1000 in --start"
-        } else {
-            "of an uptime, `timestamp(UPTIME) - UPTIME` in --start makes starts; leave --start out where nothing tells them"
-        };
-        Err(PrometheusError::NoStarts { query: query.to_owned(), service, value, likely })
-    }
-}
-
 /// Everything that was asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fetched {
-    spool: Spool,
-    pub services: BTreeMap<String, Kept>,
+    pub services: BTreeMap<String, Series>,
     /// Series of memory that lack a label that names the service.
     pub unnamed: BTreeSet<Labels>,
-    /// Values that are no number of bytes, and zeros: an exporter tells them of what does not run.
+    /// Steps whose memory is zero or no number of bytes: exporters report that of what does not run.
     pub no_memory: u64,
     /// Series of containers that hold nothing but the names that a pod's containers share.
     pub pauses: BTreeSet<Labels>,
@@ -104,158 +51,121 @@ pub(super) struct Fetched {
     pub warnings: Vec<String>,
 }
 
-/// Series of each service, in pieces of the spans in which they were asked for.
-type OfService = BTreeMap<String, BTreeMap<Labels, Vec<Piece>>>;
-
-/// What of its values is held, by what there is of memory.
-type Held = fn(Values, &Values) -> Values;
+type Field = fn(&mut Series) -> &mut Values;
 
 impl Fetched {
-    /// Asks for everything, span by span. What is not at work is kept beside the database.
     pub fn fetch(
         client: &Client,
         queries: &Queries,
-        asked: Range<i64>,
+        asked: &Range<i64>,
         step_us: i64,
-        database: &Path,
     ) -> Result<Self, PrometheusError> {
-        let mut fetched = Self {
-            spool: Spool::beside(database)?,
-            services: BTreeMap::new(),
-            unnamed: BTreeSet::new(),
-            no_memory: 0,
-            pauses: BTreeSet::new(),
-            warnings: Vec::new(),
+        let mut fetched = Self::default();
+        let memory = queries.with_swap();
+        let ask = |fetched: &mut Self, function: &str, query: &str| {
+            let question = over_time(function, query, step_us);
+            fetched.ask(client, (&question, query), queries, asked, step_us)
         };
-        let parts: [(Option<&str>, Held); PARTS] = [
-            (Some(&queries.memory), |values, _| values),
-            (queries.swap.as_deref(), used),
-            (queries.start.as_deref(), |values, _| changes(&values)),
-            (queries.counter.as_deref(), used),
-            (queries.contaminated.as_deref(), used),
-        ];
-        for (index, (query, held)) in parts.into_iter().enumerate() {
-            let Some(query) = query else { continue };
-            let mut answers = Spool::beside(database)?;
-            let mut told_starts = ToldStarts::default();
-            let is_memory = index == 0;
-            let all = fetched.ask(client, (query, queries), &asked, step_us, is_memory, &mut answers)?;
-            for (service, series) in all {
-                if !is_memory && !fetched.services.contains_key(&service) {
-                    continue;
-                }
-                let mut by_labels: BTreeMap<&Labels, Values> = BTreeMap::new();
-                for (labels, pieces) in &series {
-                    let values = by_labels.entry(labels).or_default();
-                    for piece in pieces {
-                        values.extend(answers.values(*piece)?);
-                    }
-                }
-                let Joined { values, arms, server } = joined(query, &service, by_labels, queries)?;
-                if index == START {
-                    told_starts.count(&service, &values);
-                }
-                let bytes = index < 2;
-                let values: Values = values.into_iter().filter(|(at, _)| asked.contains(at)).collect();
+        let medians = ask(&mut fetched, "quantile_over_time(0.5, ", &memory)?;
+        fetched.services = medians
+            .into_iter()
+            .map(|(name, Joined { values, arms, server })| {
                 let before = values.len();
-                let values: Values = values
-                    .into_iter()
-                    .filter(|(_, value)| {
-                        // What is all in swap has none resident.
-                        let least = if is_memory && queries.swap.is_none() { 1.0 } else { 0.0 };
-                        let usable = match index {
-                            START => YEARS_SECONDS.contains(value),
-                            _ => value.is_finite() && *value >= least,
-                        };
-                        usable && (!bytes || *value < u64::MAX as f64)
-                    })
-                    .collect();
-                let kept = fetched.services.entry(service).or_default();
-                let values = if is_memory {
-                    fetched.no_memory += (before - values.len()) as u64;
-                    kept.arms = arms;
-                    kept.server = server;
-                    thinned(values, step_us)
-                } else {
-                    held(values, &fetched.spool.values(kept.parts[0])?)
-                };
-                kept.parts[index] = fetched.spool.put_values(&values)?;
+                let memory: Values =
+                    values.into_iter().filter(|(_, bytes)| (1.0..u64::MAX as f64).contains(bytes)).collect();
+                fetched.no_memory += (before - memory.len()) as u64;
+                (name, Series { memory, arms, server, ..Series::default() })
+            })
+            .filter(|(_, series)| !series.memory.is_empty())
+            .collect();
+        let further: [(Option<&str>, &str, Field); 5] = [
+            (Some(&memory), "max_over_time(", |series| &mut series.highest),
+            (queries.start.as_deref(), "max_over_time(", |series| &mut series.start),
+            (queries.counter.as_deref(), "last_over_time(", |series| &mut series.counter),
+            (queries.counter.as_deref(), "min_over_time(", |series| &mut series.counter_least),
+            (queries.contaminated.as_deref(), "max_over_time(", |series| &mut series.contaminated),
+        ];
+        for (query, function, field) in further {
+            let Some(query) = query else { continue };
+            for (name, joined) in ask(&mut fetched, function, query)? {
+                if let Some(series) = fetched.services.get_mut(&name) {
+                    *field(series) =
+                        joined.values.into_iter().filter(|(_, value)| value.is_finite()).collect();
+                }
             }
-            told_starts.check(query)?;
+        }
+        if let Some(query) = &queries.start {
+            fetched.check_starts(query)?;
         }
         Ok(fetched)
     }
 
-    /// What is told of a service.
-    pub fn told(&self, kept: &Kept) -> Result<Told, PrometheusError> {
-        let [memory, swap, start, counter, contaminated] = kept.parts.map(|piece| self.spool.values(piece));
-        Ok(Told {
-            memory: memory?,
-            swap: swap?,
-            start: start?,
-            counter: counter?,
-            contaminated: contaminated?,
-        })
-    }
-
-    /// Asks for one query, and puts the answers into a spool.
+    /// Asks one question of the whole time, and puts the series of each service one after the other.
     fn ask(
         &mut self,
         client: &Client,
-        (query, queries): (&str, &Queries),
+        (question, query): (&str, &str),
+        queries: &Queries,
         asked: &Range<i64>,
         step_us: i64,
-        is_memory: bool,
-        answers: &mut Spool,
-    ) -> Result<OfService, PrometheusError> {
-        let mut all = OfService::new();
-        let mut first_labels = None;
-        let longest = if is_selector(query) { DAY_US } else { DAY_US.min(POINTS_AT_MOST * step_us) };
-        let mut window = HOUR_US;
-        // Expressions are evaluated at whole steps, so that a later import goes on in the same rhythm.
-        let whole_steps = |span: i64| (span / step_us).max(1) * step_us;
-        let mut from = asked.start.div_euclid(step_us) * step_us;
-        while from < asked.end {
-            let to = (from + whole_steps(window)).min(asked.end);
-            let answer = client.series(query, (from, to), step_us, &mut self.warnings)?;
-            let points: usize = answer.iter().map(|series| series.values.len()).sum();
-            let share = POINTS_AT_ONCE as f64 / points.max(1) as f64;
-            window = (((to - from) as f64 * share) as i64).min(LONGER * (to - from)).min(longest);
-            for series in answer {
+    ) -> Result<BTreeMap<String, Joined>, PrometheusError> {
+        let mut by_service: BTreeMap<String, BTreeMap<Labels, Values>> = BTreeMap::new();
+        let mut unnamed = BTreeSet::new();
+        let mut from = asked.start.div_euclid(step_us) * step_us + step_us;
+        while from <= asked.end {
+            let to = (from + (STEPS_AT_ONCE - 1) * step_us).min(asked.end);
+            for series in client.series(question, (from, to), step_us, &mut self.warnings)? {
                 if is_pause(&series.metric) {
-                    if is_memory {
-                        self.pauses.insert(series.metric);
-                    }
+                    self.pauses.insert(series.metric);
                     continue;
                 }
-                first_labels.get_or_insert_with(|| series.metric.clone());
-                match name(&series.metric, &queries.service_labels) {
-                    Some(name) => {
-                        let values = series.values.iter();
-                        let values = values.flat_map(|point| [point.0 as u64, point.1.to_bits()]);
-                        let piece = answers.put(values)?;
-                        all.entry(name).or_default().entry(series.metric).or_default().push(piece);
-                    }
-                    None if is_memory => drop(self.unnamed.insert(series.metric)),
-                    None => {}
-                }
+                let Some(name) = name(&series.metric, &queries.service_labels) else {
+                    unnamed.insert(series.metric);
+                    continue;
+                };
+                let values = by_service.entry(name).or_default().entry(series.metric).or_default();
+                values.extend(series.values.iter().map(|point| (point.0, point.1)));
             }
-            from = to;
+            from = to + step_us;
         }
-        match first_labels.filter(|_| all.is_empty()) {
-            Some(labels) => Err(no_label(query, &labels, &queries.service_labels)),
-            None => Ok(all),
+        if let Some(labels) = unnamed.first().filter(|_| by_service.is_empty()) {
+            return Err(no_label(query, labels, &queries.service_labels));
         }
+        self.unnamed.extend(unnamed);
+        let join = |(service, series): (String, BTreeMap<Labels, Values>)| {
+            let joined = joined(query, &service, &series, queries, step_us)?;
+            Ok((service, joined))
+        };
+        by_service.into_iter().map(join).collect()
+    }
+
+    /// Refuses a query whose values are mostly no starts; forgets the others that are none.
+    fn check_starts(&mut self, query: &str) -> Result<(), PrometheusError> {
+        let is_start = |seconds: &f64| YEARS_SECONDS.contains(seconds);
+        let values =
+            || self.services.iter().flat_map(|(name, series)| series.start.values().map(move |v| (name, *v)));
+        // Less is reported of what does not run.
+        let (usable, others): (Vec<_>, Vec<_>) =
+            values().filter(|(_, value)| *value >= 1.0).partition(|(_, value)| is_start(value));
+        if let Some((service, value)) = others.first().filter(|_| others.len() > usable.len()) {
+            let likely = if YEARS_SECONDS.contains(&(value / 1e3)) {
+                "it seems to be in milliseconds; divide it by 1000 in --start"
+            } else {
+                "of an uptime, `timestamp(UPTIME) - UPTIME` in --start makes starts; leave --start out where there are none"
+            };
+            let (query, service, value) = (query.to_owned(), (*service).clone(), *value);
+            return Err(PrometheusError::NoStarts { query, service, value, likely });
+        }
+        self.services.values_mut().for_each(|series| series.start.retain(|_, seconds| is_start(seconds)));
+        Ok(())
     }
 }
 
 /// What the labels call a service; `None` where one is missing.
 fn name(labels: &Labels, names: &[String]) -> Option<String> {
-    let parts: Option<Vec<&str>> = names
-        .iter()
-        .map(|name| labels.get(name).map(String::as_str).filter(|value| !value.is_empty()))
-        .collect();
-    parts.map(|parts| crate::problem::escape_name(&parts.join("/")))
+    let value = |name: &String| labels.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let parts: Option<Vec<&str>> = names.iter().map(value).collect();
+    parts.map(|parts| escape_name(&parts.join("/")))
 }
 
 /// Whether a container is a pod's pause container, by the names that Kubernetes has for it.
@@ -278,63 +188,58 @@ fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
 /// The series of one service one after the other.
 struct Joined {
     values: Values,
-    /// Since when which arm is told.
     arms: Vec<(i64, String)>,
-    /// The server that the last one names.
     server: String,
 }
 
-/// Puts the series of one service one after the other.
-///
-/// Of what several servers scraped, one counts as long as it goes on, and then another: their clocks are not quite the same.
+/// Labels may change, so that two series have values in the step of the change: the later one counts. If they go on alongside each
+/// other, they are two things, unless they differ in the label of replicas alone.
 fn joined(
     query: &str,
     service: &str,
-    mut by_labels: BTreeMap<&Labels, Values>,
+    series: &BTreeMap<Labels, Values>,
     queries: &Queries,
+    step_us: i64,
 ) -> Result<Joined, PrometheusError> {
-    for values in by_labels.values_mut() {
-        values.sort_by_key(|(at, _)| *at);
-        values.dedup_by_key(|(at, _)| *at);
+    let mut in_order: Vec<(&Labels, &Values)> = series.iter().collect();
+    in_order.sort_by_key(|(_, values)| values.first_key_value().map(|(at, _)| *at));
+    let mut at: BTreeMap<i64, Vec<(&Labels, f64)>> = BTreeMap::new();
+    for (labels, values) in in_order {
+        values.iter().for_each(|(end, value)| at.entry(*end).or_default().push((labels, *value)));
     }
-    let mut parts: Vec<(&Labels, &[(i64, f64)])> =
-        by_labels.iter().flat_map(|(labels, values)| runs(values).map(|run| (*labels, run))).collect();
-    parts.sort_by_key(|(_, values)| values[0].0);
-    let mut all: Values = Vec::new();
-    let mut arms: Vec<(i64, String)> = Vec::new();
-    let mut server = String::new();
-    let arm_label = queries.arm_label.as_deref();
-    let replica_label = queries.replica_label.as_deref();
-    for (index, (labels, values)) in parts.iter().enumerate() {
-        let mut values = *values;
-        if let Some((last, _)) = all.last().copied().filter(|(last, _)| *last >= values[0].0) {
-            let before =
-                parts[..index].iter().rfind(|(_, values)| values.last().is_some_and(|v| v.0 == last));
-            let other = before.map_or(*labels, |(labels, _)| *labels);
-            if !are_replicas(labels, other, replica_label) {
+    let mut joined = Joined { values: Values::new(), arms: Vec::new(), server: String::new() };
+    let mut both_before: Option<(i64, [&Labels; 2])> = None;
+    for (end, mut present) in at {
+        let first = present[0].0;
+        if present.iter().all(|(labels, _)| are_replicas(labels, first, queries.replica_label.as_deref())) {
+            present.truncate(1);
+        }
+        if let [.., (other, _), (last, _)] = present[..] {
+            if both_before == Some((end - step_us, [other, last])) {
                 return Err(PrometheusError::Ambiguous {
                     query: query.to_owned(),
                     service: service.to_owned(),
-                    time: time(values[0].0),
-                    first: only(other, labels),
-                    second: only(labels, other),
+                    time: time(end),
+                    first: only(other, last),
+                    second: only(last, other),
                 });
             }
-            values = &values[values.partition_point(|(at, _)| *at <= last)..];
-            if values.is_empty() {
-                continue;
-            }
+            both_before = Some((end, [other, last]));
         }
-        all.extend_from_slice(values);
-        let arm = arm_label.and_then(|label| labels.get(label)).map_or("", String::as_str);
-        if arms.last().is_none_or(|(_, last)| last != arm) {
-            arms.push((values[0].0, crate::problem::escape_name(arm)));
+        let Some((labels, value)) = present.pop() else { continue };
+        joined.values.insert(end, value);
+        let arm = queries.arm_label.as_ref().and_then(|label| labels.get(label));
+        // A label that was missing for a while is no other arm.
+        if let Some(arm) = arm.map(|arm| escape_name(arm)).filter(|arm| !arm.is_empty())
+            && joined.arms.last().is_none_or(|(_, last)| *last != arm)
+        {
+            joined.arms.push((end, arm));
         }
         if let Some(label) = labels.get(&queries.server_label) {
-            server = crate::problem::escape_name(host_of(label));
+            joined.server = escape_name(host_of(label));
         }
     }
-    Ok(Joined { values: all, arms, server })
+    Ok(joined)
 }
 
 /// The host of an `instance` such as `relay.example.org:9256`.
@@ -347,36 +252,11 @@ fn host_of(label: &str) -> &str {
 
 /// Whether two series are one that several servers scraped.
 fn are_replicas(labels: &Labels, other: &Labels, replica_label: Option<&str>) -> bool {
-    let Some(replica_label) = replica_label else { return false };
     let own = |labels: &Labels| -> Labels {
-        let mut labels = labels.clone();
-        labels.remove(replica_label);
-        labels
+        let own = labels.iter().filter(|(name, _)| Some(name.as_str()) != replica_label);
+        own.map(|(name, value)| (name.clone(), value.clone())).collect()
     };
-    own(labels) == own(other)
-}
-
-/// The values of a series without those spans in which it was away: labels may change and come back.
-fn runs(values: &Values) -> impl Iterator<Item = &[(i64, f64)]> {
-    let distances: Vec<i64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    let mut index = 0;
-    values.chunk_by(move |a, b| {
-        let usual = usual_around(&distances, index);
-        index += 1;
-        b.0 - a.0 <= (usual as f64 * AWAY) as i64
-    })
-}
-
-/// The usual distance before or behind one of them, whichever is longer: how often is scraped may have been changed.
-fn usual_around(distances: &[i64], index: usize) -> i64 {
-    let median = |distances: &[i64]| {
-        let mut sorted = distances.to_vec();
-        sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied()
-    };
-    let before = median(&distances[index.saturating_sub(NEAR)..index]);
-    let behind = median(&distances[index + 1..distances.len().min(index + 1 + NEAR)]);
-    before.max(behind).unwrap_or(distances[index])
+    labels == other || own(labels) == own(other)
 }
 
 /// Labels that another series does not have.
@@ -386,61 +266,9 @@ fn only(labels: &Labels, other: &Labels) -> String {
     format!("{{{}}}", own.join(", "))
 }
 
-/// Values without those that are as the one before and the one behind them: what is told again and again.
-pub(super) fn changes(values: &Values) -> Values {
-    let again = |index: usize| {
-        let around = index.checked_sub(1).and_then(|before| values.get(before..=index + 1));
-        around.is_some_and(|around| around.iter().all(|(_, value)| *value == around[0].1))
-    };
-    (0..values.len()).filter(|index| !again(*index)).map(|index| values[index]).collect()
-}
-
-/// Of values those that count for a reading of memory, the last before it, and those around which they fall.
-pub(super) fn used(values: Values, memory: &Values) -> Values {
-    let mut kept = Values::new();
-    let mut readings = memory.iter().map(|(at, _)| *at).peekable();
-    for (index, (at, value)) in values.iter().enumerate() {
-        let next = values.get(index + 1);
-        let before = index.checked_sub(1).and_then(|before| values.get(before));
-        let falls =
-            next.is_some_and(|(_, next)| next < value) || before.is_some_and(|(_, before)| value < before);
-        let mut counts = false;
-        while readings.peek().is_some_and(|reading| next.is_none_or(|(next, _)| reading < next)) {
-            counts |= readings.next().is_some_and(|reading| reading >= *at);
-        }
-        if counts || falls {
-            kept.push((*at, *value));
-        }
-    }
-    // That there is something is known by one that counts for nothing, too.
-    if kept.is_empty() {
-        kept.extend(values.last());
-    }
-    kept
-}
-
-/// The first value of each step.
-pub(super) fn thinned(values: Values, step_us: i64) -> Values {
-    let mut kept = Values::new();
-    for (at, value) in values {
-        if kept.last().is_none_or(|(last, _)| last.div_euclid(step_us) != at.div_euclid(step_us)) {
-            kept.push((at, value));
-        }
-    }
-    kept
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_told_again_is_not_held() {
-        let told = [(1, 5.0), (2, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (6, 5.0), (7, 5.0)].to_vec();
-        assert_eq!(changes(&told), [(1, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (7, 5.0)]);
-        assert_eq!(changes(&told[..1].to_vec()), [(1, 5.0)]);
-        assert_eq!(changes(&Values::new()), []);
-    }
 
     #[test]
     fn a_port_is_no_part_of_a_host() {
@@ -454,17 +282,5 @@ mod tests {
         ] {
             assert_eq!(host_of(instance), host);
         }
-    }
-
-    #[test]
-    fn what_no_reading_needs_is_not_held() {
-        let counter: Values = (0..20).map(|second| (second, second as f64)).collect();
-        let memory = [(3, 0.0), (4, 0.0), (12, 0.0), (40, 0.0)].to_vec();
-        assert_eq!(used(counter.clone(), &memory), [(3, 3.0), (4, 4.0), (12, 12.0), (19, 19.0)]);
-        // A fall is known by the values around it.
-        let fallen: Values = counter.iter().map(|(at, value)| (*at, value % 8.0)).collect();
-        let told: Vec<i64> = used(fallen, &memory).iter().map(|(at, _)| *at).collect();
-        assert_eq!(told, [3, 4, 7, 8, 12, 15, 16, 19]);
-        assert_eq!(used(counter[5..].to_vec(), &memory[..1].to_vec()), [(19, 19.0)]);
     }
 }

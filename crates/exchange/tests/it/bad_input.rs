@@ -1,6 +1,8 @@
 //! Damaged and hostile files: every part has a defined outcome, and nothing panics.
 
-use heaptrial_exchange::torutils::{Content, Timezone, read_config, read_events, read_group, read_memory};
+use heaptrial_exchange::tables::{
+    Content, Mapping, Timezone, read_config, read_events, read_group, read_memory,
+};
 use heaptrial_exchange::{ImportError, Measurements, ProblemKind, Problems};
 use proptest::prelude::*;
 
@@ -9,7 +11,7 @@ const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_k
 fn read(bytes: &[u8]) -> Result<(Measurements, Problems), ImportError> {
     let mut problems = Problems::new(false);
     let contents = [Content { file: "m.csv", bytes }];
-    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), &mut problems)?;
+    let (measurements, ..) = read_memory(&contents, &Mapping::default(), &Timezone::utc(), &mut problems)?;
     Ok((measurements, problems))
 }
 
@@ -37,16 +39,21 @@ fn files_without_rows() {
 
 #[test]
 fn headers_that_lack_a_column_are_shown() {
-    let error = read(b"nickname,rss_kb\na,1\n").unwrap_err().to_string();
+    let error = read(b"# relays\nnickname,rss_kb\na,1\n").unwrap_err().to_string();
     assert_eq!(
         error,
-        "m.csv:1: no column `timestamp` or `datetime` or `time`; the header has: nickname,rss_kb"
+        "m.csv:2: no column of times: looked for `timestamp` or `time` or `datetime` or `date`; the header has: \
+         nickname,rss_kb; name it with --time COLUMN (`heaptrial import csv`)"
     );
-    let error = read(b"# relays\nrelay,pid,rss_gb\n").unwrap_err().to_string();
+    let error = read(b"time,who,rss_gb\n").unwrap_err();
+    assert!(matches!(&error, ImportError::MissingColumn { what: "services", .. }), "{error}");
+    let error = read(b"time,name,used\n").unwrap_err().to_string();
     assert!(
-        error.starts_with("m.csv:2: no column `timestamp`") && error.contains("relay,pid,rss_gb"),
+        error.contains("`rss`") && error.contains("time,name,used") && error.contains("--memory"),
         "{error}"
     );
+    let error = read(b"time,name,rss\n").unwrap_err().to_string();
+    assert!(error.contains("`rss` does not name its unit") && error.contains("--unit"), "{error}");
     let error = read(&b"x,".repeat(100_000)).unwrap_err().to_string();
     assert!(error.len() < 2_000, "{}", error.len());
 }
@@ -70,13 +77,9 @@ fn malformed_rows_are_told_with_their_place() {
     );
     assert!(problem_of(&row("99999999999999999999")).contains("column 6 (`rss_kb`)"));
     assert!(problem_of(&row("9007199254740992")).contains("whole number of KiB"));
-    assert_eq!(problem_of(&row("0")), "m.csv:2, column 6 (`rss_kb`): 0 KiB: there was no process: `0`");
+    assert_eq!(problem_of(&row("0")), "m.csv:2, column 6 (`rss_kb`): no memory: there was no process: `0`");
     assert_eq!(problem_of(&row("")), "m.csv:2, column 6 (`rss_kb`): no value");
     assert!(problem_of("x,go,relay,,one,5,,,,,,,,\n").contains("column 1 (`timestamp`): expected a time"));
-    assert!(
-        problem_of("2026-01-05T00:00:00,go,other,,one,5,,,,,,,,\n")
-            .contains("expected `relay` or `aggregate`")
-    );
     assert!(problem_of("2026-01-05T00:00:00,go,relay,,a b,5,,,,,,,,\n").contains("column 5 (`nickname`)"));
     assert!(problem_of("2026-01-05T00:00:00,go,relay,,,5,,,,,,,,\n").contains("column 5 (`nickname`)"));
     assert!(problem_of("2026-01-05T00:00:00,go,relay,XYZ,one,5,,,,,,,,\n").contains("40 hexadecimal digits"));
@@ -129,7 +132,7 @@ fn a_local_time_that_occurred_twice_is_its_first_occurrence() {
     let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
     let zone: Timezone = "Europe/Berlin".parse().unwrap();
     let mut problems = Problems::new(false);
-    let (found, ..) = read_memory(&contents, &zone, &mut problems).unwrap();
+    let (found, ..) = read_memory(&contents, &Mapping::default(), &zone, &mut problems).unwrap();
     let utc = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_microsecond();
     let found: Vec<(i64, u64)> =
         found.services[0].samples.iter().map(|sample| (sample.wall_us, sample.rss_bytes / 1024)).collect();
@@ -245,7 +248,7 @@ proptest! {
         let text = format!("{HEADER}\n{}", rows.join("\n"));
         let mut problems = Problems::new(false);
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
-        let read = read_memory(&contents, &Timezone::utc(), &mut problems);
+        let read = read_memory(&contents, &Mapping::default(), &Timezone::utc(), &mut problems);
         // A quote takes in most of them.
         prop_assume!(!matches!(read, Err(ImportError::MostlyMalformed { .. })));
         let (measurements, counts, _) = read.unwrap();

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use crate::support;
 
-use heaptrial_exchange::{Timezone, export, import_torutils};
+use heaptrial_exchange::{Timezone, export, import_csv};
 use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
 use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
 use proptest::prelude::*;
+use support::stored;
 use support::{DAYS, Fleet, HEADER};
 
 fn exported(store: &Store, trial_id: i64) -> (u64, Vec<u8>) {
@@ -19,7 +20,7 @@ fn exported(store: &Store, trial_id: i64) -> (u64, Vec<u8>) {
 fn imported() -> (Fleet, Store) {
     let fleet = Fleet::new(DAYS);
     let mut store = fleet.store();
-    import_torutils(&mut store, &fleet.request()).unwrap();
+    import_csv(&mut store, &fleet.request()).unwrap();
     (fleet, store)
 }
 
@@ -68,7 +69,7 @@ fn lab_run(store: &mut Store, ticks: i64) -> i64 {
 
 /// Every reading of a trial, by service.
 fn readings(store: &Store, name: &str) -> Vec<(String, Vec<ImportedSample>)> {
-    let trial = store.read_imported(name, heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1;
+    let trial = stored::read(store, name);
     let mut readings: Vec<(String, Vec<ImportedSample>)> = trial
         .services
         .into_iter()
@@ -101,7 +102,7 @@ fn the_scripts_csv_comes_back_as_it_went() {
 
     fleet.write("again.csv", &text);
     // Its groups are the arms.
-    let summary = import_torutils(&mut store, &support::memory_only(&fleet.path("again.csv"))).unwrap();
+    let summary = import_csv(&mut store, &support::memory_only(&fleet.path("again.csv"))).unwrap();
     assert_eq!(summary.arms.iter().map(|arm| arm.services).collect::<Vec<_>>(), [4, 4, 4]);
     assert_eq!(summary.samples, 12 * DAYS);
     assert_eq!(readings(&store, "again"), readings(&store, "memory"));
@@ -182,11 +183,11 @@ proptest! {
         let timezone: Timezone = "Europe/Berlin".parse().unwrap();
         let mut request = support::memory_only(&first);
         request.timezone = Some(timezone);
-        let summary = import_torutils(&mut store, &request).unwrap();
+        let summary = import_csv(&mut store, &request).unwrap();
         let (_, bytes) = exported(&store, summary.trial_id);
         let second = dir.path().join("second.csv");
         std::fs::write(&second, bytes).unwrap();
-        import_torutils(&mut store, &support::memory_only(&second)).unwrap();
+        import_csv(&mut store, &support::memory_only(&second)).unwrap();
         prop_assert_eq!(readings(&store, "second"), readings(&store, "first"));
     }
 }

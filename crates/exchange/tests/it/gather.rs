@@ -6,10 +6,10 @@ use crate::support::hosts;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use heaptrial_exchange::{GatherError, pack};
+use heaptrial_exchange::{GatherError, PartFile, gather, pack};
 use heaptrial_model::{KnownEvent, Metric};
 use heaptrial_store::{PartTick, Readings, RollupHorizon, Store, StoreError};
-use hosts::{Host, MINUTE_US, START_US, plan, take};
+use hosts::{Host, START_US, plan, take};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn only_what_is_new_travels_and_a_new_database_is_told() {
+fn only_what_is_new_travels() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(&[("a", 4), ("b", 4)]);
     let mut host = Host::new(folder.path(), &plan, "a", 4);
@@ -127,78 +127,42 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     };
     assert_eq!((written(first.last), written(None)), (40, 2040));
     let second = host.gather_into(&mut store, first.last);
-    assert_eq!((second.new.samples, second.new.anew), (40, false));
-
-    // The host was installed again, and its trial is recorded anew: what was gathered stays.
-    let truth = host.truth.clone();
-    drop(own);
-    std::fs::rename(&host.database, folder.path().join("lost.db")).unwrap();
-    let mut again = Host::new(folder.path(), &plan, "a", 4);
-    (again.boot, again.ticks) = (5, 510);
-    let path = again.database.clone();
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    connection.execute("UPDATE trial SET started_wall_us = ?1", [again.now_us()]).unwrap();
-    drop(connection);
-    again.tick(3);
-    let third = again.gather_into(&mut store, second.last);
-    assert!(third.new.anew && third.new.changed && third.new.samples == 12, "{third:?}");
-    let gathered = gathered(&store);
-    for (service, readings) in truth {
-        assert_eq!(gathered[&service].len(), readings.len() + 3, "{service}");
-        assert_eq!(gathered[&service][..readings.len()], readings[..]);
-    }
-    let trial = &store.trials().unwrap()[0];
-    assert_eq!(trial.plan.started_wall_us, START_US);
-    // Told once, and the whole began when it first did.
-    let fourth = again.gather_into(&mut store, None);
-    assert_eq!((fourth.new.anew, fourth.new.samples, fourth.new.events), (false, 0, 0));
-    // A copy of the database that was lost brings nothing and undoes nothing.
-    let old = take(&mut store, &folder.path().join("lost.db"), None, again.now_us()).unwrap();
-    assert_eq!((old.new.anew, old.new.samples, old.new.events), (false, 0, 0));
-    assert_eq!(old.last, fourth.last);
-    let trial = &store.trials().unwrap()[0];
-    let lost = store.events(trial.id).unwrap();
-    assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+    assert_eq!(second.new.samples, 40);
 }
 
-/// The clock of a machine that was just installed is behind: its recording is the newer one all the same.
+/// A host that lost its database, or was installed again, records the trial again: what was gathered may be all there is of it.
 #[test]
-fn a_host_that_was_installed_again_with_a_clock_that_is_behind_goes_on() {
+fn another_recording_of_a_host_is_refused_and_replaces_what_is_here_only_if_asked_to() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(&[("a", 4), ("b", 4)]);
     let mut first = Host::new(folder.path(), &plan, "a", 4);
     first.tick(50);
+    let mut other = Host::new(folder.path(), &plan, "b", 4);
+    other.tick(7);
     let mut store = Store::create(&folder.path().join("all.db")).unwrap();
-    first.gather_into(&mut store, None);
-
-    let behind_us = 30 * 24 * 60 * MINUTE_US;
+    for host in [&first, &other] {
+        host.gather_into(&mut store, None);
+    }
     let mut again = Host::new(&folder.path().join("again"), &plan, "a", 4);
     (again.boot, again.ticks) = (5, 50);
-    let now_us = again.now_us();
     let connection = rusqlite::Connection::open(&again.database).unwrap();
-    connection.execute("UPDATE trial SET started_wall_us = ?1", [now_us - behind_us]).unwrap();
-    connection.execute("UPDATE host SET boot_id = ?1", [again.boot_id()]).unwrap();
+    connection.execute("UPDATE trial SET started_wall_us = ?1", [again.now_us()]).unwrap();
     drop(connection);
     again.tick(3);
-    let second = again.gather_into(&mut store, None);
-    assert!(second.new.anew && second.new.samples == 12, "{second:?}");
-    assert_eq!(second.last.unwrap().sequence, 52);
-    // What the first recording had is older, though its clock was ahead of this one.
-    let old = take(&mut store, &first.database, None, now_us).unwrap();
-    assert_eq!((old.new.changed, old.last), (false, second.last));
-    // The clock was set, and the trial ends there.
-    again.tick(2);
-    let mut own = Store::create(&again.database).unwrap();
-    own.end_trial(again.trial(), again.now_us(), "completed").unwrap();
-    let third = again.gather_into(&mut store, second.last);
-    assert_eq!((third.new.anew, third.new.samples), (false, 8));
-    let trial = store.trials().unwrap()[0].id;
-    assert_eq!(store.parts(trial).unwrap()[0].ended_wall_us, Some(again.now_us()));
-    let lost = store.events(trial).unwrap();
-    assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+    let error = take(&mut store, &again.database, None, again.now_us()).unwrap_err().to_string();
+    assert!(error.contains("a recorded the trial again") && error.contains("--replace"), "{error}");
+    assert_eq!(gathered(&store), truth(&[first, other]));
+
+    let file = PartFile::open(&again.database).unwrap();
+    let part = gather(&mut store, file, None, true, again.now_us()).unwrap();
+    assert_eq!((part.new.samples, part.new.changed), (12, true));
+    let mut found = gathered(&store);
+    found.retain(|name, _| name.starts_with("a/"));
+    assert_eq!(found, truth(&[again]));
+    assert_eq!(gathered(&store).len(), 8);
 }
 
-/// Containers of one machine tell the same id of their boot.
+/// Containers of one machine have the same id of their boot.
 #[test]
 fn hosts_that_share_a_boot_stay_two() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +233,7 @@ fn a_ledger_that_cannot_be_read_is_refused_before_anything_is_written() {
         assert_eq!(connection.execute(&sql, []).unwrap(), 1);
         drop(connection);
         let error = take(&mut store, &host.database, None, host.now_us()).unwrap_err();
-        assert!(matches!(&error, GatherError::Unreadable { path, .. } if *path == host.database), "{error}");
+        assert!(matches!(&error, GatherError::Store(StoreError::Json { .. })), "{error}");
         assert!(error.to_string().contains("reading the ledger"), "{error}");
     }
     assert!(store.trials().unwrap().is_empty());
@@ -286,8 +250,8 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     take(&mut store, &host.database, None, host.now_us()).unwrap();
     let mut other = Store::create(&folder.path().join("other.db")).unwrap();
     let refused = |store: &mut Store, from: &Path, named| take(store, from, named, 0).unwrap_err();
-    assert!(matches!(refused(&mut other, &all, None), GatherError::IsGathered { .. }));
-    assert!(matches!(refused(&mut other, &host.database, Some("x")), GatherError::WhichTrial { .. }));
+    assert!(refused(&mut other, &all, None).to_string().contains("was gathered itself"));
+    assert!(refused(&mut other, &host.database, Some("x")).to_string().contains("no trial `x`"));
     let nothing = folder.path().join("nothing.db");
     assert!(matches!(refused(&mut other, &nothing, None), GatherError::Store(StoreError::Missing { .. })));
     std::fs::write(&nothing, "no database").unwrap();
@@ -297,7 +261,7 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     let mut second = Host::new(folder.path(), &plan, "b", 2);
     second.tick(1);
     let mut own = Store::create(&host.database).unwrap();
-    assert!(matches!(refused(&mut own, &second.database, None), GatherError::IsHost { .. }));
+    assert!(refused(&mut own, &second.database, None).to_string().contains("runs on this host itself"));
     // A clock that is ahead is told, one that is not is not.
     let ahead = take(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
     assert_eq!(ahead.ahead_seconds, Some(3600.0));
@@ -359,7 +323,7 @@ fn what_is_not_as_the_plan_says_is_refused() {
     let mut other = Host::new(&folder.path().join("b"), &edited, "b", 2);
     other.tick(1);
     let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
-    assert!(matches!(error, GatherError::OtherPlan { .. }), "{error}");
+    assert!(error.to_string().contains("is not as what the plan says of tor@1.service"), "{error}");
 }
 
 /// A trial's end and what is told of lives come with no reading.
@@ -424,7 +388,7 @@ fn a_plan_may_be_edited_on_its_host_where_nothing_depends_on_it() {
         let mut other = Host::new(&folder.path().join(key), &edited, "b", 4);
         other.tick(1);
         let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
-        assert!(matches!(error, GatherError::OtherPlan { .. }), "{key}: {error}");
+        assert!(error.to_string().contains("is not as the plan that is here"), "{key}: {error}");
     }
 }
 
@@ -493,11 +457,19 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
     let now_us = host.now_us();
     let take = |store: &mut Store, file: &Path| take(store, file, None, now_us);
     for file in [&late, &empty] {
-        assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: None, .. })));
+        let error = take(&mut store, file).unwrap_err().to_string();
+        assert!(
+            error.contains("it begins after tick") && error.contains("the next one here is 0"),
+            "{error}"
+        );
     }
     take(&mut store, &early).unwrap();
     for file in [&late, &empty] {
-        assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: Some(4), .. })));
+        let error = take(&mut store, file).unwrap_err().to_string();
+        assert!(
+            error.contains("it begins after tick") && error.contains("the next one here is 5"),
+            "{error}"
+        );
     }
     take(&mut store, &whole).unwrap();
     assert!(!take(&mut store, &whole).unwrap().new.changed);
@@ -511,7 +483,7 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
     let before = told(&store);
     assert_eq!((before.0, before.1[0].ended_wall_us), (1, Some(now_us)));
     let part = take(&mut store, &early).unwrap();
-    assert_eq!((part.new.samples, part.new.anew), (0, false));
+    assert!(!part.new.changed);
     assert_eq!(told(&store), before);
     assert_eq!(gathered(&store), truth(&[host]));
 }
@@ -558,7 +530,7 @@ fn a_host_with_several_trials_writes_the_one_that_is_asked_for() {
     rusqlite::Connection::open(&host.database)
         .unwrap()
         .execute_batch(
-            "INSERT INTO trial SELECT 77, 'other', 'watch', host_id, metric, seed, repeats, planned_us, plan_json, '{}', command,
+            "INSERT INTO trial SELECT 77, 'other', 'watch', host_id, metric, seed, repeats, planned_us, '{}', command,
                tool_version, started_wall_us, NULL, NULL, NULL FROM trial;
              INSERT INTO arm (id, trial_id, position, name, control, treatment_json) VALUES (77, 77, 0, 'x', 1, '{}');
              INSERT INTO service (id, trial_id, arm_id, name, block, position) VALUES (77, 77, 77, 'x.service', 0, 0);
@@ -575,29 +547,4 @@ fn a_host_with_several_trials_writes_the_one_that_is_asked_for() {
     host.tick(5);
     assert_eq!(host.gather_into(&mut store, first.last).new.samples, 20);
     assert_eq!(gathered(&store), truth(&[host]));
-}
-
-/// A host that lost its database records the trial again.
-#[test]
-fn a_host_that_lost_its_database_goes_on_in_a_new_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut plan = plan(&[("a", 4), ("b", 4)]);
-    for index in 4..8 {
-        plan["services"][index]["block"] = json!(7 + index / 2);
-    }
-    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
-    let mut before = Host::new(folder.path(), &plan, "a", 4);
-    before.tick(5);
-    take(&mut store, &before.database, None, before.now_us()).unwrap();
-    let mut after = Host::new(&folder.path().join("after"), &plan, "a", 4);
-    (after.boot, after.ticks) = (5, 10);
-    let connection = rusqlite::Connection::open(&after.database).unwrap();
-    let sql = "UPDATE trial SET started_wall_us = ?1";
-    connection.execute(sql, [after.now_us()]).unwrap();
-    drop(connection);
-    after.tick(3);
-    let part = take(&mut store, &after.database, None, after.now_us()).unwrap();
-    assert_eq!((part.host.as_str(), part.new.samples, part.new.anew), ("a", 12, true));
-    let events = store.events(store.trials().unwrap()[0].id).unwrap();
-    assert!(events.iter().any(|event| event.kind == KnownEvent::DatabaseLost));
 }

@@ -2,22 +2,23 @@
 
 use crate::support;
 
-use heaptrial_exchange::{ImportError, ProblemKind, import_torutils};
+use heaptrial_exchange::{ImportError, ProblemKind, import_csv};
 use heaptrial_model::{About, LifeStart, TrialKind};
 use heaptrial_store::{ImportedTrial, Store};
+use support::stored;
 use support::{DAYS, Fleet, HEADER, RESTART_DAY, collection, memory_only, relay};
 
 const DAY_US: i64 = 86_400_000_000;
 
 fn read(store: &Store, name: &str) -> ImportedTrial {
-    store.read_imported(name, heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1
+    stored::read(store, name)
 }
 
 #[test]
 fn a_fleet_becomes_a_trial() {
     let fleet = Fleet::new(DAYS);
     let mut store = fleet.store();
-    let summary = import_torutils(&mut store, &fleet.request()).unwrap();
+    let summary = import_csv(&mut store, &fleet.request()).unwrap();
     assert_eq!((summary.trial.as_str(), summary.replaced), ("memory", false));
     assert_eq!((summary.services, summary.samples), (12, 12 * DAYS));
     assert_eq!((summary.lives_unknown, summary.lives_inferred), (12, 12));
@@ -65,20 +66,20 @@ fn a_fleet_becomes_a_trial() {
 fn an_import_replaces_what_was_imported_under_its_name() {
     let fleet = Fleet::new(RESTART_DAY);
     let mut store = fleet.store();
-    let first = import_torutils(&mut store, &fleet.request()).unwrap();
+    let first = import_csv(&mut store, &fleet.request()).unwrap();
     assert_eq!((first.lives_unknown, first.lives_inferred), (12, 0));
     // A longer file, and another list.
     fleet.measure(DAYS);
     fleet.write("group_C_jemalloc.txt", "relayc0\nrelayc1\nrelayc2\n");
-    let second = import_torutils(&mut store, &fleet.request()).unwrap();
+    let second = import_csv(&mut store, &fleet.request()).unwrap();
     assert_eq!((second.trial_id, second.replaced), (first.trial_id, true));
     assert_eq!((second.services, second.samples, second.lives_inferred), (11, 11 * DAYS, 11));
     // Nothing is left of what was there.
     let mut other = Store::create(&fleet.path("other.db")).unwrap();
-    import_torutils(&mut other, &fleet.request()).unwrap();
+    import_csv(&mut other, &fleet.request()).unwrap();
     let content = |store: &Store| format!("{:?}", read(store, "memory"));
     assert_eq!(content(&store), content(&other));
-    import_torutils(&mut store, &fleet.request()).unwrap();
+    import_csv(&mut store, &fleet.request()).unwrap();
     assert_eq!(content(&store), content(&other));
     assert_eq!(store.trials().unwrap().len(), 1);
 }
@@ -89,17 +90,17 @@ fn times_without_an_offset_beside_others_with_one_need_a_timezone() {
     let mut request = fleet.request();
     request.timezone = None;
     let mut store = fleet.store();
-    let error = import_torutils(&mut store, &request).unwrap_err().to_string();
+    let error = import_csv(&mut store, &request).unwrap_err().to_string();
     assert!(error.contains("others have -08:00") && error.contains("--timezone UTC"), "{error}");
     request.timezone = Some("UTC".parse().unwrap());
-    assert_eq!(import_torutils(&mut store, &request).unwrap().timezone, "UTC");
+    assert_eq!(import_csv(&mut store, &request).unwrap().timezone, "UTC");
 }
 
 #[test]
 fn members_without_data_and_services_without_an_arm_are_told() {
     let fleet = Fleet::new(2);
     fleet.write("group_C_jemalloc.txt", "relayc0\nghost\n");
-    let summary = import_torutils(&mut fleet.store(), &fleet.request()).unwrap();
+    let summary = import_csv(&mut fleet.store(), &fleet.request()).unwrap();
     assert_eq!((summary.services, summary.ungrouped_services), (9, 3));
     let told = |part: &str| summary.notes.iter().any(|note| note.contains(part));
     assert!(told("members of lists that were never measured: 1 (ghost)"), "{:?}", summary.notes);
@@ -122,7 +123,7 @@ fn a_group_column_makes_arms_and_migrations() {
                 2026-03-03T02:00:00Z,a,relay,,new,,30100,90000,31100\n";
     let path = fleet.write("columns.csv", text);
     let mut store = fleet.store();
-    let summary = import_torutils(&mut store, &memory_only(&path)).unwrap();
+    let summary = import_csv(&mut store, &memory_only(&path)).unwrap();
     let arms: Vec<(&str, usize)> = summary.arms.iter().map(|arm| (arm.name.as_str(), arm.services)).collect();
     assert_eq!(arms, [("A", 1), ("B", 2)]);
     let trial = read(&store, "columns");
@@ -155,7 +156,7 @@ fn the_configuration_makes_arms_with_what_it_claims() {
     }
     let mut request = memory_only(&fleet.path("memory.csv"));
     request.config = Some(fleet.write("relay_config.csv", &text));
-    let summary = import_torutils(&mut fleet.store(), &request).unwrap();
+    let summary = import_csv(&mut fleet.store(), &request).unwrap();
     let arms: Vec<(&str, bool)> = summary.arms.iter().map(|arm| (arm.name.as_str(), arm.control)).collect();
     assert_eq!(arms, [("J", false), ("R", false), ("Z", true)]);
     let trial = read(&fleet.store(), "memory");
@@ -170,9 +171,9 @@ fn a_control_can_be_chosen() {
     let fleet = Fleet::new(2);
     let mut request = fleet.request();
     request.control = Some("group_C_jemalloc".into());
-    assert!(import_torutils(&mut fleet.store(), &request).unwrap().arms[2].control);
+    assert!(import_csv(&mut fleet.store(), &request).unwrap().arms[2].control);
     request.control = Some("group_D".into());
-    let error = import_torutils(&mut fleet.store(), &request).unwrap_err().to_string();
+    let error = import_csv(&mut fleet.store(), &request).unwrap_err().to_string();
     assert_eq!(
         error,
         "no arm is called `group_D`; the arms are: group_A_glibc, group_B_mimalloc209, group_C_jemalloc"
@@ -185,7 +186,7 @@ fn several_files_are_one_trial() {
     let second: String = (3..DAYS).map(collection).collect();
     let mut request = fleet.request();
     request.memory.push(fleet.write("second.csv", &format!("{HEADER}{second}")));
-    let summary = import_torutils(&mut fleet.store(), &request).unwrap();
+    let summary = import_csv(&mut fleet.store(), &request).unwrap();
     // Two days are in both files.
     assert_eq!((summary.samples, summary.duplicate_samples), (12 * DAYS, 2 * 12));
 }
@@ -195,7 +196,7 @@ fn a_name_that_a_lab_run_has_is_not_taken() {
     let fleet = Fleet::new(2);
     let mut store = fleet.store();
     let mut plan = {
-        import_torutils(&mut store, &fleet.request()).unwrap();
+        import_csv(&mut store, &fleet.request()).unwrap();
         read(&store, "memory").plan
     };
     plan.name = "lab".into();
@@ -204,11 +205,11 @@ fn a_name_that_a_lab_run_has_is_not_taken() {
     store.begin_trial(&plan).unwrap();
     let mut request = fleet.request();
     request.name = Some("lab".into());
-    assert!(matches!(import_torutils(&mut store, &request), Err(ImportError::NameTaken(_))));
+    assert!(matches!(import_csv(&mut store, &request), Err(ImportError::NameTaken(_))));
     request.name = None;
     request.memory = vec![fleet.path("lab.csv")];
     std::fs::copy(fleet.path("memory.csv"), fleet.path("lab.csv")).unwrap();
-    assert!(matches!(import_torutils(&mut store, &request), Err(ImportError::NameTaken(_))));
+    assert!(matches!(import_csv(&mut store, &request), Err(ImportError::NameTaken(_))));
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn what_the_trial_is_about_is_stored() {
     let mut request = fleet.request();
     request.about =
         Some(About::from_toml("hypothesis = 'mimalloc needs less'\nnext_steps = 'roll out'").unwrap());
-    import_torutils(&mut store, &request).unwrap();
+    import_csv(&mut store, &request).unwrap();
     let stored = About::of_parameters(&read(&store, "memory").plan.parameters);
     assert_eq!(stored.hypothesis.as_deref(), Some("mimalloc needs less"));
     assert_eq!(stored.next_steps.as_deref(), Some("roll out"));
@@ -232,7 +233,7 @@ fn strict_imports_nothing_where_something_is_wrong() {
     let mut request = fleet.request();
     request.strict = true;
     let mut store = fleet.store();
-    let error = import_torutils(&mut store, &request).unwrap_err().to_string();
+    let error = import_csv(&mut store, &request).unwrap_err().to_string();
     assert!(
         error.contains(
             "memory.csv:28, column 6 (`rss_kb`): expected a whole number of KiB, 0 or more: `many`"
@@ -241,7 +242,7 @@ fn strict_imports_nothing_where_something_is_wrong() {
     );
     assert!(store.trials().unwrap().is_empty());
     request.strict = false;
-    let summary = import_torutils(&mut store, &request).unwrap();
+    let summary = import_csv(&mut store, &request).unwrap();
     assert_eq!(summary.problems.count(ProblemKind::MalformedRow), 1);
     assert_eq!(read(&store, "memory").sources[0].skipped, 1);
 }
@@ -252,7 +253,7 @@ fn a_list_of_nobody_who_was_measured_is_refused_with_near_names() {
     let mut request = fleet.request();
     request.groups.push(fleet.write("typo_glibc.txt", "relaya9x\nrelayz\nsomething\n"));
     let mut store = fleet.store();
-    let error = import_torutils(&mut store, &request).unwrap_err().to_string();
+    let error = import_csv(&mut store, &request).unwrap_err().to_string();
     for words in [
         "typo_glibc.txt: the list `typo_glibc` has 3 services, none of which was measured",
         "relaya9x, did you mean `relaya",
@@ -264,7 +265,7 @@ fn a_list_of_nobody_who_was_measured_is_refused_with_near_names() {
     assert!(store.trials().unwrap().is_empty());
     // One member is enough; who was never measured is in no count.
     fleet.write("typo_glibc.txt", "relaya9x\nrelaya0\n");
-    let summary = import_torutils(&mut store, &request).unwrap();
+    let summary = import_csv(&mut store, &request).unwrap();
     let arm = summary.arms.iter().find(|arm| arm.name == "typo_glibc").unwrap();
     assert_eq!((arm.services, summary.services, summary.samples), (1, 12, 24));
     assert!(
@@ -287,7 +288,7 @@ fn files_in_another_unit_are_refused() {
             line.split(',').enumerate().map(field).collect::<Vec<_>>().join(",") + "\n"
         };
         fleet.write("memory.csv", &rows.lines().map(row).collect::<String>());
-        import_torutils(&mut fleet.store(), &fleet.request()).unwrap_err().to_string()
+        import_csv(&mut fleet.store(), &fleet.request()).unwrap_err().to_string()
     };
     for (error, shown) in [
         (error_of(&|kib| kib * 1024), "above 1 TiB"),
@@ -295,8 +296,8 @@ fn files_in_another_unit_are_refused() {
         (error_of(&|kib| kib / 8192), "below 1 MiB"),
     ] {
         assert!(
-            error.contains(&format!("memory.csv: half of the readings in the column `rss_kb` are {shown}"))
-                && error.contains("multiply figures in MiB by 1024"),
+            error.contains(&format!("memory.csv: half of the readings are {shown}"))
+                && error.contains("--unit"),
             "{error}"
         );
     }

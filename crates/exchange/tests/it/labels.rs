@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use heaptrial_exchange::{ImportSummary, TorUtilsImport, import_torutils};
-use heaptrial_model::{LifeStart, TrialKind};
+use crate::support::stored;
+use heaptrial_exchange::{CsvImport, ImportSummary, import_csv};
+use heaptrial_model::LifeStart;
 use heaptrial_store::{ImportedTrial, Store};
 
 const HOUR_US: i64 = 3_600_000_000;
@@ -51,9 +52,9 @@ fn import(rows: &[Row]) -> (ImportedTrial, ImportSummary) {
     let path = folder.path().join("memory.csv");
     std::fs::write(&path, csv(rows)).unwrap();
     let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
-    let request = TorUtilsImport { memory: vec![path], ..TorUtilsImport::default() };
-    let summary = import_torutils(&mut store, &request).unwrap();
-    (store.read_imported("memory", TrialKind::ImportTorutils).unwrap().unwrap().1, summary)
+    let request = CsvImport { memory: vec![path], ..CsvImport::default() };
+    let summary = import_csv(&mut store, &request).unwrap();
+    (stored::read(&store, "memory"), summary)
 }
 
 fn names(trial: &ImportedTrial) -> Vec<&str> {

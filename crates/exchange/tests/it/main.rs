@@ -1,6 +1,7 @@
 //! Imports, exports and gathering.
 
 mod bad_input;
+mod columns;
 mod export;
 mod gather;
 mod import;

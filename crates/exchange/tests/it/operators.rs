@@ -2,16 +2,17 @@
 
 use crate::support;
 
-use heaptrial_exchange::{ImportError, ImportSummary, ProblemKind, TorUtilsImport, import_torutils};
-use heaptrial_model::{LifeStart, TrialKind};
+use heaptrial_exchange::{CsvImport, ImportError, ImportSummary, ProblemKind, import_csv};
+use heaptrial_model::LifeStart;
 use heaptrial_store::{ImportedTrial, Store};
 use support::Fleet;
+use support::stored;
 
 const FINGERPRINT: &str = "A1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D4";
 const HOUR_US: i64 = 3_600_000_000;
 
 fn read(store: &Store, name: &str) -> ImportedTrial {
-    store.read_imported(name, TrialKind::ImportTorutils).unwrap().unwrap().1
+    stored::read(store, name)
 }
 
 /// Hourly readings of relays `one` and `two` without VmHWM and VmSize: `one` falls to 6 MB from the sixth hour on.
@@ -25,7 +26,7 @@ fn without_peaks(groups: [&str; 2]) -> String {
     text
 }
 
-fn request(fleet: &Fleet, text: &str) -> TorUtilsImport {
+fn request(fleet: &Fleet, text: &str) -> CsvImport {
     support::memory_only(&fleet.write("m.csv", text))
 }
 
@@ -37,7 +38,7 @@ fn noted(summary: &ImportSummary, part: &str) -> bool {
 fn a_service_that_changes_its_group_began_anew() {
     let fleet = Fleet::new(1);
     let mut store = fleet.store();
-    import_torutils(&mut store, &request(&fleet, &without_peaks(["glibc", "jemalloc"]))).unwrap();
+    import_csv(&mut store, &request(&fleet, &without_peaks(["glibc", "jemalloc"]))).unwrap();
     let lives = &read(&store, "m").services[0].lives;
     assert_eq!(lives.len(), 2);
     // Between 05:00 and 06:00.
@@ -51,32 +52,18 @@ fn a_start_that_somebody_noted_shows_in_a_fall_of_memory_or_is_told() {
     let mut request = request(&fleet, &without_peaks(["glibc", "glibc"]));
     let lives = |store: &Store| read(store, "m").services[0].lives.len();
     let mut store = fleet.store();
-    import_torutils(&mut store, &request).unwrap();
+    import_csv(&mut store, &request).unwrap();
     assert_eq!(lives(&store), 1);
     request.events = Some(fleet.write(
         "events.csv",
         "timestamp,event_type,description,group\n2026-03-01T05:20:00Z,restart,all of them,all\n",
     ));
-    let summary = import_torutils(&mut store, &request).unwrap();
+    let summary = import_csv(&mut store, &request).unwrap();
     assert_eq!(lives(&store), 2);
     let life = read(&store, "m").services[0].lives[1].clone();
     assert_eq!(life.samples[0].wall_us - life.started_wall_us, HOUR_US * 2 / 3);
-    let told = "without VmHWM, do not show a start that the events tell, so that their ages may be too high: 1 (two)";
+    let told = "without VmHWM, do not show a start that the events have, so that their ages may be too high: 1 (two)";
     assert!(noted(&summary, told), "{:?}", summary.notes);
-}
-
-#[test]
-fn nicknames_in_another_case_are_the_same() {
-    let fleet = Fleet::new(1);
-    let text = without_peaks(["", ""]);
-    let mut request = request(&fleet, &text);
-    request.groups = vec![fleet.write("glibc.txt", "ONE\n"), fleet.write("jemalloc.txt", "Two\n")];
-    let mut store = fleet.store();
-    let summary = import_torutils(&mut store, &request).unwrap();
-    assert!(noted(&summary, "upper and lower case otherwise: 2 (ONE, Two)"), "{:?}", summary.notes);
-    let services: Vec<(&str, usize)> =
-        summary.arms.iter().map(|arm| (arm.name.as_str(), arm.services)).collect();
-    assert_eq!((summary.services, services), (2, vec![("glibc", 1), ("jemalloc", 1)]));
 }
 
 #[test]
@@ -84,14 +71,14 @@ fn lists_of_services_that_were_never_measured_are_refused() {
     let fleet = Fleet::new(1);
     let mut request = request(&fleet, &without_peaks(["", ""]));
     request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "four\n")];
-    let error = import_torutils(&mut fleet.store(), &request).unwrap_err();
+    let error = import_csv(&mut fleet.store(), &request).unwrap_err();
     assert!(matches!(&error, ImportError::ListNotMeasured { list, .. } if list == "glibc"), "{error}");
     assert!(error.to_string().ends_with("mend its names, or leave the list out"), "{error}");
     // Its services are in the file, and their rows are wrong.
     let rows = without_peaks(["", ""]) + "2026-03-01T01:00:00Z,three,,1.5\n";
     request.memory = vec![fleet.write("m.csv", &rows)];
     request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "two\n")];
-    let error = import_torutils(&mut fleet.store(), &request).unwrap_err().to_string();
+    let error = import_csv(&mut fleet.store(), &request).unwrap_err().to_string();
     assert!(
         error.contains("the rows that were left out (1; the first: ")
             && error.contains("whole number of KiB"),
@@ -107,11 +94,11 @@ fn a_control_that_nothing_names_is_the_first_arm_and_can_be_chosen() {
     };
     let mut store = fleet.store();
     let first = request(&fleet, &without_peaks(["before", "after"]));
-    let summary = import_torutils(&mut store, &first).unwrap();
+    let summary = import_csv(&mut store, &first).unwrap();
     assert_eq!(control(&summary), "after");
     assert!(noted(&summary, "after, the first, is taken for it"), "{:?}", summary.notes);
-    let chosen = TorUtilsImport { control: Some("before".into()), ..first.clone() };
-    let summary = import_torutils(&mut store, &chosen).unwrap();
+    let chosen = CsvImport { control: Some("before".into()), ..first.clone() };
+    let summary = import_csv(&mut store, &chosen).unwrap();
     assert!(control(&summary) == "before" && !noted(&summary, "is taken for it"), "{:?}", summary.notes);
 }
 
@@ -133,7 +120,7 @@ fn a_relay_that_was_renamed_is_one_service() {
             request.groups = vec![fleet.write("glibc.txt", names), fleet.write("jemalloc.txt", "two")];
         }
         let mut store = fleet.store();
-        let summary = import_torutils(&mut store, &request).unwrap();
+        let summary = import_csv(&mut store, &request).unwrap();
         let told = "services that were renamed, each counted once by its fingerprint: 1 (one = uno)";
         assert!(noted(&summary, told), "{:?}", summary.notes);
         let services = read(&store, "m").services;
@@ -152,7 +139,7 @@ fn readings_of_one_fingerprint_at_one_time_that_differ_are_a_conflict() {
             text += &format!("2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},{rss},{rss}\n");
         }
     }
-    let summary = import_torutils(&mut fleet.store(), &request(&fleet, &text)).unwrap();
+    let summary = import_csv(&mut fleet.store(), &request(&fleet, &text)).unwrap();
     assert_eq!((summary.services, summary.samples), (1, 11));
     assert_eq!(summary.problems.count(ProblemKind::ConflictingReading), 11);
 }
@@ -160,14 +147,14 @@ fn readings_of_one_fingerprint_at_one_time_that_differ_are_a_conflict() {
 #[test]
 fn where_nothing_could_be_read_the_first_row_tells_why() {
     let fleet = Fleet::new(1);
-    let text = "timestamp,nickname,rss_kb\n1772366400,one,1000\n1772366460,one,1000\n";
-    let error = import_torutils(&mut fleet.store(), &request(&fleet, text)).unwrap_err().to_string();
-    assert!(error.contains("2 rows were left out; the first: ") && error.contains("1772366400"), "{error}");
-    let ahead = TorUtilsImport {
+    let text = "timestamp,nickname,rss_kb\nsoon,one,1000\nlater,one,1000\n";
+    let error = import_csv(&mut fleet.store(), &request(&fleet, text)).unwrap_err().to_string();
+    assert!(error.contains("2 rows were left out; the first: ") && error.contains("`soon`"), "{error}");
+    let ahead = CsvImport {
         now_wall_us: Some(0),
         ..request(&fleet, "timestamp,nickname,rss_kb\n2026-03-01T01:00:00Z,one,1000\n")
     };
-    let error = import_torutils(&mut fleet.store(), &ahead).unwrap_err().to_string();
+    let error = import_csv(&mut fleet.store(), &ahead).unwrap_err().to_string();
     assert!(
         error.contains("1 rows were left out; the first: ") && error.contains("a time to come"),
         "{error}"

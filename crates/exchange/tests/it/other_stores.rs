@@ -10,15 +10,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use heaptrial_exchange::{
-    Access, ImportError, PrometheusImport, PrometheusSummary, Queries, export, import_prometheus,
+    Access, ImportError, ImportSummary, PrometheusImport, Queries, export, import_prometheus,
 };
-use heaptrial_model::{Metric, TrialKind};
-use heaptrial_store::Store;
+use heaptrial_model::Metric;
+use heaptrial_store::{Readings, Store};
 use serde_json::{Value, json};
+
+use crate::support::stored;
 
 const BEGIN: i64 = 1_790_812_800;
 const HOURS: i64 = 30;
 const S: i64 = 1_000_000;
+/// Seconds of a step.
+const STEP: i64 = 300;
 
 /// How a store answers.
 #[derive(Clone, Default)]
@@ -69,7 +73,12 @@ fn name(number: i64) -> String {
     format!("host{}:910{number}", number / 2)
 }
 
-fn series(query: &str, from: i64, to: i64, manners: &Manners) -> Vec<Value> {
+/// A function over each step of a series of the fake store, such as `max_over_time(memory[300000ms])`.
+fn series(question: &str, ends: &[i64], manners: &Manners) -> Vec<Value> {
+    let (function, rest) = question.split_once('(').unwrap();
+    let inner = rest.trim_start_matches("0.5, ");
+    // `(memory) + (swap) or (memory) * 1` has nothing in swap.
+    let query = if inner.contains("memory") { "memory" } else { inner.split('[').next().unwrap() };
     let minute_of = |at: i64| (at - BEGIN).div_euclid(60);
     let arm_at = |number: i64, at: i64| match (number, minute_of(at)) {
         (2, minute) if manners.unlabelled.contains(&minute) => None,
@@ -77,29 +86,42 @@ fn series(query: &str, from: i64, to: i64, manners: &Manners) -> Vec<Value> {
         _ => Some(["glibc", "mimalloc"][number as usize % 2]),
     };
     let of = |(number, arm): (i64, Option<&'static str>)| {
-        let values: Vec<Value> = readings(number)
-            .into_iter()
-            .filter(|(at, ..)| (from..=to).contains(at) && arm_at(number, *at) == arm)
-            .map(|(at, bytes, started)| {
-                let down = number == 0 && manners.down.contains(&minute_of(at));
-                let value = match query {
-                    "swap" => 0.0,
-                    "start" => started as f64,
-                    _ if down => 0.0,
-                    _ => bytes,
-                };
-                json!([at as f64, value.to_string()])
-            })
-            .collect();
+        let value = |(at, bytes, started): (i64, f64, i64)| {
+            let down = number == 0 && manners.down.contains(&minute_of(at));
+            match query {
+                "start" => (at, started as f64),
+                _ if down => (at, 0.0),
+                _ => (at, bytes),
+            }
+        };
+        let own: Vec<(i64, f64)> =
+            readings(number).into_iter().filter(|(at, ..)| arm_at(number, *at) == arm).map(value).collect();
+        let values = ends.iter().filter_map(|end| {
+            let within = own.iter().filter(|(at, _)| (end - STEP + 1..=*end).contains(at));
+            let mut within: Vec<f64> = within.map(|(_, value)| *value).collect();
+            let last = *within.last()?;
+            within.sort_by(f64::total_cmp);
+            let value = match function {
+                "quantile_over_time" => median(&within),
+                "max_over_time" => *within.last()?,
+                "min_over_time" => within[0],
+                _ => last,
+            };
+            Some(json!([*end as f64, value.to_string()]))
+        });
         let mut labels = json!({ "instance": name(number) });
         if let Some(arm) = arm {
             labels["arm"] = arm.into();
         }
-        json!({ "metric": labels, "values": values })
+        json!({ "metric": labels, "values": values.collect::<Vec<_>>() })
     };
     let arms = [Some("glibc"), Some("mimalloc"), None];
     let all = (0..4).flat_map(|number| arms.map(|arm| (number, arm)));
     all.map(of).filter(|series| !series["values"].as_array().unwrap().is_empty()).collect()
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -181,7 +203,7 @@ fn answer(
         }
         let _ = stream.write_all(b"0\r\n\r\n");
     };
-    if !lines[0].starts_with(&format!("POST {}/api/v1/query ", manners.prefix)) {
+    if !lines[0].starts_with(&format!("POST {}/api/v1/query_range ", manners.prefix)) {
         return say(404, "", b"404 page not found");
     }
     if manners.tenant.is_some_and(|tenant| header("x-scope-orgid").as_deref() != Some(tenant)) {
@@ -193,12 +215,9 @@ fn answer(
         busy.fetch_add(1, Ordering::SeqCst);
         return say(status, "Retry-After: 0\r\n", b"too many outstanding requests");
     }
-    // What was scraped: NAME[Nms] at a time.
-    let (query, range) = form["query"].split_once('[').unwrap();
-    let milliseconds: f64 = range.strip_suffix("ms]").unwrap().parse().unwrap();
-    let to: f64 = form["time"].parse().unwrap();
-    let from = to - milliseconds / 1e3;
-    let result = series(query, from.ceil() as i64, to.floor() as i64, manners);
+    let number = |name: &str| form[name].parse::<f64>().unwrap() as i64;
+    let ends: Vec<i64> = (number("start")..=number("end")).step_by(number("step") as usize).collect();
+    let result = series(&form["query"], &ends, manners);
     let values: usize = result.iter().map(|series| series["values"].as_array().unwrap().len()).sum();
     match manners.limit {
         Some((limit, Refusal::Said(why))) if values > limit => {
@@ -243,10 +262,9 @@ fn request(url: &str, access: Access) -> PrometheusImport {
         metric: Metric::Rss,
         access,
         groups: Vec::new(),
-        from_us: Some((BEGIN - 100) * S),
-        late_us: 0,
+        from_us: (BEGIN - 100) * S,
         to_us: (BEGIN + HOURS * 3600) * S,
-        step_us: 60 * S,
+        step_us: STEP * S,
         about: None,
         name: "fake".into(),
         control: None,
@@ -255,19 +273,35 @@ fn request(url: &str, access: Access) -> PrometheusImport {
     }
 }
 
-fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary, ImportError> {
+fn import(folder: &Path, url: &str, access: Access) -> Result<ImportSummary, ImportError> {
     let mut store = Store::create(&folder.join("heaptrial.db")).unwrap();
-    import_prometheus(&mut store, &request(url, access), &|_| {})
+    import_prometheus(&mut store, &request(url, access))
 }
 
-/// Each life of each service: when it was started, and its readings.
+/// Each life of each service: when it was started, and its readings in seconds since 1970 and bytes.
 type Lives = BTreeMap<String, Vec<(i64, Vec<(i64, u64)>)>>;
 
+/// A reading is the median of a step that has no start in it nor at its edge, at its middle.
 fn drawn() -> Lives {
     let of = |number: i64| {
-        let mut lives: BTreeMap<i64, Vec<(i64, u64)>> = BTreeMap::new();
+        let mut steps: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
         for (at, bytes, started) in readings(number) {
-            lives.entry(started).or_default().push((at, bytes as u64));
+            let end = (at + STEP - 1).div_euclid(STEP) * STEP;
+            steps.entry(end).or_default().push((started, bytes));
+        }
+        let mut lives: BTreeMap<i64, Vec<(i64, u64)>> = BTreeMap::new();
+        for (end, within) in steps {
+            let started = within.last().unwrap().0;
+            if started + STEP / 10 <= end - STEP {
+                let mut bytes: Vec<f64> = within.into_iter().map(|(_, bytes)| bytes).collect();
+                bytes.sort_by(f64::total_cmp);
+                lives.entry(started).or_default().push((end - STEP / 2, median(&bytes) as u64));
+            }
+        }
+        let starts: Vec<i64> = lives.keys().copied().collect();
+        for (started, readings) in &mut lives {
+            let next = starts.iter().copied().find(|next| next > started).unwrap_or(i64::MAX);
+            readings.retain(|(middle, _)| middle + STEP / 2 <= next);
         }
         (name(number), lives.into_iter().collect())
     };
@@ -276,8 +310,7 @@ fn drawn() -> Lives {
 
 fn found(folder: &Path) -> Lives {
     let store = Store::open(&folder.join("heaptrial.db")).unwrap();
-    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
-    let lives = trial.services.into_iter().map(|service| {
+    let lives = stored::read(&store, "fake").services.into_iter().map(|service| {
         let lives = service.lives.iter().map(|life| {
             let readings = life.samples.iter().map(|sample| (sample.wall_us / S, sample.rss_bytes)).collect();
             (life.started_wall_us / S, readings)
@@ -325,7 +358,7 @@ fn the_services_of_a_host_are_a_block() {
     let fake = FakeStore::start(Manners::default());
     import(folder.path(), &fake.url(""), Access::default()).unwrap();
     let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
-    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+    let trial = stored::read(&store, "fake");
     let found: Vec<(u32, &Value)> =
         trial.services.iter().map(|service| (service.block, &service.attributes["server"])).collect();
     assert_eq!(
@@ -344,7 +377,7 @@ fn a_label_that_changes_while_a_process_runs_on_does_not_make_it_another() {
         import(folder.path(), &fake.url(""), Access::default()).unwrap();
         let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
         let lives = || {
-            let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+            let trial = stored::read(&store, "fake");
             let lives = trial.services.into_iter().find(|service| service.name == name(2)).unwrap().lives;
             lives.into_iter().map(|life| life.contamination).collect::<Vec<_>>()
         };
@@ -399,7 +432,7 @@ fn what_is_too_much_at_once_is_asked_for_in_parts() {
         let store =
             whole(Manners { limit: Some((500, refusal)), ..Manners::default() }, "", |_| Access::default());
         let answers = store.asked.lock().unwrap().len();
-        assert!(answers >= 2 * 4 * 30 * 60 / 500, "{answers}");
+        assert!(answers >= 3 * 4 * HOURS as usize * 12 / 500, "{answers}");
     }
 }
 
@@ -424,7 +457,7 @@ fn an_answer_in_part_is_refused_or_told() {
     let folder = tempfile::tempdir().unwrap();
     let store = FakeStore::start(manners);
     let error = import(folder.path(), &store.url(""), Access::default()).unwrap_err().to_string();
-    assert!(error.contains("is not whole") && error.contains(why), "{error}");
+    assert!(error.contains("a partial answer") && error.contains(why), "{error}");
     let access = Access { accept_partial: true, ..Access::default() };
     let summary = import(folder.path(), &store.url(""), access).unwrap();
     assert!(summary.notes.contains(&format!("the store warns: {why}")), "{:?}", summary.notes);
@@ -433,7 +466,7 @@ fn an_answer_in_part_is_refused_or_told() {
 
 /// The arms of the trial, which of them is the control, and their services.
 fn arms(store: &Store) -> Vec<(String, bool, Vec<String>)> {
-    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+    let trial = stored::read(store, "fake");
     let names =
         |members: &[usize]| members.iter().map(|member| trial.services[*member].name.clone()).collect();
     trial.lists.iter().map(|list| (list.arm.name.clone(), list.arm.control, names(&list.members))).collect()
@@ -444,12 +477,8 @@ fn a_label_of_an_arm_that_was_missing_for_a_while_is_no_other_arm() {
     let server = FakeStore::start(Manners { unlabelled: 600..660, ..Manners::default() });
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
-    let mut request = request(&server.url(""), Access::default());
-    let end = request.to_us;
-    request.to_us = (BEGIN + 20 * 3600) * S;
-    import_prometheus(&mut store, &request, &|_| {}).unwrap();
-    (request.from_us, request.late_us, request.to_us) = (None, 15 * 3600 * S, end);
-    import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    let request = request(&server.url(""), Access::default());
+    import_prometheus(&mut store, &request).unwrap();
     assert_eq!(arms(&store)[0], ("glibc".to_owned(), true, vec![name(0), name(2)]));
     assert_eq!(found(folder.path()), drawn());
 }
@@ -462,11 +491,12 @@ fn zeros_of_what_does_not_run_are_no_readings_though_all_may_be_in_swap() {
     let mut request = request(&server.url(""), Access::default());
     request.metric = Metric::Anon;
     request.queries.swap = Some("swap".into());
-    let summary = import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    let summary = import_prometheus(&mut store, &request).unwrap();
     let all = drawn().values().flatten().map(|(_, readings)| readings.len()).sum::<usize>();
-    assert_eq!(summary.new_samples as usize, all - 60);
-    let told = "60 readings of memory that are zero or no number were left out";
-    assert!(summary.notes.iter().any(|note| note.starts_with(told)), "{:?}", summary.notes);
+    // The last step of the hour has a start in it as well.
+    assert_eq!(summary.samples as usize, all - 11);
+    let note = "12 readings of no memory excluded";
+    assert!(summary.notes.iter().any(|own| own.starts_with(note)), "{:?}", summary.notes);
 
     // RSS was never asked for, and is none in what is exported.
     let (rss, anon) =
@@ -484,20 +514,8 @@ fn exported(store: &Store, trial_id: i64, name: &str) -> Vec<String> {
     lines.map(|line| line[column].to_owned()).collect()
 }
 
-/// A counter may be of anything that begins anew with each start, such as bytes.
 #[test]
-fn what_a_counter_told_is_no_cpu_time() {
-    let server = FakeStore::start(Manners::default());
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
-    let mut request = request(&server.url(""), Access::default());
-    request.queries.counter = Some("bytes".into());
-    let summary = import_prometheus(&mut store, &request, &|_| {}).unwrap();
-    assert!(exported(&store, summary.trial_id, "cpu_us").iter().all(String::is_empty));
-}
-
-#[test]
-fn another_control_and_other_lists_are_taken_where_there_is_nothing_new_to_read() {
+fn lists_in_files_make_arms_and_an_import_replaces_the_one_before() {
     let server = FakeStore::start(Manners::default());
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
@@ -508,21 +526,31 @@ fn another_control_and_other_lists_are_taken_where_there_is_nothing_new_to_read(
         path
     };
     request.groups = vec![list("glibc", &[0, 2]), list("mimalloc", &[1, 3])];
-    let whole = import_prometheus(&mut store, &request, &|_| {}).unwrap();
-    assert!(whole.new_samples > 0 && arms(&store)[0].1);
-    let again = import_prometheus(&mut store, &request, &|_| {}).unwrap();
-    assert!(!again.notes.iter().any(|note| note.contains("another list")), "{:?}", again.notes);
+    let first = import_prometheus(&mut store, &request).unwrap();
+    assert!(!first.replaced && arms(&store)[0].1);
     request.control = Some("mimalloc".into());
-    request.groups = vec![list("glibc", &[0, 1]), list("mimalloc", &[2, 3])];
-    let changed = import_prometheus(&mut store, &request, &|_| {}).unwrap();
-    assert_eq!(changed.new_samples, 0);
+    request.groups = vec![list("glibc", &[0, 1]), list("mimalloc", &[2])];
+    let second = import_prometheus(&mut store, &request).unwrap();
+    assert_eq!((second.replaced, second.trial_id, second.ungrouped_services), (true, first.trial_id, 1));
     assert_eq!(
         arms(&store),
-        [
-            ("glibc".to_owned(), false, vec![name(0), name(1)]),
-            ("mimalloc".to_owned(), true, vec![name(2), name(3)])
-        ]
+        [("glibc".to_owned(), false, vec![name(0), name(1)]), ("mimalloc".to_owned(), true, vec![name(2)])]
     );
-    let told = "2 services in another list than before, with all that is stored of them";
-    assert!(changed.notes.iter().any(|note| note.starts_with(told)), "{:?}", changed.notes);
+}
+
+/// The maximum of a step is the peak, though the median is the level.
+#[test]
+fn maxima_are_kept_beside_medians() {
+    let server = FakeStore::start(Manners::default());
+    let folder = tempfile::tempdir().unwrap();
+    import(folder.path(), &server.url(""), Access::default()).unwrap();
+    let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
+    let trial = store.trials().unwrap()[0].id;
+    let readings = Readings::of_trial(&store, trial, Metric::Rss).unwrap();
+    let life = store.lives(trial).unwrap().remove(0);
+    let levels = readings.of_life(&store, life.id, life.started_boottime_us).unwrap();
+    let peaks = readings.rolled_up_peaks(&store, life.id, life.started_boottime_us).unwrap();
+    assert_eq!(levels.len(), peaks.len());
+    // Memory grows by a page each minute.
+    assert!(levels.iter().zip(&peaks).all(|(level, peak)| (1..=12).contains(&(peak.kib - level.kib))));
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use heaptrial_exchange::{TorUtilsImport, import_torutils};
+use crate::support::stored;
+use heaptrial_exchange::{CsvImport, import_csv};
 use heaptrial_model::LifeStart;
 use heaptrial_store::{ImportedService, ImportedTrial, Store};
 
@@ -61,15 +62,15 @@ fn ages_at_the_end_of_the_five_way_trial() {
     let groups = |lists: &[List<'_>]| -> Vec<PathBuf> {
         lists.iter().map(|list| root.join("groups").join(format!("{}.txt", list.0))).collect()
     };
-    let mut request = TorUtilsImport {
+    let mut request = CsvImport {
         memory: vec![root.join("memory.csv")],
         groups: groups(&FINAL),
         events: Some(root.join("events.csv")),
         diagnostics: Some(root.join("diagnostics.csv")),
         timezone: Some("-08:00".parse().unwrap()),
-        ..TorUtilsImport::default()
+        ..CsvImport::default()
     };
-    let summary = import_torutils(&mut store, &request).unwrap();
+    let summary = import_csv(&mut store, &request).unwrap();
     assert_eq!((summary.services, summary.samples, summary.duplicate_samples), (200, 4_940, 0));
     assert!(summary.problems.counts.is_empty(), "{:?}", summary.problems.details);
     assert_eq!(summary.timezone, "-08:00");
@@ -80,8 +81,7 @@ fn ages_at_the_end_of_the_five_way_trial() {
         summary.notes
     );
 
-    let (_, trial) =
-        store.read_imported("memory", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap();
+    let trial = stored::read(&store, "memory");
     let all: Vec<u64> = trial.services.iter().flat_map(samples).collect();
     assert_eq!((all.iter().sum::<u64>(), median(all)), (16_891_467_552, 2_842_576));
     assert_eq!(trial.services.iter().map(|service| service.lives.len()).sum::<usize>(), 604);
@@ -113,8 +113,7 @@ fn ages_at_the_end_of_the_five_way_trial() {
     // VmHWM fell 406 times; two of these, by 0.2% on a relay that kept running, are the kernel's counting.
     assert_eq!((summary.lives_unknown, summary.lives_inferred), (200, 404));
     (request.groups, request.name) = (groups(&OLDER), Some("older".into()));
-    import_torutils(&mut store, &request).unwrap();
-    let (_, older) =
-        store.read_imported("older", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap();
+    import_csv(&mut store, &request).unwrap();
+    let older = stored::read(&store, "older");
     assert_eq!(lists(&older), OLDER);
 }

@@ -1,12 +1,13 @@
 //! What is stored of many generated imports, compared with a plain reader of the same files.
 
 use crate::support::naive;
+use crate::support::stored;
 use crate::support::variety;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use heaptrial_exchange::{ImportError, ProblemKind, TorUtilsImport, import_torutils};
+use heaptrial_exchange::{CsvImport, ImportError, ProblemKind, import_csv};
 use heaptrial_store::Store;
 use naive::{Naive, Zone};
 use variety::{Lists, Written};
@@ -14,7 +15,7 @@ use variety::{Lists, Written};
 /// Seeds that are tried; `VARIETY_SEEDS` tries others.
 const SEEDS: u64 = 150;
 
-fn request(written: &Written, folder: &Path) -> TorUtilsImport {
+fn request(written: &Written, folder: &Path) -> CsvImport {
     let put = |name: String, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
@@ -29,12 +30,12 @@ fn request(written: &Written, folder: &Path) -> TorUtilsImport {
             format!("{}{:02}:{:02}", if offset < 0 { '-' } else { '+' }, minutes / 60, minutes % 60)
         }
     };
-    TorUtilsImport {
+    CsvImport {
         memory: memory.collect(),
         groups: lists.map(|(name, members)| put(format!("{name}.txt"), &members.join("\n"))).collect(),
         timezone: Some(zone.parse().unwrap()),
         name: Some("t".into()),
-        ..TorUtilsImport::default()
+        ..CsvImport::default()
     }
 }
 
@@ -52,7 +53,7 @@ fn expected(naive: &Naive) -> Figures {
 }
 
 fn stored(store: &Store) -> Figures {
-    let trial = store.read_imported("t", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1;
+    let trial = stored::read(store, "t");
     let figures = trial.services.iter().filter(|service| !service.lives.is_empty()).map(|service| {
         let samples: Vec<_> = service.lives.iter().flat_map(|life| &life.samples).collect();
         let rss: Vec<u64> = samples.iter().map(|sample| sample.rss_bytes).collect();
@@ -65,7 +66,7 @@ fn stored(store: &Store) -> Figures {
 }
 
 fn arms_of(store: &Store) -> BTreeMap<String, BTreeSet<String>> {
-    let trial = store.read_imported("t", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1;
+    let trial = stored::read(store, "t");
     let name = |index: &usize| trial.services[*index].name.clone();
     trial.lists.iter().map(|list| (list.arm.name.clone(), list.members.iter().map(name).collect())).collect()
 }
@@ -105,7 +106,7 @@ fn compare(seed: u64) -> (usize, u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
     let request = request(&written, folder.path());
-    let summary = match import_torutils(&mut store, &request) {
+    let summary = match import_csv(&mut store, &request) {
         Ok(summary) => summary,
         Err(ImportError::NoMeasurement { .. }) if naive.services.is_empty() => return (0, 0),
         Err(error) => panic!("seed {seed}: {error}\n{}", written.memory[0]),
@@ -123,7 +124,7 @@ fn compare(seed: u64) -> (usize, u64) {
         "{}",
         context()
     );
-    let again = import_torutils(&mut store, &request).unwrap();
+    let again = import_csv(&mut store, &request).unwrap();
     assert_eq!((again.replaced, again.samples), (true, summary.samples), "{}", context());
     assert_eq!(stored(&store), expected(&naive), "{}", context());
     (naive.services.len(), naive.services.values().map(|readings| readings.len() as u64).sum())

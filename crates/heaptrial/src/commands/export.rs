@@ -26,7 +26,7 @@ pub struct ExportOptions {
     /// Into this file in place of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only what came after this tick, NUMBER@TIME as `heaptrial import heaptrial` tells it; everything, where this
+    /// Only what came after this tick, NUMBER@TIME as `heaptrial import heaptrial` prints it; everything, where this
     /// database does not have that tick
     #[arg(long, value_name = "TICK", value_parser = tick)]
     since: Option<PartTick>,
@@ -49,9 +49,9 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         return Err(Failure::usage("--since goes with --format heaptrial"));
     }
     if global.json && options.output.is_none() {
-        return Err(Failure::usage("--json tells what was written; name the file with --output"));
+        return Err(Failure::usage("--json reports what was written; name the file with --output"));
     }
-    tell_what_does_not_count(&target)?;
+    warn_of_excluded(&target)?;
     let write = |writer: &mut dyn Write| export(&target.store, target.trial.id, writer);
     let Some(path) = &options.output else {
         let mut writer = BufWriter::new(io::stdout());
@@ -75,7 +75,7 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
 }
 
 /// Means of arms would take these in.
-fn tell_what_does_not_count(target: &Target) -> Result<(), Failure> {
+fn warn_of_excluded(target: &Target) -> Result<(), Failure> {
     let lives = target.store.lives(target.trial.id).map_err(Failure::failed)?;
     let contaminated = lives.iter().filter(|life| life.contamination.is_some()).count();
     let dropped = target.store.dropped_services(target.trial.id).map_err(Failure::failed)?.len();
@@ -101,7 +101,7 @@ fn tick(text: &str) -> Result<PartTick, String> {
         let (sequence, wall_us) = text.split_once('@')?;
         Some(PartTick { sequence: sequence.parse().ok()?, wall_us: wall_us.parse().ok()? })
     };
-    parse().ok_or_else(|| "wanted is NUMBER@TIME, such as 4711@1767225600000000".to_owned())
+    parse().ok_or_else(|| "expected NUMBER@TIME, such as 4711@1767225600000000".to_owned())
 }
 
 fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Result<ExitCode, Failure> {

@@ -1,16 +1,16 @@
 //! `heaptrial import`: measurements that were made elsewhere.
 
 mod access;
+mod csv;
 mod heaptrial;
 mod prometheus;
-mod torutils;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use heaptrial_exchange::{ArmSummary, ImportError};
-use heaptrial_model::About;
+use heaptrial_exchange::{ArmSummary, ImportError, ImportSummary};
+use heaptrial_model::{About, units};
 use heaptrial_store::Store;
 
 use crate::exit::Failure;
@@ -20,8 +20,11 @@ use crate::run_folder::RUNS;
 /// Which tool made the measurements.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// CSV files of the scripts with which operators of Tor relays measure (TorUtils)
-    Torutils(torutils::TorUtilsOptions),
+    /// CSV files with the memory of services over time
+    #[command(after_help = csv::EXAMPLES)]
+    Csv(csv::CsvOptions),
+    /// The same of the scripts with which operators of Tor relays measure (TorUtils), with their other files
+    Torutils(csv::TorUtilsOptions),
     /// Series of a Prometheus, or of a store that answers as one does
     #[command(after_help = prometheus::EXAMPLES)]
     Prometheus(Box<prometheus::PrometheusOptions>),
@@ -32,7 +35,8 @@ pub enum ImportCommand {
 /// Runs one of the commands.
 pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match command {
-        ImportCommand::Torutils(options) => torutils::run(options, global),
+        ImportCommand::Csv(options) => csv::run(options, global),
+        ImportCommand::Torutils(options) => csv::run_torutils(options, global),
         ImportCommand::Prometheus(options) => prometheus::run(*options, global),
         ImportCommand::Heaptrial(options) => heaptrial::run(&options, global),
     }
@@ -109,6 +113,20 @@ fn print_next(trial: &str, database: &Path, global: &GlobalOptions) {
         Some(file) => println!("Next: heaptrial --db {} report {name}", file.display()),
         None if global.out.is_some() => println!("Next: heaptrial report {}", database.display()),
         None => println!("Next: heaptrial report {name}"),
+    }
+}
+
+/// How much there is, and in which arms.
+fn print_head(summary: &ImportSummary) {
+    println!(
+        "{}: {} samples of {} services{}",
+        summary.trial,
+        units::count(summary.samples),
+        units::count(summary.services as u64),
+        if summary.replaced { ", instead of what was imported under this name" } else { "" }
+    );
+    for arm in &summary.arms {
+        println!("  {}", arm_line(arm));
     }
 }
 

@@ -9,6 +9,9 @@ pub mod hosts;
 pub mod series_store;
 pub mod served;
 pub mod shapes;
+pub mod steps;
+#[path = "../../../exchange/tests/it/support/stored.rs"]
+pub mod stored;
 pub mod trials;
 pub mod two_hosts;
 pub mod upstream;

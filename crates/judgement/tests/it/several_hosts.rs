@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_analysis::FindingKind;
 use heaptrial_judgement::look::{Gaps, take};
-use heaptrial_judgement::{Judgement, JudgementError, Options, Rows, traffic_since};
+use heaptrial_judgement::{Judgement, JudgementError, Options, Rows};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
 use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, StoreError, TickInput};
 use serde_json::{Value, json};
@@ -110,6 +110,7 @@ fn gather(store: &mut Store, plan: &Value, host: &str, path: &Path) -> i64 {
         hosts: 2,
         now_us: START_US + 900 * MINUTE_US,
         verified: false,
+        replace: false,
     };
     store.gather(path, &part).unwrap().trial_id
 }
@@ -158,35 +159,6 @@ fn lives_are_rolled_up_where_their_readings_were() {
         RollupHorizon { wall_us: START_US + 60 * MINUTE_US, host_id: 1, boottime_us: 60 * MINUTE_US };
     while store.roll_up(1, &horizon, 1000).unwrap().more {}
     assert_eq!(spans(&store), [900.0, 900.0]);
-}
-
-/// A host whose database was lost: what it recorded anew is gathered first, and a copy from before afterwards.
-#[test]
-fn an_older_copy_that_comes_later_changes_no_order() {
-    let folder = tempfile::tempdir().unwrap();
-    let plan = plan(&["a", "b"]);
-    let minutes = |range: std::ops::RangeInclusive<i64>| range.step_by(10).collect::<Vec<i64>>();
-    let old = [(0, 0, minutes(0..=100)), (1, 200, minutes(200..=300))];
-    let old = host_of_boots(&folder.path().join("old.db"), &plan, "a", 0, &old);
-    let new = [(1, 200, minutes(400..=600))];
-    let new = host_of_boots(&folder.path().join("new.db"), &plan, "a", 350, &new);
-    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
-    gather(&mut store, &plan, "a", &new);
-    let trial_id = gather(&mut store, &plan, "a", &old);
-
-    let rows = Rows::read(&store, trial_id).unwrap();
-    let fleet = rows.fleet(&store, &Options::default()).unwrap();
-    for service in &fleet.services {
-        let ages: Vec<f64> =
-            service.lives.iter().map(|life| (life.started_at - START_US as f64 / 1e6) / 60.0).collect();
-        assert_eq!(ages, [0.0, 200.0]);
-        assert_eq!(service.current().unwrap().last_age(), Some(400.0 * 60.0));
-    }
-    for life in &rows.lives {
-        let traffic = traffic_since(&store, life, 0.0).unwrap();
-        let rates = traffic.windows(2).map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0) * 60.0);
-        assert!(rates.clone().all(|rate| (rate - 1.0).abs() < 1e-6), "{:?}", rates.collect::<Vec<_>>());
-    }
 }
 
 /// Boots of different hosts have clocks of their own.

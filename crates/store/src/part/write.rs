@@ -63,7 +63,7 @@ impl Store {
                     (true, _) => {
                         format!("SELECT m.* FROM life l CROSS JOIN there.{table} m ON m.life_id = l.id")
                     }
-                    // Numbers of rows grow with time, so that the first one tells where to begin.
+                    // Numbers of rows grow with time, so that the first one is where to begin.
                     (false, _) => format!(
                         "SELECT m.* FROM life l CROSS JOIN there.{table} m ON m.life_id = l.id
                            AND m.tick_id >= (SELECT min(id) FROM tick)

@@ -216,7 +216,7 @@ fn the_last_events_are_the_last_in_time_and_not_the_last_that_came() {
         store.add_event(trial_id, None, at, KnownEvent::Note, "told").unwrap();
     }
     let last: Vec<i64> =
-        store.recent_events(trial_id, 2).unwrap().iter().map(|event| event.wall_us).collect();
+        store.recent_events_and(trial_id, 2, &[]).unwrap().iter().map(|event| event.wall_us).collect();
     assert_eq!(last, [50, 3]);
 }
 

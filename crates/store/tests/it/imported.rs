@@ -6,6 +6,9 @@ use heaptrial_store::{
     NewTrial, Readings, Store,
 };
 
+#[path = "../../../exchange/tests/it/support/stored.rs"]
+mod stored;
+
 fn import(samples: &[(i64, u64)]) -> ImportedTrial {
     let arm = |name: &str, control| Arm { name: name.into(), control, treatment: Treatment::default() };
     let sample = |(wall_us, rss_bytes): &(i64, u64)| ImportedSample {
@@ -76,9 +79,7 @@ fn an_import_is_read_back_whole_and_replaced_under_its_id() {
     let trial_id = store.write_imported(&first).unwrap();
     for trial in [first, import(&[(1_000_000, 1024), (2_000_000, 2048), (3_000_000, 8192)])] {
         assert_eq!(store.write_imported(&trial).unwrap(), trial_id);
-        let (found_id, found) =
-            store.read_imported("fleet", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap();
-        assert_eq!(found_id, trial_id);
+        let found = stored::read(&store, "fleet");
         assert_eq!(found.lists, trial.lists);
         assert_eq!(found.events, trial.events);
         assert_eq!(found.sources, trial.sources);
@@ -92,5 +93,4 @@ fn an_import_is_read_back_whole_and_replaced_under_its_id() {
     let found = readings.of_life(&store, life.id, life.started_boottime_us).unwrap();
     let ages: Vec<(f32, u32)> = found.iter().map(|reading| (reading.age_seconds, reading.kib)).collect();
     assert_eq!(ages, [(0.5, 1), (1.5, 2), (2.5, 8)]);
-    assert!(store.read_imported("other", heaptrial_model::TrialKind::ImportTorutils).unwrap().is_none());
 }

@@ -195,5 +195,5 @@ pub fn take(
     named: Option<&str>,
     now_us: i64,
 ) -> Result<GatheredPart, GatherError> {
-    gather(store, PartFile::open(from)?, named, now_us)
+    gather(store, PartFile::open(from)?, named, false, now_us)
 }

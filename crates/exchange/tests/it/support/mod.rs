@@ -3,13 +3,14 @@
 
 pub mod hosts;
 pub mod naive;
+pub mod stored;
 pub mod variety;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_exchange::TorUtilsImport;
+use heaptrial_exchange::CsvImport;
 use heaptrial_store::Store;
 
 pub const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_kb,hwm_kb,frag_ratio,count,total_kb,avg_kb,min_kb,max_kb\n";
@@ -97,8 +98,8 @@ impl Fleet {
         self.path(name)
     }
 
-    pub fn request(&self) -> TorUtilsImport {
-        TorUtilsImport {
+    pub fn request(&self) -> CsvImport {
+        CsvImport {
             memory: vec![self.path("memory.csv")],
             groups: GROUPS.iter().map(|(name, _)| self.path(&format!("{name}.txt"))).collect(),
             events: Some(self.path("events.csv")),
@@ -106,7 +107,7 @@ impl Fleet {
             timezone: Some("-08:00".parse().unwrap()),
             tool_version: "test".into(),
             command: "test".into(),
-            ..TorUtilsImport::default()
+            ..CsvImport::default()
         }
     }
 
@@ -115,6 +116,6 @@ impl Fleet {
     }
 }
 
-pub fn memory_only(path: &Path) -> TorUtilsImport {
-    TorUtilsImport { memory: vec![path.to_owned()], ..TorUtilsImport::default() }
+pub fn memory_only(path: &Path) -> CsvImport {
+    CsvImport { memory: vec![path.to_owned()], ..CsvImport::default() }
 }

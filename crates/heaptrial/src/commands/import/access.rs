@@ -26,7 +26,7 @@ pub struct AccessOptions {
     /// Certificates to trust in place of the system's (PEM)
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Take answers of which the store says that they are not whole; what it says is told
+    /// Take partial answers of the store, with its warnings as notes
     #[arg(long)]
     accept_partial: bool,
 }

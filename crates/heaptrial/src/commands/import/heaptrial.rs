@@ -16,12 +16,15 @@ use crate::options::GlobalOptions;
 /// The files.
 #[derive(Debug, Args)]
 pub struct HeaptrialOptions {
-    /// What hosts wrote, or copies of their databases; what is here already stays as it is
+    /// What hosts wrote, or copies of their databases; what follows the last reading that is here is added
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Which trial, where a file has several
     #[arg(long, value_name = "NAME")]
     trial: Option<TrialName>,
+    /// Remove what is here of a host before its file is taken in: where its database was lost, or it was installed again
+    #[arg(long)]
+    replace: bool,
 }
 
 pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
@@ -39,18 +42,18 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
     let mut parts = Vec::new();
     let rest = options.files[1..].iter().map(|file| PartFile::open(file));
     for file in std::iter::once(Ok(first)).chain(rest) {
-        match file.and_then(|file| gather(&mut store, file, named, Instant::now().wall_us)) {
+        match file.and_then(|file| gather(&mut store, file, named, options.replace, Instant::now().wall_us)) {
             Ok(part) => parts.push(part),
             Err(error) => {
                 drop(store);
                 if !existed && parts.is_empty() {
                     remove_empty(&database, missing_folder.as_deref());
                 }
-                let told: Vec<&str> = parts.iter().map(|part: &GatheredPart| part.host.as_str()).collect();
+                let taken: Vec<&str> = parts.iter().map(|part: &GatheredPart| part.host.as_str()).collect();
                 let failure = Failure::from(error);
-                return Err(match told.as_slice() {
+                return Err(match taken.as_slice() {
                     [] => failure,
-                    told => failure.about(format!("{} taken in", told.join(", "))),
+                    taken => failure.about(format!("{} taken in", taken.join(", "))),
                 });
             }
         }
@@ -63,25 +66,18 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
             units::duration(part.ahead_seconds.unwrap_or_default())
         );
     }
-    for part in parts.iter().filter(|part| part.new.anew) {
-        eprintln!(
-            "warning: {} has recorded the trial anew: its database was lost, or it was installed again; what was gathered \
-             before stays",
-            part.host
-        );
-    }
-    let told = |tick: PartTick| format!("{}@{}", tick.sequence, tick.wall_us);
+    let as_option = |tick: PartTick| format!("{}@{}", tick.sequence, tick.wall_us);
     if global.json {
-        let parts_told = parts.iter().map(|part| {
+        let parts_json = parts.iter().map(|part| {
             serde_json::json!({
                 "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
-                "new_events": part.new.events, "changed": part.new.changed, "anew": part.new.anew, "since": part.last.map(told),
+                "new_events": part.new.events, "changed": part.new.changed, "since": part.last.map(as_option),
                 "ahead_seconds": part.ahead_seconds,
             })
         });
         let missing = parts.last().map_or(&[][..], |part| part.missing.as_slice());
         let json = serde_json::json!({
-            "schema_version": 1, "database": database, "parts": parts_told.collect::<Vec<_>>(), "missing_hosts": missing,
+            "schema_version": 1, "database": database, "parts": parts_json.collect::<Vec<_>>(), "missing_hosts": missing,
         });
         println!("{json:#}");
         return Ok(ExitCode::SUCCESS);
@@ -89,10 +85,11 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
     for part in &parts {
         let new = match (part.new.changed, part.new.samples + part.new.events + part.new.lives) {
             (false, _) => "nothing new".to_owned(),
-            (true, 0) => "no new samples; what is told of the trial or of lives there is another".to_owned(),
+            (true, 0) => "no new samples, but the trial or lives are described otherwise there".to_owned(),
             (true, _) => format!("{} new samples", units::count(part.new.samples)),
         };
-        let next = part.last.map_or_else(String::new, |last| format!("; next with --since {}", told(last)));
+        let next =
+            part.last.map_or_else(String::new, |last| format!("; next with --since {}", as_option(last)));
         println!("{} of {}: {new}{next}", part.trial, part.host);
     }
     if let Some(part) = parts.last().filter(|part| !part.missing.is_empty()) {

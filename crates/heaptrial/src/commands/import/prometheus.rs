@@ -1,21 +1,17 @@
 //! `heaptrial import prometheus`: series of a Prometheus, or of a store that answers as one does.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{Exporter, PrometheusImport, PrometheusSummary, Queries, import_prometheus};
+use heaptrial_exchange::{Exporter, ImportSummary, PrometheusImport, Queries, import_prometheus};
 use heaptrial_model::{HumanDuration, Metric, units};
 
 use super::access::AccessOptions;
-use super::{arm_line, database_of, into, own_command, print_next, read_about};
+use super::{database_of, into, own_command, print_head, print_next, read_about};
 use crate::commands::value::time;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-
-/// Who asks for more waits for it.
-const LONG_SECONDS: f64 = 2.0 * 86_400.0;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -49,14 +45,14 @@ pub struct PrometheusOptions {
     /// Which reading that is: rss, anon or cgroup [default: the exporter's usual one, else rss]
     #[arg(long, value_name = "METRIC")]
     metric: Option<Metric>,
-    /// Memory in swap in bytes, which counts with anonymous memory
+    /// Memory in swap in bytes, which counts with anonymous memory: series with the same labels
     #[arg(long, value_name = "QUERY")]
     swap: Option<String>,
     /// When the service was started, in seconds since 1970
     #[arg(long, value_name = "QUERY")]
     start: Option<String>,
-    /// A counter that begins at nothing with each start, such as CPU seconds: tells restarts where no start is told, and
-    /// beside --start where a clock was set
+    /// A counter that begins at nothing with each start, such as CPU seconds: shows restarts without --start, and with
+    /// it where a clock was set
     #[arg(long, value_name = "QUERY")]
     counter: Option<String>,
     /// Label that names a service; several are joined by `/` [default: the exporter's, else instance]
@@ -74,17 +70,14 @@ pub struct PrometheusOptions {
     /// Lists of services, one per line, by their names here; each file is an arm and names it
     #[arg(long, value_name = "FILE", num_args = 1..)]
     groups: Vec<PathBuf>,
-    /// From when on: a time, a date or how long back, such as 14d [default: 30d, or where the stored trial ends]
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
-    /// Where the stored trial is continued, ask again for so long before its end: readings may have come late into the store
-    #[arg(long, value_name = "DURATION", default_value = "6h")]
-    late: HumanDuration,
+    /// From when on: a time, a date or how long back, such as 14d
+    #[arg(long, value_name = "TIME", default_value = "30d")]
+    from: String,
     /// Until when [default: now]
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// Keep one reading of a service in so long a time; expressions are evaluated so often
-    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    /// A reading is the median of so long a time, with its maximum
+    #[arg(long, value_name = "DURATION", default_value = "15m")]
     step: HumanDuration,
     #[command(flatten)]
     access: AccessOptions,
@@ -125,31 +118,32 @@ impl From<KnownExporter> for Exporter {
 pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let now = jiff::Timestamp::now().as_microsecond();
     let to_us = options.to.as_deref().map(|text| time(text, "--to", now)).transpose()?.unwrap_or(now);
-    let from_us = options.from.as_deref().map(|text| time(text, "--from", to_us)).transpose()?;
-    if options.step.0.as_millis() == 0 {
-        return Err(Failure::usage("--step must be at least a millisecond"));
+    let from_us = time(&options.from, "--from", to_us)?;
+    // Whole milliseconds, as stores keep time.
+    let step_us =
+        i64::try_from(options.step.0.as_millis()).map_or(i64::MAX, |step| step.saturating_mul(1000));
+    if !(1..=86_400_000_000).contains(&step_us) {
+        return Err(Failure::usage("--step must be from a millisecond to a day"));
     }
     let about = options.about.as_deref().map(read_about).transpose()?;
     let database = database_of(&options.name, global);
     let (queries, metric) = queries(&options)?;
     let access = options.access.access(&queries.url);
-    let url = queries.url.clone();
     let request = PrometheusImport {
         queries,
         metric,
         access,
         groups: options.groups,
         from_us,
-        late_us: i64::try_from(options.late.0.as_micros()).unwrap_or(i64::MAX),
         to_us,
-        step_us: i64::try_from(options.step.0.as_micros()).unwrap_or(i64::MAX),
+        step_us,
         about,
         name: options.name,
         control: options.control,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         command: own_command(),
     };
-    let summary = into(&database, |store| import_prometheus(store, &request, &|asked| tell(&url, asked)))?;
+    let summary = into(&database, |store| import_prometheus(store, &request))?;
     if global.json {
         let json = serde_json::json!({ "schema_version": 1, "database": database, "import": summary });
         println!("{json:#}");
@@ -159,18 +153,6 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells who waits long what becomes of it when it is interrupted.
-fn tell(url: &str, asked: Range<i64>) {
-    let seconds = (asked.end - asked.start) as f64 / 1e6;
-    if seconds > LONG_SECONDS {
-        eprintln!(
-            "{url} is asked for {}. Nothing of it is kept until all is here: interrupted, it begins anew. A part is taken with --to; the \
-             same without --from and --to then goes on from there",
-            units::duration(seconds)
-        );
-    }
-}
-
 /// What is asked for: of an exporter, with what was given in its place.
 fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
     let names = options.exporter.map(|exporter| Exporter::from(exporter).names(&options.matching));
@@ -178,7 +160,7 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
     let metric = options.metric.or(usual).unwrap_or(Metric::Rss);
     if metric == Metric::Pss {
         return Err(Failure::usage(
-            "--metric is rss, anon or cgroup: no exporter tells the proportional memory of a service",
+            "--metric is rss, anon or cgroup: no exporter reports the proportional memory of a service",
         ));
     }
     let of_exporter = names.as_ref().and_then(|names| names.memory.iter().find(|memory| memory.0 == metric));
@@ -187,7 +169,7 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         (None, Some((_, memory, swap))) => (memory.clone(), swap.clone()),
         (None, None) => {
             return Err(Failure::usage(format!(
-                "this exporter does not tell {metric}; --query says what does"
+                "this exporter does not report {metric}; --query names what does"
             )));
         }
     };
@@ -220,20 +202,12 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
     Ok((queries, metric))
 }
 
-fn print_summary(summary: &PrometheusSummary, database: &Path, global: &GlobalOptions) {
-    let what = match (summary.updated, summary.new_samples) {
-        (true, 0) => "nothing new".to_owned(),
-        (true, new) => format!("{} new samples", units::count(new)),
-        (false, new) => format!("{} samples", units::count(new)),
-    };
-    println!("{}: {what} of {} services", summary.trial, units::count(summary.services as u64));
-    for arm in &summary.arms {
-        println!("  {}", arm_line(arm));
-    }
+fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
+    print_head(summary);
     println!(
-        "{} lives: the starts of {} are told, those of {} inferred; {} began before their first reading.",
-        units::count(summary.lives_told + summary.lives_inferred + summary.lives_unknown),
-        units::count(summary.lives_told),
+        "{} process lifetimes: the starts of {} are reported, those of {} inferred; {} began before their first reading.",
+        units::count(summary.lives_observed + summary.lives_inferred + summary.lives_unknown),
+        units::count(summary.lives_observed),
         units::count(summary.lives_inferred),
         units::count(summary.lives_unknown)
     );

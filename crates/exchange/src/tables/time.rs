@@ -47,7 +47,12 @@ impl FromStr for Timezone {
         if text.eq_ignore_ascii_case("utc") || text.eq_ignore_ascii_case("z") {
             return Ok(Self::utc());
         }
-        let error = || ImportError::Timezone(crate::problem::escape(text.as_bytes()));
+        let error = || {
+            ImportError::Refused(format!(
+                "`{}` is not a timezone; expected an offset such as -08:00, UTC, or a name such as America/Los_Angeles",
+                crate::problem::escape(text.as_bytes())
+            ))
+        };
         if text.starts_with(['+', '-']) {
             return offset_seconds(text.as_bytes()).and_then(Self::fixed).ok_or_else(error);
         }
@@ -78,8 +83,7 @@ fn two(tens: u8, ones: u8) -> Option<i16> {
 }
 
 /// Why a field is not a time.
-pub(crate) const NOT_A_TIME: &str =
-    "expected a time from 2000 to 2199 such as 2026-01-05T10:47:43, with or without an offset such as -08:00";
+pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-05T10:47:43 with or without an offset such as -08:00, or seconds since 1970";
 
 /// A time, and whether the clocks were changed around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +140,10 @@ impl<'a> Clock<'a> {
     }
 
     fn read_anew(&mut self, text: &[u8]) -> Option<Moment> {
+        if let Some(wall_us) = since_1970(text) {
+            self.offsets.insert(0);
+            return Some(Moment { wall_us, note: None });
+        }
         let (civil, rest) = match text.split_at_checked(19) {
             Some((head, rest)) => (usual(head), rest),
             None => (None, &b""[..]),
@@ -149,8 +157,7 @@ impl<'a> Clock<'a> {
             },
             _ => self.unusual(text),
         }?;
-        // Outside of these years a clock was not set.
-        (946_684_800_000_000..7_258_118_400_000_000).contains(&moment.wall_us).then_some(moment)
+        YEARS_US.contains(&moment.wall_us).then_some(moment)
     }
 
     fn with_offset(&mut self, civil: DateTime, seconds: i32) -> Option<Moment> {
@@ -187,6 +194,16 @@ impl<'a> Clock<'a> {
         }
         self.local_time(text.parse().ok()?)
     }
+}
+
+/// From 2000 to 2199: outside of these years a clock was not set.
+const YEARS_US: std::ops::Range<i64> = 946_684_800_000_000..7_258_118_400_000_000;
+
+/// Seconds since 1970, with or without a fraction.
+fn since_1970(text: &[u8]) -> Option<i64> {
+    let plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let seconds: f64 = std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()?;
+    Some((seconds * 1e6).round() as i64).filter(|wall_us| YEARS_US.contains(wall_us))
 }
 
 /// `2026-01-05T10:47:43` or with a space; exactly 19 bytes.
@@ -231,6 +248,8 @@ mod tests {
             ("2026-01-05T10:47", "utc", "2026-01-05T10:47:00Z"),
             ("2026-01-05T10:47:43-0800", "utc", "2026-01-05T18:47:43Z"),
             ("2026-01-05", "utc", "2026-01-05T00:00:00Z"),
+            ("1767610063", "-08:00", "2026-01-05T10:47:43Z"),
+            ("1767610063.25", "-08:00", "2026-01-05T10:47:43.25Z"),
         ] {
             assert_eq!(read(text, zone).as_deref(), Some(utc), "{text} in {zone}");
         }
@@ -245,6 +264,8 @@ mod tests {
             "2026-02-30T00:00:00",
             "2026-01-05T25:00:00",
             "1970-01-01T00:00:10",
+            "10",
+            "1767610063000",
             "9999-12-31T23:59:59",
             "2026-01-05T10:47:43+99:00",
             "2026-01-05T10:47:43\0",

@@ -1,21 +1,24 @@
-//! The files of the TorUtils memory scripts: readers without a database.
+//! Readers of CSV files with measurements and of the files of relay operators beside them, without a database.
 //!
 //! Columns are taken by name, so that their order and further columns do not matter. A row that cannot be
-//! understood is left out, counted and told; nothing in a file can make a reader panic.
+//! understood is skipped, counted and reported; nothing in a file can make a reader panic.
 
 mod config;
 mod diagnostics;
 mod events;
 mod groups;
+mod mapping;
+mod measurements;
 mod number;
 mod table;
 mod time;
-mod unified;
 
 pub use config::{RelayConfig, read_config};
-pub use diagnostics::HostAtLast;
-pub use events::OperatorEvent;
+pub use diagnostics::{HostAtLast, read_diagnostics};
+pub use events::{OperatorEvent, read_events};
 pub use groups::{GroupFile, read_group};
+pub use mapping::Mapping;
+pub use number::Unit;
 pub(crate) use time::Clock;
 pub use time::{Timezone, read_time};
 
@@ -27,7 +30,7 @@ use table::Table;
 /// A file's name and content.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
-    /// Its name, as problems tell it.
+    /// Its name, as problems show it.
     pub file: &'a str,
     /// Its bytes.
     pub bytes: &'a [u8],
@@ -65,6 +68,7 @@ impl Times {
 /// no picture of the fleet.
 pub fn read_memory(
     contents: &[Content<'_>],
+    mapping: &Mapping,
     timezone: &Timezone,
     problems: &mut Problems,
 ) -> Result<(Measurements, Vec<Rows>, Times), ImportError> {
@@ -76,8 +80,8 @@ pub fn read_memory(
         let mut clock = Clock::new(timezone);
         let mut table =
             Table::open(content.file, content.bytes, "columns such as `timestamp,nickname,rss_kb`")?;
-        unified::read(&mut table, &mut clock, &mut gatherer, problems)?;
-        // Of a file without a readable row it is told that there is no measurement in it.
+        measurements::read(&mut table, mapping, &mut clock, &mut gatherer, problems)?;
+        // A file without any readable row has no measurement, which is an error of its own.
         if table.not_understood < table.rows && table.rows < 2 * table.not_understood {
             return Err(ImportError::MostlyMalformed {
                 file: content.file.to_owned(),
@@ -86,30 +90,8 @@ pub fn read_memory(
                 first: problems.first_of(content.file),
             });
         }
-        rows.push(Rows { read: table.rows, skipped: table.skipped });
+        rows.push(table.counted());
         times.add(Times::of(clock));
     }
     Ok((gatherer.finish(problems)?, rows, times))
-}
-
-/// Reads `events.csv`: the events in order of time.
-pub fn read_events(
-    content: Content<'_>,
-    timezone: &Timezone,
-    problems: &mut Problems,
-) -> Result<(Vec<OperatorEvent>, Rows, Times), ImportError> {
-    let mut clock = Clock::new(timezone);
-    let (events, read, skipped) = events::read(content.file, content.bytes, &mut clock, problems)?;
-    Ok((events, Rows { read, skipped }, Times::of(clock)))
-}
-
-/// Reads `diagnostics.csv`: the host at its last row.
-pub fn read_diagnostics(
-    content: Content<'_>,
-    timezone: &Timezone,
-    problems: &mut Problems,
-) -> Result<(HostAtLast, Rows, Times), ImportError> {
-    let mut clock = Clock::new(timezone);
-    let (host, read, skipped) = diagnostics::read(content.file, content.bytes, &mut clock, problems)?;
-    Ok((host, Rows { read, skipped }, Times::of(clock)))
 }

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use csv::ByteRecord;
 use serde_json::{Value, json};
 
+use super::mapping::Mapping;
+use super::measurements::TimeColumns;
 use super::number::whole;
 use super::table::Table;
-use super::time::Clock;
-use super::unified::TimeColumns;
+use super::time::{Clock, Timezone};
+use super::{Content, Rows, Times};
 use crate::ImportError;
 use crate::problem::{Problems, escape};
 
@@ -30,22 +32,23 @@ pub struct HostAtLast {
     pub several: Vec<String>,
 }
 
-/// Reads the file: the host at its last row, how many rows there were, and how many were malformed.
-pub(crate) fn read(
-    file: &str,
-    bytes: &[u8],
-    clock: &mut Clock<'_>,
+/// Reads `diagnostics.csv`: the host at its last row.
+pub fn read_diagnostics(
+    content: Content<'_>,
+    timezone: &Timezone,
     problems: &mut Problems,
-) -> Result<(HostAtLast, u64, u64), ImportError> {
-    let mut table = Table::open(file, bytes, "`date,time,...` and columns such as `mem_total_mb`")?;
-    let time = TimeColumns::of(&table)?;
+) -> Result<(HostAtLast, Rows, Times), ImportError> {
+    let mut clock = Clock::new(timezone);
+    let mut table =
+        Table::open(content.file, content.bytes, "`date,time,...` and columns such as `mem_total_mb`")?;
+    let time = TimeColumns::of(&table, &Mapping::default())?;
     let [hostname, os, kernel] = ["hostname", "os_release", "kernel"].map(|name| table.column(&[name]));
     let amounts = ["mem_total_mb", "mem_available_mb"].map(|name| table.column(&[name]));
     let mut last = HostAtLast::default();
     let mut hosts = BTreeSet::new();
     let mut record = ByteRecord::new();
     'rows: while table.next(&mut record, problems)? {
-        let Some(wall_us) = time.read(&mut table, &record, clock, problems)? else { continue };
+        let Some(wall_us) = time.read(&mut table, &record, &mut clock, problems)? else { continue };
         let mut bytes = [None; 2];
         for (bytes, column) in bytes.iter_mut().zip(amounts) {
             let Some(column) = column.filter(|column| !record[*column].trim_ascii().is_empty()) else {
@@ -76,7 +79,7 @@ pub(crate) fn read(
             ..HostAtLast::default()
         };
     }
-    Ok((last, table.rows, table.skipped))
+    Ok((last, table.counted(), Times::of(clock)))
 }
 
 impl HostAtLast {
@@ -99,7 +102,6 @@ impl HostAtLast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timezone;
 
     #[test]
     fn the_memory_of_one_host_is_not_taken_for_that_of_several() {
@@ -107,7 +109,8 @@ mod tests {
         let mut problems = Problems::new(false);
         let text = "date,time,hostname,mem_available_mb\n\
                     2026-01-10,22:00:00,go,30000\n2026-01-10,22:00:00,ams,12000\n";
-        let (host, ..) = read("d.csv", text.as_bytes(), &mut Clock::new(&zone), &mut problems).unwrap();
+        let content = Content { file: "d.csv", bytes: text.as_bytes() };
+        let (host, ..) = read_diagnostics(content, &zone, &mut problems).unwrap();
         assert_eq!((host.several.len(), host.available_bytes), (2, None));
         assert_eq!(host.to_json().as_object().unwrap().keys().collect::<Vec<_>>(), ["told_at_wall_us"]);
     }
@@ -120,9 +123,9 @@ mod tests {
                     2026-01-10,22:21:40,go,Debian 13,6.12,glibc,983819,308979,200\n\
                     2025-12-25,19:03:49,go,Debian 13,6.12,glibc,786961,441475,120\n\
                     2026-01-11,00:00:00,go,Debian 13,6.12,glibc,many,1,200\n";
-        let mut clock = Clock::new(&zone);
-        let (host, rows, skipped) = read("d.csv", text.as_bytes(), &mut clock, &mut problems).unwrap();
-        assert_eq!((rows, skipped), (3, 1));
+        let content = Content { file: "d.csv", bytes: text.as_bytes() };
+        let (host, rows, _) = read_diagnostics(content, &zone, &mut problems).unwrap();
+        assert_eq!(rows, Rows { read: 3, skipped: 1 });
         let facts = host.to_json();
         assert_eq!(facts["ram_bytes"], 983_819 * MIB);
         assert_eq!((&facts["os"], &facts["kernel"]), (&json!("Debian 13"), &json!("6.12")));

@@ -1,9 +1,10 @@
-//! Memory measurements: a row per relay and collection.
+//! Memory measurements: a row per service and reading.
 
 use csv::ByteRecord;
 use heaptrial_store::ImportedSample;
 
-use super::number::kib;
+use super::mapping::{Mapping, further_memory};
+use super::number::{Unit, amount};
 use super::table::Table;
 use super::time::{Clock, NOT_A_TIME};
 use crate::ImportError;
@@ -15,19 +16,16 @@ const RSS_AT_MOST: u64 = 4 << 40;
 /// A peak below this share of the present RSS is a misreading.
 const PEAK_SHARE: f64 = 0.9;
 
-const NICKNAME: [&str; 3] = ["nickname", "relay", "name"];
-const RSS: [&str; 2] = ["rss_kb", "vmrss_kb"];
-
 struct Columns {
     time: TimeColumns,
+    service: usize,
+    memory: (usize, Unit),
     server: Option<usize>,
     kind: Option<usize>,
     fingerprint: Option<usize>,
-    nickname: usize,
     group: Option<usize>,
-    rss: usize,
-    vsize: Option<usize>,
-    hwm: Option<usize>,
+    vsize: Option<(usize, Unit)>,
+    hwm: Option<(usize, Unit)>,
 }
 
 /// One column with date and time, or two.
@@ -38,11 +36,11 @@ pub(super) enum TimeColumns {
 }
 
 impl TimeColumns {
-    pub fn of(table: &Table<'_>) -> Result<Self, ImportError> {
-        if let (Some(date), Some(time)) = (table.column(&["date"]), table.column(&["time"])) {
-            return Ok(Self::Two(date, time));
+    pub fn of(table: &Table<'_>, mapping: &Mapping) -> Result<Self, ImportError> {
+        match (&mapping.time, table.column(&["date"]), table.column(&["time"])) {
+            (None, Some(date), Some(time)) => Ok(Self::Two(date, time)),
+            _ => mapping.time(table).map(Self::One),
         }
-        table.require(&["timestamp", "datetime", "time"]).map(Self::One)
     }
 
     /// The time of a row; a malformed one is reported and gives `None`.
@@ -70,38 +68,34 @@ impl TimeColumns {
 
 pub(super) fn read(
     table: &mut Table<'_>,
+    mapping: &Mapping,
     clock: &mut Clock<'_>,
     gatherer: &mut Gatherer,
     problems: &mut Problems,
 ) -> Result<(), ImportError> {
     let columns = Columns {
-        time: TimeColumns::of(table)?,
+        time: TimeColumns::of(table, mapping)?,
+        service: mapping.service(table)?,
+        memory: mapping.memory(table)?,
         server: table.column(&["server", "hostname", "host"]),
         kind: table.column(&["type"]),
         fingerprint: table.column(&["fingerprint"]),
-        nickname: table.require(&NICKNAME)?,
-        group: table.column(&["group"]),
-        rss: table.require(&RSS)?,
-        vsize: table.column(&["vmsize_kb", "vsize_kb"]),
-        hwm: table.column(&["hwm_kb", "vmhwm_kb"]),
+        group: table.column(&["group", "arm"]),
+        vsize: further_memory(table, &["vmsize", "vsize"]),
+        hwm: further_memory(table, &["hwm", "vmhwm"]),
     };
     let mut record = ByteRecord::new();
     while table.next(&mut record, problems)? {
-        let kind = columns.kind.map_or(&b"relay"[..], |column| record[column].trim_ascii());
-        match kind.to_ascii_lowercase().as_slice() {
-            b"relay" => relay(table, &record, &columns, clock, gatherer, problems)?,
-            // Sums over the relays of a collection, which their own rows have.
-            b"aggregate" => {}
-            _ => {
-                let column = columns.kind.unwrap_or_default();
-                table.skip(&record, column, "expected `relay` or `aggregate`", problems)?;
-            }
+        // Sums over the relays of a collection, which their own rows have.
+        let is_sum = columns.kind.is_some_and(|column| record[column].trim_ascii() == b"aggregate");
+        if !is_sum {
+            row(table, &record, &columns, clock, gatherer, problems)?;
         }
     }
     Ok(())
 }
 
-fn relay(
+fn row(
     table: &mut Table<'_>,
     record: &ByteRecord,
     columns: &Columns,
@@ -110,38 +104,35 @@ fn relay(
     problems: &mut Problems,
 ) -> Result<(), ImportError> {
     let Some(wall_us) = columns.time.read(table, record, clock, problems)? else { return Ok(()) };
-    let rss_bytes = match kib(&record[columns.rss]) {
+    let (memory, unit) = columns.memory;
+    let rss_bytes = match amount(&record[memory], unit) {
         Ok(Some(bytes)) if bytes > 0 => bytes,
-        Ok(Some(_)) => return table.leave_out(record, columns.rss, "0 KiB: there was no process", problems),
-        Ok(None) => return table.leave_out(record, columns.rss, "no value", problems),
-        Err(what) => return table.skip(record, columns.rss, what, problems),
+        Ok(Some(_)) => return table.leave_out(record, memory, "no memory: there was no process", problems),
+        Ok(None) => return table.leave_out(record, memory, "no value", problems),
+        Err(what) => return table.skip(record, memory, what, problems),
     };
     let mut optional = [None; 2];
     for (bytes, column) in optional.iter_mut().zip([columns.vsize, columns.hwm]) {
-        let Some(column) = column else { continue };
-        match kib(&record[column]) {
+        let Some((column, unit)) = column else { continue };
+        match amount(&record[column], unit) {
             // No process has a size of 0: the script could not read it.
             Ok(read) => *bytes = read.filter(|bytes| *bytes > 0),
             Err(what) => return table.skip(record, column, what, problems),
         }
     }
     if rss_bytes > RSS_AT_MOST {
-        return table.skip(record, columns.rss, "more than 4 TiB in one process", problems);
+        return table.skip(record, memory, "more than 4 TiB in one process", problems);
     }
     if optional[0].is_some_and(|vsize_bytes| vsize_bytes < rss_bytes) {
-        return table.skip(
-            record,
-            columns.rss,
-            "more than the virtual size: one of the two is wrong",
-            problems,
-        );
+        return table.skip(record, memory, "more than the virtual size: one of the two is wrong", problems);
     }
     // The kernel counts both a little apart; a peak far below the present is no peak, and would look like a restart.
     if let Some(hwm_bytes) =
         optional[1].filter(|hwm_bytes| (*hwm_bytes as f64) < PEAK_SHARE * rss_bytes as f64)
     {
-        let told = hwm_bytes.to_string();
-        let place = Place { value: told.as_bytes(), ..table.place(record, columns.hwm.unwrap_or_default()) };
+        let shown = hwm_bytes.to_string();
+        let column = columns.hwm.map_or(0, |(column, _)| column);
+        let place = Place { value: shown.as_bytes(), ..table.place(record, column) };
         problems.report(
             place,
             ProblemKind::Note,
@@ -152,14 +143,14 @@ fn relay(
     let field = |column: Option<usize>| column.map_or(&b""[..], |column| &record[column]);
     let key = ServiceKey {
         server: field(columns.server),
-        nickname: &record[columns.nickname],
+        nickname: &record[columns.service],
         fingerprint: field(columns.fingerprint),
     };
     let series = match gatherer.series(key) {
         Ok(series) => series,
         Err(bad) => {
             let (column, what) = match bad {
-                BadKey::Nickname => (Some(columns.nickname), NOT_A_NICKNAME),
+                BadKey::Nickname => (Some(columns.service), NOT_A_NICKNAME),
                 BadKey::Server => (columns.server, NOT_A_SERVER),
                 BadKey::Fingerprint => (columns.fingerprint, NOT_A_FINGERPRINT),
             };

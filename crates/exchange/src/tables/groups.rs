@@ -51,11 +51,10 @@ pub fn read_group(file: &str, bytes: &[u8], problems: &mut Problems) -> Result<G
     }
     // A table in place of a list has commas in every line.
     if 2 * group.skipped > group.rows {
-        return Err(ImportError::NotAList {
-            file: file.to_owned(),
-            skipped: group.skipped,
-            rows: group.rows,
-        });
+        let GroupFile { rows, skipped, .. } = group;
+        return Err(ImportError::Refused(format!(
+            "{file}: no list of services: {skipped} of {rows} lines are no nickname; expected one nickname a line"
+        )));
     }
     Ok(group)
 }

@@ -17,9 +17,9 @@ const LONGEST_VALUE: usize = 1_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RelayConfig {
     pub nickname: String,
-    /// Its fingerprint, where the file tells.
+    /// Its fingerprint, where the file has it.
     pub fingerprint: Option<String>,
-    /// Its group, where the file tells.
+    /// Its group, where the file has it.
     pub group: Option<String>,
     /// All other columns that are not empty, by name.
     pub values: BTreeMap<String, String>,
@@ -33,7 +33,7 @@ pub fn read_config(
 ) -> Result<(Vec<RelayConfig>, u64, u64), ImportError> {
     let mut table = Table::open(file, bytes, "`nickname`, and columns such as `group` or `allocator`")?;
     table.has_texts = true;
-    let nickname = table.require(&["nickname", "relay", "name"])?;
+    let nickname = table.require("relays", &["nickname", "relay", "name"], "")?;
     let group = table.column(&["group"]);
     let fingerprint = table.column(&["fingerprint"]);
     let mut relays: Vec<RelayConfig> = Vec::new();
@@ -83,9 +83,6 @@ mod tests {
         assert_eq!(relays[1].values.keys().collect::<Vec<_>>(), ["dircache"]);
         assert_eq!(relays[1].group, None);
         let error = read_config("c.csv", b"fingerprint,group\n", &mut problems).unwrap_err().to_string();
-        assert!(
-            error.contains("no column `nickname` or `relay` or `name`")
-                && error.contains("fingerprint,group")
-        );
+        assert!(error.contains("no column of relays") && error.contains("fingerprint,group"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use heaptrial_model::units;
 
+use super::Rows;
 use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
@@ -32,7 +33,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the header. `expected` tells what it should have.
+    /// Reads the header. `expected` says what it should have.
     pub fn open(file: &'a str, bytes: &'a [u8], expected: &str) -> Result<Self, ImportError> {
         let bytes = without_mark(bytes);
         let mut reader = ReaderBuilder::new()
@@ -61,25 +62,33 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The position of the first column that has one of these names.
+    /// The position of the column with the first of these names that is there. `RSS (KB)` is `rss_kb`.
     pub fn column(&self, names: &[&str]) -> Option<usize> {
-        self.header.iter().position(|column| names.contains(&column.as_str()))
+        let find = |name: &&str| self.header.iter().position(|own| words_of(own) == words_of(name));
+        names.iter().find_map(find)
     }
 
-    /// The same, an error where there is none.
-    pub fn require(&self, names: &[&str]) -> Result<usize, ImportError> {
+    /// The same, an error where there is none: it says what the column is for, and which option names it.
+    pub fn require(
+        &self,
+        what: &'static str,
+        names: &[&str],
+        option: &'static str,
+    ) -> Result<usize, ImportError> {
         self.column(names).ok_or_else(|| {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             ImportError::MissingColumn {
                 file: self.file.to_owned(),
                 line: self.header_line,
+                what,
                 needed: names.join(" or "),
                 found: self.found(),
+                option,
             }
         })
     }
 
-    /// The columns as an error tells them.
+    /// The columns as an error lists them.
     fn found(&self) -> String {
         let mut shown: Vec<String> =
             self.header.iter().take(40).map(|name| escape(name.as_bytes())).collect();
@@ -147,6 +156,11 @@ impl<'a> Table<'a> {
         problems.report(self.place(record, column), ProblemKind::MalformedRow, what)
     }
 
+    /// How many rows there were so far.
+    pub fn counted(&self) -> Rows {
+        Rows { read: self.rows, skipped: self.skipped }
+    }
+
     /// The line on which a row starts, counted from 1.
     pub fn line(&self, record: &ByteRecord) -> u64 {
         line(self.bytes, record)
@@ -163,6 +177,12 @@ impl<'a> Table<'a> {
     }
 }
 
+/// A column's name as words in lower case with `_` between them.
+pub(super) fn words_of(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_").to_lowercase()
+}
+
 /// How many lines a row takes in.
 fn lines(record: &ByteRecord) -> u64 {
     let text = record.as_slice();
@@ -170,7 +190,7 @@ fn lines(record: &ByteRecord) -> u64 {
     1 + within.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Where a row starts. The reader tells where it began to look for it, before comments and empty lines.
+/// Where a row starts. The reader knows where it began to look for it, before comments and empty lines.
 fn line(bytes: &[u8], record: &ByteRecord) -> u64 {
     let Some(position) = record.position() else { return 0 };
     let mut line = position.line();

@@ -3,9 +3,11 @@
 use csv::ByteRecord;
 use heaptrial_model::EventKind;
 
+use super::mapping::Mapping;
+use super::measurements::TimeColumns;
 use super::table::Table;
-use super::time::Clock;
-use super::unified::TimeColumns;
+use super::time::{Clock, Timezone};
+use super::{Content, Rows, Times};
 use crate::ImportError;
 use crate::problem::Problems;
 
@@ -21,23 +23,23 @@ pub struct OperatorEvent {
     pub group: String,
 }
 
-/// Reads the file: the events in order of time, how many rows there were, and how many were malformed.
-pub(crate) fn read(
-    file: &str,
-    bytes: &[u8],
-    clock: &mut Clock<'_>,
+/// Reads `events.csv`: the events in order of time.
+pub fn read_events(
+    content: Content<'_>,
+    timezone: &Timezone,
     problems: &mut Problems,
-) -> Result<(Vec<OperatorEvent>, u64, u64), ImportError> {
-    let mut table = Table::open(file, bytes, "`timestamp,event_type,description,group`")?;
+) -> Result<(Vec<OperatorEvent>, Rows, Times), ImportError> {
+    let mut clock = Clock::new(timezone);
+    let mut table = Table::open(content.file, content.bytes, "`timestamp,event_type,description,group`")?;
     table.has_texts = true;
-    let time = TimeColumns::of(&table)?;
-    let kind = table.require(&["event_type", "event", "kind"])?;
+    let time = TimeColumns::of(&table, &Mapping::default())?;
+    let kind = table.require("kinds of events", &["event_type", "event", "kind"], "")?;
     let description = table.column(&["description", "text", "notes"]);
     let group = table.column(&["group"]);
     let mut events = Vec::new();
     let mut record = ByteRecord::new();
     while table.next(&mut record, problems)? {
-        let Some(wall_us) = time.read(&mut table, &record, clock, problems)? else { continue };
+        let Some(wall_us) = time.read(&mut table, &record, &mut clock, problems)? else { continue };
         let text = |column: usize| {
             let text = String::from_utf8_lossy(record[column].trim_ascii());
             text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect::<String>()
@@ -55,7 +57,7 @@ pub(crate) fn read(
         });
     }
     events.sort_by_key(|event| event.wall_us);
-    Ok((events, table.rows, table.skipped))
+    Ok((events, table.counted(), Times::of(clock)))
 }
 
 fn is_kind(field: &[u8]) -> bool {
@@ -82,20 +84,19 @@ impl OperatorEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timezone;
 
     #[test]
     fn events_are_read_and_matched_to_arms() {
         let zone: Timezone = "-08:00".parse().unwrap();
-        let mut clock = Clock::new(&zone);
         let mut problems = Problems::new(false);
         let text = "timestamp,event_type,description,group\n2026-01-05T10:58:00,restart,all of them,all\n\
                     2026-01-05T10:47:43-08:00,migration,60 relays 3.0.1 → 2.0.9,group_B\n\
                     soon,restart,x,all\n2026-01-05T10:58:00,re start,x,all\n";
-        let (events, rows, skipped) = read("e.csv", text.as_bytes(), &mut clock, &mut problems).unwrap();
-        assert_eq!((events.len(), rows, skipped), (2, 4, 2));
-        assert_eq!((events[0].kind.as_str(), clock.local), ("migration", 2));
-        assert_eq!(clock.offsets.iter().collect::<Vec<_>>(), [&-28_800]);
+        let content = Content { file: "e.csv", bytes: text.as_bytes() };
+        let (events, rows, times) = read_events(content, &zone, &mut problems).unwrap();
+        assert_eq!((events.len(), rows), (2, Rows { read: 4, skipped: 2 }));
+        assert_eq!((events[0].kind.as_str(), times.local), ("migration", 2));
+        assert_eq!(times.offsets.iter().collect::<Vec<_>>(), [&-28_800]);
         assert!(events[1].is_about("group_A_x"));
         for (arm, about) in [
             ("group_B", true),

@@ -1,0 +1,71 @@
+//! Which columns of a table with measurements hold time, service and memory.
+
+use super::number::Unit;
+use super::table::{Table, words_of};
+use crate::ImportError;
+
+/// Columns that somebody named; the others are found by common names.
+#[derive(Debug, Clone, Default)]
+pub struct Mapping {
+    pub time: Option<String>,
+    pub service: Option<String>,
+    pub memory: Option<String>,
+    /// Unit of the memory; `None` takes it from the end of the column's name, such as `rss_kb`.
+    pub unit: Option<Unit>,
+}
+
+const TIME: [&str; 4] = ["timestamp", "time", "datetime", "date"];
+const SERVICE: [&str; 7] = ["nickname", "name", "service", "relay", "container", "instance", "pid"];
+const MEMORY: [&str; 3] = ["rss", "vmrss", "memory"];
+
+impl Mapping {
+    pub(super) fn time(&self, table: &Table<'_>) -> Result<usize, ImportError> {
+        table.require("times", &given_or(&self.time, &TIME), "--time COLUMN")
+    }
+
+    pub(super) fn service(&self, table: &Table<'_>) -> Result<usize, ImportError> {
+        table.require("services", &given_or(&self.service, &SERVICE), "--service COLUMN")
+    }
+
+    /// The column of the memory and its unit.
+    pub(super) fn memory(&self, table: &Table<'_>) -> Result<(usize, Unit), ImportError> {
+        let guessed = self.memory.is_none().then(|| column_of(table, &MEMORY)).flatten();
+        let column = match guessed {
+            Some((column, _)) => column,
+            None => table.require("memory", &given_or(&self.memory, &MEMORY), "--memory COLUMN")?,
+        };
+        let name = &table.header[column];
+        let unit = self.unit.or_else(|| stem_and_unit(name).1);
+        let unit = unit.ok_or_else(|| ImportError::NoUnit {
+            file: table.file.to_owned(),
+            column: crate::problem::escape(name.as_bytes()),
+        })?;
+        Ok((column, unit))
+    }
+}
+
+fn given_or<'n>(given: &'n Option<String>, usual: &[&'n str]) -> Vec<&'n str> {
+    given.as_deref().map_or_else(|| usual.to_vec(), |name| vec![name])
+}
+
+/// A further column of memory that names its unit; without one it is passed over.
+pub(super) fn further_memory(table: &Table<'_>, stems: &[&str]) -> Option<(usize, Unit)> {
+    column_of(table, stems).and_then(|(column, unit)| Some((column, unit?)))
+}
+
+/// The column called by the first of these words that is there, with or without a unit behind it.
+fn column_of(table: &Table<'_>, stems: &[&str]) -> Option<(usize, Option<Unit>)> {
+    stems.iter().find_map(|stem| {
+        let mut columns = table.header.iter().map(|name| stem_and_unit(name)).enumerate();
+        columns.find(|(_, (own, _))| own == stem).map(|(column, (_, unit))| (column, unit))
+    })
+}
+
+/// `rss_kb` is `rss` in KiB.
+fn stem_and_unit(name: &str) -> (String, Option<Unit>) {
+    let words = words_of(name);
+    match words.rsplit_once('_').and_then(|(stem, last)| Some((stem, last.parse().ok()?))) {
+        Some((stem, unit)) => (stem.to_owned(), Some(unit)),
+        None => (words, None),
+    }
+}
