@@ -128,14 +128,14 @@ mod tests {
 
     #[test]
     fn glibc_without_fastbins_is_known_by_its_messages() {
-        let told = |texts: &[&str]| {
+        let shown = |texts: &[&str]| {
             let part = texts.join("\0");
             Constants { parts: vec![part.as_bytes()], complete: true }.glibc_malloc()
         };
         let of_all = ["malloc(): corrupted top size", "free(): invalid pointer"];
-        assert_eq!(told(&of_all), Some("older than 2.32"));
+        assert_eq!(shown(&of_all), Some("older than 2.32"));
         let tcache = "malloc(): unaligned tcache chunk detected";
-        assert_eq!(told(&[&of_all[..], &[tcache]].concat()), Some("2.32 or later"));
-        assert_eq!(told(&[tcache]), None);
+        assert_eq!(shown(&[&of_all[..], &[tcache]].concat()), Some("2.32 or later"));
+        assert_eq!(shown(&[tcache]), None);
     }
 }
