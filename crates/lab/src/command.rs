@@ -101,7 +101,8 @@ fn checked(program: &OsStr) -> Result<(), LabError> {
     };
     let told = program.to_string_lossy();
     let error = |problem| LabError::Program { program: told.into_owned(), problem, hint: hint(problem) };
-    find_program(program).map(drop).map_err(error)
+    let found = find_program(program).map_err(error)?;
+    if heaptrial_allocator::runs_under_musl(&found) { Err(error(ProgramProblem::Musl)) } else { Ok(()) }
 }
 
 impl Workload for CommandWorkload {
