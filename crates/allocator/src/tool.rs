@@ -16,17 +16,10 @@ pub(crate) struct Tool {
 pub enum ToolError {
     #[error("`{program}` is not installed (or not in PATH)")]
     Missing { program: String },
-    /// It could not be started.
     #[error("cannot start `{program}`: {source}")]
     Start { program: String, source: io::Error },
-    /// It ended with an error.
     #[error("`{line}` failed ({status}){}", indented(.output))]
-    Failed {
-        line: String,
-        status: String,
-        /// The end of what it wrote.
-        output: String,
-    },
+    Failed { line: String, status: String, output: String },
 }
 
 impl ToolError {
