@@ -117,10 +117,9 @@ mod tests {
 
     #[test]
     fn what_was_packaged_elsewhere_is_not_told_as_installed_here() {
-        // As buildinfo.json of earlier packages has it.
-        let earlier: Provenance = serde_json::from_str(r#"{"kind": "host", "path": "/l/x.so"}"#).unwrap();
-        assert_eq!(earlier.to_string(), "installed on this host (/l/x.so)");
-        assert_eq!(earlier.packaged().to_string(), "installed on the host where it was packaged (/l/x.so)");
+        let plain: Provenance = serde_json::from_str(r#"{"kind": "host", "path": "/l/x.so"}"#).unwrap();
+        assert_eq!(plain.to_string(), "installed on this host (/l/x.so)");
+        assert_eq!(plain.packaged().to_string(), "installed on the host where it was packaged (/l/x.so)");
         let package = Some("libx 1-2".to_owned());
         let shown = Provenance::Host { path: "/l/x.so".into(), package, elsewhere: false };
         assert_eq!(shown.to_string(), "installed on this host (/l/x.so, libx 1-2)");

@@ -305,7 +305,7 @@ fn describe(provider: &MappedObject<'_>, findings: &mut Identity) {
     match families.as_slice() {
         [family] => {
             findings.family.clone_from(&family.name);
-            version::find(family, &provider.elf, findings);
+            version::find(family, &provider.elf, provider.elf.exported("mi_version"), findings);
         }
         [] => findings.evidence.push(format!("{} has no mark of a known allocator", provider.name)),
         several => {
@@ -375,11 +375,6 @@ fn settings_of(family: &str, environ: &[(String, String)]) -> BTreeMap<String, S
     let family = Catalog::builtin().family(family);
     let is_read = |name: &str| family.is_some_and(|family| family.reads_variable(name));
     environ.iter().rev().filter(|(name, _)| is_read(name)).cloned().collect()
-}
-
-/// Whether one of an object's exported or internal functions has a name.
-fn exports_any(elf: &Elf<'_>, names: &[String]) -> Option<String> {
-    names.iter().find(|name| elf.exported(name).is_some()).cloned()
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Identity) {
             match only.family.name.as_str() {
                 "glibc" => glibc_version(&constants, findings),
                 "go" => findings.version = go_version(&constants),
-                _ => version::find_at(&only.family, &program.elf, only.mi_version, findings),
+                _ => version::find(&only.family, &program.elf, only.mi_version, findings),
             }
         }
         several => {

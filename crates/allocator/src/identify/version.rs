@@ -8,14 +8,8 @@ use crate::catalog::{Family, VersionCall};
 use crate::elf::Elf;
 use crate::verify::mimalloc_version;
 
-/// Finds the version of `family` in `elf`, whose function addresses are exported.
-pub(super) fn find(family: &Family, elf: &Elf<'_>, findings: &mut Identity) {
-    let function = elf.exported("mi_version");
-    find_at(family, elf, function, findings);
-}
-
-/// The same where the address of `mi_version` comes from elsewhere.
-pub(super) fn find_at(family: &Family, elf: &Elf<'_>, mi_version: Option<u64>, findings: &mut Identity) {
+/// Finds the version of `family` in `elf`, with the address of `mi_version` where that is known.
+pub(super) fn find(family: &Family, elf: &Elf<'_>, mi_version: Option<u64>, findings: &mut Identity) {
     match family.version_call {
         VersionCall::MiVersion => {
             if let Some(number) = mi_version.and_then(|address| constant_result(elf, address)) {
