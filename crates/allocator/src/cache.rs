@@ -1,19 +1,21 @@
-//! The cache of obtained allocators.
+//! The cache of obtained allocators: a folder for each, with its files and a manifest.
 //!
-//! Files lie under the digest of their content (`objects/`); one small manifest per spec
-//! (`entries/`) names the object. Everything is made in `tmp/` and renamed into place, so a process
-//! that dies at any moment leaves a whole entry or none. One lock per spec serialises its makers.
+//! It is made under another name and renamed, so that a process that dies at any moment leaves a
+//! whole entry or none. One lock for each entry serialises its makers.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Classified, ErrorClass};
+use rustix::fs::FlockOperation;
 
 use crate::digest;
-use crate::manifest::{Manifest, object_name};
-use rustix::fs::FlockOperation;
+use crate::manifest::{FILE_NAME, Manifest};
+
+/// Where entries are, below the cache's folder.
+const ENTRIES: &str = "allocators";
 
 /// Where obtained allocators are kept.
 #[derive(Debug, Clone)]
@@ -24,10 +26,8 @@ pub struct Cache {
 /// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// There is no place for it.
     #[error("no place for the cache: neither XDG_CACHE_HOME nor HOME is set to an absolute path")]
     NoPlace,
-    /// Others could change what is in it.
     #[error(
         "{path} {why}, so what is in it cannot be trusted; correct its owner and mode, or choose another cache with XDG_CACHE_HOME"
     )]
@@ -51,7 +51,7 @@ impl Classified for CacheError {
 pub(crate) enum Lookup {
     Missing,
     Valid(Box<Entry>),
-    Corrupt(String),
+    Damaged(String),
 }
 
 /// A valid entry with the folder of its files.
@@ -69,8 +69,10 @@ pub(crate) struct Lock {
 
 /// A folder in which an entry is made; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Staging {
+pub(crate) struct Staging<'l> {
     folder: PathBuf,
+    key: String,
+    _lock: &'l Lock,
 }
 
 impl Cache {
@@ -104,12 +106,12 @@ impl Cache {
     }
 
     fn prepare(&self) -> Result<(), CacheError> {
-        make_folder(&self.root)?;
-        check_owner(&self.root)?;
-        for name in ["objects", "entries", "locks", "tmp"] {
-            let folder = self.root.join(name);
+        for folder in [self.root.clone(), self.root.join(ENTRIES)] {
             make_folder(&folder)?;
-            check_owner(&folder)?;
+            let metadata = fs::metadata(&folder).map_err(failure("reading", &folder))?;
+            if let Some(why) = insecure(&metadata) {
+                return Err(CacheError::Insecure { path: folder, why });
+            }
         }
         Ok(())
     }
@@ -117,7 +119,7 @@ impl Cache {
     /// Waits until no other process makes this entry. `on_wait` is called when there is one.
     pub(crate) fn lock(&self, key: &str, on_wait: impl FnOnce()) -> Result<Lock, CacheError> {
         self.prepare()?;
-        let path = self.root.join("locks").join(format!("{key}.lock"));
+        let path = self.root.join(ENTRIES).join(format!(".{key}.lock"));
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -134,127 +136,73 @@ impl Cache {
     }
 
     /// An empty folder to make an entry in. What a maker that died left there is removed.
-    pub(crate) fn staging(&self, key: &str, _lock: &Lock) -> Result<Staging, CacheError> {
-        let parent = self.root.join("tmp");
-        let prefix = format!("{key}.");
-        for entry in fs::read_dir(&parent).map_err(failure("reading", &parent))?.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                remove_tree(&entry.path())?;
-            }
-        }
-        let folder = parent.join(format!("{key}.{}", std::process::id()));
-        fs::create_dir(&folder).map_err(failure("making", &folder))?;
-        Ok(Staging { folder })
+    pub(crate) fn staging<'l>(&self, key: &str, lock: &'l Lock) -> Result<Staging<'l>, CacheError> {
+        let folder = self.root.join(ENTRIES).join(format!(".{key}.making"));
+        make_empty(&folder)?;
+        let staging = Staging { folder, key: key.to_owned(), _lock: lock };
+        make_empty(&staging.files())?;
+        Ok(staging)
     }
 
-    /// What is there for a spec, with every file's digest checked.
+    /// What is there under a key, with every file's digest checked.
     pub(crate) fn lookup(&self, key: &str) -> Result<Lookup, CacheError> {
-        let path = self.entry_path(key);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+        let folder = self.root.join(ENTRIES).join(key);
+        let path = folder.join(FILE_NAME);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lookup::Missing),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Ok(Lookup::Corrupt(format!("{} is not text", path.display())));
-            }
             Err(error) => return Err(failure("reading", &path)(error)),
         };
-        let manifest: Manifest = match serde_json::from_str(&text) {
+        let manifest: Manifest = match serde_json::from_slice(&bytes) {
             Ok(manifest) => manifest,
-            Err(error) => return Ok(Lookup::Corrupt(format!("{}: {error}", path.display()))),
+            Err(error) => return Ok(Lookup::Damaged(format!("{}: {error}", path.display()))),
         };
-        let folder = self.root.join("objects").join(&manifest.object);
-        if object_name(&manifest.files) != manifest.object {
-            return Ok(Lookup::Corrupt(format!("{}: the files are not those of the object", path.display())));
-        }
         for file in &manifest.files {
             let path = folder.join(&file.name);
             if let Some(what) = damage(&path, &file.sha256) {
-                return Ok(Lookup::Corrupt(format!("{} {what}", path.display())));
+                return Ok(Lookup::Damaged(format!("{} {what}", path.display())));
             }
         }
         Ok(Lookup::Valid(Box::new(Entry { manifest, folder })))
     }
 
-    /// Moves finished files into the cache and writes the manifest that names them.
-    pub(crate) fn commit(
-        &self,
-        key: &str,
-        staging: &Staging,
-        manifest: Manifest,
-        _lock: &Lock,
-    ) -> Result<Entry, CacheError> {
-        let source = staging.files();
-        let folder = self.root.join("objects").join(&manifest.object);
+    /// Puts a finished entry in the place of what is there.
+    pub(crate) fn commit(&self, staging: Staging<'_>, manifest: Manifest) -> Result<Entry, CacheError> {
+        let made = staging.files();
         for file in &manifest.files {
-            seal(&source.join(&file.name), manifest.loader.as_deref() == Some(&file.name))?;
+            seal(&made.join(&file.name), manifest.loader.as_deref() == Some(&file.name))?;
         }
-        sync_folder(&source)?;
-        let whole =
-            manifest.files.iter().all(|file| damage(&folder.join(&file.name), &file.sha256).is_none());
-        if !whole {
-            if folder.exists() {
-                let aside = staging.folder.join("damaged");
-                fs::rename(&folder, &aside).map_err(failure("moving aside", &folder))?;
-            }
-            match fs::rename(&source, &folder) {
-                // Another spec with the same content may have come first.
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOTEMPTY.raw_os_error()) => {}
-                result => result.map_err(failure("moving files to", &folder))?,
-            }
-            sync_folder(&self.root.join("objects"))?;
+        let path = made.join(FILE_NAME);
+        let text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other);
+        text.and_then(|text| fs::write(&path, text)).map_err(failure("writing", &path))?;
+        seal(&path, false)?;
+        sync_folder(&made)?;
+        let folder = self.root.join(ENTRIES).join(&staging.key);
+        if folder.exists() {
+            let aside = staging.folder.join("replaced");
+            fs::rename(&folder, &aside).map_err(failure("moving aside", &folder))?;
         }
-        self.write_manifest(key, &manifest)?;
+        fs::rename(&made, &folder).map_err(failure("moving files to", &folder))?;
+        sync_folder(&self.root.join(ENTRIES))?;
         Ok(Entry { manifest, folder })
-    }
-
-    fn write_manifest(&self, key: &str, manifest: &Manifest) -> Result<(), CacheError> {
-        let path = self.entry_path(key);
-        let unfinished = self.root.join("tmp").join(format!("{key}.{}.json", std::process::id()));
-        let text = serde_json::to_string_pretty(manifest)
-            .map_err(|error| failure("writing", &path)(error.into()))?;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o644)
-            .open(&unfinished)
-            .map_err(failure("making", &unfinished))?;
-        file.write_all(text.as_bytes())
-            .and_then(|()| file.sync_all())
-            .map_err(failure("writing", &unfinished))?;
-        fs::rename(&unfinished, &path).map_err(failure("writing", &path))?;
-        sync_folder(&self.root.join("entries"))
-    }
-
-    fn entry_path(&self, key: &str) -> PathBuf {
-        self.root.join("entries").join(format!("{key}.json"))
     }
 }
 
-impl Staging {
+impl Staging<'_> {
     /// Where the files of the entry are put.
     pub(crate) fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    /// Makes the folder of the files anew.
-    pub(crate) fn clear_files(&self) -> Result<PathBuf, CacheError> {
-        let files = self.files();
-        remove_tree(&files)?;
-        fs::create_dir(&files).map_err(failure("making", &files))?;
-        Ok(files)
-    }
-
-    /// Makes another folder for work on the way, anew.
+    /// An empty folder for work on the way.
     pub(crate) fn work_folder(&self, name: &str) -> Result<PathBuf, CacheError> {
         let folder = self.folder.join(name);
-        remove_tree(&folder)?;
-        fs::create_dir(&folder).map_err(failure("making", &folder))?;
+        make_empty(&folder)?;
         Ok(folder)
     }
 }
 
-impl Drop for Staging {
+impl Drop for Staging<'_> {
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next maker.
         let _ = fs::remove_dir_all(&self.folder);
@@ -289,14 +237,6 @@ fn insecure(metadata: &fs::Metadata) -> Option<String> {
         .then(|| format!("is writable by others (mode {:o})", metadata.mode() & 0o7777))
 }
 
-fn check_owner(folder: &Path) -> Result<(), CacheError> {
-    let metadata = fs::metadata(folder).map_err(failure("reading", folder))?;
-    match insecure(&metadata) {
-        Some(why) => Err(CacheError::Insecure { path: folder.to_owned(), why }),
-        None => Ok(()),
-    }
-}
-
 fn make_folder(folder: &Path) -> Result<(), CacheError> {
     if folder.is_dir() {
         return Ok(());
@@ -318,11 +258,10 @@ fn sync_folder(folder: &Path) -> Result<(), CacheError> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(failure("writing", folder))
 }
 
-fn remove_tree(path: &Path) -> Result<(), CacheError> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure("removing", path)(error)),
-        _ => Ok(()),
+fn make_empty(folder: &Path) -> Result<(), CacheError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure("removing", folder)(error)),
+        _ => fs::create_dir(folder).map_err(failure("making", folder)),
     }
 }
 
@@ -344,7 +283,7 @@ mod tests {
     use crate::provenance::Provenance;
     use crate::verify::Verification;
 
-    fn manifest(staging: &Staging) -> Manifest {
+    fn manifest(staging: &Staging<'_>) -> Manifest {
         let facts = LibraryFacts { build_id: None, needed_glibc: None };
         let provenance = Provenance::Local { path: "/somewhere".into(), build: None };
         let verification = Verification {
@@ -360,8 +299,9 @@ mod tests {
     fn put(cache: &Cache, key: &str, content: &str) -> Entry {
         let lock = cache.lock(key, || ()).unwrap();
         let staging = cache.staging(key, &lock).unwrap();
-        fs::write(staging.clear_files().unwrap().join("a.so"), content).unwrap();
-        cache.commit(key, &staging, manifest(&staging), &lock).unwrap()
+        fs::write(staging.files().join("a.so"), content).unwrap();
+        let manifest = manifest(&staging);
+        cache.commit(staging, manifest).unwrap()
     }
 
     #[test]
@@ -386,11 +326,11 @@ mod tests {
             &(|| fs::write(&library, "other").unwrap()) as &dyn Fn(),
             &|| fs::remove_file(&library).unwrap(),
             &|| fs::set_permissions(&library, fs::Permissions::from_mode(0o666)).unwrap(),
-            &|| fs::write(folder.path().join("cache/entries/x.json"), "{").unwrap(),
-            &|| fs::write(folder.path().join("cache/entries/x.json"), b"\xff").unwrap(),
+            &|| fs::write(entry.folder.join(FILE_NAME), "{").unwrap(),
+            &|| fs::write(entry.folder.join(FILE_NAME), b"\xff").unwrap(),
         ] {
             harm();
-            assert!(matches!(cache.lookup("x").unwrap(), Lookup::Corrupt(_)));
+            assert!(matches!(cache.lookup("x").unwrap(), Lookup::Damaged(_)));
             put(&cache, "x", "library");
             assert!(matches!(cache.lookup("x").unwrap(), Lookup::Valid(_)));
         }
@@ -401,13 +341,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().join("cache"));
         let lock = cache.lock("x", || ()).unwrap();
-        let stale = folder.path().join("cache/tmp/x.999999");
-        fs::create_dir(&stale).unwrap();
-        let other = folder.path().join("cache/tmp/y.1");
-        fs::create_dir(&other).unwrap();
-        drop(cache.staging("x", &lock).unwrap());
-        assert!(!stale.exists() && other.exists());
-        assert_eq!(fs::read_dir(folder.path().join("cache/tmp")).unwrap().count(), 1);
+        let left = cache.staging("x", &lock).unwrap().folder.clone();
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("half"), "").unwrap();
+        let staging = cache.staging("x", &lock).unwrap();
+        assert!(staging.folder == left && !left.join("half").exists());
+        drop(staging);
+        assert!(!left.exists() && matches!(cache.lookup("x").unwrap(), Lookup::Missing));
     }
 
     #[test]

@@ -17,17 +17,15 @@ pub struct Catalog {
     families: Vec<Arc<Family>>,
 }
 
-/// One allocator with all its versions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Family {
     /// Name in specs, such as `mimalloc`.
     pub name: String,
-    /// What it is, in one line.
     pub summary: String,
     /// Its licence as an SPDX expression.
     pub licence: Option<String>,
-    /// How a loaded library tells its version.
+    /// How a loaded library reports its version.
     pub version_call: VersionCall,
     /// Function names that only this family defines.
     #[serde(default)]
@@ -52,14 +50,12 @@ pub struct Family {
     pub environment: Environment,
     /// Whether and how it sizes itself by the number of processors; `None` is unknown.
     pub processors: Option<ProcessorSizing>,
-    /// How it is built from source.
     pub build: Option<Recipe>,
-    /// Other builds of the same source.
     #[serde(default, rename = "variant")]
     pub variants: Vec<Variant>,
     #[serde(default, rename = "version")]
     pub versions: Vec<Release>,
-    /// Packages of a family whose libraries do not tell a version.
+    /// Packages of a family whose libraries report no version.
     #[serde(default)]
     pub unversioned: Vec<DebianPackage>,
     #[serde(default, rename = "setting")]
@@ -105,7 +101,6 @@ impl Environment {
     }
 }
 
-/// A variable that holds several settings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Combined {
@@ -121,7 +116,6 @@ pub struct Combined {
 pub enum Recipe {
     /// One call of the compiler.
     Compile {
-        /// File name of the result.
         output: String,
         /// The compiler: `cc` or `c++`.
         compiler: String,
@@ -136,7 +130,6 @@ pub enum Recipe {
     },
     /// The source's own `configure`, then `make`.
     Configure {
-        /// File name of the result.
         output: String,
         arguments: Vec<String>,
         target: String,
@@ -163,7 +156,6 @@ pub struct Variant {
 #[serde(deny_unknown_fields)]
 pub struct Release {
     pub version: Version,
-    /// Packages that may hold it.
     #[serde(default)]
     pub debian: Vec<DebianPackage>,
     /// A crate that carries its source.
@@ -181,7 +173,6 @@ pub struct DebianPackage {
     pub package: String,
 }
 
-/// The source inside a crate.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrateSource {
@@ -193,11 +184,10 @@ pub struct CrateSource {
     pub path: String,
     /// A generated `configure` script that stands elsewhere in the crate.
     pub configure: Option<String>,
-    /// The version that its library tells, where the crate has commits beyond the release.
-    pub tells: Option<Version>,
+    /// The version that its library reports, where the crate has commits beyond the release.
+    pub reports: Option<Version>,
 }
 
-/// A commit of the family's repository.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Commit {
@@ -213,7 +203,7 @@ pub struct SettingEntry {
     pub name: String,
     pub kind: SettingKind,
     pub unit: Option<String>,
-    /// The library keeps and tells it in so many units, and takes it in single ones.
+    /// The library keeps and reports it in so many units, and takes it in single ones.
     pub granule: Option<i64>,
     /// The setting of which it is a multiple.
     pub multiplies: Option<String>,
@@ -243,7 +233,6 @@ impl SettingEntry {
 pub enum SettingKind {
     /// `true`, `false`, `1` or `0`.
     Bool,
-    /// A whole number, possibly negative.
     Integer,
     Number,
     Text,
@@ -294,25 +283,22 @@ impl Catalog {
         self.families.iter()
     }
 
-    /// The family of a name.
     pub fn family(&self, name: &str) -> Option<&Arc<Family>> {
         self.families.iter().find(|family| family.name == name)
     }
 }
 
 impl Family {
-    /// The release of a version.
     pub fn release(&self, version: &Version) -> Option<&Release> {
         self.versions.iter().find(|release| release.version == *version)
     }
 
-    /// Whether a library of a release may tell this version.
-    pub(crate) fn tells(&self, release: &Version, version: &Version) -> bool {
-        let of_crate = || self.release(release)?.crate_source.as_ref()?.tells.as_ref();
+    /// Whether a library of a release may report this version.
+    pub(crate) fn reports(&self, release: &Version, version: &Version) -> bool {
+        let of_crate = || self.release(release)?.crate_source.as_ref()?.reports.as_ref();
         release == version || of_crate() == Some(version)
     }
 
-    /// The variant of a name.
     pub fn variant(&self, name: &str) -> Option<&Variant> {
         self.variants.iter().find(|variant| variant.name == name)
     }
@@ -328,7 +314,6 @@ impl Family {
         setting.range(version).is_some() || (!is_listed && listed(before) && listed(after))
     }
 
-    /// The setting of a name.
     pub fn setting(&self, name: &str) -> Option<&SettingEntry> {
         self.settings.iter().find(|setting| setting.name == name)
     }
@@ -371,7 +356,6 @@ impl SettingEntry {
 }
 
 impl VersionRange {
-    /// Whether a version lies in it.
     pub fn contains(&self, version: &Version) -> bool {
         self.from.as_ref().is_none_or(|from| from <= version)
             && self.to.as_ref().is_none_or(|to| version <= to)

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// The digest of a whole file.
 pub fn of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
@@ -19,7 +18,6 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// The digest of bytes in memory.
 pub fn of_bytes(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

@@ -2,52 +2,37 @@
 //! section, so that files without section headers are read as well. 64-bit files only.
 
 mod facts;
-mod hash;
-mod needed;
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use heaptrial_model::Version;
-use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _};
-use object::{Endianness, ReadCache, ReadRef, elf};
+use object::endian::{U32, U64};
+use object::read::elf::{
+    Dyn as _, FileHeader as _, GnuHashTable, HashTable, ProgramHeader as _, Rela as _, SectionHeader as _,
+    Sym as _,
+};
+use object::{Endianness, ReadCache, ReadRef, StringTable, elf};
 
-pub use facts::{Examiner, ObjectFacts, examine_object};
-pub use needed::{NeededFile, needed_files};
+pub use facts::{
+    Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
+    runs_under_musl,
+};
 
 /// Why a file cannot be read as an ELF file of this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// The file could not be opened or read.
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("{path} is not an ELF file")]
     NotElf { path: PathBuf },
-    /// It is for other processors.
-    #[error("{path} is for {found}, this machine runs {expected} programs")]
-    Architecture {
-        path: PathBuf,
-        /// What the file is for.
-        found: String,
-        expected: &'static str,
-    },
-    /// It is not a shared library.
-    #[error("{path} is not a shared library (it is {found})")]
-    NotShared { path: PathBuf, found: &'static str },
-    /// It is built for another C library.
-    #[error("{path} is built for {found}; programs of this system use glibc")]
-    OtherLibc {
-        path: PathBuf,
-        /// Which C library it needs.
-        found: String,
-    },
-    #[error("{path} is damaged: {what}")]
-    Damaged {
-        path: PathBuf,
-        /// What could not be read.
-        what: &'static str,
-    },
+    #[error("{path} is for {found}, and only what is for {expected} can be read and preloaded")]
+    Architecture { path: PathBuf, found: String, expected: &'static str },
+    /// It is damaged, or nothing that can be preloaded here.
+    #[error("{path} {why}")]
+    Unusable { path: PathBuf, why: String },
 }
 
 /// A file opened for [`Elf::parse`].
@@ -56,61 +41,55 @@ pub(crate) struct ElfFile {
     path: PathBuf,
 }
 
-/// The headers of an ELF file.
+type Header = elf::FileHeader64<Endianness>;
+type Segment = elf::ProgramHeader64<Endianness>;
+type Section = elf::SectionHeader64<Endianness>;
+type Symbol = elf::Sym64<Endianness>;
+type Relocation = elf::Rela64<Endianness>;
+
 pub(crate) struct Elf<'d> {
     data: &'d ReadCache<File>,
-    path: &'d Path,
     endian: Endianness,
-    header: &'d elf::FileHeader64<Endianness>,
-    segments: &'d [elf::ProgramHeader64<Endianness>],
-    dynamic: Vec<(u64, u64)>,
+    header: &'d Header,
+    segments: &'d [Segment],
+    dynamic: &'d [elf::Dyn64<Endianness>],
+    strings: OnceCell<StringTable<'d>>,
+    defined: OnceCell<&'d [Symbol]>,
 }
 
 /// Relocations that bind a function: R_X86_64_GLOB_DAT and _JUMP_SLOT, R_AARCH64_GLOB_DAT and _JUMP_SLOT.
 const BINDINGS: [u32; 4] =
     [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT, elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT];
-/// Far above what any file has; a damaged one could name any number.
-const MOST_NEEDED_FILES: u64 = 1024;
-const MOST_NEEDED_VERSIONS: u16 = 1024;
-
-type Symbol = elf::Sym64<Endianness>;
+/// Of a full symbol table with more names nothing is read.
+const MOST_NAMES_BYTES: u64 = 24 << 20;
 
 impl ElfFile {
     pub(crate) fn open(path: &Path) -> Result<Self, ElfError> {
-        let file = File::open(path).map_err(|source| ElfError::Read { path: path.to_owned(), source })?;
-        Ok(Self::of(file, path))
-    }
-
-    /// A file that is open; `path` is for messages.
-    pub(crate) fn of(file: File, path: &Path) -> Self {
-        Self { cache: ReadCache::new(file), path: path.to_owned() }
+        let path = path.to_owned();
+        match File::open(&path) {
+            Ok(file) => Ok(Self { cache: ReadCache::new(file), path }),
+            Err(source) => Err(ElfError::Read { path, source }),
+        }
     }
 }
 
 impl<'d> Elf<'d> {
     pub(crate) fn parse(file: &'d ElfFile) -> Result<Self, ElfError> {
         let (data, path) = (&file.cache, file.path.as_path());
-        let damaged = |what| ElfError::Damaged { path: path.to_owned(), what };
-        let identification =
-            data.read_bytes_at(0, 20).map_err(|()| ElfError::NotElf { path: path.to_owned() })?;
+        let not_elf = || ElfError::NotElf { path: path.to_owned() };
+        let identification = data.read_bytes_at(0, 20).map_err(|()| not_elf())?;
         if identification[..4] != elf::ELFMAG {
-            return Err(ElfError::NotElf { path: path.to_owned() });
+            return Err(not_elf());
         }
         check_architecture(identification, path)?;
-        let header = elf::FileHeader64::<Endianness>::parse(data).map_err(|_| damaged("file header"))?;
+        let damaged = |what| damaged(path, what);
+        let header = Header::parse(data).map_err(|_| damaged("file header"))?;
         let endian = header.endian().map_err(|_| damaged("byte order"))?;
         let segments = header.program_headers(endian, data).map_err(|_| damaged("program headers"))?;
-        let dynamic = segments
-            .iter()
-            .find_map(|segment| segment.dynamic(endian, data).transpose())
-            .transpose()
-            .map_err(|_| damaged("dynamic section"))?
-            .unwrap_or_default()
-            .iter()
-            .map(|entry| (entry.d_tag.get(endian), entry.d_val.get(endian)))
-            .take_while(|(tag, _)| *tag != u64::from(elf::DT_NULL))
-            .collect();
-        Ok(Self { data, path, endian, header, segments, dynamic })
+        let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, data).transpose());
+        let dynamic = dynamic.transpose().map_err(|_| damaged("dynamic section"))?.unwrap_or_default();
+        let (strings, defined) = (OnceCell::new(), OnceCell::new());
+        Ok(Self { data, endian, header, segments, dynamic, strings, defined })
     }
 
     /// Whether it names a dynamic loader, as programs do.
@@ -130,8 +109,7 @@ impl<'d> Elf<'d> {
 
     /// The lowest address of the file's segments, rounded down to a page.
     pub(crate) fn base_address(&self) -> u64 {
-        let loads = self.segments.iter().filter(|segment| segment.p_type(self.endian) == elf::PT_LOAD);
-        loads.map(|segment| segment.p_vaddr(self.endian)).min().unwrap_or(0) & !0xfff
+        self.loads().map(|segment| segment.p_vaddr(self.endian)).min().unwrap_or(0) & !0xfff
     }
 
     /// Name under which other files need it.
@@ -141,11 +119,9 @@ impl<'d> Elf<'d> {
 
     /// Names of the files it needs.
     pub(crate) fn needed(&self) -> Vec<String> {
-        let offsets = self.dynamic.iter().filter(|(tag, _)| *tag == u64::from(elf::DT_NEEDED));
-        offsets.filter_map(|(_, offset)| self.string(*offset)).collect()
+        self.tags(elf::DT_NEEDED).filter_map(|offset| self.string(offset)).collect()
     }
 
-    /// GNU build id, in hexadecimal.
     pub(crate) fn build_id(&self) -> Option<String> {
         self.segments.iter().find_map(|segment| {
             let mut notes = segment.notes(self.endian, self.data).ok()??;
@@ -158,43 +134,69 @@ impl<'d> Elf<'d> {
         })
     }
 
-    /// Address of an exported function, through the hash table of the dynamic symbols.
     pub(crate) fn exported(&self, name: &str) -> Option<u64> {
-        let index = self.hashed_index(name)?;
-        let symbol = self.dynamic_symbol(index)?;
-        (symbol.st_shndx(self.endian) != elf::SHN_UNDEF).then(|| symbol.st_value(self.endian))
+        let is_it = |symbol: &&Symbol| !symbol.is_undefined(self.endian) && self.is_named(symbol, name);
+        self.defined_symbols().iter().find(is_it).map(|symbol| symbol.st_value(self.endian))
     }
 
     /// Addresses of the slots that hold the resolved address of an imported function.
     pub(crate) fn import_slots(&self, name: &str) -> Vec<u64> {
-        let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
-        let relocations = || {
-            let table = |(address, size): &(u32, u32)| {
-                self.table::<elf::Rela64<Endianness>>(*address, self.tag(*size)?)
-            };
-            tables.iter().filter_map(table).flatten()
-        };
-        let symbol = |relocation: &elf::Rela64<Endianness>| relocation.r_sym(self.endian, false);
-        // No table tells the number of symbols in each file.
-        let last = relocations().map(symbol).max();
-        let Some(index) = last.and_then(|last| self.import_index(name, last)) else { return Vec::new() };
+        let imports = self.imports();
+        let is_it = |symbol: &Symbol| symbol.is_undefined(self.endian) && self.is_named(symbol, name);
+        let Some(index) = imports.iter().position(is_it) else { return Vec::new() };
         // A pointer to the function in data is no binding: the program may put another one there (`uv_replace_allocator`).
-        let binds =
-            |relocation: &elf::Rela64<Endianness>| BINDINGS.contains(&relocation.r_type(self.endian, false));
-        let of_it = relocations().filter(|relocation| symbol(relocation) == index && binds(relocation));
-        of_it.map(|relocation| relocation.r_offset(self.endian)).collect()
+        let binds = |relocation: &&Relocation| {
+            self.symbol_of(relocation) as usize == index
+                && BINDINGS.contains(&relocation.r_type(self.endian, false))
+        };
+        self.relocations().filter(binds).map(|relocation| relocation.r_offset(self.endian)).collect()
+    }
+
+    /// Whether it cannot be loaded without a function of another file.
+    pub(crate) fn requires(&self, name: &str) -> bool {
+        let is_it = |symbol: &Symbol| {
+            symbol.is_undefined(self.endian)
+                && symbol.st_bind() == elf::STB_GLOBAL
+                && self.is_named(symbol, name)
+        };
+        self.imports().iter().any(is_it)
     }
 
     /// The newest `GLIBC_` version of the symbols it needs.
     pub(crate) fn needed_glibc(&self) -> Option<Version> {
-        let versions = self.needed_versions()?;
-        let number = |version: &str| match version {
-            // Packed relocations, which older loaders cannot read.
-            "GLIBC_ABI_DT_RELR" => Some("2.36".to_owned()),
-            version => version.strip_prefix("GLIBC_").map(str::to_owned),
-        };
-        let numbers = versions.iter().filter_map(|(_, version)| number(version));
-        numbers.filter(|text| text.starts_with(|c: char| c.is_ascii_digit())).map(Version::new).max()
+        self.needed_versions()?.iter().filter_map(|(_, version)| glibc_version(version)).max()
+    }
+
+    /// Pairs of a needed file and a version of its symbols; nothing where it needs none.
+    fn needed_versions(&self) -> Option<Vec<(String, String)>> {
+        let mut found = Vec::new();
+        let Some(address) = self.tag(elf::DT_VERNEED) else { return Some(found) };
+        let section = self.section_at(elf::SHT_GNU_VERNEED, address)?;
+        let (mut files, _) = section.gnu_verneed(self.endian, self.data).ok()??;
+        while let Some((file, mut versions)) = files.next().ok()? {
+            let name = text(file.file(self.endian, self.strings()).ok()?)?;
+            while let Some(version) = versions.next().ok()? {
+                found.push((name.clone(), text(version.name(self.endian, self.strings()).ok()?)?));
+                if version.vna_next.get(self.endian) == 0 {
+                    break;
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// The newest `GLIBC_` version of the symbols it defines.
+    fn defined_glibc(&self) -> Option<Version> {
+        let section = self.section_at(elf::SHT_GNU_VERDEF, self.tag(elf::DT_VERDEF)?)?;
+        let (mut versions, _) = section.gnu_verdef(self.endian, self.data).ok()??;
+        let mut newest = None;
+        while let Some((_, mut names)) = versions.next().ok()? {
+            // The first name is its own; further ones are its parents.
+            if let Some(own) = names.next().ok()? {
+                newest = newest.max(glibc_version(&text(own.name(self.endian, self.strings()).ok()?)?));
+            }
+        }
+        newest
     }
 
     /// Functions of the full symbol table, where the file still has it: calls `visit` with each
@@ -204,12 +206,15 @@ impl<'d> Elf<'d> {
         let Ok(symbols) = sections.symbols(self.endian, self.data, elf::SHT_SYMTAB) else { return false };
         // All names at once: one by one they are ten thousands of reads.
         let names = sections.section(symbols.string_section());
-        let Ok(names) = names.and_then(|names| names.data(self.endian, self.data)) else { return false };
+        let names = names.ok().filter(|names| names.sh_size(self.endian) <= MOST_NAMES_BYTES);
+        let Some(names) = names.and_then(|names| names.data(self.endian, self.data).ok()) else {
+            return false;
+        };
+        let names = StringTable::new(names, 0, names.len() as u64);
         for symbol in symbols.iter() {
-            if symbol.st_shndx(self.endian) != elf::SHN_UNDEF && symbol.st_type() == elf::STT_FUNC {
-                let name = names.get(symbol.st_name(self.endian) as usize..).unwrap_or_default();
-                if let Some(end) = name.iter().position(|byte| *byte == 0) {
-                    visit(&name[..end], symbol.st_value(self.endian));
+            if !symbol.is_undefined(self.endian) && symbol.st_type() == elf::STT_FUNC {
+                if let Ok(name) = symbol.name(self.endian, names) {
+                    visit(name, symbol.st_value(self.endian));
                 }
             }
         }
@@ -217,17 +222,15 @@ impl<'d> Elf<'d> {
     }
 
     /// The parts of the file that hold constants and data but no code, `limit` bytes at most.
-    /// The flag tells whether that was all.
+    /// The flag says whether that was all.
     pub(crate) fn constants(&self, limit: u64) -> (Vec<&'d [u8]>, bool) {
-        let mut left = limit;
         let mut parts = Vec::new();
+        let mut left = limit;
         let mut complete = true;
         // A file without separate segments for constants has them beside the code.
-        let loads = || self.segments.iter().filter(|segment| segment.p_type(self.endian) == elf::PT_LOAD);
-        let executable =
-            |segment: &elf::ProgramHeader64<Endianness>| segment.p_flags(self.endian) & elf::PF_X != 0;
-        let separate = loads().any(|segment| segment.p_flags(self.endian) == elf::PF_R);
-        for segment in loads().filter(|segment| !(separate && executable(segment))) {
+        let is_code = |segment: &&Segment| segment.p_flags(self.endian) & elf::PF_X != 0;
+        let separate = self.loads().any(|segment| segment.p_flags(self.endian) == elf::PF_R);
+        for segment in self.loads().filter(|segment| !(separate && is_code(segment))) {
             let (offset, size) = segment.file_range(self.endian);
             let taken = size.min(left);
             complete &= taken == size;
@@ -242,75 +245,135 @@ impl<'d> Elf<'d> {
 
     /// Bytes of the file that are mapped at an address, `length` at most.
     pub(crate) fn at_address(&self, address: u64, length: u64) -> Option<&'d [u8]> {
-        self.segments.iter().filter(|segment| segment.p_type(self.endian) == elf::PT_LOAD).find_map(
-            |segment| {
-                let (offset, size) = segment.file_range(self.endian);
-                let into = address.checked_sub(segment.p_vaddr(self.endian)).filter(|into| *into < size)?;
-                self.data.read_bytes_at(offset + into, length.min(size - into)).ok()
-            },
-        )
+        let (offset, size) = self.in_file(address)?;
+        self.data.read_bytes_at(offset, length.min(size)).ok()
     }
 
     pub(crate) fn machine(&self) -> u16 {
         self.header.e_machine(self.endian)
     }
 
+    /// Where in the file an address is, and how many bytes are there from it on.
+    fn in_file(&self, address: u64) -> Option<(u64, u64)> {
+        self.loads().find_map(|segment| {
+            let (offset, size) = segment.file_range(self.endian);
+            let into = address.checked_sub(segment.p_vaddr(self.endian)).filter(|into| *into < size)?;
+            Some((offset.checked_add(into)?, size - into))
+        })
+    }
+
+    fn loads(&self) -> impl Iterator<Item = &'d Segment> {
+        self.segments.iter().filter(|segment| segment.p_type(self.endian) == elf::PT_LOAD)
+    }
+
+    fn tags(&self, wanted: u32) -> impl Iterator<Item = u64> {
+        let entries = self.dynamic.iter().map(|entry| (entry.d_tag(self.endian), entry.d_val(self.endian)));
+        let entries = entries.take_while(|(tag, _)| *tag != u64::from(elf::DT_NULL));
+        entries.filter(move |(tag, _)| *tag == u64::from(wanted)).map(|(_, value)| value)
+    }
+
     fn tag(&self, wanted: u32) -> Option<u64> {
-        self.dynamic.iter().find(|(tag, _)| *tag == u64::from(wanted)).map(|(_, value)| *value)
+        self.tags(wanted).next()
+    }
+
+    fn strings(&self) -> StringTable<'d> {
+        *self.strings.get_or_init(|| {
+            let at = self.tag(elf::DT_STRTAB).zip(self.tag(elf::DT_STRSZ));
+            let bytes = at.and_then(|(address, size)| self.at_address(address, size)).unwrap_or_default();
+            StringTable::new(bytes, 0, bytes.len() as u64)
+        })
     }
 
     fn string(&self, offset: u64) -> Option<String> {
-        let table = self.tag(elf::DT_STRTAB)?;
-        let end = self.tag(elf::DT_STRSZ)?;
-        let bytes = self.at_address(table.checked_add(offset)?, end.checked_sub(offset)?.min(4096))?;
-        let length = bytes.iter().position(|b| *b == 0)?;
-        String::from_utf8(bytes[..length].to_vec()).ok()
+        text(self.strings().get(u32::try_from(offset).ok()?).ok()?)
     }
 
-    fn table<T: object::pod::Pod>(&self, address: u32, size_bytes: u64) -> Option<&'d [T]> {
-        let bytes = self.at_address(self.tag(address)?, size_bytes)?;
-        let count = bytes.len() / std::mem::size_of::<T>();
-        object::pod::slice_from_bytes(bytes, count).ok().map(|(slice, _)| slice)
+    fn is_named(&self, symbol: &Symbol, name: &str) -> bool {
+        symbol.name(self.endian, self.strings()) == Ok(name.as_bytes())
     }
 
-    /// Index of an imported symbol, of those up to `last`.
-    fn import_index(&self, name: &str, last: u32) -> Option<u32> {
-        let size = (u64::from(last) + 1) * std::mem::size_of::<Symbol>() as u64;
-        let symbols = self.table::<Symbol>(elf::DT_SYMTAB, size)?;
-        let strings = self.at_address(self.tag(elf::DT_STRTAB)?, self.tag(elf::DT_STRSZ)?)?;
-        let wanted = [name.as_bytes(), b"\0"].concat();
-        let is_wanted = |symbol: &Symbol| {
-            let text = strings.get(symbol.st_name(self.endian) as usize..);
-            symbol.st_shndx(self.endian) == elf::SHN_UNDEF
-                && text.is_some_and(|text| text.starts_with(&wanted))
-        };
-        symbols.iter().position(is_wanted).and_then(|index| u32::try_from(index).ok())
+    /// A table of the dynamic section under a section header, as `object` reads it.
+    fn section_at(&self, kind: u32, address: u64) -> Option<Section> {
+        let (offset, size) = self.in_file(address)?;
+        let (half, word) = (|value| U32::new(self.endian, value), |value| U64::new(self.endian, value));
+        Some(Section {
+            sh_name: half(0),
+            sh_type: half(kind),
+            sh_flags: word(0),
+            sh_addr: word(address),
+            sh_offset: word(offset),
+            sh_size: word(size),
+            sh_link: half(0),
+            sh_info: half(0),
+            sh_addralign: word(0),
+            sh_entsize: word(0),
+        })
     }
 
-    fn dynamic_symbol(&self, index: u32) -> Option<Symbol> {
-        let size = std::mem::size_of::<Symbol>() as u64;
-        let bytes = self.at_address(self.tag(elf::DT_SYMTAB)?.checked_add(u64::from(index) * size)?, size)?;
-        object::pod::from_bytes::<Symbol>(bytes).ok().map(|(symbol, _)| *symbol)
+    /// The first dynamic symbols. How many there are is written nowhere.
+    fn symbols(&self, count: u32) -> &'d [Symbol] {
+        let size = u64::from(count) * std::mem::size_of::<Symbol>() as u64;
+        let bytes = self.tag(elf::DT_SYMTAB).and_then(|address| self.at_address(address, size));
+        slice(bytes.unwrap_or_default())
+    }
+
+    /// All that are defined, as the hash tables of the dynamic loader cover those: GNU's, or that of System V, which alone is in
+    /// files that were linked with `--hash-style=sysv`.
+    fn defined_symbols(&self) -> &'d [Symbol] {
+        self.defined.get_or_init(|| {
+            let count = match (self.tag(elf::DT_GNU_HASH), self.tag(elf::DT_HASH)) {
+                (Some(address), _) => self.at_address(address, u64::MAX).and_then(|table| {
+                    GnuHashTable::<Header>::parse(self.endian, table).ok()?.symbol_table_length(self.endian)
+                }),
+                (None, Some(address)) => self.at_address(address, u64::MAX).and_then(|table| {
+                    Some(HashTable::<Header>::parse(self.endian, table).ok()?.symbol_table_length())
+                }),
+                (None, None) => None,
+            };
+            self.symbols(count.unwrap_or(0))
+        })
+    }
+
+    /// All that relocations name, which no hash table has to cover.
+    fn imports(&self) -> &'d [Symbol] {
+        let last = self.relocations().map(|relocation| self.symbol_of(relocation)).max();
+        self.symbols(last.map_or(0, |last| last.saturating_add(1)))
+    }
+
+    fn symbol_of(&self, relocation: &Relocation) -> u32 {
+        relocation.r_sym(self.endian, false)
+    }
+
+    fn relocations(&self) -> impl Iterator<Item = &'d Relocation> {
+        let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
+        let bytes = tables.map(|(address, size)| self.at_address(self.tag(address)?, self.tag(size)?));
+        bytes.into_iter().flatten().flat_map(slice)
     }
 }
 
-fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+/// As many whole items as there are.
+fn slice<T: object::pod::Pod>(bytes: &[u8]) -> &[T] {
+    let count = bytes.len() / std::mem::size_of::<T>();
+    object::pod::slice_from_bytes(bytes, count).map(|(items, _)| items).unwrap_or_default()
 }
 
-fn u16_at(bytes: &[u8], at: usize, endian: Endianness) -> Option<u16> {
-    let value = bytes_at(bytes, at)?;
-    Some(if endian == Endianness::Little { u16::from_le_bytes(value) } else { u16::from_be_bytes(value) })
+fn text(bytes: &[u8]) -> Option<String> {
+    String::from_utf8(bytes.to_vec()).ok()
 }
 
-fn u32_at(bytes: &[u8], at: usize, endian: Endianness) -> Option<u32> {
-    let value = bytes_at(bytes, at)?;
-    Some(if endian == Endianness::Little { u32::from_le_bytes(value) } else { u32::from_be_bytes(value) })
+fn glibc_version(name: &str) -> Option<Version> {
+    match name {
+        // Packed relocations, which older loaders cannot read.
+        "GLIBC_ABI_DT_RELR" => Some(Version::new("2.36")),
+        name => {
+            let number = name.strip_prefix("GLIBC_")?;
+            number.starts_with(|c: char| c.is_ascii_digit()).then(|| Version::new(number))
+        }
+    }
 }
 
-fn u64_at(bytes: &[u8], endian: Endianness) -> Option<u64> {
-    let value = bytes_at(bytes, 0)?;
-    Some(if endian == Endianness::Little { u64::from_le_bytes(value) } else { u64::from_be_bytes(value) })
+fn damaged(path: &Path, what: &str) -> ElfError {
+    ElfError::Unusable { path: path.to_owned(), why: format!("is damaged: {what}") }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -322,55 +385,22 @@ compile_error!("Heaptrial runs on x86-64 and 64-bit ARM");
 
 fn check_architecture(identification: &[u8], path: &Path) -> Result<(), ElfError> {
     let little = identification[5] == elf::ELFDATA2LSB;
-    let endian = if little { Endianness::Little } else { Endianness::Big };
-    let machine = u16_at(identification, 18, endian).unwrap_or(0);
+    let machine = [identification[18], identification[19]];
+    let machine = if little { u16::from_le_bytes(machine) } else { u16::from_be_bytes(machine) };
     let wide = identification[4] == elf::ELFCLASS64;
     if wide && little && machine == MACHINE.0 {
         return Ok(());
     }
-    let name = match machine {
-        elf::EM_386 => "32-bit x86",
-        elf::EM_X86_64 if wide => "x86-64",
-        elf::EM_X86_64 => "x86-64 with 32-bit pointers",
-        elf::EM_ARM => "32-bit ARM",
-        elf::EM_AARCH64 => "64-bit ARM",
-        elf::EM_RISCV => "RISC-V",
-        elf::EM_PPC64 => "64-bit POWER",
-        elf::EM_S390 => "IBM Z",
-        _ => "",
+    let found = match machine {
+        elf::EM_386 => "32-bit x86".to_owned(),
+        elf::EM_X86_64 if wide => "x86-64".to_owned(),
+        elf::EM_X86_64 => "x86-64 with 32-bit pointers".to_owned(),
+        elf::EM_ARM => "32-bit ARM".to_owned(),
+        elf::EM_AARCH64 => "64-bit ARM".to_owned(),
+        elf::EM_RISCV => "RISC-V".to_owned(),
+        other => format!("another machine (ELF machine {other})"),
     };
-    let found = if name.is_empty() { format!("ELF machine {machine}") } else { name.to_owned() };
     Err(ElfError::Architecture { path: path.to_owned(), found, expected: MACHINE.1 })
-}
-
-/// What has to be known of a shared library before it is loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LibraryFacts {
-    /// GNU build id, in hexadecimal.
-    pub build_id: Option<String>,
-    /// The newest glibc whose symbols it needs.
-    pub needed_glibc: Option<Version>,
-}
-
-/// Checks that a file is a shared library of this machine and C library.
-pub fn check_library(path: &Path) -> Result<LibraryFacts, ElfError> {
-    let file = ElfFile::open(path)?;
-    let elf = Elf::parse(&file)?;
-    if elf.is_position_dependent() {
-        return Err(ElfError::NotShared { path: path.to_owned(), found: "a program" });
-    }
-    if elf.header.e_type(elf.endian) != elf::ET_DYN {
-        return Err(ElfError::NotShared { path: path.to_owned(), found: "an object file" });
-    }
-    if elf.dynamic.is_empty() {
-        return Err(ElfError::Damaged { path: elf.path.to_owned(), what: "it has no dynamic section" });
-    }
-    if let Some(found) =
-        elf.needed().into_iter().find(|name| name.starts_with("libc.musl") || name == "libc.so")
-    {
-        return Err(ElfError::OtherLibc { path: path.to_owned(), found: format!("{found} (musl)") });
-    }
-    Ok(LibraryFacts { build_id: elf.build_id(), needed_glibc: elf.needed_glibc() })
 }
 
 #[cfg(test)]
@@ -390,6 +420,7 @@ mod tests {
         assert!(elf.needed_glibc().unwrap() >= Version::new("2.2.5"));
         assert!(elf.exported("malloc").is_none());
         assert!(!elf.import_slots("malloc").is_empty());
+        assert!(elf.requires("malloc") && !elf.requires("mi_malloc"));
         let mut found = false;
         assert!(elf.symbol_table(|name, _| found |= name == b"main"));
         assert!(found);

@@ -1,4 +1,4 @@
-//! What tells one content of one file from any other.
+//! What distinguishes one content of a file from any other.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

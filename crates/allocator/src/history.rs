@@ -33,13 +33,11 @@ pub struct History {
     pub left_out: usize,
 }
 
-/// A commit on a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryCommit {
     pub id: String,
     /// The day of it, as YYYY-MM-DD.
     pub day: String,
-    /// The first line of its message.
     pub subject: String,
     /// Tags on it, or on commits after it that build the same.
     pub tags: Vec<String>,
@@ -56,26 +54,8 @@ pub struct CommitChanges {
 /// Why there is no line of commits.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    #[error("{path} is no git repository that can be read: {source}")]
-    NoRepository { path: PathBuf, source: ToolError },
-    #[error("{path} has no commit `{revision}`{}", .wanted.as_ref().map(|what| format!(" ({what})")).unwrap_or_default())]
-    NoCommit {
-        path: PathBuf,
-        revision: String,
-        /// What it was asked for.
-        wanted: Option<String>,
-    },
-    /// A release is not the one that the catalog knows.
-    #[error("the tag {tag} of {path} is commit {found}, the catalog's is {pinned}; it is not used")]
-    OtherCommit {
-        path: PathBuf,
-        tag: String,
-        found: String,
-        /// What it has to point to.
-        pinned: String,
-    },
-    #[error("{a} and {b} share no commit, so there is no line between them")]
-    NoLine { a: String, b: String },
+    #[error("{0}")]
+    Refused(String),
     #[error(transparent)]
     Git(#[from] ToolError),
 }
@@ -95,9 +75,14 @@ impl Repository {
         let name = family.git.as_deref().and_then(|url| url.rsplit('/').next()).unwrap_or(&family.name);
         let below = [path.join(name), path.join(name.trim_end_matches(".git"))];
         let folder = below.iter().find(|folder| folder.is_dir()).map_or(path, |folder| folder.as_path());
-        let told = Tool::new("git").arg("-C").arg(folder).args(["rev-parse", "--absolute-git-dir"]).run();
-        let told = told.map_err(|source| HistoryError::NoRepository { path: folder.to_owned(), source })?;
-        Ok(Self { git_folder: PathBuf::from(told.trim()) })
+        let found = Tool::new("git").arg("-C").arg(folder).args(["rev-parse", "--absolute-git-dir"]).run();
+        let found = found.map_err(|source| {
+            HistoryError::Refused(format!(
+                "{} is no git repository that can be read: {source}",
+                folder.display()
+            ))
+        })?;
+        Ok(Self { git_folder: PathBuf::from(found.trim()) })
     }
 
     /// Its folder of git's own files.
@@ -112,20 +97,20 @@ impl Repository {
         Tool::new("git").env("GIT_TERMINAL_PROMPT", "0").args(["-c", "core.hooksPath=/dev/null"]).arg(at)
     }
 
-    /// The full id of a commit. `wanted` tells in an error what it was asked for.
+    /// The full id of a commit. `wanted` is for an error: what it was asked for.
     pub fn commit(&self, revision: &str, wanted: Option<&str>) -> Result<String, HistoryError> {
-        let told = self
+        let found = self
             .git()
             .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
             .arg(format!("{revision}^{{commit}}"))
             .run();
-        match told {
+        match found {
             Ok(id) => Ok(id.trim().to_owned()),
-            Err(ToolError::Failed { .. }) => Err(HistoryError::NoCommit {
-                path: self.git_folder.clone(),
-                revision: revision.to_owned(),
-                wanted: wanted.map(str::to_owned),
-            }),
+            Err(ToolError::Failed { .. }) => {
+                let wanted = wanted.map(|what| format!(" ({what})")).unwrap_or_default();
+                let path = self.git_folder.display();
+                Err(HistoryError::Refused(format!("{path} has no commit `{revision}`{wanted}")))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -138,12 +123,12 @@ impl Repository {
             let found =
                 self.commit(&format!("refs/tags/{}", pinned.tag), Some("a release of the catalog"))?;
             if found != pinned.id {
-                return Err(HistoryError::OtherCommit {
-                    path: self.git_folder.clone(),
-                    tag: pinned.tag.clone(),
-                    found,
-                    pinned: pinned.id.clone(),
-                });
+                return Err(HistoryError::Refused(format!(
+                    "the tag {} of {} is commit {found}, the catalog's is {}; it is not used",
+                    pinned.tag,
+                    self.git_folder.display(),
+                    pinned.id
+                )));
             }
             return Ok(found);
         }
@@ -167,14 +152,18 @@ impl Repository {
 
     /// The first parent of a commit; a root has none.
     fn first_parent(&self, id: &str) -> Result<Option<String>, HistoryError> {
-        let told = self.git().args(["rev-list", "--parents", "-1", id]).run()?;
-        Ok(told.split_whitespace().nth(1).map(str::to_owned))
+        let found = self.git().args(["rev-list", "--parents", "-1", id]).run()?;
+        Ok(found.split_whitespace().nth(1).map(str::to_owned))
     }
 
-    /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` tells what is compiled. Where `older` is
+    /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` names what is compiled. Where `older` is
     /// not on that line, it starts at the commit at which it leaves what they share: a child of `older` it would not be.
     pub fn line(&self, older: &str, newer: &str, recipe: &Recipe) -> Result<History, HistoryError> {
-        let no_line = || HistoryError::NoLine { a: older.to_owned(), b: newer.to_owned() };
+        let no_line = || {
+            HistoryError::Refused(format!(
+                "{older} and {newer} share no commit, so there is no line between them"
+            ))
+        };
         let base = self.base(newer, older)?.ok_or_else(no_line)?;
         let tags = self.tags()?;
         let range = format!("{older}..{newer}");
@@ -376,6 +365,6 @@ mod tests {
         let error = opened.commit("nothing", Some("the tag of that version")).unwrap_err().to_string();
         assert!(error.contains("no commit `nothing` (the tag of that version)"), "{error}");
         let none = tempfile::tempdir().unwrap();
-        assert!(matches!(Repository::open(none.path(), family), Err(HistoryError::NoRepository { .. })));
+        assert!(matches!(Repository::open(none.path(), family), Err(HistoryError::Refused(_))));
     }
 }

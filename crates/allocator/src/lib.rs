@@ -3,8 +3,8 @@
 //! - [`Catalog`] knows families, versions, settings and mitigations; [`Catalog::resolve`] turns a
 //!   spec into a [`Resolved`].
 //! - [`Obtainer`] gets a resolved allocator and proves by a probe process that it is what the spec
-//!   says; [`Obtained::application`] tells how to start a program under it.
-//! - [`identify`] tells which allocator a running process uses, without attaching to it;
+//!   says; [`Obtained::application`] is how to start a program under it.
+//! - [`identify`] finds which allocator a running process uses, without attaching to it;
 //!   [`prove`] compares that with an obtained allocator.
 
 mod application;
@@ -43,6 +43,7 @@ pub use catalog::{
 pub use defaults::DefaultDifference;
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
+    runs_under_musl,
 };
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
@@ -52,7 +53,6 @@ pub use identify::{
     identify_started_with, other_allocators,
 };
 pub use licence::LicenceText;
-pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
 pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind, apt_source};
 pub use obtained::{Loader, Obtained};

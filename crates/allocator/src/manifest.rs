@@ -11,42 +11,40 @@ use crate::licence::LicenceText;
 use crate::provenance::Provenance;
 use crate::verify::Verification;
 
-/// What a manifest tells of an obtained allocator.
+/// Its name in an entry's folder.
+pub(crate) const FILE_NAME: &str = "manifest.json";
+
+/// What is known of an obtained allocator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    pub schema_version: u32,
-    pub spec: String,
-    /// Name of the object that holds the files.
-    pub object: String,
-    /// All files with their digests.
-    pub files: Vec<CachedFile>,
+pub(crate) struct Manifest {
+    pub(crate) schema_version: u32,
+    pub(crate) spec: String,
+    pub(crate) files: Vec<CachedFile>,
     /// The library to preload; for a C library, its `libc.so.6`.
-    pub main: String,
+    pub(crate) main: String,
     /// The dynamic loader of a C library.
-    pub loader: Option<String>,
+    pub(crate) loader: Option<String>,
     /// GNU build id of the main file.
-    pub build_id: Option<String>,
+    pub(crate) build_id: Option<String>,
     /// The newest glibc whose symbols the main file needs.
-    pub needed_glibc: Option<heaptrial_model::Version>,
-    pub provenance: Provenance,
-    /// Licence texts that came with it.
-    pub licences: Vec<LicenceText>,
+    pub(crate) needed_glibc: Option<heaptrial_model::Version>,
+    pub(crate) provenance: Provenance,
+    pub(crate) licences: Vec<LicenceText>,
     /// What the probe found before it entered the cache.
-    pub verification: Verification,
+    pub(crate) verification: Verification,
 }
 
-/// A file of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachedFile {
-    pub name: String,
-    pub sha256: String,
+pub(crate) struct CachedFile {
+    pub(crate) name: String,
+    pub(crate) sha256: String,
 }
 
 impl Manifest {
     /// Describes the files of a staging folder.
     pub(crate) fn describe(
         spec: String,
-        staging: &Staging,
+        staging: &Staging<'_>,
         main: &str,
         loader: Option<&str>,
         facts: LibraryFacts,
@@ -67,7 +65,6 @@ impl Manifest {
         Ok(Self {
             schema_version: 1,
             spec,
-            object: object_name(&files),
             files,
             main: main.to_owned(),
             loader: loader.map(ToOwned::to_owned),
@@ -79,14 +76,7 @@ impl Manifest {
         })
     }
 
-    /// Digest of the main file.
     pub(crate) fn main_sha256(&self) -> &str {
         self.files.iter().find(|file| file.name == self.main).map_or("", |file| &file.sha256)
     }
-}
-
-/// An object is named by the digest of its files' names and digests.
-pub(crate) fn object_name(files: &[CachedFile]) -> String {
-    let lines: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
-    digest::of_bytes(lines.as_bytes())
 }

@@ -15,7 +15,6 @@ pub struct Mitigation {
     pub source: String,
 }
 
-/// Whether a mitigation is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MitigationState {

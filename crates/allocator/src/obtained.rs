@@ -13,15 +13,13 @@ use crate::licence::LicenceText;
 use crate::provenance::Provenance;
 use crate::verify::Verification;
 
-/// Digits of a digest that tell builds of one version apart.
+/// Digits of a digest that distinguish builds of one version.
 const SHORT_DIGEST: usize = 12;
 
-/// An obtained and verified allocator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Obtained {
-    /// The spec as asked for.
     pub spec: AllocatorSpec,
-    /// Version as the loaded code told it, or the pinned source's where it cannot be asked.
+    /// Version as the loaded code reports it, or the pinned source's where it cannot be asked.
     pub version: Option<Version>,
     /// The library to preload; `None` for a C library's own allocator.
     pub library: Option<PathBuf>,
@@ -29,13 +27,11 @@ pub struct Obtained {
     pub loader: Option<Loader>,
     /// SHA-256 of the library, or of the C library, in hexadecimal.
     pub sha256: String,
-    /// GNU build id of that file.
     pub build_id: Option<String>,
     pub provenance: Provenance,
-    /// Licence texts that came with it.
     #[serde(skip)]
     pub licences: Vec<LicenceText>,
-    /// What a process under it told.
+    /// What a process under it reported.
     pub verification: Verification,
     /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! The probe: a process that runs under an allocator and tells which one it sees.
+//! The probe: a process that runs under an allocator and reports which one it sees.
 //!
 //! It asks the loaded code itself, by symbols of the process: no file name is trusted.
 
@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 /// The internal command of the program that runs the probe.
 pub const PROBE_COMMAND: &str = "allocator-probe";
 
-/// What a process tells of the allocator it runs under.
+/// What a process reports of the allocator it runs under.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeAnswer {
     pub schema_version: u32,

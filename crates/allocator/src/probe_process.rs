@@ -30,7 +30,7 @@ pub(crate) fn ask(
     let stderr = collect(child.stderr.take());
     let status = wait(&mut child);
     let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
-    let failed = |how: String| VerifyError::Failed { how, stderr: stderr.clone() };
+    let failed = |how: String| VerifyError::failed(&how, &stderr);
     let status = status.ok_or_else(|| failed(format!("did not end within {} s", TIME_LIMIT.as_secs())))?;
     if !status.success() {
         return Err(failed(format!("ended with {status}")));

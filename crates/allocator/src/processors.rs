@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn allocators_that_go_by_processors_are_given_what_they_would_find() {
-        let (spec, told) = as_on("glibc@2.36", 64);
-        assert_eq!(told, "as on 64 processors: arena_max=512");
+        let (spec, shown) = as_on("glibc@2.36", 64);
+        assert_eq!(shown, "as on 64 processors: arena_max=512");
         assert_eq!(spec, "glibc@2.36?arena_max=512");
         assert_eq!(
             as_on("jemalloc@5.3.0?dirty_decay_ms=0", 64).0,
@@ -120,21 +120,21 @@ mod tests {
 
     #[test]
     fn an_arm_keeps_its_own() {
-        let (spec, told) = as_on("glibc?arena_max=1", 64);
-        assert_eq!((spec.as_str(), told.as_str()), ("glibc?arena_max=1", "its own setting: arena_max=1"));
+        let (spec, shown) = as_on("glibc?arena_max=1", 64);
+        assert_eq!((spec.as_str(), shown.as_str()), ("glibc?arena_max=1", "its own setting: arena_max=1"));
     }
 
     #[test]
     fn what_cannot_be_done_is_told() {
-        let (spec, told) = as_on("jemalloc@5.3.0?percpu_arena=percpu", 64);
+        let (spec, shown) = as_on("jemalloc@5.3.0?percpu_arena=percpu", 64);
         assert_eq!(spec, "jemalloc@5.3.0?percpu_arena=percpu");
         assert!(
-            told.contains("as on the processors that are there") && told.contains("percpu_arena"),
-            "{told}"
+            shown.contains("as on the processors that are there") && shown.contains("percpu_arena"),
+            "{shown}"
         );
         assert_eq!(as_on("jemalloc@5.3.0?percpu_arena=disabled", 2).1, "as on 2 processors: narenas=8");
-        let (spec, told) = as_on("hardened_malloc", 64);
-        assert!(spec == "hardened_malloc" && told.contains("not known"), "{told}");
+        let (spec, shown) = as_on("hardened_malloc", 64);
+        assert!(spec == "hardened_malloc" && shown.contains("not known"), "{shown}");
     }
 
     #[test]

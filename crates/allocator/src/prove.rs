@@ -11,7 +11,6 @@ use crate::obtained::Obtained;
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// The spec as asked for.
     pub spec: AllocatorSpec,
     /// Version; `None` is not compared.
     pub version: Option<Version>,
@@ -19,7 +18,6 @@ pub struct Expected {
     pub object: Option<PathBuf>,
     /// SHA-256 of that file in hexadecimal.
     pub sha256: String,
-    /// GNU build id of that file.
     pub build_id: Option<String>,
     /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,
@@ -85,6 +83,9 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     // What was not known when it was left as it is, and is known now, is no other one for that.
     if found.family != expected.spec.family && expected.spec.family != UNKNOWN {
         let why = match found.linkage {
+            Linkage::Libc if found.family == "musl" => {
+                "the program runs under musl, which no library and no setting for glibc reaches".to_owned()
+            }
             Linkage::Static => "the program is linked statically, so a preload cannot reach it".to_owned(),
             Linkage::Libc if expected.object.as_ref().is_some_and(|object| !object.exists()) => {
                 "the library was not loaded: its file is gone".to_owned()
@@ -94,7 +95,6 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
         };
         return Err(mismatch(why));
     }
-    // The very file may have been told another version by an earlier Heaptrial.
     let same_bytes = found.sha256.as_deref().is_some_and(|sha256| sha256 == expected.sha256);
     if let (Some(wanted), Some(version), false) = (&expected.version, &found.version, same_bytes) {
         if wanted != version {
@@ -174,6 +174,7 @@ mod tests {
     #[test]
     fn every_difference_is_a_mismatch() {
         let libc = Identity { family: "glibc".to_owned(), linkage: Linkage::Libc, ..found() };
+        let musl = Identity { family: "musl".to_owned(), ..libc.clone() };
         let other_version = Identity { version: Some(Version::new("3.1.5")), sha256: None, ..found() };
         let other_file = Identity { sha256: Some("cc".to_owned()), ..found() };
         let mut foreign = found();
@@ -185,6 +186,7 @@ mod tests {
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [
             (libc, "was not loaded"),
+            (musl, "runs under musl"),
             (other_version, "version is 3.1.5"),
             (other_file, "not the file that was verified"),
             (overwritten, "neither found nor ruled out"),

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use heaptrial_host::{HostRoot, Package, packages_of};
 use serde::{Deserialize, Serialize};
 
-/// Where an allocator came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Provenance {
@@ -26,19 +25,16 @@ pub enum Provenance {
         suite: String,
         package: String,
         version: String,
-        /// SHA-256 of the package file.
         sha256: String,
     },
     /// The source inside a crate, compiled here.
     Crate {
         name: String,
         version: String,
-        /// SHA-256 of the crate file.
         sha256: String,
         build: Build,
     },
     Git {
-        /// Where it was cloned from.
         url: String,
         commit: String,
         build: Build,
@@ -51,7 +47,6 @@ pub enum Provenance {
     },
 }
 
-/// How a library was built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
     /// First line of the compiler's `--version`.
@@ -66,14 +61,14 @@ impl Provenance {
     /// A library, or the C library, that is installed on this host.
     pub(crate) fn of_host(path: PathBuf) -> Self {
         let package = packages_of(&HostRoot::default(), &[&path]).into_values().next();
-        let told = |package: Package| match package.version {
+        let shown = |package: Package| match package.version {
             Some(version) => format!("{} {version}", package.name),
             None => package.name,
         };
-        Self::Host { path, package: package.map(told), elsewhere: false }
+        Self::Host { path, package: package.map(shown), elsewhere: false }
     }
 
-    /// The same as another host tells it that has the build by a package.
+    /// The same as another host sees it that has the build by a package.
     pub(crate) fn packaged(&self) -> Self {
         match self.clone() {
             Self::Host { path, package, .. } => Self::Host { path, package, elsewhere: true },
@@ -122,12 +117,11 @@ mod tests {
 
     #[test]
     fn what_was_packaged_elsewhere_is_not_told_as_installed_here() {
-        // As buildinfo.json of earlier packages has it.
-        let earlier: Provenance = serde_json::from_str(r#"{"kind": "host", "path": "/l/x.so"}"#).unwrap();
-        assert_eq!(earlier.to_string(), "installed on this host (/l/x.so)");
-        assert_eq!(earlier.packaged().to_string(), "installed on the host where it was packaged (/l/x.so)");
+        let plain: Provenance = serde_json::from_str(r#"{"kind": "host", "path": "/l/x.so"}"#).unwrap();
+        assert_eq!(plain.to_string(), "installed on this host (/l/x.so)");
+        assert_eq!(plain.packaged().to_string(), "installed on the host where it was packaged (/l/x.so)");
         let package = Some("libx 1-2".to_owned());
-        let told = Provenance::Host { path: "/l/x.so".into(), package, elsewhere: false };
-        assert_eq!(told.to_string(), "installed on this host (/l/x.so, libx 1-2)");
+        let shown = Provenance::Host { path: "/l/x.so".into(), package, elsewhere: false };
+        assert_eq!(shown.to_string(), "installed on this host (/l/x.so, libx 1-2)");
     }
 }

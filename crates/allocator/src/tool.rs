@@ -16,17 +16,10 @@ pub(crate) struct Tool {
 pub enum ToolError {
     #[error("`{program}` is not installed (or not in PATH)")]
     Missing { program: String },
-    /// It could not be started.
     #[error("cannot start `{program}`: {source}")]
     Start { program: String, source: io::Error },
-    /// It ended with an error.
     #[error("`{line}` failed ({status}){}", indented(.output))]
-    Failed {
-        line: String,
-        status: String,
-        /// The end of what it wrote.
-        output: String,
-    },
+    Failed { line: String, status: String, output: String },
 }
 
 impl ToolError {
@@ -103,13 +96,6 @@ impl Tool {
         self
     }
 
-    /// Program and arguments, as recorded in provenance.
-    pub(crate) fn words(&self) -> Vec<String> {
-        std::iter::once(self.program.clone())
-            .chain(self.command.get_args().map(|argument| argument.to_string_lossy().into_owned()))
-            .collect()
-    }
-
     /// Runs it and gives its standard output.
     pub(crate) fn run(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|source| match source.kind() {
@@ -122,8 +108,10 @@ impl Tool {
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let arguments = self.command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+        let words: Vec<String> = std::iter::once(self.program.clone()).chain(arguments).collect();
         Err(ToolError::Failed {
-            line: self.words().join(" "),
+            line: words.join(" "),
             status: output.status.to_string(),
             output: lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n"),
         })

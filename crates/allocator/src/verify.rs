@@ -18,7 +18,7 @@ use crate::provenance::Provenance;
 /// What was proved of an allocator by running a process under it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
-    /// Version as the loaded code told it; `None` where the family has no such call.
+    /// Version as the loaded code reports it; `None` where the family has no such call.
     pub version: Option<Version>,
     /// The object whose `malloc` was in force.
     pub malloc_from: PathBuf,
@@ -26,11 +26,10 @@ pub struct Verification {
     pub evidence: Vec<String>,
     /// Settings in force, where the library can be asked.
     pub options: BTreeMap<String, String>,
-    /// What the spec says and nothing in the library tells, each with what it rests on.
+    /// What the spec says and nothing in the library shows, each with what it rests on.
     pub unproved: Vec<String>,
 }
 
-/// What is expected of a probe.
 pub(crate) struct Expected<'a> {
     pub(crate) family: &'a Family,
     pub(crate) version: Option<&'a Version>,
@@ -44,52 +43,36 @@ pub(crate) struct Expected<'a> {
 /// Why a library is not what the spec says.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The probe could not be started.
     #[error("cannot start the probe `{program}`: {source}")]
     Start { program: String, source: std::io::Error },
-    /// The probe did not answer.
-    #[error("the probe process under it {how}{}", said(.stderr))]
-    Failed {
-        how: String,
-        /// What it and the loader wrote.
-        stderr: String,
-    },
-    #[error("`malloc` came from {found} and not from {expected}{}", said(.stderr))]
-    NotInForce {
-        /// The object that should have held `malloc`.
-        expected: String,
-        found: String,
-        stderr: String,
-    },
-    /// The library is another version.
-    #[error("it is {family} {found} and not {expected}, by its own answer")]
-    OtherVersion {
-        family: String,
-        expected: Version,
-        /// The version that it told.
-        found: Version,
-    },
-    /// The library does not act like one of the family.
-    #[error("it is not {family}: {why}")]
-    OtherFamily { family: String, why: String },
-    #[error(
-        "it is not the `{variant}` build: expected `{expected}` among what the library says, found `{found}`"
-    )]
-    OtherVariant { variant: String, expected: String, found: String },
-    /// A setting did not take.
-    #[error("the setting `{name}` is {found} and not {expected} in the running library")]
-    SettingNotInForce { name: String, expected: String, found: String },
-    /// It reads settings that are no part of the spec.
-    #[error("it reads {link}, which is `{target}` on this host and no part of the spec; take the link out")]
-    Linked { link: PathBuf, target: String },
-    /// The library complained about a setting.
-    #[error("the library refused a setting: {message}")]
-    SettingRefused { message: String },
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Classified for VerifyError {
     fn class(&self) -> ErrorClass {
         ErrorClass::Refused
+    }
+}
+
+impl VerifyError {
+    /// The probe did not answer as it should; with what it and the loader wrote.
+    pub(crate) fn failed(how: &str, stderr: &str) -> Self {
+        Self::Refused(format!("the probe process under it {how}{}", said(stderr)))
+    }
+
+    fn other_family(family: &Family, why: &str) -> Self {
+        Self::Refused(format!("it is not {}: {why}", family.name))
+    }
+
+    fn other_variant(variant: &str, expected: &str, found: &str) -> Self {
+        Self::Refused(format!(
+            "it is not the `{variant}` build: expected `{expected}` among what the library says, found `{found}`"
+        ))
+    }
+
+    fn not_in_force((name, expected): (&str, &str), found: &str) -> Self {
+        Self::Refused(format!("the setting `{name}` is {found} and not {expected} in the running library"))
     }
 }
 
@@ -118,10 +101,14 @@ pub(crate) fn examine(
     };
     if !in_force {
         let expected = expected.object.map_or("the C library".to_owned(), |path| path.display().to_string());
-        return Err(VerifyError::NotInForce { expected, found: found.display().to_string(), stderr });
+        return Err(VerifyError::Refused(format!(
+            "`malloc` came from {} and not from {expected}{}",
+            found.display(),
+            said(&stderr)
+        )));
     }
     if !answer.exercised {
-        return Err(VerifyError::Failed { how: "read back other bytes than it wrote".to_owned(), stderr });
+        return Err(VerifyError::failed("read back other bytes than it wrote", &stderr));
     }
     let mut evidence = vec![format!("`malloc` of the probe is in {}", file_name(&found))];
     let version = check_version(&answer, expected, &found, &mut evidence)?;
@@ -146,9 +133,9 @@ impl Verification {
         self
     }
 
-    /// Tells what of `expected` no probe can show, and what it rests on: where the library came from.
+    /// Adds what of `expected` no probe can show, and what it rests on: where the library came from.
     pub(crate) fn resting_on(mut self, expected: &Expected<'_>, provenance: &Provenance) -> Self {
-        let mut told = Vec::new();
+        let mut shown = Vec::new();
         match expected.version {
             Some(version) if self.version.is_none() => {
                 let rests_on = match provenance {
@@ -156,7 +143,7 @@ impl Verification {
                     _ => format!("it is that of the {provenance}"),
                 };
                 let family = &expected.family.name;
-                told.push(format!("version {version}: {family} has no call that tells it; {rests_on}"));
+                shown.push(format!("version {version}: {family} has no call for it; {rests_on}"));
             }
             None if self.version.is_none() => self.evidence.push(format!("content: {provenance}")),
             _ => {}
@@ -166,9 +153,9 @@ impl Verification {
                 Some(_) => format!("it was compiled with {}", variant.flags.join(" ")),
                 None => "the spec alone says so".to_owned(),
             };
-            told.push(format!("variant {}: the library does not tell it; {rests_on}", variant.name));
+            shown.push(format!("variant {}: the library does not report it; {rests_on}", variant.name));
         }
-        self.unproved = told;
+        self.unproved = shown;
         self
     }
 }
@@ -180,10 +167,7 @@ fn check_version(
     evidence: &mut Vec<String>,
 ) -> Result<Option<Version>, VerifyError> {
     let family = expected.family;
-    let no_answer = |call: &str| VerifyError::OtherFamily {
-        family: family.name.clone(),
-        why: format!("it has no {call}"),
-    };
+    let no_answer = |call: &str| VerifyError::other_family(family, &format!("it has no {call}"));
     let version = match family.version_call {
         VersionCall::MiVersion => {
             let number = answer.mi_version.ok_or_else(|| no_answer("mi_version()"))?;
@@ -211,11 +195,9 @@ fn check_version(
         }
     };
     match (&version, expected.version) {
-        (Some(found), Some(expected)) if !family.tells(expected, found) => Err(VerifyError::OtherVersion {
-            family: family.name.clone(),
-            expected: expected.clone(),
-            found: found.clone(),
-        }),
+        (Some(found), Some(expected)) if !family.reports(expected, found) => Err(VerifyError::Refused(
+            format!("it is {} {found} and not {expected}, by its own answer", family.name),
+        )),
         _ => Ok(version),
     }
 }
@@ -227,7 +209,7 @@ fn check_marks(
     object: &Path,
     evidence: &mut Vec<String>,
 ) -> Result<(), VerifyError> {
-    let missing = |what: String| VerifyError::OtherFamily { family: family.name.clone(), why: what };
+    let missing = |what: String| VerifyError::other_family(family, &what);
     for name in &family.symbols {
         match answer.symbols.get(name) {
             Some(from) if same_file(from, object) => evidence.push(format!("it defines `{name}`")),
@@ -243,7 +225,7 @@ fn check_marks(
         }
         evidence.push(format!("it holds the text `{}`", text.trim()));
     }
-    evidence.push(format!("{} has no call that tells a version", family.name));
+    evidence.push(format!("{} has no call for its version", family.name));
     Ok(())
 }
 
@@ -259,17 +241,11 @@ fn check_variants(
         let found = stderr.lines().find_map(|line| Some(line[line.find(subject)?..].trim().to_owned()));
         match (asked, &found) {
             (true, found) if found.as_deref() != Some(says.as_str()) => {
-                let found = found.clone().unwrap_or_else(|| "nothing".to_owned());
-                let (variant, expected) = (variant.name.clone(), says.clone());
-                return Err(VerifyError::OtherVariant { variant, expected, found });
+                let found = found.as_deref().unwrap_or("nothing");
+                return Err(VerifyError::other_variant(&variant.name, says, found));
             }
             (false, Some(found)) if found == says => {
-                let expected = "the plain build".to_owned();
-                return Err(VerifyError::OtherVariant {
-                    variant: "plain".to_owned(),
-                    expected,
-                    found: found.clone(),
-                });
+                return Err(VerifyError::other_variant("plain", "the plain build", found));
             }
             (_, Some(found)) => evidence.push(format!("the library says `{found}`")),
             (_, None) => {}
@@ -289,21 +265,17 @@ fn check_settings(
     }
     let complaint = ["Invalid conf", "invalid value", "unrecognized flag", "invalid flag"];
     if let Some(line) = stderr.lines().find(|line| complaint.iter().any(|text| line.contains(text))) {
-        return Err(VerifyError::SettingRefused { message: line.to_owned() });
+        return Err(VerifyError::Refused(format!("the library refused a setting: {line}")));
     }
     for (name, value) in &expected.settings {
         match options.get(name) {
             Some(found) if same_value(found, value) => {
                 evidence.push(format!("setting {name} = {found} is in force"))
             }
-            Some(found) => {
-                let (name, expected) = (name.clone(), value.clone());
-                return Err(VerifyError::SettingNotInForce { name, expected, found: found.clone() });
-            }
-            // It tells all but the one by which it is made to.
+            Some(found) => return Err(VerifyError::not_in_force((name, value), found)),
+            // It lists all but the one by which it is made to.
             None if expected.family.version_call == VersionCall::MiVersion && name != "verbose" => {
-                let (name, expected) = (name.clone(), value.clone());
-                return Err(VerifyError::SettingNotInForce { name, expected, found: "unknown".to_owned() });
+                return Err(VerifyError::not_in_force((name, value), "unknown"));
             }
             None => evidence
                 .push(format!("setting {name} = {value} is in the environment; the library cannot be asked")),
@@ -379,10 +351,10 @@ pub(crate) fn mimalloc_version(number: i32) -> Version {
     Version::new(format!("{major}.{minor}.{patch}"))
 }
 
-/// jemalloc tells `5.3.0-171-g` and the commit: its release, and how many commits it is beyond that, which are none of the release's.
-pub(crate) fn jemalloc_version(told: &str) -> Version {
-    let told = told.rsplit_once("-g").map_or(told, |(version, _commit)| version);
-    Version::new(told.strip_suffix("-0").unwrap_or(told))
+/// jemalloc reports `5.3.0-171-g` and the commit: its release, and how many commits it is beyond that, which are none of the release's.
+pub(crate) fn jemalloc_version(shown: &str) -> Version {
+    let shown = shown.rsplit_once("-g").map_or(shown, |(version, _commit)| version);
+    Version::new(shown.strip_suffix("-0").unwrap_or(shown))
 }
 
 /// The last part of a path: the whole one differs between the making of a cache entry and its use.
@@ -411,13 +383,13 @@ mod tests {
 
     #[test]
     fn a_jemalloc_between_two_releases_is_neither() {
-        for (told, version) in [
+        for (shown, version) in [
             ("5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c", "5.3.0"),
             ("5.3.0-171-ge4817c8d89a2a413e835c4adeab5c5c4412f9235", "5.3.0-171"),
             ("5.2.1-2-g172143a2979d", "5.2.1-2"),
             ("5.3.0", "5.3.0"),
         ] {
-            assert_eq!(jemalloc_version(told).as_str(), version);
+            assert_eq!(jemalloc_version(shown).as_str(), version);
         }
     }
 
@@ -439,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_goes_by_processors_is_of_one_machine() {
-        let told = |settings: &[(&str, &str)]| {
+        let shown = |settings: &[(&str, &str)]| {
             let pairs = |of: &[(&str, &str)]| -> Vec<(String, String)> {
                 of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
             };
@@ -453,8 +425,8 @@ mod tests {
             let family = crate::Catalog::builtin().family("jemalloc").unwrap();
             verification.of_any_machine(family, &pairs(settings)).options
         };
-        assert_eq!(told(&[]).into_keys().collect::<Vec<_>>(), ["tcache"]);
-        assert_eq!(told(&[("narenas", "8")]).len(), 2);
+        assert_eq!(shown(&[]).into_keys().collect::<Vec<_>>(), ["tcache"]);
+        assert_eq!(shown(&[("narenas", "8")]).len(), 2);
     }
 
     #[test]

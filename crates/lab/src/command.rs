@@ -101,7 +101,11 @@ fn checked(program: &OsStr) -> Result<(), LabError> {
     };
     let told = program.to_string_lossy();
     let error = |problem| LabError::Program { program: told.into_owned(), problem, hint: hint(problem) };
-    find_program(program).map(drop).map_err(error)
+    let found = find_program(program).and_then(|path| match heaptrial_allocator::runs_under_musl(&path) {
+        true => Err(ProgramProblem::Musl),
+        false => Ok(()),
+    });
+    found.map_err(error)
 }
 
 impl Workload for CommandWorkload {

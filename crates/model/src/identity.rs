@@ -1,7 +1,8 @@
 //! What is really mapped in a life.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,8 +36,9 @@ pub struct Identity {
     pub libraries: Vec<MappedLibrary>,
 }
 
-/// A shared library that a process maps.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+/// A shared library that a process maps. Two are the same where their builds are, wherever they lie and whatever is known of
+/// their packages.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MappedLibrary {
     /// The name that programs ask for, such as `libzstd.so.1`.
     pub name: String,
@@ -50,7 +52,35 @@ pub struct MappedLibrary {
     pub build_id: Option<String>,
 }
 
+impl PartialEq for MappedLibrary {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for MappedLibrary {}
+
+impl PartialOrd for MappedLibrary {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for MappedLibrary {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
 impl MappedLibrary {
+    /// What is compared: the name and the build id, and without one the version and the file.
+    fn key(&self) -> (&str, &str, &Path) {
+        match (&self.build_id, &self.version) {
+            (Some(build_id), _) => (&self.name, build_id, Path::new("")),
+            (None, version) => (&self.name, version.as_deref().unwrap_or_default(), &self.path),
+        }
+    }
+
     /// The build: its package's version, or else the start of its build id.
     pub fn build(&self) -> String {
         const BUILD_ID_DIGITS: usize = 12;
@@ -99,5 +129,24 @@ impl Identity {
             (None, Some(range)) => format!("{} {range}", self.family),
             (None, None) => format!("{} ?", self.family),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_compared_by_build_id() {
+        let library = |path: &str, package: Option<&str>, build_id: Option<&str>| MappedLibrary {
+            name: "libz.so.1".to_owned(),
+            path: path.into(),
+            package: package.map(str::to_owned),
+            version: package.map(|_| "1.2".to_owned()),
+            build_id: build_id.map(str::to_owned),
+        };
+        assert_eq!(library("/a", Some("zlib1g"), Some("01")), library("/b", None, Some("01")));
+        assert_ne!(library("/a", None, Some("01")), library("/a", None, Some("02")));
+        assert_ne!(library("/a", None, None), library("/b", None, None));
     }
 }

@@ -38,9 +38,11 @@ const PACKED_RELOCATIONS: (&str, &str) = ("GLIBC_ABI_DT_RELR", "2.36");
 
 /// The `Depends` field of a library that needs these files.
 pub(crate) fn of(library: &Path, needed: &[NeededFile]) -> Result<String, PackageError> {
-    let unknown = |needed: &str| PackageError::UnknownDependency {
-        path: library.to_owned(),
-        needed: needed.to_owned(),
+    let unknown = |needed: &str| {
+        PackageError::Refused(format!(
+            "{} needs {needed}, and it is not known which Debian package has that; a package that does not name it could be installed where the library cannot be loaded",
+            library.display()
+        ))
     };
     let mut packages: Vec<(&str, Option<Version>)> = Vec::new();
     for file in needed {
@@ -131,7 +133,7 @@ mod tests {
             needed("libc.so.6", &["GLIBC_PRIVATE"]),
             needed("libstdc++.so.6", &["GLIBCXX_3.4.99"]),
         ] {
-            assert!(matches!(depends(&[files]), Err(PackageError::UnknownDependency { .. })));
+            assert!(matches!(depends(&[files]), Err(PackageError::Refused(_))));
         }
     }
 }

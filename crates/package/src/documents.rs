@@ -24,10 +24,8 @@ pub(crate) struct Facts {
     /// Without settings: they are no part of a library.
     pub(crate) spec: String,
     pub(crate) depends: String,
-    /// Where the library is installed.
     pub(crate) library: PathBuf,
     pub(crate) library_bytes: u64,
-    /// Time of all files since 1970.
     pub(crate) time: Duration,
 }
 
@@ -171,7 +169,7 @@ mod tests {
         let build = Build { compiler: "cc 12".to_owned(), environment: Vec::new(), commands: Vec::new() };
         let mirror =
             Provenance::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned(), build };
-        let told = source_line(&public(&mirror, family));
-        assert_eq!(told, "https://github.com/microsoft/mimalloc.git at 0, with cc 12");
+        let shown = source_line(&public(&mirror, family));
+        assert_eq!(shown, "https://github.com/microsoft/mimalloc.git at 0, with cc 12");
     }
 }

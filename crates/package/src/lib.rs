@@ -29,16 +29,14 @@ pub const DEFAULT_TIME: Duration = Duration::from_secs(1_767_225_600);
 /// The version of Heaptrial that makes the packages.
 const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A Debian package in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// Its name, with the build's short digest: two builds can be installed beside each other.
     pub name: String,
     /// Its version: the allocator's, and Heaptrial's as the revision.
     pub version: String,
-    /// Debian's name of the architecture.
     pub architecture: &'static str,
-    /// The spec of the build, with the version that the library tells and without settings.
+    /// The spec of the build, with the version that the library reports and without settings.
     pub spec: AllocatorSpec,
     /// What it needs, as in its control file.
     pub depends: String,
@@ -52,7 +50,6 @@ pub struct Package {
 }
 
 impl Package {
-    /// Name of the package file.
     pub fn file_name(&self) -> String {
         format!("{}_{}_{}.deb", self.name, self.version, self.architecture)
     }
@@ -68,11 +65,11 @@ impl Package {
         let bytes = std::fs::read(source).map_err(read)?;
         let found = hex::encode(Sha256::digest(&bytes));
         if found != obtained.sha256 {
-            return Err(PackageError::Changed {
-                path: source.clone(),
-                expected: obtained.sha256.clone(),
-                found,
-            });
+            return Err(PackageError::Refused(format!(
+                "{} has SHA-256 {found}, and {} was obtained; somebody replaced it meanwhile, get it again",
+                source.display(),
+                obtained.sha256
+            )));
         }
         let library = obtained.installed_below(&Paths::default().allocators());
         name::check_path(&library)?;

@@ -39,7 +39,10 @@ pub(crate) fn check_path(path: &Path) -> Result<(), PackageError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/+-_.~".contains(c);
     match path.to_str() {
         Some(text) if text.chars().all(plain) => Ok(()),
-        _ => Err(PackageError::Path { path: path.to_owned() }),
+        _ => Err(PackageError::Refused(format!(
+            "{} cannot be packaged: its path may only have letters, digits and / + - _ . ~; rename the library",
+            path.display()
+        ))),
     }
 }
 

@@ -84,13 +84,11 @@ pub(crate) fn all(report: &Report) -> Vec<MappedLibrary> {
 /// Where libraries of one name are of different builds: what each side had. A side that did not map a library at all is not
 /// told: programs load some only when they need them.
 pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<String> {
-    /// Which sides had a build, by build id and version.
-    type Sides<'a> = BTreeMap<(Option<&'a str>, String), Vec<&'a str>>;
+    type Sides<'a> = BTreeMap<&'a MappedLibrary, Vec<&'a str>>;
     let mut builds: BTreeMap<&str, Sides<'_>> = BTreeMap::new();
     for (side, libraries) in sides {
         for library in libraries {
-            let build = (library.build_id.as_deref(), library.build());
-            let named = builds.entry(&library.name).or_default().entry(build).or_default();
+            let named = builds.entry(&library.name).or_default().entry(*library).or_default();
             if !named.contains(side) {
                 named.push(side);
             }
@@ -101,7 +99,7 @@ pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<Strin
         .filter(|(_, builds)| builds.len() > 1)
         .map(|(name, builds)| {
             let each =
-                builds.into_iter().map(|((_, build), sides)| format!("{build} ({})", sides.join(", ")));
+                builds.iter().map(|(library, sides)| format!("{} ({})", library.build(), sides.join(", ")));
             format!("{name} {}", each.collect::<Vec<_>>().join(" and "))
         })
         .collect();

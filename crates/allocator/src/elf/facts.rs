@@ -9,9 +9,9 @@ use heaptrial_model::Version;
 use object::elf;
 use object::read::elf::ProgramHeader as _;
 
-use super::{Elf, ElfError, ElfFile, MOST_NEEDED_FILES, u16_at, u32_at};
+use super::{Elf, ElfError, ElfFile, damaged};
 use crate::file_key::FileKey;
-use crate::identify::{CarriedAllocator, carried_allocators};
+use crate::identify::{CarriedAllocator, bound_allocator, carried_allocators};
 
 /// What a program or library is, as far as it bears on preloading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +30,18 @@ pub struct ObjectFacts {
     pub exports_malloc: bool,
     /// Allocators whose code or marks are in the file itself.
     pub carried: Vec<CarriedAllocator>,
+    /// The allocator whose own functions it frees or resizes blocks with: under another one it crashes.
+    pub bound_to: Option<CarriedAllocator>,
     /// Whether the loader has to write to its code (`DT_TEXTREL`).
     pub text_relocations: bool,
     /// Whether it wants a stack that code can run on (`PT_GNU_STACK`, or none).
     pub executable_stack: bool,
+}
+
+/// Whether a file is a program of musl, which no library and no setting for glibc reaches.
+pub fn runs_under_musl(program: &Path) -> bool {
+    let interpreter = ElfFile::open(program).ok().and_then(|file| Elf::parse(&file).ok()?.interpreter());
+    interpreter.is_some_and(|name| name.contains("ld-musl"))
 }
 
 /// Reads what bears on preloading of an ELF file of this machine. Reads a program's constants, 24 MiB at most.
@@ -49,6 +57,7 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
         defined_glibc: elf.defined_glibc(),
         exports_malloc: elf.exported("malloc").is_some(),
         carried: if is_program { carried_allocators(&elf) } else { Vec::new() },
+        bound_to: bound_allocator(&elf),
         text_relocations: elf.has_text_relocations(),
         executable_stack: elf.wants_executable_stack(),
     })
@@ -73,11 +82,66 @@ impl Examiner {
     }
 }
 
+/// What has to be known of a shared library before it is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryFacts {
+    pub build_id: Option<String>,
+    /// The newest glibc whose symbols it needs.
+    pub needed_glibc: Option<Version>,
+}
+
+/// Checks that a file is a shared library of this machine and C library.
+pub fn check_library(path: &Path) -> Result<LibraryFacts, ElfError> {
+    let file = ElfFile::open(path)?;
+    let elf = Elf::parse(&file)?;
+    let unusable = |why: String| Err(ElfError::Unusable { path: path.to_owned(), why });
+    if elf.is_position_dependent() {
+        return unusable("is not a shared library (it is a program)".to_owned());
+    }
+    if elf.dynamic.is_empty() {
+        return Err(damaged(path, "it has no dynamic section"));
+    }
+    let is_musl = |name: &String| name.starts_with("libc.musl") || name == "libc.so";
+    if let Some(found) = elf.needed().into_iter().find(is_musl) {
+        return unusable(format!("is built for {found} (musl); programs of this system use glibc"));
+    }
+    Ok(LibraryFacts { build_id: elf.build_id(), needed_glibc: elf.needed_glibc() })
+}
+
+/// A file that a library needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeededFile {
+    /// Its name, such as `libc.so.6`.
+    pub name: String,
+    /// Versions of the symbols taken from it, such as `GLIBC_2.34`.
+    pub versions: Vec<String>,
+}
+
+/// What a library needs of others, in the order in which it names them.
+pub fn needed_files(path: &Path) -> Result<Vec<NeededFile>, ElfError> {
+    let file = ElfFile::open(path)?;
+    let elf = Elf::parse(&file)?;
+    let versions = elf
+        .needed_versions()
+        .ok_or_else(|| damaged(path, "the versions of the symbols that it needs cannot be read"))?;
+    // The dynamic loader is named by its symbols' versions alone, in some libraries.
+    let mut names = elf.needed();
+    for (name, _) in &versions {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    let of = |name: &str| -> Vec<String> {
+        versions.iter().filter(|(file, _)| file == name).map(|(_, own)| own.clone()).collect()
+    };
+    Ok(names.into_iter().map(|name| NeededFile { versions: of(&name), name }).collect())
+}
+
 impl Elf<'_> {
     fn interpreter(&self) -> Option<String> {
         let name =
-            self.segments.iter().find_map(|segment| segment.interpreter(self.endian, self.data).ok()?)?;
-        String::from_utf8(name.to_vec()).ok()
+            self.segments.iter().find_map(|segment| segment.interpreter(self.endian, self.data).ok()?);
+        super::text(name?)
     }
 
     fn has_text_relocations(&self) -> bool {
@@ -88,31 +152,6 @@ impl Elf<'_> {
     fn wants_executable_stack(&self) -> bool {
         let stack = self.segments.iter().find(|segment| segment.p_type(self.endian) == elf::PT_GNU_STACK);
         stack.is_none_or(|segment| segment.p_flags(self.endian) & elf::PF_X != 0)
-    }
-
-    /// The newest `GLIBC_` version of the symbols it defines.
-    fn defined_glibc(&self) -> Option<Version> {
-        let bytes = self.at_address(self.tag(elf::DT_VERDEF)?, 64 * 1024)?;
-        let count = self.tag(elf::DT_VERDEFNUM)?;
-        let mut newest: Option<Version> = None;
-        let mut entry = 0_usize;
-        for _ in 0..count.min(MOST_NEEDED_FILES) {
-            // The first name of an entry is its own; further ones are its parents.
-            if u16_at(bytes, entry + 6, self.endian)? > 0 {
-                let auxiliary = entry.checked_add(u32_at(bytes, entry + 12, self.endian)? as usize)?;
-                let name = self.string(u64::from(u32_at(bytes, auxiliary, self.endian)?))?;
-                if let Some(version) =
-                    name.strip_prefix("GLIBC_").filter(|text| text.starts_with(|c: char| c.is_ascii_digit()))
-                {
-                    newest = newest.max(Some(Version::new(version)));
-                }
-            }
-            match u32_at(bytes, entry + 16, self.endian)? as usize {
-                0 => break,
-                next => entry = entry.checked_add(next)?,
-            }
-        }
-        newest
     }
 }
 
@@ -125,15 +164,19 @@ mod tests {
 
     #[test]
     fn this_program_is_dynamic_and_carries_no_allocator() {
-        let facts = examine_object(&std::env::current_exe().unwrap()).unwrap();
+        let own = std::env::current_exe().unwrap();
+        let facts = examine_object(&own).unwrap();
         assert!(!facts.is_static && !facts.exports_malloc && !facts.text_relocations);
-        assert!(!facts.executable_stack);
+        assert!(!facts.executable_stack && !runs_under_musl(&own) && facts.bound_to.is_none());
         assert!(facts.interpreter.unwrap().contains("/ld-linux"));
         assert_eq!(facts.defined_glibc, None);
+        let needed = needed_files(&own).unwrap();
+        let libc = needed.iter().find(|file| file.name.starts_with("libc.so")).unwrap();
+        assert!(libc.versions.iter().any(|version| version.starts_with("GLIBC_2.")), "{libc:?}");
     }
 
     #[test]
-    fn a_c_library_tells_its_own_version() {
+    fn a_c_library_has_its_own_version() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let path: PathBuf = maps
             .lines()

@@ -13,7 +13,6 @@ const WORTH_BYTES: u64 = 16 << 20;
 /// What could help a process, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// The rule.
     pub rule: String,
     /// Allocators and settings to compare with what runs; none where no allocator helps.
     #[serde(rename = "try")]

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use heaptrial_host::{HostError, Mapping, PAGE, PageMap, ProcessMemory};
 
 use super::tally::{Kind, Sums, Tally};
-use super::window::Window;
+use super::window::{PAGES_IN_A_ROW, Window};
 
 /// `HEAP_MAX_SIZE`: heaps of other arenas than the main one begin at multiples of it.
 const HEAP: u64 = 64 << 20;
@@ -41,7 +41,11 @@ const FLAGS: u64 = 7;
 /// Where the first chunk may be, from where it is looked for.
 const FIRST_WITHIN: u64 = 64 << 10;
 /// Chunks of a list that are followed.
-const LONGEST_LIST: usize = 1 << 20;
+const LONGEST_LIST: usize = 1 << 18;
+/// Where so much was followed from a chunk, other first chunks lead to the same ones or nowhere.
+const FOLLOWED_BYTES: u64 = 1 << 20;
+/// More chunks than these are no caches of threads.
+const MOST_CACHES: usize = 1 << 16;
 
 /// Bins of a thread's cache for one size each; those after them are for larger ones.
 const SMALL_BINS: u64 = 64;
@@ -56,10 +60,18 @@ struct CacheLayout {
 const CACHES: [CacheLayout; 2] =
     [CacheLayout { chunk: 0x290, bins: SMALL_BINS }, CacheLayout { chunk: 0x300, bins: 76 }];
 
-/// One arena.
+/// Bytes of free blocks that look like blocks in use, by their arena; `None` is the main one.
+type Cached = BTreeMap<Option<u64>, u64>;
+
+impl CacheLayout {
+    /// Where a cache has the first block of a bin.
+    fn list(&self, cache: u64, bin: u64) -> u64 {
+        cache + 16 + self.bins * 2 + 8 * bin
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct Arena {
-    pub(super) is_main: bool,
     pub(super) sums: Sums,
     /// Free bytes of its end, resident.
     pub(super) top: u64,
@@ -86,9 +98,11 @@ pub(super) struct Walker<'m> {
     data: Vec<(u64, u64)>,
     /// Whether links of lists of free chunks are mixed with their addresses, as from 2.32 on.
     mixed_links: bool,
-    /// Free blocks that look like blocks in use, by address, with their sizes.
-    cached: BTreeMap<u64, u64>,
+    /// For lists, whose chunks lie anywhere.
+    links: Window<'m>,
     caches: Vec<u64>,
+    /// Bytes and number of blocks that are mappings of their own. To find them all anonymous memory is read, so that it is done once.
+    mapped: Option<(u64, u64)>,
 }
 
 struct Heap {
@@ -106,21 +120,21 @@ impl<'m> Walker<'m> {
         mixed_links: bool,
     ) -> Self {
         Self {
-            window: Window::new(memory),
+            window: Window::new(memory, PAGES_IN_A_ROW),
+            links: Window::new(memory, 1),
             pages,
             mappings,
             data,
             mixed_links,
-            cached: BTreeMap::new(),
             caches: Vec::new(),
+            mapped: None,
         }
     }
 
-    /// Reads all of it once.
     pub(super) fn read(&mut self) -> Result<Found, HostError> {
         self.window.refresh();
+        self.links.refresh();
         self.pages.refresh();
-        self.cached.clear();
         self.caches.clear();
         let mut found = Found::default();
         let heaps = self.heaps()?;
@@ -131,16 +145,37 @@ impl<'m> Walker<'m> {
             let part = self.heap(heap, heap.arena + bins_at)?;
             *found.arenas.entry(heap.arena).or_default() += part;
         }
+        let mut cached = BTreeMap::new();
         for arena in found.arenas.keys().filter(|_| bins_at == BEHIND_FASTBINS) {
-            self.fast_bins(arena + bins_at)?;
+            self.fast_bins(arena + bins_at, &heaps, &mut cached)?;
         }
-        self.mapped_blocks(&heaps, &mut found)?;
-        self.take_cached(&heaps, &mut found)?;
+        for cache in std::mem::take(&mut self.caches) {
+            for (first, sizes) in self.lists_of(cache)? {
+                self.follow(first, &sizes, &heaps, &mut cached)?;
+            }
+        }
+        for (arena, bytes) in cached {
+            let Some(arena) = found.arenas.get_mut(&arena.unwrap_or(main)) else { continue };
+            let bytes = bytes.min(arena.sums.in_use);
+            arena.sums.in_use -= bytes;
+            arena.sums.free_in_pages += bytes;
+            arena.cached += bytes;
+        }
+        let mapped = match self.mapped {
+            Some(mapped) => mapped,
+            None => self.mapped_blocks(&heaps)?,
+        };
+        self.mapped = Some(mapped);
+        (found.mapped, found.mapped_blocks) = mapped;
         Ok(found)
     }
 
     fn word(&mut self, address: u64) -> Result<Option<u64>, HostError> {
         self.window.word(&mut self.pages, address)
+    }
+
+    fn link(&mut self, address: u64) -> Result<Option<u64>, HostError> {
+        self.links.word(&mut self.pages, address)
     }
 
     /// The main arena, which is a variable, and where the bins of an arena are.
@@ -168,7 +203,7 @@ impl<'m> Walker<'m> {
     fn ring(&mut self, first: u64, bins_at: u64) -> Result<Vec<u64>, HostError> {
         let mut arenas = vec![first];
         while arenas.len() < MOST_ARENAS {
-            match self.word(arenas[arenas.len() - 1] + bins_at + NEXT)? {
+            match self.word(arenas[arenas.len() - 1].wrapping_add(bins_at + NEXT))? {
                 Some(next) if next == first => return Ok(arenas),
                 Some(next) if next % 8 == 0 => arenas.push(next),
                 _ => break,
@@ -193,21 +228,19 @@ impl<'m> Walker<'m> {
 
     /// The main arena's heap, which the program's break bounds.
     fn main_arena(&mut self, bins: u64) -> Result<Arena, HostError> {
-        let nothing = Arena { is_main: true, ..Arena::default() };
-        let Some(top) = self.word(bins - TOP)? else { return Ok(nothing) };
+        let Some(top) = self.word(bins - TOP)? else { return Ok(Arena::default()) };
         let Some(mapping) = self.mappings.iter().find(|mapping| mapping.start <= top && top < mapping.end)
         else {
-            return Ok(nothing);
+            return Ok(Arena::default());
         };
         let (start, mapping_end) = (mapping.start, mapping.end);
-        let Some(size) = self.word(top + 8)? else { return Ok(nothing) };
+        let Some(size) = self.word(top + 8)? else { return Ok(Arena::default()) };
         let end = (top + (size & !FLAGS)).min(mapping_end);
         let from_system = self.word(bins + SYSTEM_BYTES)?.map(|bytes| end.wrapping_sub(bytes));
         let by_size = from_system.filter(|first| (start..end).contains(first) && first % 16 == 0);
         // A program that is linked statically has its thread's data before the first chunk.
         let searched = (start..end.min(start + FIRST_WITHIN)).step_by(16);
-        let arena = self.best(by_size.into_iter().chain(searched), start, end, Some(top))?;
-        Ok(Arena { is_main: true, ..arena })
+        self.best(by_size.into_iter().chain(searched), start, end, Some(top))
     }
 
     /// The heaps of other arenas.
@@ -268,8 +301,8 @@ impl<'m> Walker<'m> {
     ) -> Result<Arena, HostError> {
         let mut best = Arena::default();
         for first in firsts {
-            let (arena, caches) = self.count(start, first, end, top)?;
-            if arena.parsed >= arena.not_parsed {
+            let (arena, caches, followed) = self.count(start, first, end, top)?;
+            if arena.parsed >= arena.not_parsed || followed >= FOLLOWED_BYTES {
                 self.caches.extend(caches);
                 return Ok(arena);
             }
@@ -281,13 +314,14 @@ impl<'m> Walker<'m> {
     }
 
     /// Counts what the pages of a heap hold, from its start with the allocator's own notes to its end, and finds what may be caches.
+    /// The last figure is how far its chunks could be followed.
     fn count(
         &mut self,
         start: u64,
         first: u64,
         end: u64,
         top: Option<u64>,
-    ) -> Result<(Arena, Vec<u64>), HostError> {
+    ) -> Result<(Arena, Vec<u64>, u64), HostError> {
         let mut tally = Tally::default();
         let mut arena = Arena::default();
         let mut caches = Vec::new();
@@ -319,7 +353,7 @@ impl<'m> Walker<'m> {
                 tally.add(&mut self.pages, next.min(at + NOTES), next, Kind::Free)?;
             } else {
                 tally.add(&mut self.pages, at, next, Kind::Used)?;
-                if CACHES.iter().any(|layout| layout.chunk == size) {
+                if caches.len() < MOST_CACHES && self.may_be_cache(at, size)? {
                     caches.push(at);
                 }
             }
@@ -329,11 +363,12 @@ impl<'m> Walker<'m> {
         arena.parsed = self.pages.resident_bytes(start, at)?;
         arena.not_parsed =
             if at < end { self.pages.resident_bytes(at.next_multiple_of(PAGE), end)?.max(1) } else { 0 };
-        Ok((arena, caches))
+        Ok((arena, caches, at - first))
     }
 
     /// Blocks that are mappings of their own. The kernel joins mappings, so that one may hold several, and something else between them.
-    fn mapped_blocks(&mut self, heaps: &[Heap], found: &mut Found) -> Result<(), HostError> {
+    fn mapped_blocks(&mut self, heaps: &[Heap]) -> Result<(u64, u64), HostError> {
+        let (mut bytes, mut blocks) = (0, 0);
         for (start, end) in self.anonymous().collect::<Vec<_>>() {
             let mut at = start;
             while at < end {
@@ -350,34 +385,48 @@ impl<'m> Walker<'m> {
                     at += PAGE;
                     continue;
                 };
-                found.mapped += self.pages.resident_bytes(at, at + size)?;
-                found.mapped_blocks += 1;
+                bytes += self.pages.resident_bytes(at, at + size)?;
+                blocks += 1;
                 at += size;
             }
         }
-        Ok(())
+        Ok((bytes, blocks))
     }
 
     /// The lists of small free chunks that an arena keeps as if they were in use.
-    fn fast_bins(&mut self, bins: u64) -> Result<(), HostError> {
+    fn fast_bins(&mut self, bins: u64, heaps: &[Heap], cached: &mut Cached) -> Result<(), HostError> {
         for list in 0..FASTBINS {
-            let Some(first) = self.word(bins - TOP - 8 * (FASTBINS - list))? else { continue };
-            self.follow(first + 16, &(SMALLEST + 16 * list..=SMALLEST + 16 * list))?;
+            let Some(first) = self.link(bins - TOP - 8 * (FASTBINS - list))? else { continue };
+            let size = SMALLEST + 16 * list;
+            self.follow(first.wrapping_add(16), &(size..=size), heaps, cached)?;
         }
         Ok(())
     }
 
-    /// Follows a list of free blocks of these sizes from the address of the first block's memory.
-    fn follow(&mut self, first: u64, sizes: &RangeInclusive<u64>) -> Result<(), HostError> {
-        let mut at = first;
-        for _ in 0..LONGEST_LIST {
+    /// Follows a list of free blocks of these sizes from the address of the first block's memory. One that leads back into itself is none.
+    fn follow(
+        &mut self,
+        first: u64,
+        sizes: &RangeInclusive<u64>,
+        heaps: &[Heap],
+        cached: &mut Cached,
+    ) -> Result<(), HostError> {
+        let mut own = Cached::new();
+        let (mut at, mut seen) = (first, 0);
+        for step in 1..=LONGEST_LIST {
             let Some(size) = self.size_of_block(at)?.filter(|size| sizes.contains(size)) else { break };
-            let Some(link) = self.word(at)? else { break };
-            if self.cached.insert(at - 16, size).is_some() {
-                break;
-            }
+            let Some(link) = self.link(at)? else { break };
+            let heap = heaps.binary_search_by_key(&(at / HEAP * HEAP), |heap| heap.start);
+            *own.entry(heap.ok().map(|index| heaps[index].arena)).or_default() += size;
             at = if self.mixed_links { link ^ (at >> 12) } else { link };
+            if at == seen {
+                return Ok(());
+            }
+            if step.is_power_of_two() {
+                seen = at;
+            }
         }
+        own.into_iter().for_each(|(arena, bytes)| *cached.entry(arena).or_default() += bytes);
         Ok(())
     }
 
@@ -386,19 +435,33 @@ impl<'m> Walker<'m> {
         if at < PAGE || at % 16 != 0 {
             return Ok(None);
         }
-        Ok(self.word(at - 8)?.map(|field| field & !FLAGS))
+        Ok(self.link(at - 8)?.map(|field| field & !FLAGS))
+    }
+
+    /// Whether a chunk of this size may be the cache of a thread: each of its words leads to a block or nowhere, and one to a block.
+    fn may_be_cache(&mut self, at: u64, size: u64) -> Result<bool, HostError> {
+        let Some(layout) = CACHES.iter().find(|layout| layout.chunk == size) else { return Ok(false) };
+        let mut has_blocks = false;
+        for bin in 0..layout.bins {
+            match self.word(layout.list(at, bin))? {
+                Some(0) => {}
+                Some(block) if block >= PAGE && block % 16 == 0 => has_blocks = true,
+                _ => return Ok(false),
+            }
+        }
+        Ok(has_blocks)
     }
 
     /// The lists of a thread's cache with the sizes of their blocks; none where it is an object of the same size, whose words lead to
     /// other blocks or to none.
     fn lists_of(&mut self, cache: u64) -> Result<Vec<(u64, RangeInclusive<u64>)>, HostError> {
-        let size = self.word(cache + 8)?.map(|field| field & !FLAGS);
+        let size = self.link(cache + 8)?.map(|field| field & !FLAGS);
         let Some(layout) = CACHES.iter().find(|layout| Some(layout.chunk) == size) else {
             return Ok(Vec::new());
         };
         let mut lists = Vec::new();
         for bin in 0..layout.bins {
-            let first = self.word(cache + 16 + layout.bins * 2 + 8 * bin)?;
+            let first = self.link(layout.list(cache, bin))?;
             let Some(first) = first.filter(|first| *first != 0) else { continue };
             let smallest = SMALLEST + 16 * bin;
             let sizes =
@@ -409,29 +472,6 @@ impl<'m> Walker<'m> {
             lists.push((first, sizes));
         }
         Ok(lists)
-    }
-
-    /// Takes what caches of threads and fast bins hold for free.
-    fn take_cached(&mut self, heaps: &[Heap], found: &mut Found) -> Result<(), HostError> {
-        for cache in std::mem::take(&mut self.caches) {
-            for (first, sizes) in self.lists_of(cache)? {
-                self.follow(first, &sizes)?;
-            }
-        }
-        let main = found.arenas.iter().find(|(_, arena)| arena.is_main).map(|(address, _)| *address);
-        for (at, size) in std::mem::take(&mut self.cached) {
-            let heap = heaps.iter().find(|heap| (heap.start..heap.end).contains(&at));
-            let Some(arena) =
-                heap.map(|heap| heap.arena).or(main).and_then(|arena| found.arenas.get_mut(&arena))
-            else {
-                continue;
-            };
-            let size = size.min(arena.sums.in_use);
-            arena.sums.in_use -= size;
-            arena.sums.free_in_pages += size;
-            arena.cached += size;
-        }
-        Ok(())
     }
 }
 

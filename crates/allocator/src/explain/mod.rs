@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use self::advice::Advice;
 use self::glibc::{Found, Walker};
-use crate::identify::{OtherAllocator, other_allocators};
+use crate::identify::{IdentifyError, OtherAllocator, other_allocators};
 
 /// Links of lists of free chunks are mixed with their addresses from this version of glibc on.
 const MIXED_LINKS: &str = "2.32";
@@ -34,13 +34,11 @@ pub struct Explanation {
     /// Anonymous memory of it.
     pub anon_bytes: u64,
     pub swap_bytes: u64,
-    /// Stacks of threads.
     pub stack_bytes: u64,
     /// Anonymous memory that is neither malloc's nor a stack; 0 where the heap could not be read.
     pub other_bytes: u64,
     #[serde(flatten)]
     pub split: Option<Split>,
-    /// Why there is no split.
     pub why_no_split: Option<String>,
     /// Allocators beside the one that serves malloc, which may hold what is other.
     pub other_allocators: Vec<OtherAllocator>,
@@ -71,7 +69,15 @@ pub struct Split {
 }
 
 /// Reads a process whose allocator is known.
-pub fn explain(process: &Process, identity: &Identity) -> Result<Explanation, HostError> {
+pub fn explain(process: &Process, identity: &Identity) -> Result<Explanation, IdentifyError> {
+    let read = read(process, identity);
+    // What is left of one that ends meanwhile is no answer.
+    let ended = read.is_ok() && process.state().is_ok_and(|state| matches!(state, 'Z' | 'X'));
+    let read = if ended { Err(HostError::Gone { pid: process.pid() }) } else { read };
+    read.map_err(|source| IdentifyError::Host { pid: process.pid(), source })
+}
+
+fn read(process: &Process, identity: &Identity) -> Result<Explanation, HostError> {
     let mappings = process.mappings()?;
     let [rss_bytes, anon_bytes, swap_bytes] = process.memory_totals()?;
     let (split, why_no_split) = match identity.family.as_str() {
@@ -154,7 +160,6 @@ fn stacks(process: &Process, mappings: &[Mapping]) -> Result<u64, HostError> {
 }
 
 impl Split {
-    /// All of it.
     pub fn heap_bytes(&self) -> u64 {
         self.in_use_bytes + self.kept_free_bytes + self.free_in_pages_bytes
     }

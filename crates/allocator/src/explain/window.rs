@@ -2,18 +2,19 @@
 
 use heaptrial_host::{HostError, PAGE, PageMap, ProcessMemory};
 
-/// Pages that are read at once.
-const PAGES: u64 = 16;
+/// Pages that are read at once where one is read after the other.
+pub(super) const PAGES_IN_A_ROW: u64 = 32;
 
 pub(super) struct Window<'m> {
     memory: &'m ProcessMemory,
+    pages: u64,
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl<'m> Window<'m> {
-    pub(super) fn new(memory: &'m ProcessMemory) -> Self {
-        Self { memory, start: 0, bytes: Vec::new() }
+    pub(super) fn new(memory: &'m ProcessMemory, pages: u64) -> Self {
+        Self { memory, pages, start: 0, bytes: Vec::new() }
     }
 
     /// The word at an address; `None` where its page is not resident.
@@ -27,13 +28,13 @@ impl<'m> Window<'m> {
     }
 
     fn has(&self, address: u64) -> bool {
-        address >= self.start && address + 8 <= self.start + self.bytes.len() as u64
+        address >= self.start && address - self.start < (self.bytes.len() as u64).saturating_sub(7)
     }
 
     fn load(&mut self, pages: &mut PageMap, address: u64) -> Result<bool, HostError> {
         let first = address / PAGE * PAGE;
         let mut end = first;
-        while end < first + PAGES * PAGE && pages.is_resident(end)? {
+        while end < first.saturating_add(self.pages * PAGE) && pages.is_resident(end)? {
             end += PAGE;
         }
         self.bytes.clear();
@@ -50,7 +51,6 @@ impl<'m> Window<'m> {
         Ok(true)
     }
 
-    /// Forgets what was read.
     pub(super) fn refresh(&mut self) {
         self.bytes.clear();
     }

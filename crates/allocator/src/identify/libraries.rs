@@ -8,37 +8,39 @@ use std::path::{Path, PathBuf};
 use heaptrial_host::{PACKAGE_STATUS, Package, Process, packages_of};
 use heaptrial_model::MappedLibrary;
 
-use super::files::Files;
 use super::objects::MappedObject;
 use crate::file_key::FileKey;
 
-/// Packages of files, by the state of the packages that they were looked up in. dpkg's lists are long, and the processes of
-/// a host map much the same libraries.
+/// Packages of files, as long as no package is installed or removed. dpkg's lists are long, and the processes of a host map
+/// much the same libraries.
 #[derive(Default)]
 pub(super) struct Packages {
-    known: RefCell<HashMap<Asked, Option<Package>>>,
+    known: RefCell<Known>,
 }
 
-/// The state of the packages, and a file.
-type Asked = (Option<FileKey>, PathBuf);
+#[derive(Default)]
+struct Known {
+    /// The state of the packages when they were looked up.
+    state: Option<FileKey>,
+    packages: HashMap<PathBuf, Option<Package>>,
+}
 
 impl Packages {
     fn of(&self, process: &Process, paths: &[&Path]) -> Vec<Option<Package>> {
         let root = process.seen_root();
         let state = fs::metadata(root.path(PACKAGE_STATUS)).ok().map(|metadata| FileKey::of(&metadata));
         let mut known = self.known.borrow_mut();
-        // What was looked up before packages were installed or removed is no longer asked for.
-        known.retain(|(at, _), _| *at == state);
-        let key = |path: &Path| (state.clone(), path.to_owned());
+        if known.state != state {
+            *known = Known { state, packages: HashMap::new() };
+        }
+        let packages = &mut known.packages;
         let missing: Vec<&Path> =
-            paths.iter().copied().filter(|path| !known.contains_key(&key(path))).collect();
+            paths.iter().copied().filter(|path| !packages.contains_key(*path)).collect();
         if !missing.is_empty() {
             let mut found = packages_of(&root, &missing);
-            for path in missing {
-                known.insert(key(path), found.remove(path));
-            }
+            packages.extend(missing.into_iter().map(|path| (path.to_owned(), found.remove(path))));
         }
-        paths.iter().map(|path| known.get(&key(path)).cloned().flatten()).collect()
+        paths.iter().map(|path| packages.get(*path).cloned().flatten()).collect()
     }
 }
 
@@ -47,13 +49,13 @@ pub(super) fn mapped(
     process: &Process,
     objects: &[MappedObject<'_>],
     program: &MappedObject<'_>,
-    files: &Files,
+    packages: &Packages,
 ) -> Vec<MappedLibrary> {
     let objects: Vec<&MappedObject<'_>> =
         objects.iter().filter(|object| object.name != program.name).collect();
     let paths: Vec<&Path> = objects.iter().map(|object| Path::new(&object.name)).collect();
-    let packages = files.packages.of(process, &paths);
-    // Packages are those of today: of a file that was replaced since, they tell the one in its place.
+    let packages = packages.of(process, &paths);
+    // Packages are those of today: of a file that was replaced since, they name the one in its place.
     let packages = objects.iter().zip(packages).map(|(object, package)| package.filter(|_| !object.deleted));
     let library = |(object, package): (&&MappedObject<'_>, Option<Package>)| MappedLibrary {
         name: object.elf.soname().unwrap_or_else(|| object.file_name().to_owned()),

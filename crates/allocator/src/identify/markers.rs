@@ -5,7 +5,6 @@ use std::sync::Arc;
 use heaptrial_model::Version;
 use memchr::memmem;
 
-use super::exports_any;
 use crate::catalog::{Catalog, Family};
 use crate::elf::Elf;
 use crate::verify::jemalloc_version;
@@ -104,8 +103,8 @@ impl<'d> Constants<'d> {
 /// The families whose marks a shared library has. glibc is only the C library itself.
 pub(super) fn families_of_library(elf: &Elf<'_>) -> Vec<Arc<Family>> {
     let catalog = Catalog::builtin();
-    let by_name: Vec<_> =
-        catalog.families().filter(|family| exports_any(elf, &family.symbols).is_some()).cloned().collect();
+    let is_exported = |family: &&Arc<Family>| family.symbols.iter().any(|name| elf.exported(name).is_some());
+    let by_name: Vec<_> = catalog.families().filter(is_exported).cloned().collect();
     if !by_name.is_empty() {
         return by_name;
     }
@@ -128,14 +127,14 @@ mod tests {
 
     #[test]
     fn glibc_without_fastbins_is_known_by_its_messages() {
-        let told = |texts: &[&str]| {
+        let shown = |texts: &[&str]| {
             let part = texts.join("\0");
             Constants { parts: vec![part.as_bytes()], complete: true }.glibc_malloc()
         };
         let of_all = ["malloc(): corrupted top size", "free(): invalid pointer"];
-        assert_eq!(told(&of_all), Some("older than 2.32"));
+        assert_eq!(shown(&of_all), Some("older than 2.32"));
         let tcache = "malloc(): unaligned tcache chunk detected";
-        assert_eq!(told(&[&of_all[..], &[tcache]].concat()), Some("2.32 or later"));
-        assert_eq!(told(&[tcache]), None);
+        assert_eq!(shown(&[&of_all[..], &[tcache]].concat()), Some("2.32 or later"));
+        assert_eq!(shown(&[tcache]), None);
     }
 }

@@ -5,7 +5,6 @@
 //! libraries, then the C library. Where the process' memory may be read, the resolved slots of
 //! `malloc` in the mapped files prove it. What the evidence does not decide is `unknown`.
 
-mod files;
 mod libraries;
 mod markers;
 mod objects;
@@ -20,35 +19,39 @@ use std::path::{Path, PathBuf};
 use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
 
-use crate::catalog::{Catalog, Family};
+use crate::catalog::Catalog;
 use crate::elf::{Elf, ElfError, ElfFile};
-use files::Files;
+use libraries::Packages;
 use objects::{MappedObject, MappedObjects};
-pub(crate) use program::carried_allocators;
 pub use program::{CarriedAllocator, OtherAllocator};
+pub(crate) use program::{bound_allocator, carried_allocators};
 use slots::Bound;
 
-/// Why a process cannot be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentifyError {
     /// Its files under `/proc` could not be read.
     #[error("cannot examine process {pid}: {source}{}", permission_hint(.source))]
     Host { pid: i32, source: HostError },
-    /// Its program could not be read.
-    #[error("cannot examine the program of process {pid}: {source}")]
+    #[error("cannot examine process {pid}: {source}")]
     Program { pid: i32, source: ElfError },
     /// It has no mapped files: a kernel thread or a process that has ended.
     #[error("process {pid} has no program mapped: it is a kernel thread or has ended")]
     NoProgram { pid: i32 },
 }
 
-fn permission_hint(error: &HostError) -> &'static str {
-    match error {
-        HostError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            whom_to_be(rustix::process::geteuid().is_root())
-        }
-        _ => "",
+impl IdentifyError {
+    /// Whether another user may examine it.
+    pub fn needs_permission(&self) -> bool {
+        matches!(self, Self::Host { source, .. } if is_denied(source))
     }
+}
+
+fn is_denied(error: &HostError) -> bool {
+    matches!(error, HostError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+fn permission_hint(error: &HostError) -> &'static str {
+    if is_denied(error) { whom_to_be(rustix::process::geteuid().is_root()) } else { "" }
 }
 
 fn whom_to_be(is_root: bool) -> &'static str {
@@ -58,18 +61,6 @@ fn whom_to_be(is_root: bool) -> &'static str {
             "; root has no right to trace it here (CAP_SYS_PTRACE), as in many containers: run it outside of the container"
         }
     }
-}
-
-/// What is found out on the way to an identity.
-struct Findings {
-    family: Option<String>,
-    version: Option<heaptrial_model::Version>,
-    version_range: Option<String>,
-    path: Option<PathBuf>,
-    build_id: Option<String>,
-    sha256: Option<String>,
-    linkage: Linkage,
-    evidence: Vec<String>,
 }
 
 /// What the evidence begins with where a program overwrote the memory of its environment.
@@ -89,16 +80,16 @@ pub fn identify_started_with(
     process: &Process,
     passed: &[(String, String)],
 ) -> Result<Identity, IdentifyError> {
-    identify_with(process, &Files::default(), &|| Some(passed.to_vec()))
+    identify_with(process, &Packages::default(), &|| Some(passed.to_vec()))
 }
 
 /// Variables that a service was started with; `None` where nothing is known of them.
 pub type PassedVariables<'a> = &'a dyn Fn() -> Option<Vec<(String, String)>>;
 
-/// Identifies one process after the other, and reads a file that several of them map only once. It keeps what it read.
+/// Identifies one process after the other, and looks up the packages of what several of them map only once.
 #[derive(Default)]
 pub struct Identifier {
-    files: Files,
+    packages: Packages,
 }
 
 impl fmt::Debug for Identifier {
@@ -113,14 +104,14 @@ impl Identifier {
         self.identify_started_with(process, &|| None)
     }
 
-    /// The same of a process of a service; `passed` tells what that was started with, and is asked only where the program
+    /// The same of a process of a service; `passed` has what that was started with, and is asked only where the program
     /// overwrote the memory of its environment.
     pub fn identify_started_with(
         &self,
         process: &Process,
         passed: PassedVariables<'_>,
     ) -> Result<Identity, IdentifyError> {
-        identify_with(process, &self.files, passed)
+        identify_with(process, &self.packages, passed)
     }
 }
 
@@ -132,48 +123,46 @@ pub fn other_allocators(
 ) -> Result<Vec<OtherAllocator>, IdentifyError> {
     let pid = process.pid();
     let mappings = process.mappings().map_err(|source| IdentifyError::Host { pid, source })?;
-    let files = Files::default();
-    let objects = MappedObjects::open(process, &mappings, &files)
-        .map_err(|source| IdentifyError::Program { pid, source })?;
-    let serves_malloc = |object: &MappedObject<'_>| {
-        identity.path.as_deref().is_some_and(|path| path == Path::new(&object.name))
-    };
-    let parsed = objects.parse();
-    let others = parsed
-        .iter()
-        .filter(|object| !serves_malloc(object) && !object.is_c_library() && !object.is_loader());
-    Ok(others.flat_map(program::others_in).collect())
+    let mut others = Vec::new();
+    MappedObjects::open(process, &mappings).each(|object| {
+        let serves_malloc = identity.path.as_deref() == Some(Path::new(&object.name));
+        if !serves_malloc && !object.is_c_library() && !object.is_loader() {
+            others.extend(program::others_in(object));
+        }
+    });
+    Ok(others)
 }
 
 fn identify_with(
     process: &Process,
-    files: &Files,
+    packages: &Packages,
     passed: PassedVariables<'_>,
 ) -> Result<Identity, IdentifyError> {
     let pid = process.pid();
     let host = |source| IdentifyError::Host { pid, source };
     let mut mappings = process.mappings().map_err(host)?;
-    // A main thread that has ended tells nothing of what its process runs.
+    // The main thread may have ended; its files show nothing then.
     let living = if mappings.is_empty() { Some(process.by_its_living_thread()) } else { None };
     let process = living.as_ref().unwrap_or(process);
     if living.is_some() {
         mappings = process.mappings().map_err(host)?;
     }
-    // The environment tells how the allocator came in and its settings, not which it is.
+    // The environment shows how the allocator came in and its settings, not which it is.
     let overwritten = process.environ_is_overwritten().unwrap_or(false);
     let passed = if overwritten { passed() } else { None };
     let known = passed.is_some();
     let environ = passed.or_else(|| process.environ().ok()).unwrap_or_default();
-    let objects = MappedObjects::open(process, &mappings, files)
-        .map_err(|source| IdentifyError::Program { pid, source })?;
+    let objects = MappedObjects::open(process, &mappings);
     let parsed = objects.parse();
     let Some(program) = objects::program(&parsed) else {
-        return Err(match objects::unread_program(process).filter(|_| !mappings.is_empty()) {
+        let unread = objects::unread_program(process).filter(|_| !mappings.is_empty());
+        return Err(match unread {
             Some(source) => IdentifyError::Program { pid, source },
+            None if process.state().is_ok_and(|state| state == 'Z') => host(HostError::Gone { pid }),
             None => IdentifyError::NoProgram { pid },
         });
     };
-    let mut findings = Findings::new();
+    let mut findings = nothing_known();
     if overwritten {
         let settings = match known {
             true => "its settings are those that it was started with",
@@ -198,8 +187,9 @@ fn identify_with(
         };
         subject.examine(&mut findings);
     }
-    let libraries = libraries::mapped(process, &parsed, program, files);
-    Ok(Identity { libraries, ..findings.into_identity(&environ) })
+    findings.libraries = libraries::mapped(process, &parsed, program, packages);
+    findings.settings = settings_of(&findings.family, &environ);
+    Ok(findings)
 }
 
 /// A process whose program is linked dynamically.
@@ -214,7 +204,7 @@ struct Subject<'a, 'd> {
 }
 
 impl<'d> Subject<'_, 'd> {
-    fn examine(&self, findings: &mut Findings) {
+    fn examine(&self, findings: &mut Identity) {
         let Self { process, program, objects, .. } = self;
         let provider = match self.provider(findings) {
             Ok(object) => object,
@@ -236,7 +226,7 @@ impl<'d> Subject<'_, 'd> {
     }
 
     /// Whether a file that is mapped and cannot be read, as one that was replaced since, may be the one whose `malloc` is in use. It is a library, as far
-    /// as its name tells: what else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of. What is no preload comes after
+    /// as its name shows: what else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of. What is no preload comes after
     /// those, and is as the file that stands in its place.
     fn may_define_malloc(&self, file: &str, is_preloaded: bool) -> bool {
         if self.is_preload(file) {
@@ -256,7 +246,7 @@ impl<'d> Subject<'_, 'd> {
     }
 
     /// The file whose `malloc` is in use.
-    fn provider(&self, findings: &mut Findings) -> Result<&MappedObject<'d>, String> {
+    fn provider(&self, findings: &mut Identity) -> Result<&MappedObject<'d>, String> {
         match slots::resolved(self, findings) {
             Bound::To(name) => {
                 let object = self.objects.iter().find(|object| object.name == name);
@@ -284,7 +274,7 @@ fn preloads(environ: &[(String, String)]) -> impl Iterator<Item = &str> {
     named.flat_map(|(_, value)| value.split([':', ' '])).filter(|path| !path.is_empty())
 }
 
-/// The provider that the dynamic loader binds to, where that can be told without reading memory.
+/// The provider that the dynamic loader binds to, where that is known without reading memory.
 fn by_search_order<'a, 'd>(
     providers: &[&'a MappedObject<'d>],
     program: &MappedObject<'d>,
@@ -308,14 +298,14 @@ fn by_search_order<'a, 'd>(
 }
 
 /// Family, version and file of the object that holds `malloc`.
-fn describe(provider: &MappedObject<'_>, findings: &mut Findings) {
+fn describe(provider: &MappedObject<'_>, findings: &mut Identity) {
     findings.path = Some(PathBuf::from(&provider.name));
     findings.build_id = provider.elf.build_id();
     let families = markers::families_of_library(&provider.elf);
     match families.as_slice() {
         [family] => {
-            findings.family = Some(family.name.clone());
-            version::find(family, &provider.elf, findings);
+            findings.family.clone_from(&family.name);
+            version::find(family, &provider.elf, provider.elf.exported("mi_version"), findings);
         }
         [] => findings.evidence.push(format!("{} has no mark of a known allocator", provider.name)),
         several => {
@@ -364,48 +354,27 @@ fn linkage(
     if is_needed { Linkage::Linked } else { Linkage::Unknown }
 }
 
-impl Findings {
-    fn new() -> Self {
-        Self {
-            family: None,
-            version: None,
-            version_range: None,
-            path: None,
-            build_id: None,
-            sha256: None,
-            linkage: Linkage::Unknown,
-            evidence: Vec::new(),
-        }
-    }
-
-    fn into_identity(self, environ: &[(String, String)]) -> Identity {
-        let family = self.family.as_ref().and_then(|name| Catalog::builtin().family(name));
-        let read = |variable: &str| {
-            family.is_some_and(|family: &std::sync::Arc<Family>| family.reads_variable(variable))
-        };
-        let mut settings = BTreeMap::new();
-        for (name, value) in environ.iter().filter(|(name, _)| read(name)) {
-            // Of a name that is there twice getenv(3) gives the first.
-            settings.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-        Identity {
-            family: self.family.unwrap_or_else(|| UNKNOWN.to_owned()),
-            version: self.version,
-            version_range: self.version_range,
-            path: self.path,
-            build_id: self.build_id,
-            sha256: self.sha256,
-            linkage: self.linkage,
-            settings,
-            evidence: self.evidence,
-            libraries: Vec::new(),
-        }
+/// A process of which nothing is known yet.
+fn nothing_known() -> Identity {
+    Identity {
+        family: UNKNOWN.to_owned(),
+        version: None,
+        version_range: None,
+        path: None,
+        build_id: None,
+        sha256: None,
+        linkage: Linkage::Unknown,
+        settings: BTreeMap::new(),
+        evidence: Vec::new(),
+        libraries: Vec::new(),
     }
 }
 
-/// Whether one of an object's exported or internal functions has a name.
-fn exports_any(elf: &Elf<'_>, names: &[String]) -> Option<String> {
-    names.iter().find(|name| elf.exported(name).is_some()).cloned()
+/// The variables that a family reads. Of a name that is there twice getenv(3) gives the first.
+fn settings_of(family: &str, environ: &[(String, String)]) -> BTreeMap<String, String> {
+    let family = Catalog::builtin().family(family);
+    let is_read = |name: &str| family.is_some_and(|family| family.reads_variable(name));
+    environ.iter().rev().filter(|(name, _)| is_read(name)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! The files that a process has mapped with code in them.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use heaptrial_host::{Mapping, Process};
 
-use super::files::{Files, SharedFile};
+use crate::digest;
 use crate::elf::{Elf, ElfError, ElfFile};
+
+/// A larger file is not digested: its build id has to do.
+const DIGEST_LIMIT_BYTES: u64 = 8 << 20;
 
 /// Files opened; parsed objects borrow from them.
 pub(super) struct MappedObjects {
@@ -21,10 +24,9 @@ struct Opened {
     start: u64,
     deleted: bool,
     path: PathBuf,
-    file: Rc<SharedFile>,
+    file: ElfFile,
 }
 
-/// A mapped file with its headers.
 pub(super) struct MappedObject<'d> {
     /// Path as the process sees it.
     pub(super) name: String,
@@ -34,12 +36,11 @@ pub(super) struct MappedObject<'d> {
     pub(super) deleted: bool,
     pub(super) elf: Elf<'d>,
     path: &'d Path,
-    file: &'d SharedFile,
 }
 
 impl MappedObjects {
     /// Opens every file that is mapped executable.
-    pub(super) fn open(process: &Process, mappings: &[Mapping], files: &Files) -> Result<Self, ElfError> {
+    pub(super) fn open(process: &Process, mappings: &[Mapping]) -> Self {
         let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
         let program = process.exe().ok().map(|path| path.display().to_string());
         let program = program.as_deref().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path));
@@ -58,7 +59,7 @@ impl MappedObjects {
                 .mapped_file_candidates(mapping)
                 .into_iter()
                 .chain(exe)
-                .find_map(|path| files.open(&path).ok().map(|file| (path, file)));
+                .find_map(|path| ElfFile::open(&path).ok().map(|file| (path, file)));
             match file {
                 Some((path, file)) => {
                     let (name, deleted) = (mapping.name.clone(), mapping.deleted);
@@ -69,12 +70,12 @@ impl MappedObjects {
         }
         if opened.files.is_empty() {
             let path = process.exe_file();
-            if let (Ok(file), Ok(name)) = (files.open(&path), process.exe()) {
+            if let (Ok(file), Ok(name)) = (ElfFile::open(&path), process.exe()) {
                 let name = name.display().to_string();
                 opened.files.push(Opened { name, start: 0, deleted: false, path, file });
             }
         }
-        Ok(opened)
+        opened
     }
 
     pub(super) fn unreadable(&self) -> impl Iterator<Item = &String> {
@@ -83,25 +84,26 @@ impl MappedObjects {
 
     /// The objects that are ELF files of this machine.
     pub(super) fn parse(&self) -> Vec<MappedObject<'_>> {
-        self.files
-            .iter()
-            .filter_map(|opened| {
-                let elf = Elf::parse(opened.file.elf()).ok()?;
-                let bias = if elf.is_position_dependent() {
-                    0
-                } else {
-                    opened.start.wrapping_sub(elf.base_address())
-                };
-                Some(MappedObject {
-                    name: opened.name.clone(),
-                    bias,
-                    deleted: opened.deleted,
-                    elf,
-                    path: &opened.path,
-                    file: &opened.file,
-                })
-            })
-            .collect()
+        self.files.iter().filter_map(|opened| MappedObject::of(opened, &opened.file)).collect()
+    }
+
+    /// Visits one after the other, and keeps nothing of what was read of it: together that may be much.
+    pub(super) fn each(&self, mut visit: impl FnMut(&MappedObject<'_>)) {
+        for opened in &self.files {
+            if let Ok(file) = ElfFile::open(&opened.path) {
+                MappedObject::of(opened, &file).iter().for_each(&mut visit);
+            }
+        }
+    }
+}
+
+impl<'d> MappedObject<'d> {
+    fn of(opened: &'d Opened, file: &'d ElfFile) -> Option<Self> {
+        let elf = Elf::parse(file).ok()?;
+        let at_its_address = elf.is_position_dependent();
+        let bias = if at_its_address { 0 } else { opened.start.wrapping_sub(elf.base_address()) };
+        let name = opened.name.clone();
+        Some(Self { name, bias, deleted: opened.deleted, elf, path: &opened.path })
     }
 }
 
@@ -125,12 +127,14 @@ impl MappedObject<'_> {
 
     /// Whether a path leads to the file that is mapped.
     pub(super) fn is_file_of(&self, path: &Path) -> bool {
-        let inode = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.ino());
+        let inode = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.ino());
         inode(self.path).is_some_and(|own| inode(path) == Some(own))
     }
 
+    /// The digest of the whole file, where it is not too long.
     pub(super) fn sha256(&self) -> Option<String> {
-        self.file.sha256(self.path)
+        let length = fs::metadata(self.path).ok()?.len();
+        if length <= DIGEST_LIMIT_BYTES { digest::of_file(self.path).ok() } else { None }
     }
 }
 

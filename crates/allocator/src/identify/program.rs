@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use heaptrial_model::{Linkage, Version};
+use heaptrial_model::{Identity, Linkage, Version};
 use serde::Serialize;
 
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
-use super::{Findings, version};
+use super::version;
 use crate::catalog::{Catalog, Family};
 use crate::elf::Elf;
 
@@ -45,6 +45,20 @@ pub struct OtherAllocator {
     pub object: String,
 }
 
+/// Functions of one family that take blocks: in a program that needs one, another family's blocks end up there.
+const TAKES_BLOCKS: [(&str, &str); 10] = [
+    ("sdallocx", "jemalloc"),
+    ("dallocx", "jemalloc"),
+    ("rallocx", "jemalloc"),
+    ("xallocx", "jemalloc"),
+    ("sallocx", "jemalloc"),
+    ("mi_free", "mimalloc"),
+    ("mi_realloc", "mimalloc"),
+    ("mi_usable_size", "mimalloc"),
+    ("tc_free", "tcmalloc"),
+    ("tc_realloc", "tcmalloc"),
+];
+
 /// An allocator found in the program's file.
 struct Carried {
     family: Arc<Family>,
@@ -52,7 +66,7 @@ struct Carried {
     mi_version: Option<u64>,
 }
 
-/// An allocator whose code or marks are in a program's file.
+/// An allocator whose code, marks or functions a file has to do with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedAllocator {
     pub family: String,
@@ -61,40 +75,35 @@ pub struct CarriedAllocator {
 
 /// Families whose code or marks are in a program's file.
 pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
-    let constants = Constants::of(elf);
-    let told = |carried: Carried| CarriedAllocator {
-        family: carried.family.name.clone(),
-        evidence: carried.evidence,
-    };
-    let mut found = carried(elf, &constants);
-    found.retain(|carried| !is_of_python(carried, &constants));
-    found.into_iter().map(told).collect()
+    let found = carried(elf, &Constants::of(elf)).into_iter();
+    found
+        .map(|carried| CarriedAllocator { family: carried.family.name.clone(), evidence: carried.evidence })
+        .collect()
 }
 
-/// CPython 3.13 and later carries mimalloc for objects alone. Like its pymalloc, it does not stand in for `malloc`.
-fn is_of_python(carried: &Carried, constants: &Constants<'_>) -> bool {
-    carried.family.name == "mimalloc" && constants.find("PYTHONMALLOC").is_some()
+/// The family whose own functions take blocks of a file.
+pub(crate) fn bound_allocator(elf: &Elf<'_>) -> Option<CarriedAllocator> {
+    let (function, family) = TAKES_BLOCKS.iter().find(|(function, _)| elf.requires(function))?;
+    Some(CarriedAllocator { family: (*family).to_owned(), evidence: format!("it calls {function}") })
 }
 
 /// Allocators in a mapped file that does not serve `malloc`.
 pub(super) fn others_in(object: &MappedObject<'_>) -> Vec<OtherAllocator> {
-    let constants = Constants::of(&object.elf);
-    let mut found = carried(&object.elf, &constants);
-    found.retain(|carried| carried.family.name != "glibc" && !is_of_python(carried, &constants));
-    let families = found.into_iter().map(|carried| carried.family.name.clone());
+    let found = carried(&object.elf, &Constants::of(&object.elf)).into_iter();
+    let families = found.map(|carried| carried.family.name.clone());
     let languages = LANGUAGES.iter().filter(|(function, _)| object.elf.exported(function).is_some());
     let names = families.chain(languages.map(|(_, name)| (*name).to_owned()));
     names.map(|name| OtherAllocator { name, object: object.name.clone() }).collect()
 }
 
-pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Findings) {
+pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Identity) {
     findings.evidence.push(format!("{} is linked statically", program.name));
     findings.linkage = Linkage::Static;
     describe(program, findings);
 }
 
 /// The allocator whose marks the program's file has, and no other's.
-pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
+pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Identity) {
     findings.path = Some(PathBuf::from(&program.name));
     findings.build_id = program.elf.build_id();
     let constants = Constants::of(&program.elf);
@@ -102,11 +111,11 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
     match found.as_slice() {
         [only] => {
             findings.evidence.push(only.evidence.clone());
-            findings.family = Some(only.family.name.clone());
+            findings.family.clone_from(&only.family.name);
             match only.family.name.as_str() {
                 "glibc" => glibc_version(&constants, findings),
                 "go" => findings.version = go_version(&constants),
-                _ => version::find_at(&only.family, &program.elf, only.mi_version, findings),
+                _ => version::find(&only.family, &program.elf, only.mi_version, findings),
             }
         }
         several => {
@@ -127,15 +136,13 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
 }
 
 /// Whether a dynamically linked program has an allocator of its own beside the `malloc` it is bound to. Which of the two holds
-/// its memory cannot be told from outside.
+/// its memory cannot be seen from outside.
 pub(super) fn carries_allocator(
     program: &MappedObject<'_>,
     provider: &MappedObject<'_>,
-    findings: &mut Findings,
+    findings: &mut Identity,
 ) -> bool {
-    let constants = Constants::of(&program.elf);
-    let mut own = carried(&program.elf, &constants);
-    own.retain(|carried| carried.family.name != "glibc" && !is_of_python(carried, &constants));
+    let own = carried(&program.elf, &Constants::of(&program.elf));
     for carried in &own {
         findings.evidence.push(carried.evidence.clone());
     }
@@ -185,14 +192,17 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
     if elf.is_static() && constants.glibc_malloc().is_some() {
         add("glibc", "the program holds the messages of glibc's malloc".to_owned());
     }
+    // CPython 3.13 and later carries mimalloc for objects alone. Like its pymalloc, it does not stand in for `malloc`.
+    let is_python = || constants.find("PYTHONMALLOC").is_some();
+    found.retain(|carried| carried.family.name != "mimalloc" || !is_python());
     for carried in &mut found {
         carried.mi_version = mi_version;
     }
     found
 }
 
-/// A static program seldom holds glibc's banner; the messages of its malloc tell a range.
-fn glibc_version(constants: &Constants<'_>, findings: &mut Findings) {
+/// A static program seldom holds glibc's banner; the messages of its malloc show a range.
+fn glibc_version(constants: &Constants<'_>, findings: &mut Identity) {
     if let Some(range) = constants.glibc_malloc() {
         findings.version_range = Some(range.to_owned());
     }

@@ -2,25 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use heaptrial_model::Identity;
+
+use super::Subject;
 use super::objects::MappedObject;
-use super::{Findings, Subject};
 
 /// Enough to see what the process' objects agree on.
 const SLOTS_READ: usize = 24;
 
-/// What the slots of `malloc` tell.
+/// What the slots of `malloc` show.
 pub(super) enum Bound {
     /// Memory may not be read, or nothing is bound yet.
     Unread,
     /// The file that they lead to.
     To(String),
-    /// Why they do not tell what holds the process' memory.
+    /// Why they do not show what holds the process' memory.
     Undecided(String),
 }
 
 /// The file that `malloc` of the process' objects is bound to. Where they disagree, as where a plugin brought an allocator of
 /// its own (RTLD_DEEPBIND in dlopen(3)), those of the program and of what it needs count.
-pub(super) fn resolved(subject: &Subject<'_, '_>, findings: &mut Findings) -> Bound {
+pub(super) fn resolved(subject: &Subject<'_, '_>, findings: &mut Identity) -> Bound {
     let Subject { objects, program, mappings, .. } = *subject;
     let memory = match subject.process.memory() {
         Ok(memory) => memory,
@@ -96,7 +98,7 @@ impl Targets<'_, '_> {
 }
 
 /// The program, what it needs, and what that needs: files that are searched in one order.
-fn needed_by<'a>(objects: &'a [MappedObject<'_>], program: &'a MappedObject<'_>) -> BTreeSet<&'a str> {
+fn needed_by<'a, 'd>(objects: &'a [MappedObject<'d>], program: &'a MappedObject<'d>) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::from([program.name.as_str()]);
     let mut left = vec![program];
     while let Some(object) = left.pop() {

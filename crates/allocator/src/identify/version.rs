@@ -1,22 +1,15 @@
 //! The version of an allocator from its code, without running it.
 
-use heaptrial_model::Version;
+use heaptrial_model::{Identity, Version};
 use object::elf::{EM_AARCH64, EM_X86_64};
 
-use super::Findings;
 use super::markers::Constants;
 use crate::catalog::{Family, VersionCall};
 use crate::elf::Elf;
 use crate::verify::mimalloc_version;
 
-/// Finds the version of `family` in `elf`, whose function addresses are exported.
-pub(super) fn find(family: &Family, elf: &Elf<'_>, findings: &mut Findings) {
-    let function = elf.exported("mi_version");
-    find_at(family, elf, function, findings);
-}
-
-/// The same where the address of `mi_version` comes from elsewhere.
-pub(super) fn find_at(family: &Family, elf: &Elf<'_>, mi_version: Option<u64>, findings: &mut Findings) {
+/// Finds the version of `family` in `elf`, with the address of `mi_version` where that is known.
+pub(super) fn find(family: &Family, elf: &Elf<'_>, mi_version: Option<u64>, findings: &mut Identity) {
     match family.version_call {
         VersionCall::MiVersion => {
             if let Some(number) = mi_version.and_then(|address| constant_result(elf, address)) {
@@ -45,11 +38,11 @@ pub(super) fn find_at(family: &Family, elf: &Elf<'_>, mi_version: Option<u64>, f
             }
         }
         VersionCall::None if family.name == "musl" => text_after(elf, "musl libc (", findings),
-        VersionCall::None => findings.evidence.push(format!("{} does not tell its version", family.name)),
+        VersionCall::None => findings.evidence.push(format!("{} does not report its version", family.name)),
     }
 }
 
-fn text_after(elf: &Elf<'_>, mark: &str, findings: &mut Findings) {
+fn text_after(elf: &Elf<'_>, mark: &str, findings: &mut Identity) {
     let constants = Constants::of(elf);
     let version = constants.find(mark).and_then(|text| word(&text[mark.len()..]));
     if let Some(version) = version.filter(|version| version.starts_with(|c: char| c.is_ascii_digit())) {

@@ -2,7 +2,7 @@
 
 use super::crate_source::recipe_of;
 use super::{Attempt, Delivery, ObtainError, Obtainer, SourceError, compile, key as plain_key};
-use crate::cache::{Lookup, Staging};
+use crate::cache::Staging;
 use crate::digest;
 use crate::history::Repository;
 use crate::licence;
@@ -13,35 +13,26 @@ use crate::resolve::Resolved;
 
 impl Obtainer {
     /// Builds and asks a commit (full id) of `repository`, or takes that from the cache. `resolved` is without a version: the
-    /// library tells which it is. One build for a commit, variant, recipe and compiler.
+    /// library reports which it is. One build for a commit, variant, recipe and compiler.
     pub fn obtain_commit(
         &self,
         resolved: &Resolved,
         repository: &Repository,
         id: &str,
     ) -> Result<Obtained, ObtainError> {
-        let failed = |why: SourceError| ObtainError::NoSource {
-            spec: resolved.spec.to_string(),
-            attempts: vec![Attempt { source: format!("commit {}", id.get(..12).unwrap_or(id)), why }],
-            next: "leave this commit out".to_owned(),
-        };
-        let key = self.commit_key(resolved, id).map_err(failed)?;
-        if let Lookup::Valid(entry) = self.cache.lookup(&key)? {
-            return self.finish(resolved, *entry, Vec::new());
-        }
-        let lock = self.lock(&key)?;
-        if let Lookup::Valid(entry) = self.cache.lookup(&key)? {
-            return self.finish(resolved, *entry, Vec::new());
-        }
-        let staging = self.cache.staging(&key, &lock)?;
-        match self.build_id(resolved, repository, id, &staging) {
-            Ok(manifest) => {
-                let entry = self.cache.commit(&key, &staging, manifest, &lock)?;
-                self.finish(resolved, entry, Vec::new())
+        let made = match self.commit_key(resolved, id) {
+            Ok(key) => {
+                self.entry(&key, |_| true, |staging| self.build_id(resolved, repository, id, staging))?
             }
-            Err(SourceError::Cache(error)) => Err(error.into()),
-            Err(SourceError::Tool(error)) if error.is_full_disk() => Err(self.full_disk().into()),
-            Err(why) => Err(failed(why)),
+            Err(why) => Err(why),
+        };
+        match made {
+            Ok(entry) => self.finish(resolved, entry, Vec::new()),
+            Err(why) => Err(ObtainError::NoSource {
+                spec: resolved.spec.to_string(),
+                attempts: vec![Attempt { source: format!("commit {}", id.get(..12).unwrap_or(id)), why }],
+                next: "leave this commit out".to_owned(),
+            }),
         }
     }
 
@@ -55,10 +46,9 @@ impl Obtainer {
         resolved: &Resolved,
         repository: &Repository,
         id: &str,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Manifest, SourceError> {
         let recipe = recipe_of(resolved)?;
-        staging.clear_files()?;
         let tree = staging.work_folder("source")?;
         let index = staging.work_folder("index")?.join("index");
         repository.check_out(id, &tree, &index)?;

@@ -105,7 +105,6 @@ pub(super) fn build(
     }
 }
 
-/// The compiler that a recipe uses.
 fn compiler_of(recipe: &Recipe) -> &str {
     match recipe {
         Recipe::Compile { compiler, .. } => compiler,

@@ -18,7 +18,7 @@ impl Obtainer {
         &self,
         resolved: &Resolved,
         source: &CrateSource,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
         let recipe = recipe_of(resolved)?;
         let file = self.crate_file(source, staging)?;
@@ -58,7 +58,7 @@ impl Obtainer {
     }
 
     /// The crate file with the pinned digest, from cargo's own cache.
-    fn crate_file(&self, source: &CrateSource, staging: &Staging) -> Result<PathBuf, SourceError> {
+    fn crate_file(&self, source: &CrateSource, staging: &Staging<'_>) -> Result<PathBuf, SourceError> {
         let name = format!("{}-{}.crate", source.name, source.version);
         if let Some(path) = downloaded(&name).into_iter().find(|path| has_digest(path, &source.sha256)) {
             return Ok(path);

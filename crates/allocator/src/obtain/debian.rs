@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::sources_list::Archive;
+use heaptrial_host::{HostRoot, codename};
+
+use super::archive::Archive;
 use super::{Delivery, Obtainer, SourceError};
-use crate::c_library::DEBIAN_ARCHITECTURE;
 use crate::cache::{CacheError, Staging, failure};
 use crate::catalog::{DebianPackage, Family};
 use crate::digest;
@@ -20,37 +21,36 @@ use crate::tool::{Tool, ToolError};
 /// Which system this is, by its os-release file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostSystem {
-    pub(crate) distribution: String,
+    distribution: String,
     /// Code name of its release.
     pub(crate) suite: String,
 }
 
-const APT_FOLDER: &str = "/etc/apt";
 const OS_RELEASE: &str = "/etc/os-release";
 /// Suites of Debian; any other suite in the catalog is used on its own system only.
 const DEBIAN_SUITES: [&str; 4] = ["bookworm", "trixie", "forky", "sid"];
-/// Package lists older than this are fetched anew.
+/// Package lists older than this are fetched again.
 const LISTS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl HostSystem {
     pub(crate) fn read() -> Option<Self> {
-        Self::parse(&fs::read_to_string(OS_RELEASE).ok()?)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-            line.map(|value| value.trim_matches('"').to_owned())
-        };
+        let text = fs::read_to_string(OS_RELEASE).ok()?;
+        let distribution =
+            text.lines().find_map(|line| line.strip_prefix("ID="))?.trim_matches('"').to_owned();
         // Debian testing and unstable have no code name of their own in older releases.
-        Some(Self {
-            distribution: field("ID")?,
-            suite: field("VERSION_CODENAME").unwrap_or_else(|| "sid".to_owned()),
-        })
+        let suite = codename(&HostRoot::default()).unwrap_or_else(|| "sid".to_owned());
+        Some(Self { distribution, suite })
     }
 
     fn has(&self, suite: &str) -> bool {
         self.suite == suite || (self.distribution == "debian" && DEBIAN_SUITES.contains(&suite))
+    }
+
+    /// The archive that it takes its own packages from.
+    fn archive(&self) -> Result<Archive, SourceError> {
+        let found = Archive::of_suite(Tool::new("apt-get"), &self.distribution, &self.suite)?;
+        let none = || format!("apt knows no archive that holds {} main", self.suite);
+        found.ok_or_else(|| SourceError::NotThere(none()))
     }
 }
 
@@ -58,8 +58,7 @@ impl HostSystem {
 /// it holds that suite as well; `None` where it does not.
 pub fn apt_source(suite: &str) -> Option<String> {
     let system = HostSystem::read().filter(|system| system.has(suite))?;
-    let archive = Archive::of_suite(Path::new(APT_FOLDER), &system.distribution, &system.suite)?;
-    Some(archive.stanza(suite, DEBIAN_ARCHITECTURE))
+    Some(system.archive().ok()?.stanza(suite))
 }
 
 impl Obtainer {
@@ -67,7 +66,7 @@ impl Obtainer {
         &self,
         family: &Family,
         wanted: &DebianPackage,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
         let PackageFile { version, sha256, tree } = self.package_file(wanted, staging)?;
         let provenance = Provenance::DebianPackage {
@@ -91,21 +90,18 @@ impl Obtainer {
         Ok(Delivery { main: name.clone(), loader: None, provenance, licences })
     }
 
-    /// Downloads a package and unpacks it.
-    fn package_file(&self, wanted: &DebianPackage, staging: &Staging) -> Result<PackageFile, SourceError> {
+    fn package_file(
+        &self,
+        wanted: &DebianPackage,
+        staging: &Staging<'_>,
+    ) -> Result<PackageFile, SourceError> {
         let system = HostSystem::read().filter(|system| system.has(&wanted.suite)).ok_or_else(|| {
             SourceError::NotThere(format!("this system has no access to the suite {}", wanted.suite))
         })?;
         if self.options.offline {
             return Err(SourceError::NotThere("packages are not fetched offline".to_owned()));
         }
-        let archive = Archive::of_suite(Path::new(APT_FOLDER), &system.distribution, &system.suite)
-            .ok_or_else(|| {
-                SourceError::NotThere(format!(
-                    "{APT_FOLDER} names no archive that holds {} main",
-                    system.suite
-                ))
-            })?;
+        let archive = system.archive()?;
         self.say(&format!("fetching package {} of {}", wanted.package, wanted.suite));
         let downloads = staging.work_folder("package")?;
         self.download(&archive, wanted, &downloads)?;
@@ -143,7 +139,6 @@ impl Obtainer {
 /// A package that was downloaded and unpacked.
 struct PackageFile {
     version: String,
-    /// Of the file, in hexadecimal.
     sha256: String,
     tree: PathBuf,
 }
@@ -160,7 +155,7 @@ impl AptRoot {
             fs::create_dir_all(&path).map_err(failure("making", &path))?;
         }
         let path = folder.join("sources/heaptrial.sources");
-        let text = archive.stanza(suite, DEBIAN_ARCHITECTURE);
+        let text = archive.stanza(suite);
         if fs::read_to_string(&path).is_ok_and(|present| present == text) {
             return Ok(Self { folder });
         }
@@ -271,10 +266,13 @@ mod tests {
 
     #[test]
     fn debian_suites_are_for_debian_hosts() {
-        let debian =
-            HostSystem::parse("PRETTY_NAME=\"Debian\"\nID=debian\nVERSION_CODENAME=bookworm\n").unwrap();
+        let system = |distribution: &str, suite: &str| HostSystem {
+            distribution: distribution.to_owned(),
+            suite: suite.to_owned(),
+        };
+        let debian = system("debian", "bookworm");
         assert!(debian.has("bookworm") && debian.has("trixie") && !debian.has("noble"));
-        let ubuntu = HostSystem::parse("ID=ubuntu\nVERSION_CODENAME=noble\n").unwrap();
+        let ubuntu = system("ubuntu", "noble");
         assert!(ubuntu.has("noble") && !ubuntu.has("trixie"));
     }
 

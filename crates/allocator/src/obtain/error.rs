@@ -1,6 +1,6 @@
 //! Why an allocator could not be obtained.
 
-use heaptrial_model::{Classified, ErrorClass, Version};
+use heaptrial_model::{Classified, ErrorClass};
 
 use crate::cache::CacheError;
 use crate::elf::ElfError;
@@ -22,16 +22,10 @@ pub enum ObtainError {
     /// The version at hand does not have a setting of the spec, or a part of the spec is unknown.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
     #[error("cannot obtain `{spec}`; tried:{}\n  next: {next}", listed(.attempts))]
-    NoSource {
-        spec: String,
-        /// Every source tried, in order.
-        attempts: Vec<Attempt>,
-        next: String,
-    },
+    NoSource { spec: String, attempts: Vec<Attempt>, next: String },
     /// It was obtained, but a setting does not take.
     #[error("`{spec}` does not run as asked: {source}")]
     Settings { spec: String, source: VerifyError },
@@ -60,32 +54,16 @@ impl Classified for ObtainError {
 pub enum SourceError {
     #[error("{0}")]
     NotThere(String),
-    /// A client of the system failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// What arrived is not what was pinned.
     #[error("{what} has SHA-256 {found}, pinned is {expected}; it is not used")]
-    Checksum {
-        what: String,
-        /// The digest in the catalog.
-        expected: String,
-        found: String,
-    },
+    Checksum { what: String, expected: String, found: String },
     /// The file is not a library of this machine.
     #[error(transparent)]
     Elf(#[from] ElfError),
-    /// The library is something else.
     #[error(transparent)]
     Verify(#[from] VerifyError),
-    /// It needs a newer C library that could not be had.
-    #[error("it needs glibc {needed}, this host has {host}, and no newer one could be had: {why}")]
-    NeedsGlibc {
-        /// The version whose symbols it needs.
-        needed: Version,
-        host: Version,
-        why: String,
-    },
-    /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
 }

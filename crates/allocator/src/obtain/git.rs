@@ -17,7 +17,7 @@ impl Obtainer {
         resolved: &Resolved,
         upstream: &str,
         commit: &Commit,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
         let recipe = recipe_of(resolved)?;
         let url =

@@ -13,11 +13,13 @@ use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 use crate::tool::Tool;
 
-/// The cache entry of a local path: one per path, so that two of them never mix.
+/// The cache entry of a library is that of its content, and of a source folder that of its path.
 pub(super) fn key(resolved: &Resolved, path: &Path) -> Result<String, SourceError> {
-    let path =
-        path.canonicalize().map_err(|error| SourceError::NotThere(format!("it cannot be read: {error}")))?;
-    let digest = digest::of_bytes(path.as_os_str().as_encoded_bytes());
+    let digest = match path.is_dir() {
+        true => path.canonicalize().map(|path| digest::of_bytes(path.as_os_str().as_encoded_bytes())),
+        false => digest::of_file(path),
+    };
+    let digest = digest.map_err(|error| SourceError::NotThere(format!("it cannot be read: {error}")))?;
     Ok(format!("{}-local-{}", plain_key(resolved, resolved.spec.version.as_ref()), &digest[..16]))
 }
 
@@ -26,7 +28,7 @@ impl Obtainer {
         &self,
         resolved: &Resolved,
         path: &Path,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
         if resolved.family.is_c_library {
             let text = "a C library cannot be given by a path; ask for a version of the catalog";

@@ -3,6 +3,7 @@
 //! Whatever the source, a probe process under the library is asked what it is before the library is
 //! used or kept. A library that turns out to be something else is refused.
 
+mod archive;
 mod commit;
 mod compile;
 mod crate_source;
@@ -13,7 +14,6 @@ mod host;
 mod local;
 mod packaged;
 mod source;
-mod sources_list;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,13 +45,12 @@ pub struct ObtainOptions {
     pub probe_exe: PathBuf,
     /// Use nothing that is not on this machine.
     pub offline: bool,
-    /// Where to clone from in place of upstream: a URL or folder that holds repositories by name.
+    /// Where to clone from instead of upstream: a URL or folder that holds repositories by name.
     pub mirror: Option<String>,
-    /// A library or source folder to use in place of all sources.
+    /// A library or source folder to use instead of all sources.
     pub from: Option<PathBuf>,
-    /// Sources that may be used.
     pub sources: Vec<SourceKind>,
-    /// Told what is being done, one line at a time.
+    /// Called with what is being done, one line at a time.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -101,7 +100,11 @@ impl Obtainer {
     /// Gets an allocator: the same one each time, from the cache where it is there.
     pub fn obtain(&self, resolved: &Resolved) -> Result<Obtained, ObtainError> {
         if let Some((link, target)) = resolved.family.environment.linked(Path::to_owned) {
-            let source = VerifyError::Linked { link, target };
+            let why = format!(
+                "it reads {}, which is `{target}` on this host and no part of the spec; take the link out",
+                link.display()
+            );
+            let source = VerifyError::Refused(why);
             return Err(ObtainError::Settings { spec: resolved.spec.to_string(), source });
         }
         let mut attempts = Vec::new();
@@ -124,52 +127,50 @@ impl Obtainer {
         let key = key(resolved, version);
         let mut sources = sources(family, release.as_ref(), !resolved.variants.is_empty());
         sources.retain(|source| self.allows(source.kind()));
-        if let Some(entry) = self.cached(resolved, &sources, &key, |_| ())? {
-            return self.finish(resolved, entry, attempts);
-        }
-        let lock = self.lock(&key)?;
-        if let Some(entry) = self.cached(resolved, &sources, &key, |line| self.say(line))? {
-            return self.finish(resolved, entry, attempts);
-        }
-        let staging = self.cache.staging(&key, &lock)?;
+        // What is there comes before what would have to be fetched or built.
         for source in &sources {
-            match self.try_source(resolved, release.as_ref(), source, &staging) {
-                Ok(manifest) => {
-                    let entry = self.cache.commit(&source.key(&key), &staging, manifest, &lock)?;
-                    return self.finish(resolved, entry, attempts);
+            match self.cache.lookup(&source.key(&key))? {
+                Lookup::Valid(entry) if source.gives(&entry.manifest.provenance, resolved) => {
+                    return self.finish(resolved, *entry, attempts);
                 }
-                Err(SourceError::Cache(error)) => return Err(error.into()),
-                Err(SourceError::Tool(error)) if error.is_full_disk() => return Err(self.full_disk().into()),
+                _ => {}
+            }
+        }
+        for source in &sources {
+            let is_current = |manifest: &Manifest| source.gives(&manifest.provenance, resolved);
+            let made = self.entry(&source.key(&key), is_current, |staging| {
+                self.try_source(resolved, release.as_ref(), source, staging)
+            });
+            match made? {
+                Ok(entry) => return self.finish(resolved, entry, attempts),
                 Err(why) => attempts.push(Attempt { source: source.to_string(), why }),
             }
         }
         Err(self.no_source(resolved, attempts))
     }
 
-    /// What the cache has of the first of these sources, as it would come from there today.
-    fn cached(
+    /// An entry of the cache, made where it is not there, damaged, or not what would be made today. One process at a time makes it.
+    fn entry(
         &self,
-        resolved: &Resolved,
-        sources: &[Source<'_>],
-        of_spec: &str,
-        tell: impl Fn(&str),
-    ) -> Result<Option<Entry>, CacheError> {
-        for source in sources {
-            let key = source.key(of_spec);
-            match self.cache.lookup(&key)? {
-                Lookup::Valid(entry) if source.gives(&entry.manifest.provenance, resolved) => {
-                    return Ok(Some(*entry));
-                }
-                Lookup::Valid(_) => {
-                    tell(&format!("{key} was built with another compiler or recipe, and is made again"));
-                }
-                Lookup::Corrupt(what) => {
-                    tell(&format!("cache entry is damaged and will be made again: {what}"));
-                }
-                Lookup::Missing => {}
+        key: &str,
+        is_current: impl FnOnce(&Manifest) -> bool,
+        make: impl FnOnce(&Staging<'_>) -> Result<Manifest, SourceError>,
+    ) -> Result<Result<Entry, SourceError>, CacheError> {
+        let lock = self.lock(key)?;
+        match self.cache.lookup(key)? {
+            Lookup::Valid(entry) if is_current(&entry.manifest) => return Ok(Ok(*entry)),
+            Lookup::Damaged(what) => {
+                self.say(&format!("cache entry is damaged and will be made again: {what}"));
             }
+            Lookup::Valid(_) | Lookup::Missing => {}
         }
-        Ok(None)
+        let staging = self.cache.staging(key, &lock)?;
+        match make(&staging) {
+            Ok(manifest) => self.cache.commit(staging, manifest).map(Ok),
+            Err(SourceError::Cache(error)) => Err(error),
+            Err(SourceError::Tool(error)) if error.is_full_disk() => Err(self.full_disk()),
+            Err(why) => Ok(Err(why)),
+        }
     }
 
     fn allows(&self, kind: SourceKind) -> bool {
@@ -200,7 +201,7 @@ impl Obtainer {
         ObtainError::NoSource { spec: resolved.spec.to_string(), attempts, next: next.join(", or ") }
     }
 
-    /// A library that is installed is used in place and asked anew each time.
+    /// A library that is installed is used in place and asked again each time.
     fn try_host(
         &self,
         resolved: &Resolved,
@@ -217,7 +218,7 @@ impl Obtainer {
         }
         for path in host::libraries(&resolved.family) {
             if resolved.spec.version.is_some() && resolved.family.version_call == VersionCall::None {
-                let why = SourceError::NotThere("nothing tells its version".to_owned());
+                let why = SourceError::NotThere("nothing reports its version".to_owned());
                 attempts.push(Attempt { source: format!("installed {}", path.display()), why });
                 continue;
             }
@@ -289,9 +290,8 @@ impl Obtainer {
         resolved: &Resolved,
         release: Option<&Release>,
         source: &Source<'_>,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Manifest, SourceError> {
-        staging.clear_files()?;
         let delivery = match source {
             Source::Debian(package) => self.fetch_package(&resolved.family, package, staging)?,
             Source::Crate(source) => self.build_crate(resolved, source, staging)?,
@@ -306,7 +306,7 @@ impl Obtainer {
         resolved: &Resolved,
         version: Option<&Version>,
         delivery: Delivery,
-        staging: &Staging,
+        staging: &Staging<'_>,
     ) -> Result<Manifest, SourceError> {
         let folder = staging.files();
         let main = folder.join(&delivery.main);
@@ -350,8 +350,11 @@ impl Obtainer {
     fn loader_for(&self, needed: Option<&Version>) -> Result<Option<Loader>, SourceError> {
         let host = host_glibc();
         let Some(needed) = needed.filter(|needed| **needed > host) else { return Ok(None) };
-        let failed =
-            |why: String| SourceError::NeedsGlibc { needed: needed.clone(), host: host.clone(), why };
+        let failed = |why: String| {
+            SourceError::NotThere(format!(
+                "it needs glibc {needed}, this host has {host}, and no newer one could be had: {why}"
+            ))
+        };
         let catalog = Catalog::builtin();
         let candidates = catalog.family("glibc").into_iter().flat_map(|family| family.versions.iter());
         let mut why = "the catalog has none".to_owned();
@@ -383,19 +386,17 @@ impl Obtainer {
                 return Err(self.no_source(resolved, attempts));
             }
         };
-        let lock = self.lock(&key)?;
-        let staging = self.cache.staging(&key, &lock)?;
-        staging.clear_files()?;
-        let accepted = self
-            .take_local(resolved, path, &staging)
-            .and_then(|delivery| self.accept(resolved, resolved.spec.version.as_ref(), delivery, &staging));
-        match accepted {
-            Ok(manifest) => {
-                let entry = self.cache.commit(&key, &staging, manifest, &lock)?;
-                self.finish(resolved, entry, attempts)
-            }
-            Err(SourceError::Cache(error)) => Err(error.into()),
-            Err(SourceError::Tool(error)) if error.is_full_disk() => Err(self.full_disk().into()),
+        // What is there may be of a source folder that was changed since.
+        let made = self.entry(
+            &key,
+            |_| false,
+            |staging| {
+                let delivery = self.take_local(resolved, path, staging)?;
+                self.accept(resolved, resolved.spec.version.as_ref(), delivery, staging)
+            },
+        );
+        match made? {
+            Ok(entry) => self.finish(resolved, entry, attempts),
             Err(why) => {
                 attempts.push(attempt(why));
                 Err(self.no_source(resolved, attempts))

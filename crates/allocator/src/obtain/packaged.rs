@@ -14,11 +14,11 @@ use crate::obtained::Obtained;
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 
-/// Where packages keep what they tell of themselves.
+/// Where packages have their documents.
 const DOCUMENTS: &str = "/usr/share/doc";
 const BUILD_INFO: &str = "buildinfo.json";
 
-/// What a package tells of its build.
+/// What a package says of its build.
 #[derive(Debug, Deserialize)]
 struct PackagedBuild {
     spec: String,

@@ -14,12 +14,10 @@ pub enum SourceKind {
     Host,
     /// A package of the host's suite or of another.
     Debian,
-    /// The source inside a crate.
     Crate,
     Git,
 }
 
-/// A source of one release.
 pub(super) enum Source<'a> {
     Debian(&'a DebianPackage),
     Crate(&'a CrateSource),

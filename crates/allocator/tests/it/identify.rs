@@ -399,3 +399,30 @@ fn a_process_that_is_gone_is_an_error() {
     let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();
     assert!(error.contains("cannot examine process 2147483647"), "{error}");
 }
+
+#[test]
+fn a_program_of_musl_is_known_by_its_loader() {
+    let folder = Folder::new();
+    let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+    let program = folder.compile("program", &["program.c", loader]);
+    assert!(heaptrial_allocator::runs_under_musl(&program));
+    assert!(!heaptrial_allocator::runs_under_musl(&folder.compile("program", &["program.c"])));
+}
+
+/// Some databases free by jemalloc's own functions. A weak import of them (as folly has it) is looked at before it is called.
+#[test]
+fn a_program_that_frees_by_functions_of_one_allocator_is_bound_to_it() {
+    let folder = Folder::new();
+    let library = "#include <stdlib.h>\nvoid sdallocx(void *p, size_t n, int f) { free(p); }\n";
+    fs::write(folder.0.path().join("own.c"), library).unwrap();
+    let library = folder.compile("libown.so", &["-shared", "-fPIC", "own.c"]);
+    let bound = |attribute: &str| {
+        let main = PROGRAM.replace("free(p);", "if (sdallocx) sdallocx(p, 1000, 0);");
+        let main = format!("#include <stddef.h>\n{attribute} void sdallocx(void *, size_t, int);\n{main}");
+        fs::write(folder.0.path().join("program.c"), main).unwrap();
+        let program = folder.compile("program", &["program.c", library.to_str().unwrap()]);
+        heaptrial_allocator::examine_object(&program).unwrap().bound_to
+    };
+    assert_eq!(bound("").unwrap().family, "jemalloc");
+    assert_eq!(bound("__attribute__((weak))"), None);
+}

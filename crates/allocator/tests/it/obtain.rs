@@ -278,22 +278,21 @@ fn a_build_is_kept_for_its_source_recipe_and_compiler_alone() {
 }
 
 #[test]
-fn an_entry_of_an_earlier_version_is_no_obstacle() {
+fn a_damaged_entry_is_made_again() {
     let bench = Bench::new();
     let catalog = bench.catalog(&bench.git(&["rev-parse", "HEAD"]));
     let first = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
-    let entries = bench.folder.path().join("cache/entries");
-    let own = fs::read_dir(&entries).unwrap().next().unwrap().unwrap().path();
-    // It was kept under the spec, whatever its source, and told no environment.
-    let mut old: serde_json::Value = serde_json::from_slice(&fs::read(&own).unwrap()).unwrap();
-    old["provenance"]["build"].as_object_mut().unwrap().remove("environment").unwrap();
-    old["verification"].as_object_mut().unwrap().remove("unproved").unwrap();
-    let name = format!("standin@1.2.3-{}.json", std::env::consts::ARCH);
-    fs::write(entries.join(name), old.to_string()).unwrap();
-    fs::remove_file(&own).unwrap();
-    let again = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
-    assert_eq!(again.sha256, first.sha256);
-    assert!(!again.provenance.build().unwrap().environment.is_empty() && own.exists());
+    let library = first.library.clone().unwrap();
+    let manifest = library.with_file_name("manifest.json");
+    for damaged in [&library, &manifest] {
+        fs::write(damaged, "{}").unwrap();
+        let again = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
+        assert_eq!((again.sha256, again.library.as_ref()), (first.sha256.clone(), Some(&library)));
+    }
+    // Nothing that was only on the way is left.
+    let entries = fs::read_dir(bench.folder.path().join("cache/allocators")).unwrap();
+    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names.iter().filter(|name| !name.ends_with(".lock")).count(), 1, "{names:?}");
 }
 
 #[test]

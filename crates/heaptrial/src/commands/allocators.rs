@@ -33,7 +33,7 @@ pub enum AllocatorsCommand {
     Get(GetOptions),
     /// Get an allocator and ask a process under it what it is
     Verify(GetOptions),
-    /// Tell which allocator running processes use, without attaching to them
+    /// Show which allocator running processes use, without attaching to them
     Identify {
         /// Process ids
         #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
@@ -60,7 +60,7 @@ pub struct GetOptions {
 /// Where allocators may come from.
 #[derive(Debug, Args)]
 pub struct SourceOptions {
-    /// Clone from here in place of upstream: a URL or folder that holds repositories by name
+    /// Clone from here instead of upstream: a URL or folder that holds repositories by name
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
     /// Use only what is on this machine
@@ -169,8 +169,8 @@ fn family_of(spec: &AllocatorSpec) -> Result<Family, Failure> {
     if !spec.variants.is_empty() || !spec.settings.is_empty() {
         let asked = AllocatorSpec { version: spec.version.clone(), ..AllocatorSpec::family(&spec.family) };
         return Err(Failure::usage(format!(
-            "`list` tells of families and their versions: `heaptrial allocators list {asked}`; `heaptrial allocators verify \
-             '{spec}'` tells whether that can be had"
+            "`list` shows families and their versions: `heaptrial allocators list {asked}`; `heaptrial allocators verify \
+             '{spec}'` shows whether that can be had"
         )));
     }
     let catalog = Catalog::builtin();
@@ -319,7 +319,7 @@ fn obtained_json(obtained: &Obtained) -> Value {
 }
 
 fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> String {
-    let version = obtained.version.as_ref().map_or("version not told".to_owned(), ToString::to_string);
+    let version = obtained.version.as_ref().map_or("version not reported".to_owned(), ToString::to_string);
     let mut rows = vec![
         vec!["allocator".to_owned(), format!("{} {version}", resolved.family.name)],
         vec!["source".to_owned(), obtained.provenance.to_string()],

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
-use heaptrial_allocator::{Explanation, explain, identify};
+use heaptrial_allocator::{Explanation, IdentifyError, explain, identify};
 use heaptrial_host::{HostRoot, Process, ProcessTree};
 use heaptrial_model::{AllocatorSpec, ErrorClass, ServicePattern, units};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json, table};
 
-/// Above this a reader is told beforehand that it takes some seconds.
+/// Above this a note says beforehand that it takes some seconds.
 const LARGE_BYTES: u64 = 4 << 30;
 /// A process of a service with less of its memory is not shown.
 const LEAST_SHARE: f64 = 0.05;
@@ -23,7 +23,7 @@ const LEAST_SHARE: f64 = 0.05;
 const LOOKED_AT: usize = 3;
 const LOWEST_PRIORITY: i32 = 19;
 /// Reads that are further apart are reported.
-const WORTH_TELLING_SPREAD: f64 = 0.05;
+const WORTH_SAYING_SPREAD: f64 = 0.05;
 
 /// Show where the memory of running processes is: in use, free and kept, or elsewhere
 ///
@@ -171,10 +171,16 @@ fn look(root: &HostRoot, service: Option<String>, pid: i32) -> Found {
             let _ = writeln!(io::stderr(), "process {pid} has {memory}: reading it takes some seconds");
         }
     }
-    let explained = identify(&process)
-        .map_err(|error| error.to_string())
-        .and_then(|identity| explain(&process, &identity).map_err(|error| error.to_string()));
-    Found { service, pid, explained }
+    let explained = identify(&process).and_then(|identity| explain(&process, &identity));
+    Found { service, pid, explained: explained.map_err(|error| with_command(pid, &error)) }
+}
+
+/// An error, with the command that would succeed.
+fn with_command(pid: i32, error: &IdentifyError) -> String {
+    match error.needs_permission() && !rustix::process::geteuid().is_root() {
+        true => format!("{error}: `sudo heaptrial explain {pid}`"),
+        false => error.to_string(),
+    }
 }
 
 fn value(found: &Found) -> Value {
@@ -241,7 +247,7 @@ fn text(service: Option<&str>, explanation: &Explanation) -> String {
         let _ = writeln!(text, "\nWhat the heap holds is not shown: {why}.");
     }
     let spread = explanation.split.as_ref().map_or(0.0, |split| split.spread);
-    if spread > WORTH_TELLING_SPREAD {
+    if spread > WORTH_SAYING_SPREAD {
         let _ = writeln!(
             text,
             "\nIt changed while it was read: three reads of what is in use are {} apart.",

@@ -238,6 +238,14 @@ fn own_allocator(
             "leave the service out, or build the program without it",
         );
     }
+    if let Some(bound) = facts.bound_to.as_ref().filter(|bound| bound.family != preload.spec.family) {
+        findings.refuse(
+            Check::OwnAllocator,
+            format!("{path} is bound to {}: {}", bound.family, bound.evidence),
+            "blocks of another allocator would end up in that function, and the service would crash at once or later",
+            "leave the service out, or try versions and settings of that allocator",
+        );
+    }
     let linked = identity.filter(|identity| identity.linkage == Linkage::Linked);
     if let Some(identity) = linked {
         let what = format!("{path} is linked against {}", identity.label());

@@ -40,7 +40,7 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failur
     let package = Package::of(&obtained, &resolved.family, time)?;
     let folder = options.out.as_deref().unwrap_or(Path::new("."));
     let path = write(folder, &package).map_err(Failure::failed)?;
-    tell(&path, &package, options)
+    show(&path, &package, options)
 }
 
 /// Writes the package file, as a whole or not at all.
@@ -58,7 +58,7 @@ fn write(folder: &Path, package: &Package) -> Result<PathBuf, WriteError> {
     }
 }
 
-fn tell(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn show(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitCode, Failure> {
     if options.json {
         return print_json(json!({
             "file": path,
