@@ -63,13 +63,13 @@ impl TrialStart {
         }
     }
 
-    /// The same moment on both clocks, as far as the boot clock's now tells it.
+    /// The same moment on both clocks, where it is of this boot.
     pub(crate) fn on_both_clocks(&self, boot_id: &str) -> Option<Instant> {
         let boottime_us = self.boottime_us.filter(|_| self.boot_id == boot_id)?;
         Some(Instant { wall_us: self.wall_us, boottime_us })
     }
 
-    /// How long ago that was; by the wall clock where the boot clock does not tell.
+    /// How long ago that was; by the wall clock where it is not of this boot.
     pub(crate) fn elapsed_us(&self, boot_id: &str, now: Instant) -> i64 {
         match self.on_both_clocks(boot_id) {
             Some(start) => now.boottime_us - start.boottime_us,
@@ -80,7 +80,7 @@ impl TrialStart {
     /// Whether it is after the start of a life that was met while the trial ran.
     pub(crate) fn is_after(&self, boot_id: &str, life: Instant) -> bool {
         if self.boot_id != boot_id {
-            // The host was started anew since; its wall clock may have begun anywhere.
+            // The host was rebooted since; its wall clock may have begun anywhere.
             return false;
         }
         match self.boottime_us {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_told_on_both_clocks() {
+    fn a_start_is_on_both_clocks() {
         let key = LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 200 };
         let hz = rustix::param::clock_ticks_per_second() as i64;
         let start = start_of(&key, Instant { wall_us: 100_000_000, boottime_us: 50_000_000 });

@@ -1,5 +1,4 @@
-//! What a tick tells of the time since the one before: that the host was started anew, that nothing was read, or that the
-//! wall clock was set. The tick before may be one of an earlier agent; before the first one it is the trial's start.
+//! What happened since the tick before: the host was rebooted, nothing was read, or the wall clock was set. The tick before may be one of an earlier agent; before the first one it is the trial's start.
 
 use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
@@ -9,11 +8,10 @@ use crate::trials::Trial;
 
 /// From the beginning of a trial to its first tick, at most.
 const TAKEN_UP_US: i64 = 10_000_000;
-/// So much of a boot id tells it from others.
+/// So much of a boot id distinguishes it.
 const SHORT: usize = 8;
 
-/// Kind and text of each. A boot is told however short it was; it says how long nothing was read, so that there is no
-/// gap beside it.
+/// Kind and text of each. A boot is reported however short it was, with how long nothing was read: there is no gap as well.
 pub(crate) fn events(
     trial: &Trial,
     boot_id: &str,
@@ -23,7 +21,7 @@ pub(crate) fn events(
     let mut events: Vec<_> = clock_jump(trial, boot_id, now).into_iter().collect();
     let before = trial.last;
     if let Some(earlier) = &trial.earlier_boot {
-        // The boot clock of another boot tells nothing, and the wall clock may have been set meanwhile.
+        // The boot clock of another boot says nothing, and the wall clock may have been set meanwhile.
         let unread_us = match before {
             Some(tick) => now.wall_us - tick.wall_us,
             None => trial.start.elapsed_us(boot_id, now),
@@ -35,7 +33,7 @@ pub(crate) fn events(
         let (boot, earlier) = (short(boot_id), short(earlier));
         events.push((
             KnownEvent::Reboot,
-            format!("the host was started anew as boot {boot} after {earlier}; {unread}"),
+            format!("the host was rebooted as boot {boot} after {earlier}; {unread}"),
         ));
     }
     let unread_us = match before {
@@ -52,16 +50,16 @@ pub(crate) fn events(
         (None, false, None) => "the agent did not run when the trial began".to_owned(),
         (None, false, Some(_)) => "the agent did not run".to_owned(),
     };
-    // Ticks that are lost on a new boot: the reboot tells the time.
-    let told = match trial.earlier_boot {
+    // Ticks that are lost on a new boot: the reboot has the time.
+    let text = match trial.earlier_boot {
         Some(_) => why,
         None => format!("no sample was taken for {}: {why}", human(unread_us)),
     };
-    events.push((KnownEvent::Gap, told));
+    events.push((KnownEvent::Gap, text));
     events
 }
 
-/// Told with the tick, in its transaction, so that it is told once whatever happens to the agent.
+/// Written with the tick, in its transaction, so that it is there once whatever happens to the agent.
 fn clock_jump(trial: &Trial, boot_id: &str, now: Instant) -> Option<(KnownEvent, String)> {
     let by_us = trial.clock_set_by(boot_id, now)?;
     let direction = if by_us > 0 { "forward" } else { "back" };
@@ -115,7 +113,7 @@ mod tests {
         TAKE_UP(fixture);
         fixture.session.tick();
     };
-    const AGAIN: fn(&mut Fixture) = Fixture::start_anew;
+    const AGAIN: fn(&mut Fixture) = Fixture::restart_agent;
     const MOMENTS: [Moment; 7] = [
         ("before its start", NOTHING, AGAIN),
         ("between its start and the first tick", TAKE_UP, NOTHING),

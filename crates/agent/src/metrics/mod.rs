@@ -1,4 +1,4 @@
-//! OpenMetrics of the last tick, served on a unix socket or a loopback port.
+//! Metrics of the last tick, served on a unix socket or a loopback port.
 
 mod server;
 mod text;
