@@ -78,13 +78,13 @@ mod tests {
     use super::KnownEvent;
     use crate::testing::{Fixture, HOUR_US, hours_ago};
 
-    fn told(fixture: &Fixture, trial: i64, kind: KnownEvent) -> Vec<String> {
+    fn texts(fixture: &Fixture, trial: i64, kind: KnownEvent) -> Vec<String> {
         let events = fixture.events(trial).into_iter();
         events.filter(|event| event.kind.known() == Some(kind)).map(|event| event.text).collect()
     }
 
     #[test]
-    fn a_boot_is_told_once_however_short_it_was() {
+    fn a_boot_is_recorded_once_however_short_it_was() {
         for unread_ms in [0, 1, 300, 86_400_000] {
             let mut fixture = Fixture::new();
             let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
@@ -96,11 +96,11 @@ mod tests {
                 fixture.session.tick();
                 fixture.session.tick();
             }
-            let boots = told(&fixture, trial, KnownEvent::Reboot);
+            let boots = texts(&fixture, trial, KnownEvent::Reboot);
             assert_eq!(boots.len(), 1, "after {unread_ms} ms: {boots:?}");
             let ids = format!("boot {} after 0f1e2d3c;", &fixture.session.boot_id[..8]);
             assert!(boots[0].contains(&ids), "{}", boots[0]);
-            assert_eq!(told(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
+            assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_clock_that_is_set_is_told_once_at_whatever_moment() {
+    fn a_clock_that_is_set_is_recorded_once_at_whatever_moment() {
         for (when, before, after) in MOMENTS {
             for (by_us, said) in [(24 * HOUR_US, "forward by 1d"), (-24 * HOUR_US, "back by 1d")] {
                 let mut fixture = Fixture::new();
@@ -141,16 +141,16 @@ mod tests {
                 for then in [TICK, TICK, AGAIN, TICK, TICK] {
                     then(&mut fixture);
                 }
-                let jumps = told(&fixture, trial, KnownEvent::ClockJump);
+                let jumps = texts(&fixture, trial, KnownEvent::ClockJump);
                 assert!(jumps.len() == 1 && jumps[0].contains(said), "{when}: {jumps:?}");
-                let gaps = told(&fixture, trial, KnownEvent::Gap);
+                let gaps = texts(&fixture, trial, KnownEvent::Gap);
                 assert!(gaps.iter().all(|gap| gap.contains("for 1h")), "{when}: {gaps:?}");
             }
         }
     }
 
     #[test]
-    fn a_clock_that_is_set_while_a_tick_is_written_is_told_with_the_next() {
+    fn a_clock_that_is_set_while_a_tick_is_written_is_recorded_with_the_next() {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
         fixture.session.refresh_trials();
@@ -160,10 +160,10 @@ mod tests {
         fixture.session.trials[0].next_sequence = 0;
         fixture.session.clock.set_by_us += 24 * HOUR_US;
         fixture.session.tick();
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
         fixture.session.trials[0].next_sequence = last;
         fixture.session.tick();
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump).len(), 1);
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump).len(), 1);
     }
 
     #[test]
@@ -177,38 +177,38 @@ mod tests {
             fixture.session.clock.set_by_us += 900_000;
             fixture.session.tick();
         }
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
         fixture.session.clock.set_by_us += 24 * HOUR_US;
         let mut now = hours_ago(0);
         now.wall_us += fixture.session.clock.set_by_us;
         let (later, _) = fixture.begin(TrialKind::Watch, None, now);
         fixture.session.refresh_trials();
         fixture.session.tick();
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump).len(), 1);
-        assert_eq!(told(&fixture, later, KnownEvent::ClockJump), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump).len(), 1);
+        assert_eq!(texts(&fixture, later, KnownEvent::ClockJump), Vec::<String>::new());
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_back_tells_no_time() {
+    fn a_wall_clock_that_was_set_back_gives_no_time() {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
         fixture.tick_of_other_boot(trial, "0f1e2d3c", -3_600_000);
         fixture.session.refresh_trials();
         fixture.session.tick();
-        let boots = told(&fixture, trial, KnownEvent::Reboot);
+        let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("not known"), "{boots:?}");
     }
 
     #[test]
-    fn a_boot_before_the_first_tick_is_told() {
+    fn a_boot_before_the_first_tick_is_recorded() {
         let mut fixture = Fixture::new();
         let boot = std::mem::replace(&mut fixture.session.boot_id, "0f1e2d3c".into());
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
         fixture.session.boot_id = boot;
         fixture.session.refresh_trials();
         fixture.session.tick();
-        let boots = told(&fixture, trial, KnownEvent::Reboot);
+        let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("after 0f1e2d3c; no sample was taken for 1h"), "{boots:?}");
-        assert_eq!(told(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
     }
 }

@@ -27,7 +27,7 @@ pub enum HostError {
         call: &'static str,
         source: io::Error,
     },
-    /// Who is below whom cannot be told, so that no service that goes by that has its processes.
+    /// The parents of processes are unknown, so that no service that goes by them has its processes.
     #[error("the processes of this host cannot be listed: {why}")]
     NoTree { why: String },
     /// Of a service no process counts.

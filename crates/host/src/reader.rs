@@ -8,7 +8,7 @@ use heaptrial_model::{Sample, SlowSample};
 
 use crate::{AnonymousMemory, HostError, HostRoot};
 
-/// What one process told in one tick.
+/// A reading of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     /// Its part of the service's sample; `processes` is 1.
@@ -253,8 +253,8 @@ fn cpu_clock(root: &HostRoot, pid: i32) -> Option<libc::clockid_t> {
 fn time_of(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one value of this type, and keeps nothing.
-    let told = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (told == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0; who has a size has all of them.

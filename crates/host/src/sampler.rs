@@ -546,12 +546,12 @@ mod tests {
         end(child, &root);
     }
 
-    /// Takes a number of milliseconds itself, the same in each of so many children that end, and tells what their own clocks
+    /// Takes a number of milliseconds itself, the same in each of so many children that end, and prints what their own clocks
     /// showed in sum, in microseconds. Then it stays.
     const BURNER: &str = "import os, sys, time\n\
         def burn(milliseconds):\n\
         \x20   while time.process_time_ns() < milliseconds * 1e6: pass\n\
-        told = 0\n\
+        shown = 0\n\
         for _ in range(int(sys.argv[2])):\n\
         \x20   ours, theirs = os.pipe()\n\
         \x20   pid = os.fork()\n\
@@ -559,10 +559,10 @@ mod tests {
         \x20       burn(float(sys.argv[1]))\n\
         \x20       os.write(theirs, b'%d' % time.process_time_ns())\n\
         \x20       os._exit(0)\n\
-        \x20   told += int(os.read(ours, 30))\n\
+        \x20   shown += int(os.read(ours, 30))\n\
         \x20   os.waitpid(pid, 0)\n\
         burn(time.process_time_ns() / 1e6 + float(sys.argv[1]))\n\
-        print((told + time.process_time_ns()) // 1000, flush=True)\n\
+        print((shown + time.process_time_ns()) // 1000, flush=True)\n\
         sys.stdin.read()\n";
 
     /// CPU time of a process of one thread as the scheduler accounts for it, in microseconds (`schedstat`).
@@ -571,7 +571,7 @@ mod tests {
         text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1_000
     }
 
-    /// What the clocks told, what a sample has, and what the scheduler had of the parent before and after.
+    /// What the clocks showed, what a sample has, and what the scheduler had of the parent before and after.
     fn burned(milliseconds: &str, children: &str) -> [u64; 4] {
         use std::io::BufRead as _;
         let mut child = std::process::Command::new("/usr/bin/python3")
@@ -580,22 +580,22 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut told).unwrap();
+        let mut shown = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut shown).unwrap();
         let mut sampler = ServiceSampler::open(&HostRoot::default(), child.id() as i32).unwrap();
         let before = scheduled(child.id());
         let read = sampler.read().unwrap().cpu_us;
         let after = scheduled(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
-        [told.trim().parse().unwrap(), read, before, after]
+        [shown.trim().parse().unwrap(), read, before, after]
     }
 
     #[test]
     fn cpu_time_is_what_the_clock_of_a_process_shows() {
         for milliseconds in ["13", "26", "39"] {
-            let [told, read, before, after] = burned(milliseconds, "0");
-            assert!(told <= read, "{milliseconds} ms: told {told}, read {read} µs");
+            let [shown, read, before, after] = burned(milliseconds, "0");
+            assert!(shown <= read, "{milliseconds} ms: shown {shown}, read {read} µs");
             assert!((before..=after).contains(&read), "{milliseconds} ms: {before}, {read}, {after} µs");
         }
     }
@@ -603,11 +603,11 @@ mod tests {
     #[test]
     fn cpu_time_of_children_that_ended_is_known_but_for_two_ticks() {
         let children = 12;
-        let [told, read, ..] = burned("17", "12");
+        let [shown, read, ..] = burned("17", "12");
         let uncertain = 2 * 1_000_000 / rustix::param::clock_ticks_per_second();
-        // Each child takes something after it told, for its end: less than what it burned, on a slow machine too.
-        let most = told + 17_000 * (children + 1);
-        assert!(told <= read + uncertain && read < most, "told {told}, read {read} µs");
+        // Each child takes something after it wrote, for its end: less than what it burned, on a slow machine too.
+        let most = shown + 17_000 * (children + 1);
+        assert!(shown <= read + uncertain && read < most, "shown {shown}, read {read} µs");
     }
 
     #[test]

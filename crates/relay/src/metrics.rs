@@ -101,9 +101,9 @@ tor_relay_load_oom_bytes_total{subsys="dns"} 20
         // Without a flag: it has lost what it had, or has no consensus yet.
         let without = readings("tor_relay_flag{type=\"Fast\"} 0\n");
         assert_eq!(without, RelayReadings { without_flags: true, ..RelayReadings::default() });
-        let told =
+        let with =
             RelayReadings { flags: Some(BTreeSet::from([TorFlag::Guard])), ..RelayReadings::default() };
-        assert_eq!(told.clone().or(without), told);
+        assert_eq!(with.clone().or(without), with);
     }
 
     proptest! {

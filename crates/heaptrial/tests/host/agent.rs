@@ -60,6 +60,7 @@ impl Host {
     fn begin(&self, name: &str, units: &[String]) -> i64 {
         let specs = ["glibc".parse().unwrap(), "glibc?arena_max=1".parse().unwrap()];
         let expected = Expected::own_c_library("glibc".parse().unwrap(), Vec::new());
+        let now = Moment::now();
         let trial = NewTrial {
             name: name.into(),
             kind: TrialKind::Field,
@@ -70,10 +71,10 @@ impl Host {
             repeats: 1,
             planned_us: 86_400_000_000,
             arms: TrialPlan::from_specs(name, &specs).unwrap().arms,
-            parameters: serde_json::json!({}),
+            parameters: serde_json::json!({ "started_boottime_us": now.boottime_us }),
             command: "heaptrial trial start".into(),
             tool_version: "0.1.0".into(),
-            started_wall_us: Moment::now().wall_us,
+            started_wall_us: now.wall_us,
         };
         let service = |(position, name): (usize, &String)| NewService {
             name: name.clone(),
@@ -189,7 +190,7 @@ fn services_of_a_running_trial_are_sampled_and_proved() {
     for kind in ["restart_unplanned", "crash", "contaminated"] {
         assert_eq!(host.events(trial, kind), [], "{}", host.journal());
     }
-    // A busy machine makes gaps; none is told that there was not.
+    // A busy machine makes gaps; none is recorded that there was not.
     let gaps = host.events(trial, "gap");
     assert!(gaps.len() <= host.waits(trial, Duration::from_millis(300)), "{gaps:?}");
     let ticks = host.ticks(trial, 0);
@@ -244,7 +245,7 @@ fn restarts_by_hand_are_unplanned_and_those_of_the_timer_are_not() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn crashes_oom_kills_and_foreign_allocators_are_told_apart() {
+fn crashes_oom_kills_and_foreign_allocators_are_distinguished() {
     let Some((host, trial)) = Host::boot(5, "--interval 300ms") else { return };
     for unit in &host.units {
         host.restart_as_planned(unit);
@@ -359,7 +360,7 @@ fn a_killed_agent_loses_no_committed_tick_and_continues_lives() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn power_cuts_and_reboots_end_lives_and_are_told() {
+fn power_cuts_and_reboots_end_lives_and_are_recorded() {
     let Some((mut host, trial)) = Host::boot(3, "--interval 200ms") else { return };
     let mut words = vec!["systemctl", "enable"];
     words.extend(host.units.iter().map(String::as_str));
@@ -472,7 +473,7 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn relays_tell_their_work_through_the_confined_unit() {
+fn relays_answer_through_the_confined_unit() {
     let Some(()) = drawn(0, 6) else { return };
     let Some(bed) = Bed::boot() else { return };
     for (name, port, more) in [("a", 9001, ""), ("b", 9002, "ControlSocket 0\n")] {
@@ -486,7 +487,7 @@ fn relays_tell_their_work_through_the_confined_unit() {
     host.install("--interval 300ms");
     let trial = host.begin("relays", &host.units);
     host.bed.container.ok(&["systemctl", "start", UNIT]);
-    let observed = wait_for("what the relay tells", PATIENCE, || {
+    let observed = wait_for("an answer of the relay", PATIENCE, || {
         let store = host.store();
         let names = |life: LifeRecord| {
             store.observed(life.id).unwrap().into_iter().map(move |name| (life.service_id, name))
@@ -494,8 +495,8 @@ fn relays_tell_their_work_through_the_confined_unit() {
         let observed: Vec<(i64, String)> = store.lives(trial).unwrap().into_iter().flat_map(names).collect();
         (!observed.is_empty()).then_some(observed)
     });
-    let told = host.service_id(trial, "tor@a.service");
-    assert!(observed.iter().all(|(service, _)| *service == told), "{observed:?}");
+    let answering = host.service_id(trial, "tor@a.service");
+    assert!(observed.iter().all(|(service, _)| *service == answering), "{observed:?}");
     for name in ["tor_read_bytes", "tor_written_bytes", "tor_connections"] {
         assert!(observed.iter().any(|(_, observed)| observed == name), "{name} in {observed:?}");
     }

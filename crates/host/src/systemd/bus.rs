@@ -22,7 +22,7 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// several threads may use this one.
 const CALLS_AT_ONCE: usize = 32;
 
-/// Longer than systemd needs to read some thousands of unit files anew.
+/// Longer than systemd needs to read some thousands of unit files again.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(120);
 
 /// There on a host that systemd booted (sd_booted(3)).
@@ -55,7 +55,7 @@ impl Bus {
         // The bus may be there without systemd on it, as in a container with another init.
         match bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version") {
             Ok(_) => Ok(bus),
-            // It may be executing itself anew.
+            // It may be executing itself again.
             Err(lost @ SystemdError::Lost { .. }) if Path::new(BOOTED).exists() => Err(lost),
             Err(error) => Err(unreached(error.to_string())),
         }
