@@ -110,16 +110,14 @@ impl Session {
     fn sample(&mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
         self.refresh_trials();
         self.due.tick_us = self.clock.now().boottime_us;
-        // Nothing waits for this where the agent was started by hand.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().is_some();
-        loop {
+        self.work()?;
+        // Who starts it knows then that every service was looked at. Nothing waits for this where it was started by hand.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        while !self.wait(stop)? {
             self.work()?;
             if watchdog {
                 let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
-            }
-            if self.wait(stop)? {
-                break;
             }
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
