@@ -19,7 +19,7 @@ use bus::CALL_LIMIT;
 use link::Link;
 
 pub use essential::why_essential;
-pub use name::{escape, template_and_instance, unescape};
+pub use name::{escape, quoted, template_and_instance, unescape};
 pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
