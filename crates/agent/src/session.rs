@@ -78,12 +78,11 @@ impl Session {
         let boot_id = facts.boot_id.clone();
         let host_facts = serde_json::to_value(&facts).unwrap_or_default();
         let host_id = ledger.store.add_host(&boot_id, &host_facts)?;
-        let system = |doing| move |source| AgentError::System { doing, source };
         let metrics = config.metrics.as_ref().map(Metrics::serve).transpose()?;
         let now = Instant::now();
         Ok(Self {
-            examiner: Examiner::start(root.clone()).map_err(system("start a thread"))?,
-            relays: Relays::start(root.clone()).map_err(system("start a thread"))?,
+            examiner: Examiner::start(root.clone()).map_err(AgentError::system("start a thread"))?,
+            relays: Relays::start(root.clone()).map_err(AgentError::system("start a thread"))?,
             ticking: Ticking::new(
                 OwnCost::begin(&root),
                 SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP),
@@ -204,7 +203,7 @@ impl Session {
         let mut waiting = [PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         match poll(&mut waiting, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waiting[0].revents().is_empty()),
-            Err(error) => Err(AgentError::System { doing: "wait", source: error.into() }),
+            Err(error) => Err(AgentError::system("wait")(error.into())),
         }
     }
 }
