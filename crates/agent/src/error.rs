@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
 use heaptrial_host::HostError;
-use heaptrial_host::systemd::SystemdError;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
@@ -11,8 +10,6 @@ pub enum AgentError {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Systemd(#[from] SystemdError),
     #[error(transparent)]
     Host(#[from] HostError),
     /// Another agent is at work.
@@ -39,27 +36,26 @@ pub enum AgentError {
         /// Ticks, once for each trial.
         ticks: u64,
     },
-    /// A file cannot be made or locked.
-    #[error("cannot {doing} {path}: {source}")]
-    File { doing: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("cannot serve metrics at {address}: {source}")]
-    Metrics { address: String, source: std::io::Error },
-    /// The system refuses what the agent needs.
+    /// The system refuses something that the agent needs.
     #[error("cannot {doing}: {source}")]
-    System { doing: &'static str, source: std::io::Error },
+    System { doing: String, source: std::io::Error },
+}
+
+impl AgentError {
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::System { doing, source }
+    }
 }
 
 impl Classified for AgentError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Store(error) => error.class(),
-            Self::Running { .. } | Self::Systemd(_) => ErrorClass::Refused,
-            Self::DatabaseGone { .. }
-            | Self::Unwritten { .. }
-            | Self::Host(_)
-            | Self::File { .. }
-            | Self::Metrics { .. }
-            | Self::System { .. } => ErrorClass::Failed,
+            Self::Running { .. } => ErrorClass::Refused,
+            Self::DatabaseGone { .. } | Self::Unwritten { .. } | Self::Host(_) | Self::System { .. } => {
+                ErrorClass::Failed
+            }
         }
     }
 }

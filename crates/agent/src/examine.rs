@@ -1,14 +1,11 @@
 //! Examining processes in a thread of its own: it takes tens of milliseconds, which a tick must not wait for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use heaptrial_allocator::Identifier;
 use heaptrial_host::{HostRoot, Mapping, Member, Process};
 use heaptrial_model::{Identity, LifeKey, Linkage, ServiceName};
-
-use crate::session::Wake;
 
 /// The files that a process has mapped with code in them: name, device, inode. While they are the same, so is the
 /// allocator.
@@ -18,8 +15,6 @@ pub(crate) type Signature = BTreeSet<(String, String, u64)>;
 pub(crate) struct Request {
     pub(crate) name: ServiceName,
     pub(crate) key: LifeKey,
-    /// Whether it may not have executed its program yet.
-    pub(crate) starting: bool,
     /// What it had mapped when it was examined last; nothing more is done while that is the same.
     pub(crate) known: Option<Signature>,
     /// What systemd starts its service with, where it was asked.
@@ -52,10 +47,8 @@ pub(crate) enum Found {
     Same,
     /// This allocator, from these files.
     Identity(Box<Identity>, Signature),
-    /// It cannot be told, and why.
+    /// It is unknown, and why.
     Unknown(String),
-    /// It is still the service manager's own code, which will become the program in a moment.
-    Starting,
     Gone,
 }
 
@@ -66,7 +59,7 @@ pub(crate) struct Examiner {
 }
 
 impl Examiner {
-    pub(crate) fn start(root: HostRoot, wake: Arc<Wake>) -> std::io::Result<Self> {
+    pub(crate) fn start(root: HostRoot) -> std::io::Result<Self> {
         let (requests, incoming) = channel::<Request>();
         let (outgoing, answers) = channel();
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
@@ -80,7 +73,6 @@ impl Examiner {
                 if outgoing.send(answer).is_err() {
                     return;
                 }
-                wake.wake();
             }
         })?;
         Ok(Self { requests, answers })
@@ -123,11 +115,11 @@ fn foreign(root: &HostRoot, key: &LifeKey, main: &Identity, large: &Large) -> Op
     })
 }
 
-/// With these words what is told of a foreign process ends.
+/// The end of what is said of a foreign process.
 pub(crate) const OF_MAIN: &str = "as its main process does";
 
-/// What a process runs, where that is not what the main process runs. Where its own code does not tell, it is another allocator
-/// still if it has not mapped that of the main process.
+/// What a process runs, where that is not what the main process runs. One that is unknown is another
+/// allocator still if it has not mapped that of the main process.
 fn differs(main: &Identity, other: &Identity, files: &Signature) -> Option<String> {
     let unknown = "unknown";
     if main.family == unknown {
@@ -135,8 +127,7 @@ fn differs(main: &Identity, other: &Identity, files: &Signature) -> Option<Strin
     }
     if other.family == unknown {
         let path = main.path.as_ref()?.to_str()?;
-        return (!files.iter().any(|(name, ..)| name == path))
-            .then(|| "an allocator that cannot be told".to_owned());
+        return (!files.iter().any(|(name, ..)| name == path)).then(|| "an unknown allocator".to_owned());
     }
     // The C library of a process that was started after an upgrade is another build of the same.
     let own = main.linkage == Linkage::Libc && other.linkage == Linkage::Libc;
@@ -157,9 +148,6 @@ fn signature_of(mappings: &[Mapping]) -> Signature {
 fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     let process = Process::new(root, request.key.pid);
     let same_life = || process.life_key().is_ok_and(|key| key == request.key);
-    if request.starting && is_service_manager(root, &process) {
-        return (Found::Starting, Vec::new());
-    }
     let mappings = match process.mappings() {
         Ok(mappings) => mappings,
         Err(_) if !same_life() => return (Found::Gone, Vec::new()),
@@ -186,14 +174,6 @@ fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     (found, replaced)
 }
 
-/// systemd names a main process before that has executed the program of the service: until then it is a copy of systemd
-/// itself, or from version 255 on its `systemd-executor`. There are services that run either, such as the managers of users.
-fn is_service_manager(root: &HostRoot, process: &Process) -> bool {
-    let Ok(program) = process.exe() else { return false };
-    program.file_name().is_some_and(|name| name == "systemd-executor")
-        || Process::new(root, 1).exe().is_ok_and(|manager| manager == program)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,39 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_runs_the_service_managers_program_is_not_starting_for_ever() {
-        let root = HostRoot::default();
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("systemd-executor");
-        std::fs::copy("/usr/bin/sleep", &program).unwrap();
-        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
-        let key = Process::new(&root, child.id() as i32).life_key().unwrap();
-        let request = |starting| Request {
-            name: "a.service".parse().unwrap(),
-            key: key.clone(),
-            starting,
-            known: None,
-            passed: None,
-            others: None,
-        };
-        let (first, _) = examine(&root, &request(true));
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        // Its libraries are loaded after it was executed.
-        let later = loop {
-            let (later, _) = examine(&root, &request(false));
-            let told = matches!(&later, Found::Identity(identity, _) if identity.family != "unknown");
-            if told || std::time::Instant::now() > deadline {
-                break later;
-            }
-        };
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(matches!(first, Found::Starting), "{first:?}");
-        assert!(matches!(&later, Found::Identity(identity, _) if identity.family == "glibc"), "{later:?}");
-    }
-
-    #[test]
-    fn another_allocator_is_told_from_another_build_of_the_c_library() {
+    fn another_allocator_is_distinguished_from_another_build_of_the_c_library() {
         let preloaded = identity("jemalloc", "a", Linkage::Preloaded);
         let maps = |name: &str| Signature::from([(name.to_owned(), String::new(), 1)]);
         let other = |other: &Identity| differs(&preloaded, other, &maps("/lib/x.so"));
@@ -248,7 +196,7 @@ mod tests {
         assert!(other(&identity("glibc", "c", Linkage::Libc)).is_some());
         let libc = identity("glibc", "c", Linkage::Libc);
         assert_eq!(differs(&libc, &identity("glibc", "d", Linkage::Libc), &maps("/lib/x.so")), None);
-        // What cannot be told is foreign where it has not mapped the file.
+        // What is unknown is foreign where it has not mapped the file.
         let unknown = identity("unknown", "", Linkage::Libc);
         assert_eq!(differs(&preloaded, &unknown, &maps("/lib/jemalloc.so")), None);
         assert!(differs(&preloaded, &unknown, &maps("/lib/x.so")).is_some());

@@ -23,10 +23,10 @@ impl Session {
         let now = self.clock.now();
         self.due.host_us = now.boottime_us + EVERY_US;
         if let Err(error) = self.begin_host_trial(now) {
-            return self.ledger.tell(&error);
+            return self.ledger.say_unwritable(&error);
         }
         let patterns = self.config.host_patterns.clone();
-        let Some(names) = self.ask(|systemd| systemd.service_names(&patterns)) else {
+        let Some(names) = self.manager.ask(|systemd| systemd.service_names(&patterns)) else {
             self.due.host_us = now.boottime_us + AGAIN_US;
             return;
         };
@@ -37,7 +37,7 @@ impl Session {
             return;
         }
         if let Err(error) = self.seat_host_services(new, now) {
-            self.ledger.tell(&error);
+            self.ledger.say_unwritable(&error);
         }
         self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
     }
@@ -46,10 +46,8 @@ impl Session {
     /// gather without end, and what an earlier agent was asked for may be more than this one is.
     fn drop_absent(&mut self, listed: &[ServiceName], now: Instant) {
         let listed: BTreeSet<&ServiceName> = listed.iter().collect();
-        // Why one ended is still to be told.
         let absent = |watched: &Watched| {
-            let of_host = watched.seats.iter().all(|seat| seat.of_host);
-            of_host && watched.ended.is_none() && !listed.contains(&watched.name)
+            watched.seats.iter().all(|seat| seat.of_host) && !listed.contains(&watched.name)
         };
         let names: Vec<ServiceName> = self
             .watched
@@ -111,27 +109,9 @@ impl Session {
                     self.ledger.store.add_new_service(trial_id, arm_id, &service)?
                 }
             };
-            self.seat(
-                name,
-                Seat {
-                    trial_id,
-                    service_id,
-                    arm: ARM.into(),
-                    trial: NAME.into(),
-                    of_host: true,
-                    expected: None,
-                    has_restart_timer: false,
-                    begins_after: None,
-                    earlier: None,
-                    life_id: None,
-                    older_than_trial: false,
-                    contamination: None,
-                    settled: false,
-                },
-                now,
-            );
+            let seat = Seat::new(trial_id, service_id, NAME.into(), ARM.into());
+            self.seat(name, Seat { of_host: true, ..seat }, now);
         }
-        self.look_for_mains();
         Ok(())
     }
 }

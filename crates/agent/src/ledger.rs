@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use heaptrial_model::{Ending, Identity, KnownEvent};
 use heaptrial_store::{Store, StoreError};
 
+use crate::watched::Seat;
+
 /// What waits for a database that cannot be written to, at most; later ones are dropped and counted.
 const PENDING_MOST: usize = 10_000;
 
@@ -32,18 +34,25 @@ pub(crate) enum Write {
     },
 }
 
+impl Write {
+    /// An event of a service.
+    pub(crate) fn event(seat: &Seat, wall_us: i64, kind: KnownEvent, text: String) -> Self {
+        Self::Event { trial_id: seat.trial_id, service_id: Some(seat.service_id), wall_us, kind, text }
+    }
+}
+
 /// The database, with what could not be written yet, in order.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) store: Store,
     pending: VecDeque<Write>,
     dropped: u64,
-    told: bool,
+    said_unwritable: bool,
 }
 
 impl Ledger {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, pending: VecDeque::new(), dropped: 0, told: false }
+        Self { store, pending: VecDeque::new(), dropped: 0, said_unwritable: false }
     }
 
     /// Writes now, or as soon as that can be done.
@@ -62,7 +71,7 @@ impl Ledger {
         }
         while let Some(write) = self.pending.front() {
             match apply(&mut self.store, write) {
-                Err(error) if error.is_passing() => return self.tell(&error),
+                Err(error) if error.is_passing() => return self.say_unwritable(&error),
                 // A trial that was removed meanwhile, say: it will never succeed.
                 Err(error) => eprintln!("{write:?} could not be recorded: {error}"),
                 Ok(()) => {}
@@ -78,7 +87,7 @@ impl Ledger {
 
     /// The database can be written to.
     pub(crate) fn written(&mut self) {
-        self.told = false;
+        self.said_unwritable = false;
     }
 
     pub(crate) fn is_clear(&self) -> bool {
@@ -86,7 +95,7 @@ impl Ledger {
     }
 
     /// Says what was never written, each in a line; how many that are.
-    pub(crate) fn tell_unwritten(&self) -> u64 {
+    pub(crate) fn say_unwritten(&self) -> u64 {
         for write in &self.pending {
             eprintln!("lost, as the database could not be written to: {write:?}");
         }
@@ -94,10 +103,10 @@ impl Ledger {
     }
 
     /// Says once that the database cannot be written to.
-    pub(crate) fn tell(&mut self, error: &StoreError) {
-        if !self.told {
+    pub(crate) fn say_unwritable(&mut self, error: &StoreError) {
+        if !self.said_unwritable {
             eprintln!("the database cannot be written to, which is tried again: {error}");
-            self.told = true;
+            self.said_unwritable = true;
         }
     }
 }
@@ -119,13 +128,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_once_is_told_again_only_after_a_write() {
+    fn what_is_said_once_is_said_again_only_after_a_write() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("test.db");
         let mut ledger = Ledger::new(Store::create(&path).unwrap());
-        ledger.tell(&StoreError::DiskFull { path: path.clone() });
+        ledger.say_unwritable(&StoreError::DiskFull { path: path.clone() });
         ledger.flush();
-        assert!(ledger.told, "nothing was written");
+        assert!(ledger.said_unwritable, "nothing was written");
         // What can never be written is no obstacle.
         let event = Write::Event {
             trial_id: 7,
@@ -135,7 +144,7 @@ mod tests {
             text: String::new(),
         };
         ledger.submit(event);
-        assert!(ledger.is_clear() && !ledger.told);
-        assert_eq!(ledger.tell_unwritten(), 0);
+        assert!(ledger.is_clear() && !ledger.said_unwritable);
+        assert_eq!(ledger.say_unwritten(), 0);
     }
 }

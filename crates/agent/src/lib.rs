@@ -1,10 +1,12 @@
-//! Samples the services of running trials on this host, keeps their ledger, and tells what happened to them.
+//! Samples the services of running trials on this host, keeps their ledger, and records what happened to them.
 //!
-//! One thread does everything about time and the database: it waits for the end of main processes (pidfd), for the next
-//! tick, and for changes that commands make. What may take long has threads of its own: identifying processes, asking
+//! One thread does everything about time and the database: it waits for the next tick and for changes that commands make.
+//! At a tick it samples every main process, asks systemd about services that have none any more, and reads from systemd's
+//! journal how their processes ended. What may take long has threads of its own: identifying processes, asking
 //! relays, serving metrics. Every tick of a trial is one transaction, so that a kill at any moment loses nothing that
 //! was committed; after a restart the ledger is continued, and what was missed is recorded as a gap.
 
+mod announced;
 mod clock;
 mod ending;
 mod error;
@@ -18,6 +20,7 @@ mod metrics;
 mod own;
 mod relays;
 mod session;
+mod systemd_journal;
 #[cfg(test)]
 mod testing;
 mod tick;
@@ -45,11 +48,13 @@ pub struct Config {
     pub scope: Scope,
     /// The host's database, created where it is missing.
     pub database: PathBuf,
+    /// Folder of the transactions that change this host's services.
+    pub journals: PathBuf,
     /// Time between two samples of a service.
     pub interval: Duration,
     /// Services of the host that are sampled too while they are in no trial, as patterns of unit names.
     pub host_patterns: Vec<ServicePattern>,
-    /// Where OpenMetrics are served, if at all.
+    /// Where metrics are served, if at all.
     pub metrics: Option<MetricsAddress>,
     /// Samples are kept one by one for this long, then as medians and maxima of 15 minutes.
     pub keep_raw: Duration,
@@ -57,10 +62,11 @@ pub struct Config {
 
 impl Config {
     /// The usual: once a minute, 14 days raw, no services but those of trials, no metrics.
-    pub fn new(database: PathBuf) -> Self {
+    pub fn new(database: PathBuf, journals: PathBuf) -> Self {
         Self {
             scope: Scope::System,
             database,
+            journals,
             interval: Duration::from_secs(60),
             host_patterns: Vec::new(),
             metrics: None,

@@ -1,210 +1,207 @@
-//! Lives: main processes that are found, proved, and end.
+//! Process lifetimes: main processes that are found, entered into the ledger, and end.
 
-use heaptrial_host::systemd::UnitStatus;
-use heaptrial_host::{HostError, Instant};
+use heaptrial_host::HostError;
 use heaptrial_model::{KnownEvent, ServiceName};
-use heaptrial_store::Store;
+use heaptrial_store::LifeRecord;
 
-use crate::ending::{Circumstances, Verdict, is_after, judge, judge_missed};
+use crate::announced::Announced;
+use crate::ending::{Verdict, judge};
 use crate::ledger::Write;
 use crate::session::Session;
-use crate::watched::{
-    Ended, LOOK_AT_ONCE_US, LOOK_CLOSELY_US, LOOK_EVERY_US, Main, Proof, Seat, VERDICT_PATIENCE_US, Watched,
-};
+use crate::systemd_journal::{End, Ends};
+use crate::watched::{Main, Proof, Watched};
 
-/// A restart belongs to a command's announcement of at most this age.
-const ANNOUNCED_US: i64 = 600_000_000;
-/// Starts of processes are told in hundredths of a second, rounded down.
-const START_US: i64 = 10_000;
-/// After this long without a main process it is told that a service is down.
-const DOWN_AFTER_US: i64 = LOOK_CLOSELY_US;
+/// After this long without a main process it is recorded that a service is down.
+const DOWN_AFTER_US: i64 = 10_000_000;
+/// What was proved of a lifetime is checked again this soon after a start of the agent.
+const CHECK_AGAIN_US: i64 = 10_000_000;
+/// The start of a process is known in hundredths of a second, rounded down, and the end of the run before it may be written
+/// as late: an end within this time belongs to that.
+const START_US: i64 = 20_000;
 const OLDER: &str = "it was started before the trial began, so not under its arm's treatment";
 
 impl Session {
-    /// A main process ended: systemd will tell why, and start another or not.
-    pub(crate) fn main_ended(&mut self, name: &ServiceName) {
-        let now = self.clock.now();
-        let Some(watched) = self.watched.get_mut(name) else { return };
-        let Some(main) = watched.main.take() else { return };
-        // The control group is removed in a moment.
-        let oom = main.has_new_oom_kills();
-        watched.ended = Some(Ended { key: main.key, started: main.started, at: now, oom });
-        watched.missed_us = now.boottime_us;
-        watched.look_at_us = now.boottime_us;
-        watched.told_down = false;
-        self.look_for_mains();
-    }
-
-    /// Asks systemd about services whose main process is missing, those that are due.
-    pub(crate) fn look_for_mains(&mut self) {
-        let now = self.clock.now();
-        let names: Vec<ServiceName> = self
+    /// Asks systemd about services without a main process, records how earlier ones ended, and enters new ones into the
+    /// ledger. Gives the services whose main process is new.
+    pub(crate) fn look_for_mains(&mut self) -> Vec<ServiceName> {
+        let missing: Vec<ServiceName> = self
             .watched
             .values()
-            .filter(|watched| watched.main.is_none() || watched.ended.is_some())
-            .filter(|watched| now.boottime_us >= watched.look_at_us)
-            .map(|watched| watched.name.clone())
+            .filter(|watched| watched.main.is_none())
+            .map(|it| it.name.clone())
             .collect();
-        if names.is_empty() {
-            return;
-        }
-        let statuses = self.ask(|systemd| {
-            let statuses = systemd.statuses(&names);
-            // All fail together where the connection broke.
-            match statuses.iter().all(Result::is_err) {
-                true => statuses.into_iter().collect::<Result<Vec<_>, _>>().map(|_| Vec::new()),
-                false => Ok(statuses),
+        let mut found = Vec::new();
+        if !missing.is_empty() {
+            let statuses = self.manager.ask(|systemd| {
+                let statuses = systemd.statuses(&missing);
+                // All fail together where the connection broke.
+                match statuses.iter().all(Result::is_err) {
+                    true => statuses.into_iter().collect::<Result<Vec<_>, _>>().map(|_| Vec::new()),
+                    false => Ok(statuses),
+                }
+            });
+            for (name, status) in missing.iter().zip(statuses.into_iter().flatten()) {
+                let Ok(status) = status else { continue };
+                match self.open_main(name, status.main_pid, &status.control_group) {
+                    true => found.push(name.clone()),
+                    false => self.note_down(name, &status.active_state, &status.sub_state),
+                }
             }
-        });
-        let statuses = statuses.unwrap_or_default();
-        for (index, name) in names.iter().enumerate() {
-            match statuses.get(index) {
-                Some(Ok(status)) => self.found(name, status),
-                _ => self.look_again(name, None),
-            }
         }
+        self.explain_ends();
+        let unwritten: Vec<ServiceName> = self
+            .watched
+            .values()
+            .filter(|it| it.main.is_some() && it.seats.iter().any(|seat| seat.life_id.is_none()))
+            .map(|it| it.name.clone())
+            .collect();
+        unwritten.iter().for_each(|name| self.enter_lives(name));
+        found
     }
 
-    /// Takes note of what systemd says of a service without a known main process.
-    fn found(&mut self, name: &ServiceName, status: &UnitStatus) {
+    /// Whether a service has this main process now.
+    pub(crate) fn open_main(&mut self, name: &ServiceName, pid: Option<i32>, control_group: &str) -> bool {
         let now = self.clock.now();
-        let Some(watched) = self.watched.get_mut(name) else { return };
+        let Some(watched) = self.watched.get_mut(name) else { return false };
         watched.known = true;
-        if let Some(ended) = &watched.ended {
-            let waited = now.boottime_us - ended.at.boottime_us;
-            if !is_after(status, ended.key.pid) && waited < VERDICT_PATIENCE_US {
-                watched.look_at_us = now.boottime_us + LOOK_AT_ONCE_US;
-                return;
+        let Some(pid) = pid else { return false };
+        match Main::open(&self.root, pid, control_group, now) {
+            Ok(main) => {
+                watched.main = Some(main);
+                watched.is_down = false;
+                watched.unexplained = true;
+                true
             }
-            self.conclude(name, status);
-        }
-        let Some(watched) = self.watched.get_mut(name) else { return };
-        if let (None, Some(pid)) = (&watched.main, status.main_pid) {
-            match Main::open(&self.root, pid, &status.control_group, now) {
-                Ok(main) => {
-                    watched.main = Some(main);
-                    watched.restarts = status.restarts;
-                    watched.told_down = false;
-                    watched.closed = false;
-                    self.enter_lives(name);
-                    return;
-                }
-                Err(error) if !error.is_gone() => {
+            Err(error) => {
+                if !error.is_gone() {
                     // It runs, and that is all that is known.
                     watched.known = false;
-                    self.tell_unread(name, &error);
-                    return self.look_again(name, None);
+                    self.note_unread(name, &error);
                 }
-                Err(_) => {}
+                false
             }
         }
-        self.close_lives(name, status);
-        self.look_again(name, Some(status));
     }
 
-    fn look_again(&mut self, name: &ServiceName, status: Option<&UnitStatus>) {
+    fn note_down(&mut self, name: &ServiceName, active_state: &str, sub_state: &str) {
         let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
-        let missing = now.boottime_us - watched.missed_us;
-        watched.look_at_us = match missing < LOOK_CLOSELY_US {
-            true => now.boottime_us + LOOK_EVERY_US,
-            false => self.due.tick_us.max(now.boottime_us + LOOK_EVERY_US),
-        };
-        if let (Some(status), false) = (status, watched.told_down || missing < DOWN_AFTER_US) {
-            watched.told_down = true;
-            let text =
-                format!("has no main process; systemd says {} ({})", status.active_state, status.sub_state);
-            self.tell(name, now.wall_us, KnownEvent::ServiceDown, &text);
+        if watched.is_down || !watched.known || now.boottime_us - watched.missed_us < DOWN_AFTER_US {
+            return;
         }
+        watched.is_down = true;
+        let text = format!("has no main process; systemd says {active_state} ({sub_state})");
+        self.record(name, now.wall_us, KnownEvent::ServiceDown, &text);
     }
 
-    /// Tells once that a service runs and is not sampled, until it is again.
-    pub(crate) fn tell_unread(&mut self, name: &ServiceName, why: &HostError) {
+    /// Records once that a service runs and is not sampled, until it is again.
+    pub(crate) fn note_unread(&mut self, name: &ServiceName, why: &HostError) {
         let Some(watched) = self.watched.get_mut(name) else { return };
-        if std::mem::replace(&mut watched.told_unread, true) {
+        if std::mem::replace(&mut watched.is_unread, true) {
             return;
         }
         eprintln!("{name} runs and cannot be sampled, which is tried again: {why}");
         let text = format!("no sample is taken though it runs: {why}");
-        self.tell(name, self.clock.now().wall_us, KnownEvent::Gap, &text);
+        self.record(name, self.clock.now().wall_us, KnownEvent::Gap, &text);
     }
 
     /// An event of a service, in each of its trials.
-    pub(crate) fn tell(&mut self, name: &ServiceName, wall_us: i64, kind: KnownEvent, text: &str) {
+    pub(crate) fn record(&mut self, name: &ServiceName, wall_us: i64, kind: KnownEvent, text: &str) {
         let Some(watched) = self.watched.get(name) else { return };
         for seat in &watched.seats {
-            self.ledger.submit(Write::Event {
-                trial_id: seat.trial_id,
-                service_id: Some(seat.service_id),
-                wall_us,
-                kind,
-                text: text.to_owned(),
+            self.ledger.submit(Write::event(seat, wall_us, kind, text.to_owned()));
+        }
+    }
+
+    /// Reads how lifetimes ended that the ledger still holds as alive, where there are such.
+    fn explain_ends(&mut self) {
+        self.ledger.flush();
+        // What waits to be written may be about them.
+        if !self.ledger.is_clear() {
+            return;
+        }
+        let mut names = Vec::new();
+        for watched in self.watched.values_mut().filter(|it| it.known && it.unexplained) {
+            let has_open = watched.seats.iter().any(|seat| {
+                let open = self.ledger.store.open_lives(seat.service_id).unwrap_or_default();
+                open.iter().any(|life| watched.is_past(life))
             });
-        }
-    }
-
-    /// Records how the life that ended did so.
-    fn conclude(&mut self, name: &ServiceName, status: &UnitStatus) {
-        let by_timer = self.restarted_by_timer(name);
-        let Some(watched) = self.watched.get_mut(name) else { return };
-        let Some(ended) = watched.ended.take() else { return };
-        let announced = announced(&self.ledger.store, &watched.seats);
-        for seat in &mut watched.seats {
-            let trial = self.trials.iter().find(|trial| trial.id == seat.trial_id);
-            let set_by_us = trial.and_then(|trial| trial.clock_set_by(&self.boot_id, ended.at));
-            let known = Circumstances {
-                oom: ended.oom,
-                announced: is_announced(
-                    announced,
-                    set_by_us,
-                    (wall_us_at(ended.started.boottime_us, ended.at), ended.at.wall_us),
-                ),
-                by_timer,
-                older_than_trial: seat.older_than_trial,
-                restarts_before: watched.restarts,
-            };
-            let Verdict { ending, event } = judge(status, known);
-            if let Some(life_id) = seat.life_id.take() {
-                let at = (ended.at.wall_us, ended.at.boottime_us);
-                self.ledger.submit(Write::EndLife { life_id, at, ending });
-            }
-            if let Some((kind, text)) = event {
-                self.ledger.submit(Write::Event {
-                    trial_id: seat.trial_id,
-                    service_id: Some(seat.service_id),
-                    wall_us: ended.at.wall_us,
-                    kind,
-                    text,
-                });
+            match has_open || watched.explained_until_us.is_some() {
+                true => names.push(watched.name.clone()),
+                false => watched.unexplained = false,
             }
         }
+        if names.is_empty() {
+            return;
+        }
+        let ends = self.systemd_journal.ends(&names);
+        let announced = Announced::read(&self.config.journals);
+        names.iter().for_each(|name| self.explain(name, ends.as_ref(), &announced));
     }
 
-    /// Whether the unit that restarts a service by its arm's timer runs now, or has run since it was seen last.
-    fn restarted_by_timer(&mut self, name: &ServiceName) -> bool {
-        let Some(restarter) = self.watched.get(name).and_then(|watched| watched.restarter()) else {
-            return false;
-        };
-        let Some(status) = self.ask(|systemd| systemd.status(&restarter)) else { return false };
-        let Some(watched) = self.watched.get_mut(name) else { return false };
-        let before = watched.restarter_run.replace(status.invocation_id.clone());
-        status.active_state == "activating" || before.is_some_and(|before| before != status.invocation_id)
+    /// Records how earlier lifetimes of a service ended. One whose end is not in systemd's journal yet is looked for once
+    /// more.
+    pub(crate) fn explain(&mut self, name: &ServiceName, ends: Option<&Ends>, announced: &Announced) {
+        let now = self.clock.now();
+        let Some(watched) = self.watched.get(name) else { return };
+        let next = watched.main.as_ref().map(|main| (main.key.clone(), main.started));
+        let until_us = next.as_ref().map_or(i64::MAX, |(_, started)| started.boottime_us + START_US);
+        let from_us = watched.explained_until_us;
+        let new = ends.map_or(&[][..], |ends| ends.of(name)).iter().filter(|end| {
+            from_us.is_none_or(|from_us| end.at.boottime_us > from_us) && end.at.boottime_us <= until_us
+        });
+        let new: Vec<&End> = new.collect();
+        let (mut writes, mut first_us, mut waits) = (Vec::new(), from_us, false);
+        for seat in &watched.seats {
+            let open = self.ledger.store.open_lives(seat.service_id).unwrap_or_default();
+            for life in open.iter().filter(|life| watched.is_past(life)) {
+                let end = new.iter().find(|end| end.at.boottime_us > life.started_boottime_us + START_US);
+                if end.is_none() && ends.is_some() && !watched.waited {
+                    waits = true;
+                    continue;
+                }
+                let (at, seen_us) = match end {
+                    Some(end) => ((end.at.wall_us, end.at.boottime_us), end.at.wall_us),
+                    None => (self.last_seen(life), next.as_ref().map_or(now.wall_us, |(_, at)| at.wall_us)),
+                };
+                let older = life.contamination.as_deref() == Some(OLDER);
+                let by_heaptrial = older || announced.has(name, seen_us, next.as_ref().map(|(key, _)| key));
+                let Verdict { ending, event } = judge(end.copied(), by_heaptrial);
+                writes.push(Write::EndLife { life_id: life.id, at, ending });
+                writes.extend(event.map(|(kind, text)| Write::event(seat, seen_us, kind, text)));
+                first_us = first_us.max(end.map(|end| end.at.boottime_us));
+            }
+        }
+        if !waits {
+            // Lifetimes that began and ended between two ticks have no row, and their crashes count all the same.
+            let unseen = new.iter().filter(|end| first_us.is_some_and(|us| end.at.boottime_us > us));
+            let failures: Vec<(&End, (KnownEvent, String))> = unseen
+                .filter_map(|end| Some((*end, judge(Some(end), true).event?)))
+                .filter(|(_, (kind, _))| matches!(kind, KnownEvent::Crash | KnownEvent::OomKill))
+                .collect();
+            if let Some((end, (kind, text))) = failures.last() {
+                let text =
+                    format!("{} lifetimes ended before they were sampled; the last: {text}", failures.len());
+                let of_seat = |seat| Write::event(seat, end.at.wall_us, *kind, text.clone());
+                writes.extend(watched.seats.iter().map(of_seat));
+            }
+        }
+        let last_us = new.last().map(|end| end.at.boottime_us);
+        if let Some(watched) = self.watched.get_mut(name) {
+            (watched.unexplained, watched.waited) = (waits, waits);
+            if !waits {
+                watched.explained_until_us = from_us.max(last_us).or(Some(now.boottime_us));
+            }
+        }
+        writes.into_iter().for_each(|write| self.ledger.submit(write));
     }
 
-    /// Enters the main process of a service into the ledgers of its trials, where it does not stand there yet.
+    /// Enters the main process of a service into the ledgers of its trials, where it is not there yet.
     pub(crate) fn enter_lives(&mut self, name: &ServiceName) {
-        // The end of the life before must not come after, where it would be taken for one that was missed.
         self.ledger.flush();
         if !self.ledger.is_clear() {
             // The next tick tries again.
             return;
-        }
-        let restarter = self.watched.get(name).filter(|watched| watched.restarter_run.is_none());
-        if let Some(restarter) = restarter.and_then(|watched| watched.restarter()) {
-            let run = self.ask(|systemd| systemd.status(&restarter)).map(|status| status.invocation_id);
-            if let Some(watched) = self.watched.get_mut(name) {
-                watched.restarter_run = run;
-            }
         }
         let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
@@ -220,7 +217,7 @@ impl Session {
             let (life_id, known) = match entered {
                 Ok(entered) => entered,
                 // The next tick tries again.
-                Err(error) => return self.ledger.tell(&error),
+                Err(error) => return self.ledger.say_unwritable(&error),
             };
             seat.life_id = Some(life_id);
             seat.older_than_trial = older;
@@ -229,164 +226,186 @@ impl Session {
             if !older {
                 seat.begins_after = None;
             }
-            if known {
-                // The agent was started anew, or the trial was: what is proved stays so while the same files are mapped.
-                let row = self.ledger.store.life(life_id).ok().flatten();
-                // Readings that are stored elsewhere are found again by the start that metrics tell.
-                if let Some(row) = &row {
-                    main.started.wall_us = row.started_wall_us;
-                }
-                if row.as_ref().is_some_and(|row| row.ending.is_some()) {
-                    if let Err(error) = self.ledger.store.resume_life(life_id) {
-                        self.ledger.tell(&error);
-                    }
-                }
-                // A counter goes on where it was.
-                let told = row.as_ref().and_then(|row| self.ledger.store.last_cpu(row).ok().flatten());
-                if let Some((_, cpu_seconds)) = told {
-                    main.cpu.was((cpu_seconds * 1e6).round() as u64);
-                }
-                if let Some(row) = row.filter(|row| row.identity.is_some()) {
-                    seat.contamination = row.contamination;
-                    seat.earlier = row.identity.clone();
-                    seat.settled = true;
-                    if let (Proof::Due { .. }, Some(identity)) = (&main.proof, row.identity) {
-                        main.proof = Proof::Done(Box::new(identity));
-                        main.next_check_us = now.boottime_us + LOOK_CLOSELY_US;
-                    }
-                }
+            if !known {
+                continue;
+            }
+            // The agent was started again, or the trial was: what is proved stays so while the same files are mapped.
+            let Some(row) = self.ledger.store.life(life_id).ok().flatten() else { continue };
+            // Readings that are stored elsewhere are found again by the start that metrics have.
+            main.started.wall_us = row.started_wall_us;
+            if row.ending.is_some()
+                && let Err(error) = self.ledger.store.resume_life(life_id)
+            {
+                self.ledger.say_unwritable(&error);
+            }
+            // A counter goes on where it was.
+            if let Some((_, cpu_seconds)) = self.ledger.store.last_cpu(&row).ok().flatten() {
+                main.cpu.was((cpu_seconds * 1e6).round() as u64);
+            }
+            let LifeRecord { identity: Some(identity), contamination, .. } = row else { continue };
+            seat.contamination = contamination;
+            seat.earlier = Some(identity.clone());
+            seat.settled = true;
+            if let Proof::Due { .. } = &main.proof {
+                main.proof = Proof::Done(Box::new(identity));
+                main.next_check_us = now.boottime_us + CHECK_AGAIN_US;
             }
         }
-        self.end_missed_lives(name);
         self.settle(name);
     }
+}
 
-    /// A service that stays down has no later life with which the end of one could be noticed that ended while no agent ran.
-    fn close_lives(&mut self, name: &ServiceName, status: &UnitStatus) {
-        // The next main process is about to come, or is there.
-        let comes = status.main_pid.is_some() || status.active_state == "activating";
-        let closed = |watched: &Watched| watched.closed || watched.main.is_some() || watched.ended.is_some();
-        if comes || self.watched.get(name).is_none_or(closed) {
-            return;
-        }
-        self.ledger.flush();
-        if !self.ledger.is_clear() {
-            return;
-        }
-        self.end_missed_lives(name);
-        self.watched.get_mut(name).into_iter().for_each(|watched| watched.closed = true);
+impl Watched {
+    /// Whether a lifetime of the ledger is not the present one.
+    fn is_past(&self, life: &LifeRecord) -> bool {
+        self.main.as_ref().is_none_or(|main| life.key.as_ref() != Some(&main.key))
     }
 
-    /// Lives of this boot that ended while no agent ran: before the present main process began, or, where there is none, before now.
-    fn end_missed_lives(&mut self, name: &ServiceName) {
-        let Some(watched) = self.watched.get(name) else { return };
-        let now = self.clock.now();
-        let next = watched.main.as_ref().map(|main| main.started);
-        let next_us = next.map_or(now.wall_us, |started| wall_us_at(started.boottime_us, now));
-        // A restart that was asked for, as by the timer, makes systemd count from nought.
-        let by_itself = watched.restarts > 0;
-        let mut missed = Vec::new();
-        let announced = announced(&self.ledger.store, &watched.seats);
-        for seat in &watched.seats {
-            let Ok(open) = self.ledger.store.open_lives(seat.service_id) else { continue };
-            for life in open.into_iter().filter(|life| Some(life.id) != seat.life_id) {
-                let trial = self.trials.iter().find(|trial| trial.id == seat.trial_id);
-                let set_by_us = trial.and_then(|trial| trial.clock_set_by(&self.boot_id, now));
-                let started_us = wall_us_at(life.started_boottime_us, now);
-                let known = Circumstances {
-                    announced: is_announced(announced, set_by_us, (started_us, next_us + START_US)),
-                    by_timer: next.is_some() && seat.has_restart_timer && !by_itself,
-                    older_than_trial: seat.older_than_trial || life.contamination.as_deref() == Some(OLDER),
-                    ..Circumstances::default()
-                };
-                let verdict = judge_missed(known, next.is_some());
-                missed.push((seat.trial_id, seat.service_id, life, verdict));
-            }
-        }
-        for (trial_id, service_id, life, Verdict { ending, event }) in missed {
-            let at = self.last_seen(&life);
-            self.ledger.submit(Write::EndLife { life_id: life.id, at, ending });
-            if let Some((kind, text)) = event {
-                // Clearly before the next life, whose end it does not announce.
-                let wall_us = (next_us - 2 * START_US).max(life.started_wall_us);
-                let service_id = Some(service_id);
-                self.ledger.submit(Write::Event { trial_id, service_id, wall_us, kind, text });
-            }
-        }
+    /// Its main process ended: systemd's journal says how, and systemd whether there is another.
+    pub(crate) fn main_ended(&mut self, now_us: i64) {
+        self.main = None;
+        self.missed_us = now_us;
+        self.is_down = false;
+        self.unexplained = true;
+        self.seats.iter_mut().for_each(|seat| seat.life_id = None);
     }
-}
-
-/// When the last restart of a service was announced: a command tells the trial that it is about, and the service may be in others
-/// too, as under watch.
-fn announced(store: &Store, seats: &[Seat]) -> Option<i64> {
-    let last = |seat: &Seat| store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
-    seats.iter().filter_map(last).max()
-}
-
-/// Whether the end of a life was announced; its start and end are as the wall clock is now. Since the last tick it may
-/// have been set, before or after the announcement.
-fn is_announced(
-    announced_us: Option<i64>,
-    set_by_us: Option<i64>,
-    (started_us, ended_us): (i64, i64),
-) -> bool {
-    let as_now = |at| [at, at + set_by_us.unwrap_or(0)];
-    announced_us.is_some_and(|at| as_now(at).iter().any(|at| is_of_life(*at, started_us, ended_us)))
-}
-
-/// What a moment of this boot is by the wall clock as it is now.
-fn wall_us_at(boottime_us: i64, now: Instant) -> i64 {
-    now.wall_us - (now.boottime_us - boottime_us)
-}
-
-/// Whether an announcement is about the end of this life: made while it lived, shortly before its end. The process may
-/// have started up to [`START_US`] after `started_us`, and what was announced before that is about the life before.
-fn is_of_life(announced_us: i64, started_us: i64, ended_us: i64) -> bool {
-    (started_us + START_US..=ended_us).contains(&announced_us) && ended_us - announced_us <= ANNOUNCED_US
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use heaptrial_host::Instant;
     use heaptrial_model::{Ending, EventKind, TrialKind};
 
     use super::*;
-    use crate::testing::{Fixture, HOUR_US, hours_ago};
+    use crate::systemd_journal::tests::end;
+    use crate::testing::{Fixture, HOUR_US, UNIT, hours_ago};
 
-    /// The ending of a life that another one took the place of, an hour ago while no agent ran, and the events.
-    fn missed(timer: bool, announced: bool, contamination: Option<&str>) -> (Ending, Vec<EventKind>) {
-        let mut fixture = Fixture::new();
-        let timer = timer.then_some(Duration::from_secs(48 * 3600));
-        let (trial, service) = fixture.begin(TrialKind::Field, timer, hours_ago(10));
-        fixture.earlier_life(service, hours_ago(9), contamination);
-        let next = hours_ago(1);
-        let mut told = 0;
-        if announced {
-            // Minutes before the restart, and more than an hour before the agent is back.
-            let at = next.wall_us - HOUR_US / 20;
-            let store = &mut fixture.session.ledger.store;
-            store.add_event(trial, Some(service), at, KnownEvent::RestartPlanned, "for a test").unwrap();
-            told = 1;
-        }
-        fixture.session.refresh_trials();
-        fixture.find_main(next);
-        let lives = fixture.lives(trial);
-        assert_eq!((lives.len(), lives[1].ending.clone()), (2, None));
-        let events = fixture.events(trial);
-        for event in &events {
-            assert!(!is_of_life(event.wall_us, next.wall_us, next.wall_us + 1_000_000), "{event:?}");
-        }
-        let kinds = events.into_iter().skip(told).map(|event| event.kind).collect();
-        (lives[0].ending.clone().unwrap(), kinds)
+    fn name() -> ServiceName {
+        UNIT.parse().unwrap()
+    }
+
+    fn later(at: Instant, by_us: i64) -> Instant {
+        Instant { wall_us: at.wall_us + by_us, boottime_us: at.boottime_us + by_us }
+    }
+
+    fn crash(code: i32, at: Instant) -> End {
+        end("exit-code", Some(Ending::Exited(code)), at)
+    }
+
+    fn kinds(fixture: &Fixture, trial: i64) -> Vec<EventKind> {
+        fixture.events(trial).into_iter().map(|event| event.kind).collect()
+    }
+
+    fn explain(fixture: &mut Fixture, ends: Vec<End>) {
+        let announced = Announced::read(&fixture.session.config.journals);
+        fixture.session.explain(&name(), Some(&Ends::with(&name(), ends)), &announced);
+    }
+
+    /// A transaction's journal, with this record about the service three minutes after it was opened.
+    fn announce(fixture: &Fixture, opened: Instant, what: &str) {
+        let folder = fixture.session.config.journals.join("five-way");
+        std::fs::create_dir_all(&folder).unwrap();
+        let (opened_us, at_us) = (opened.wall_us, opened.wall_us + 180_000_000);
+        let journal = format!(
+            "{{\"wall_us\":{opened_us},\"what\":\"opened\"}}\n{{\"wall_us\":{at_us},\"what\":\"{what}\",\"service\":\"{UNIT}\"}}\n"
+        );
+        std::fs::write(folder.join("journal.jsonl"), journal).unwrap();
     }
 
     #[test]
-    fn a_restart_that_was_missed_is_told_as_what_it_was() {
-        assert_eq!(missed(false, false, None), (Ending::Stopped, vec![KnownEvent::RestartUnplanned.into()]));
-        assert_eq!(missed(true, false, None), (Ending::Planned, vec![KnownEvent::RestartPlanned.into()]));
-        assert_eq!(missed(false, true, None), (Ending::Planned, vec![]));
-        assert_eq!(missed(false, false, Some(OLDER)), (Ending::Planned, vec![]));
+    fn the_end_of_a_lifetime_is_that_of_its_run_also_while_no_agent_ran() {
+        for present in [true, false] {
+            let mut fixture = Fixture::new();
+            let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(10));
+            let started = hours_ago(5);
+            fixture.earlier_life(service, started, None);
+            fixture.session.refresh_trials();
+            if present {
+                fixture.find_main(hours_ago(1));
+            }
+            // The run before it may have been written a moment after its start.
+            let ends = vec![crash(1, later(started, 5_000)), crash(3, hours_ago(2))];
+            explain(&mut fixture, ends);
+            let life = &fixture.lives(trial)[0];
+            assert_eq!(life.ending, Some(Ending::Exited(3)), "{present}");
+            assert!(life.ended_boottime_us.unwrap() > life.started_boottime_us + HOUR_US);
+            assert_eq!(kinds(&fixture, trial), [KnownEvent::Crash]);
+        }
+    }
+
+    #[test]
+    fn lifetimes_that_nobody_saw_are_counted() {
+        let mut fixture = Fixture::new();
+        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(10));
+        fixture.earlier_life(service, hours_ago(9), None);
+        fixture.session.refresh_trials();
+        fixture.find_main(hours_ago(1));
+        let ends: Vec<End> = [8, 7, 6].map(|hours| crash(hours, hours_ago(hours.into()))).into();
+        explain(&mut fixture, ends.clone());
+        assert_eq!(fixture.lives(trial)[0].ending, Some(Ending::Exited(8)));
+        let events = fixture.events(trial);
+        assert_eq!(kinds(&fixture, trial), [KnownEvent::Crash, KnownEvent::Crash]);
+        assert!(
+            events[1].text.starts_with("2 lifetimes ended") && events[1].text.contains("code 6"),
+            "{events:?}"
+        );
+        // Once.
+        fixture.session.watched.get_mut(&name()).unwrap().unexplained = true;
+        explain(&mut fixture, ends);
+        assert_eq!(fixture.events(trial).len(), 2);
+    }
+
+    #[test]
+    fn an_end_that_is_not_written_yet_is_waited_for_and_then_unknown() {
+        let mut fixture = Fixture::new();
+        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(10));
+        fixture.earlier_life(service, hours_ago(9), None);
+        fixture.session.refresh_trials();
+        explain(&mut fixture, Vec::new());
+        assert_eq!(fixture.lives(trial)[0].ending, None);
+        assert!(fixture.session.watched[&name()].unexplained);
+        explain(&mut fixture, Vec::new());
+        let life = &fixture.lives(trial)[0];
+        assert_eq!(life.ending, Some(Ending::Stopped));
+        assert_eq!(life.ended_boottime_us, Some(life.started_boottime_us), "it was never sampled");
+        assert_eq!(kinds(&fixture, trial), [KnownEvent::RestartUnplanned]);
+        assert!(!fixture.session.watched[&name()].unexplained);
+    }
+
+    #[test]
+    fn restarts_of_a_transaction_are_planned_in_every_trial_of_the_service() {
+        let opened = hours_ago(2);
+        for (what, minutes, planned) in
+            [("intent", 2, true), ("committed", 2, true), ("committed", 5, false), ("reverted", 2, true)]
+        {
+            let mut fixture = Fixture::new();
+            let (field, of_field) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+            let (watch, of_watch) = fixture.begin(TrialKind::Watch, None, hours_ago(3));
+            for service in [of_field, of_watch] {
+                fixture.earlier_life(service, hours_ago(3), None);
+            }
+            fixture.session.refresh_trials();
+            announce(&fixture, opened, what);
+            let stop = End { by_job: true, ..end("success", None, later(opened, minutes * 60_000_000)) };
+            explain(&mut fixture, vec![stop]);
+            for trial in [field, watch] {
+                let expected = if planned { Ending::Planned } else { Ending::Stopped };
+                assert_eq!(fixture.lives(trial)[0].ending, Some(expected), "{what} {minutes}");
+                assert_eq!(kinds(&fixture, trial).is_empty(), planned, "{what} {minutes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_restart_of_a_lifetime_older_than_the_trial_is_planned() {
+        let mut fixture = Fixture::new();
+        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.earlier_life(service, hours_ago(5), Some(OLDER));
+        fixture.session.refresh_trials();
+        fixture.find_main(hours_ago(2));
+        explain(&mut fixture, vec![End { by_job: true, ..end("success", None, hours_ago(2)) }]);
+        assert_eq!(fixture.lives(trial)[0].ending, Some(Ending::Planned));
+        assert!(fixture.events(trial).is_empty());
     }
 
     #[test]
@@ -416,7 +435,7 @@ mod tests {
     fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
         let mut fixture = Fixture::new();
         fixture.session.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
-        let (of_host, host_service) = fixture.begin(TrialKind::Host, None, hours_ago(5));
+        let (of_host, _) = fixture.begin(TrialKind::Host, None, hours_ago(5));
         fixture.session.refresh_trials();
         let started = hours_ago(4);
         fixture.find_main(started);
@@ -429,15 +448,6 @@ mod tests {
         assert!(life.ended_boottime_us.is_some());
         assert_eq!(fixture.lives(trial).len(), 1);
 
-        // An earlier agent left it open, and this one finds both trials.
-        let open = fixture.earlier_life(host_service, hours_ago(5), None);
-        fixture.session.trials.clear();
-        fixture.session.watched.clear();
-        fixture.session.refresh_trials();
-        fixture.find_main(started);
-        let lives = fixture.lives(of_host);
-        assert_eq!(lives.iter().find(|life| life.id == open).unwrap().ending, Some(Ending::Planned));
-
         let store = &mut fixture.session.ledger.store;
         store.end_trial(trial, Instant::now().wall_us, "completed").unwrap();
         fixture.session.trials.clear();
@@ -445,110 +455,8 @@ mod tests {
         fixture.session.refresh_trials();
         fixture.find_main(started);
         let lives = fixture.lives(of_host);
-        assert_eq!((lives.len(), lives[0].ending.clone()), (2, None), "it is resumed");
+        assert_eq!((lives.len(), lives[0].ending.clone()), (1, None), "it is resumed");
         assert!(fixture.events(of_host).is_empty(), "{:?}", fixture.events(of_host));
-    }
-
-    /// How a life ended that a command had announced, and what was told, where the clock was set before or after that.
-    fn announced_and_set(by_us: i64, set_first: bool, missed: bool) -> (Option<Ending>, Vec<EventKind>) {
-        let mut fixture = Fixture::new();
-        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
-        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(3));
-        fixture.session.refresh_trials();
-        if missed {
-            fixture.earlier_life(service, hours_ago(2), None);
-        } else {
-            fixture.find_main(hours_ago(2));
-        }
-        fixture.session.tick();
-        let told = fixture.events(trial).len() + 1;
-        let announce = |fixture: &mut Fixture| {
-            let wall_us = fixture.session.clock.now().wall_us;
-            let store = &mut fixture.session.ledger.store;
-            store.add_event(trial, Some(service), wall_us, KnownEvent::RestartPlanned, "for a test").unwrap();
-        };
-        if !set_first {
-            announce(&mut fixture);
-        }
-        fixture.session.clock.set_by_us += by_us;
-        if set_first {
-            announce(&mut fixture);
-        }
-        if missed {
-            fixture.find_main(fixture.session.clock.now());
-        } else {
-            fixture.session.main_ended(&name);
-            fixture.session.conclude(&name, &crate::ending::tests::status("success", 1, 0));
-        }
-        let kinds = fixture.events(trial).into_iter().skip(told).map(|event| event.kind).collect();
-        (fixture.lives(trial)[0].ending.clone(), kinds)
-    }
-
-    #[test]
-    fn a_restart_that_was_announced_is_planned_though_the_clock_was_set() {
-        for by_us in [24 * HOUR_US, -24 * HOUR_US] {
-            for set_first in [true, false] {
-                for missed in [true, false] {
-                    let (ending, told) = announced_and_set(by_us, set_first, missed);
-                    assert_eq!(ending, Some(Ending::Planned), "{by_us} {set_first} {missed}");
-                    assert_eq!(told, Vec::<EventKind>::new());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_restart_that_one_trial_announced_is_planned_in_the_others() {
-        for missed in [false, true] {
-            let mut fixture = Fixture::new();
-            let name: ServiceName = crate::testing::UNIT.parse().unwrap();
-            let (rollout, told) = fixture.begin(TrialKind::Field, None, hours_ago(3));
-            let (watch, watched) = fixture.begin(TrialKind::Watch, None, hours_ago(3));
-            fixture.session.refresh_trials();
-            if missed {
-                for service in [told, watched] {
-                    fixture.earlier_life(service, hours_ago(2), None);
-                }
-            } else {
-                fixture.find_main(hours_ago(2));
-            }
-            let now = fixture.session.clock.now().wall_us;
-            let store = &mut fixture.session.ledger.store;
-            store.add_event(rollout, Some(told), now, KnownEvent::RestartPlanned, "for a test").unwrap();
-            if missed {
-                fixture.find_main(fixture.session.clock.now());
-            } else {
-                fixture.session.main_ended(&name);
-                fixture.session.conclude(&name, &crate::ending::tests::status("success", 1, 0));
-            }
-            for trial in [rollout, watch] {
-                assert_eq!(fixture.lives(trial)[0].ending, Some(Ending::Planned), "missed: {missed}");
-            }
-            let events = fixture.events(watch).into_iter().filter(|event| event.service_id.is_some());
-            assert_eq!(events.map(|event| event.text).collect::<Vec<_>>(), Vec::<String>::new());
-        }
-    }
-
-    #[test]
-    fn a_service_that_stopped_while_no_agent_ran_and_stays_down_has_no_life() {
-        let mut fixture = Fixture::new();
-        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
-        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(3));
-        fixture.session.refresh_trials();
-        let open = fixture.earlier_life(service, hours_ago(2), None);
-        // Its successor is about to come, and will tell.
-        let mut status = crate::ending::tests::status("success", 0, 0);
-        fixture.session.found(&name, &status);
-        assert_eq!(fixture.lives(trial)[0].ending, None);
-        status.active_state = "inactive".into();
-        fixture.session.found(&name, &status);
-        fixture.session.found(&name, &status);
-        let life = &fixture.lives(trial)[0];
-        assert_eq!((life.id, life.ending.clone()), (open, Some(Ending::Stopped)));
-        assert_eq!(life.ended_boottime_us, Some(life.started_boottime_us), "it was never sampled");
-        let events = fixture.events(trial);
-        assert_eq!(events.len(), 1, "{events:?}");
-        assert!(events[0].text.contains("did not run any more"), "{events:?}");
     }
 
     #[test]
@@ -562,73 +470,42 @@ mod tests {
         let main = fixture.session.watched.values_mut().next().unwrap().main.as_mut().unwrap();
         main.cpu.was(HOUR_US as u64);
         fixture.session.tick();
-        fixture.start_anew();
+        fixture.restart_agent();
         fixture.session.refresh_trials();
         fixture.find_main(started);
         fixture.session.tick();
         let lives = fixture.lives(trial);
         assert_eq!(lives.len(), 1);
         let spent = fixture.session.ledger.store.spent(&lives[0]).unwrap();
-        let told: Vec<f64> = spent.iter().map(|point| point.cpu_seconds).collect();
-        assert!(told.len() == 2 && told[0] >= 3600.0 && told[1] >= told[0], "{told:?}");
+        let seconds: Vec<f64> = spent.iter().map(|point| point.cpu_seconds).collect();
+        assert!(seconds.len() == 2 && seconds[0] >= 3600.0 && seconds[1] >= seconds[0], "{seconds:?}");
     }
 
     #[test]
-    fn the_start_that_is_told_is_that_of_the_ledger_whatever_the_clock_was_set_to_since() {
+    fn the_start_in_metrics_is_that_of_the_ledger_whatever_the_clock_was_set_to_since() {
         let mut fixture = Fixture::new();
-        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
         fixture.session.refresh_trials();
         let started = hours_ago(2);
         fixture.find_main(started);
         // As of an agent that was started after the clock had been set by five seconds.
-        fixture.session.watched.get_mut(&name).unwrap().seats[0].life_id = None;
+        fixture.session.watched.get_mut(&name()).unwrap().seats[0].life_id = None;
         fixture.find_main(Instant { wall_us: started.wall_us + 5_000_000, ..started });
-        let told = fixture.session.watched[&name].main.as_ref().unwrap().started.wall_us;
-        assert_eq!((told, fixture.lives(trial)[0].started_wall_us), (started.wall_us, started.wall_us));
+        let shown = fixture.session.watched[&name()].main.as_ref().unwrap().started.wall_us;
+        assert_eq!((shown, fixture.lives(trial)[0].started_wall_us), (started.wall_us, started.wall_us));
     }
 
     #[test]
-    fn what_runs_and_cannot_be_watched_is_not_down() {
+    fn a_service_is_down_after_a_while_and_once() {
         let mut fixture = Fixture::new();
-        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
         fixture.session.refresh_trials();
-        fixture.session.watched.get_mut(&name).unwrap().missed_us = hours_ago(1).boottime_us;
-        let mut status = crate::ending::tests::status("success", 0, 0);
-        let kinds =
-            |fixture: &Fixture| fixture.events(trial).into_iter().map(|event| event.kind).collect::<Vec<_>>();
-        // The kernel gives no pidfd of a thread that is not a process' first.
-        let (tell, told) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            let own = std::fs::read_link("/proc/thread-self").unwrap();
-            tell.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
-            let _ = ended.recv();
-        });
-        status.main_pid = Some(told.recv().unwrap());
-        for _ in 0..2 {
-            fixture.session.found(&name, &status);
-            assert!(!fixture.session.watched[&name].known, "it is not known to be down");
+        for (known, hours, expected) in [(false, 1, 0), (true, 0, 0), (true, 1, 1), (true, 1, 1)] {
+            let watched = fixture.session.watched.get_mut(&name()).unwrap();
+            (watched.known, watched.missed_us) = (known, hours_ago(hours).boottime_us);
+            fixture.session.note_down(&name(), "inactive", "dead");
+            assert_eq!(fixture.events(trial).len(), expected, "{known} {hours}");
         }
-        assert_eq!(kinds(&fixture), [EventKind::from(KnownEvent::Gap)]);
-        drop(end);
-        thread.join().unwrap();
-        // A process that is gone is no such case.
-        fixture.session.found(&name, &status);
-        assert!(fixture.session.watched[&name].known);
-        assert_eq!(kinds(&fixture)[1..], [EventKind::from(KnownEvent::ServiceDown)]);
-    }
-
-    #[test]
-    fn an_announcement_is_used_up_by_the_life_that_it_ends() {
-        let minute = 60_000_000;
-        assert!(is_of_life(50 * minute, 10 * minute, 51 * minute));
-        // The next life, which began after it, crashed.
-        assert!(!is_of_life(50 * minute, 51 * minute, 52 * minute));
-        // It was there within milliseconds, in the hundredth of a second in which its start is told to be.
-        assert!(!is_of_life(50 * minute + 7_000, 50 * minute, 52 * minute));
-        assert!(!is_of_life(50 * minute - 7_000, 50 * minute, 52 * minute));
-        assert!(!is_of_life(50 * minute, 10 * minute, 61 * minute));
+        assert_eq!(kinds(&fixture, trial), [KnownEvent::ServiceDown]);
     }
 }

@@ -20,23 +20,16 @@ impl AgentLock {
         path.push(".agent-lock");
         let path = PathBuf::from(path);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|source| AgentError::File {
-                doing: "make the folder",
-                path: folder.to_owned(),
-                source,
-            })?;
+            fs::create_dir_all(folder)
+                .map_err(AgentError::system(format!("make the folder {}", folder.display())))?;
         }
-        let file = File::create(&path).map_err(|source| AgentError::File {
-            doing: "make",
-            path: path.clone(),
-            source,
-        })?;
+        let file = File::create(&path).map_err(AgentError::system(format!("make {}", path.display())))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 Err(AgentError::Running { database: config.database.clone(), lock: path })
             }
-            Err(error) => Err(AgentError::File { doing: "lock", path, source: error.into() }),
+            Err(error) => Err(AgentError::system(format!("lock {}", path.display()))(error.into())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What Tor relays tell of their work, asked by a thread of its own with short patience.
+//! The work of Tor relays, asked by a thread of its own with short patience.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use heaptrial_host::{HostRoot, Instant, Process};
 use heaptrial_model::{KnownEvent, LifeKey, ServiceName, TorFlag};
 use heaptrial_relay::{Relay, RelayReadings, TorError};
 
-use crate::session::{Session, Wake};
+use crate::session::Session;
 
 /// Relays are asked this often.
 const EVERY_US: i64 = 600_000_000;
@@ -19,13 +19,13 @@ const AGAIN_US: i64 = 20_000_000;
 /// No connection and no answer may take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a relay said, or why it did not.
-type Told = Result<RelayReadings, TorError>;
+/// What a relay answers, or why it does not.
+type Answer = Result<RelayReadings, TorError>;
 
 #[derive(Debug)]
 pub(crate) struct Relays {
     rounds: Sender<Vec<(ServiceName, LifeKey)>>,
-    answers: Receiver<(ServiceName, LifeKey, Told)>,
+    answers: Receiver<(ServiceName, LifeKey, Answer)>,
     /// Whether a round is under way.
     busy: Arc<AtomicBool>,
     /// Services that did not answer, with the number of times in a row.
@@ -33,7 +33,7 @@ pub(crate) struct Relays {
 }
 
 impl Relays {
-    pub(crate) fn start(root: HostRoot, wake: Arc<Wake>) -> std::io::Result<Self> {
+    pub(crate) fn start(root: HostRoot) -> std::io::Result<Self> {
         let (rounds, incoming) = channel::<Vec<(ServiceName, LifeKey)>>();
         let (outgoing, answers) = channel();
         let busy = Arc::new(AtomicBool::new(false));
@@ -43,13 +43,12 @@ impl Relays {
             for round in incoming {
                 known.retain(|_, (key, _)| round.iter().any(|(_, other)| other == key));
                 for (name, key) in round {
-                    let Some(told) = ask(&root, &mut known, &name, &key) else { continue };
-                    if outgoing.send((name, key, told)).is_err() {
+                    let Some(answer) = ask(&root, &mut known, &name, &key) else { continue };
+                    if outgoing.send((name, key, answer)).is_err() {
                         return;
                     }
                 }
                 done.store(false, Ordering::Release);
-                wake.wake();
             }
         })?;
         Ok(Self { rounds, answers, busy, silent: HashMap::new() })
@@ -59,8 +58,8 @@ impl Relays {
 /// The facts of relays by service; `None` of what is no relay.
 type Known = HashMap<ServiceName, (LifeKey, Option<Relay>)>;
 
-/// What a service tells; `None` where it is no relay, or not this life any more.
-fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) -> Option<Told> {
+/// The answer of a service; `None` where it is no relay, or not this life any more.
+fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) -> Option<Answer> {
     let is_known = known.get(name).is_some_and(|(of, relay)| {
         // A relay writes its fingerprint some time after its start.
         of == key && relay.as_ref().is_none_or(|relay| relay.fingerprint.is_some())
@@ -102,17 +101,17 @@ impl Session {
         self.due.relays_us = now + EVERY_US;
     }
 
-    /// What relays told since the last tick.
+    /// What relays answered since the last tick.
     pub(crate) fn relay_observations(&mut self) -> Vec<(ServiceName, &'static str, f64)> {
-        let told: Vec<_> = self.relays.answers.try_iter().collect();
+        let answers: Vec<_> = self.relays.answers.try_iter().collect();
         let mut observations = Vec::new();
         let mut named = HashSet::new();
-        for (name, key, told) in told {
+        for (name, key, answer) in answers {
             let main = self.watched.get(&name).and_then(|watched| watched.main.as_ref());
             if main.is_none_or(|main| main.key != key) {
                 continue;
             }
-            match told {
+            match answer {
                 // A tick holds one value of each name.
                 Ok(readings) if named.insert(name.clone()) => {
                     self.relays.silent.remove(&name);
@@ -131,8 +130,8 @@ impl Session {
                             self.due.relays_us = self.due.relays_us.min(again_us);
                         }
                         2 => {
-                            let text = format!("the relay does not tell its work: {why}");
-                            self.tell(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
+                            let text = format!("the relay does not answer: {why}");
+                            self.record(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
                         }
                         _ => {}
                     }
@@ -142,7 +141,7 @@ impl Session {
         observations
     }
 
-    /// Whether the present life of a service was ever told to have a flag.
+    /// Whether the present life of a service ever had a flag.
     fn had_a_flag(&self, name: &ServiceName) -> bool {
         let lives = self.watched.get(name).into_iter().flat_map(|watched| &watched.seats);
         let mut lives = lives.filter_map(|seat| seat.life_id);
@@ -153,7 +152,7 @@ impl Session {
     }
 }
 
-/// Observations of what a relay told; what it did not tell is left out. One that had flags and tells none has `lost` them.
+/// Observations from an answer of a relay; what it does not have is left out. One that had flags and has none has `lost` them.
 fn values(readings: &RelayReadings, lost: bool) -> Vec<(&'static str, f64)> {
     let counts = [
         ("tor_read_bytes", readings.read_bytes),
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_told_is_no_zero() {
+    fn what_is_missing_is_no_zero() {
         let readings = RelayReadings {
             read_bytes: Some(7),
             flags: Some([TorFlag::Fast, TorFlag::Guard].into()),
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_with_metrics_alone_tells_its_work() {
+    fn a_relay_with_metrics_alone_answers() {
         use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -214,8 +213,8 @@ mod tests {
         let (name, key) =
             ("tor@a.service".parse().unwrap(), LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 1 });
         let mut known = Known::from([(ServiceName::clone(&name), (key.clone(), Some(relay)))]);
-        let told = ask(&HostRoot::default(), &mut known, &name, &key).unwrap().unwrap();
-        assert_eq!(values(&told, false), [("tor_oom_bytes", 100.0)]);
+        let read = ask(&HostRoot::default(), &mut known, &name, &key).unwrap().unwrap();
+        assert_eq!(values(&read, false), [("tor_oom_bytes", 100.0)]);
         server.join().unwrap();
     }
 }

@@ -1,15 +1,13 @@
 //! The loop: what is due, and waiting for what comes next.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use heaptrial_host::systemd::{Systemd, SystemdError};
 use heaptrial_host::{HostFacts, HostRoot, Instant, SlowBudget};
 use heaptrial_model::ServiceName;
 use heaptrial_store::Store;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::{Clock, micros};
 use crate::examine::Examiner;
@@ -19,21 +17,20 @@ use crate::manager::Manager;
 use crate::metrics::Metrics;
 use crate::own::OwnCost;
 use crate::relays::Relays;
+use crate::systemd_journal::SystemdJournal;
 use crate::tick::Ticking;
 use crate::trials::Trial;
-use crate::watched::{Watched, pidfd_of};
+use crate::watched::Watched;
 use crate::{AgentError, Config};
 
-/// Commands write trials at any time; noticing costs some microseconds.
-const CHANGES_EVERY_US: i64 = 2_000_000;
+/// Commands write trials at any time, and other threads have answers; noticing costs some microseconds.
+const CHANGES_EVERY_US: i64 = 1_000_000;
 /// The agent's own share of SQLite's page cache.
 const CACHE_KIB: u32 = 1024;
 /// `smaps_rollup` stalls the process that it reads, and costs as much here: it may take this share of the time.
 const SLOW_SHARE: f64 = 0.0003;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
-/// Until then the connection to systemd is waited for, so that the first tick finds main processes.
-const FIRST_CONNECTION: Duration = Duration::from_secs(2);
-/// Open files: two of each process, and of each service one for its end and six of its control group.
+/// Open files: two of each process, and six of each service's control group.
 const OPEN_FILES: u64 = 65_536;
 
 #[derive(Debug)]
@@ -45,6 +42,7 @@ pub(crate) struct Session {
     pub(crate) host_id: i64,
     pub(crate) host_facts: serde_json::Value,
     pub(crate) manager: Manager,
+    pub(crate) systemd_journal: SystemdJournal,
     pub(crate) ledger: Ledger,
     pub(crate) trials: Vec<Trial>,
     pub(crate) watched: BTreeMap<ServiceName, Watched>,
@@ -55,7 +53,6 @@ pub(crate) struct Session {
     pub(crate) clock: Clock,
     pub(crate) due: Due,
     pub(crate) data_version: Option<i64>,
-    wake: Arc<Wake>,
     _lock: AgentLock,
 }
 
@@ -69,32 +66,9 @@ pub(crate) struct Due {
     pub(crate) rollup_us: i64,
 }
 
-/// Ends the waiting of the loop, from other threads.
-#[derive(Debug)]
-pub(crate) struct Wake {
-    fd: OwnedFd,
-}
-
-impl Wake {
-    pub(crate) fn new() -> rustix::io::Result<Self> {
-        Ok(Self { fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
-    }
-
-    pub(crate) fn wake(&self) {
-        // Fails only when the counter is at its end, and then the loop is awake.
-        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-    }
-
-    fn clear(&self) {
-        let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
-    }
-}
-
 impl Session {
     pub(crate) fn open(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
-        // Without it no service can be sampled, and none of them would be told to be down.
-        pidfd_of(rustix::process::getpid())?;
         let lock = AgentLock::take(&config)?;
         raise_open_files();
         let store = Store::create(&config.database)?;
@@ -104,20 +78,19 @@ impl Session {
         let boot_id = facts.boot_id.clone();
         let host_facts = serde_json::to_value(&facts).unwrap_or_default();
         let host_id = ledger.store.add_host(&boot_id, &host_facts)?;
-        let system = |doing| move |source| AgentError::System { doing, source };
-        let wake = Arc::new(Wake::new().map_err(|error| system("make an eventfd")(error.into()))?);
         let metrics = config.metrics.as_ref().map(Metrics::serve).transpose()?;
         let now = Instant::now();
         Ok(Self {
-            examiner: Examiner::start(root.clone(), wake.clone()).map_err(system("start a thread"))?,
-            relays: Relays::start(root.clone(), wake.clone()).map_err(system("start a thread"))?,
+            examiner: Examiner::start(root.clone()).map_err(AgentError::system("start a thread"))?,
+            relays: Relays::start(root.clone()).map_err(AgentError::system("start a thread"))?,
             ticking: Ticking::new(
                 OwnCost::begin(&root),
                 SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP),
                 micros(config.interval),
             ),
             due: Due { rollup_us: now.boottime_us + 60_000_000, ..Due::default() },
-            manager: Manager::connect(config.scope, wake.clone(), FIRST_CONNECTION),
+            manager: Manager::new(config.scope),
+            systemd_journal: SystemdJournal::new(config.scope, &boot_id),
             config,
             root,
             boot_id,
@@ -129,7 +102,6 @@ impl Session {
             metrics,
             clock: Clock::default(),
             data_version: None,
-            wake,
             _lock: lock,
         })
     }
@@ -137,16 +109,14 @@ impl Session {
     fn sample(&mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
         self.refresh_trials();
         self.due.tick_us = self.clock.now().boottime_us;
-        // Nothing waits for this where the agent was started by hand.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().is_some();
-        loop {
+        self.work()?;
+        // Who starts it knows then that every service was looked at. Nothing waits for this where it was started by hand.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        while !self.wait(stop)? {
             self.work()?;
             if watchdog {
                 let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
-            }
-            if self.wait(stop)? {
-                break;
             }
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -155,6 +125,7 @@ impl Session {
         self.all_written()
     }
 
+    /// What is written into a database that was deleted or replaced nobody else sees.
     fn check_database(&self) -> Result<(), AgentError> {
         match self.ledger.store.is_in_place() {
             true => Ok(()),
@@ -162,20 +133,20 @@ impl Session {
         }
     }
 
-    /// Samples until told to stop.
+    /// Samples until `stop` can be read from.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
         let ended = self.sample(stop);
         if let Err(AgentError::DatabaseGone { .. }) = ended
             && let Err(error) = self.ledger.store.abandon()
         {
-            eprintln!("what is beside the database cannot be removed: {error}");
+            eprintln!("the log of the database that is gone cannot be removed: {error}");
         }
         ended
     }
 
     /// What waits for a database that cannot be written to is lost with this process.
     fn all_written(&self) -> Result<(), AgentError> {
-        let writes = self.ledger.tell_unwritten();
+        let writes = self.ledger.say_unwritten();
         let ticks: u64 = self.trials.iter().filter_map(|trial| Some(trial.lost.as_ref()?.ticks)).sum();
         match writes + ticks {
             0 => Ok(()),
@@ -194,7 +165,6 @@ impl Session {
         if !self.config.host_patterns.is_empty() && now.boottime_us >= self.due.host_us {
             self.refresh_host();
         }
-        self.look_for_mains();
         self.take_answers();
         self.examine_due();
         if now.boottime_us >= self.due.relays_us {
@@ -217,54 +187,24 @@ impl Session {
         }
     }
 
-    /// Waits until something is due or happens; whether it was told to stop.
+    /// Waits until something is due or happens; whether it is to stop.
     fn wait(&mut self, stop: BorrowedFd<'_>) -> Result<bool, AgentError> {
         let now_us = self.clock.now().boottime_us;
         let host_us = if self.config.host_patterns.is_empty() { i64::MAX } else { self.due.host_us };
-        let looking =
-            self.watched.values().filter(|watched| watched.main.is_none() || watched.ended.is_some());
-        let next_us = looking
-            .map(|watched| watched.look_at_us)
-            .chain(self.watched.values().filter_map(Watched::examine_at_us))
+        let next_us = self
+            .watched
+            .values()
+            .filter_map(Watched::examine_at_us)
             .chain([self.due.changes_us, self.due.tick_us, self.due.relays_us, self.due.rollup_us, host_us])
             .min()
             .unwrap_or(now_us);
         let left = (next_us - now_us).clamp(0, CHANGES_EVERY_US);
         let timeout = Timespec { tv_sec: left / 1_000_000, tv_nsec: left % 1_000_000 * 1000 };
-        let mains: Vec<(&ServiceName, &OwnedFd)> = self
-            .watched
-            .iter()
-            .filter_map(|(name, watched)| Some((name, &watched.main.as_ref()?.pidfd)))
-            .collect();
-        let wake = self.wake.fd.as_fd();
-        let mut waiting: Vec<PollFd<'_>> = [stop, wake]
-            .into_iter()
-            .chain(mains.iter().map(|(_, fd)| fd.as_fd()))
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
+        let mut waiting = [PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         match poll(&mut waiting, Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(false),
-            Ok(_) => {}
-            Err(error) => return Err(AgentError::System { doing: "wait", source: error.into() }),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waiting[0].revents().is_empty()),
+            Err(error) => Err(AgentError::system("wait")(error.into())),
         }
-        let ready: Vec<bool> = waiting.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let ended: Vec<ServiceName> = mains
-            .iter()
-            .zip(&ready[2..])
-            .filter(|(_, ready)| **ready)
-            .map(|((name, _), _)| (*name).clone())
-            .collect();
-        drop(waiting);
-        self.wake.clear();
-        for name in ended {
-            self.main_ended(&name);
-        }
-        Ok(ready[0])
-    }
-
-    /// Asks systemd, over a new connection where the old one broke. What fails is asked again later.
-    pub(crate) fn ask<T>(&mut self, question: impl FnOnce(&Systemd) -> Result<T, SystemdError>) -> Option<T> {
-        self.manager.ask(question)
     }
 }
 
@@ -274,7 +214,7 @@ fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
-        // Where it is refused, services beyond the limit are not sampled, and each of them is told.
+        // Where it is refused, services beyond the limit are not sampled, and each of them is reported.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
     }
 }

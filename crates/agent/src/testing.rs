@@ -23,7 +23,7 @@ impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("state/test.db");
-        let session = Session::open(Config::new(database)).unwrap();
+        let session = Session::open(Config::new(database, folder.path().join("trials"))).unwrap();
         Self { session, _folder: folder }
     }
 
@@ -63,10 +63,10 @@ impl Fixture {
     }
 
     /// Ends the agent and starts another one on the same database; the clock stays as it was set.
-    pub(crate) fn start_anew(&mut self) {
+    pub(crate) fn restart_agent(&mut self) {
         let (config, clock) = (self.session.config.clone(), std::mem::take(&mut self.session.clock));
         let place = self.session.config.database.with_extension("away");
-        let away = Session::open(Config::new(place)).unwrap();
+        let away = Session::open(Config::new(place, Default::default())).unwrap();
         drop(std::mem::replace(&mut self.session, away));
         self.session = Session::open(config).unwrap();
         self.session.clock = clock;
@@ -81,7 +81,7 @@ impl Fixture {
         store.write_tick(trial, &tick).unwrap();
     }
 
-    /// A life of this boot that the agent saw before it was started anew.
+    /// A life of this boot that the agent saw before it was restarted.
     pub(crate) fn earlier_life(
         &mut self,
         service: i64,

@@ -76,44 +76,39 @@ impl Session {
 
     fn read(&mut self) -> Readings {
         let mut readings = Readings { observations: self.relay_observations(), ..Readings::default() };
-        // Lives that could not be entered before, because the database could not be written to.
-        let unwritten: Vec<ServiceName> = self
-            .watched
-            .values()
-            .filter(|watched| {
-                watched.main.is_some() && watched.seats.iter().any(|seat| seat.life_id.is_none())
-            })
-            .map(|watched| watched.name.clone())
-            .collect();
-        unwritten.iter().for_each(|name| self.enter_lives(name));
-        let tree = Tree::of(&self.root);
-        let (mut killed, mut unread) = (Vec::new(), Vec::new());
-        for watched in self.watched.values_mut() {
+        let names: Vec<ServiceName> = self.watched.keys().cloned().collect();
+        self.sample_services(&names, &mut readings);
+        let new = self.look_for_mains();
+        self.sample_services(&new, &mut readings);
+        readings.slow = self.read_slow();
+        readings
+    }
+
+    /// Samples services that have a main process. One whose main process has ended has none from then on.
+    fn sample_services(&mut self, names: &[ServiceName], readings: &mut Readings) {
+        let now = self.clock.now();
+        let root = self.root.clone();
+        let tree = Tree::of(&root);
+        for name in names {
+            let Some(watched) = self.watched.get_mut(name) else { continue };
             let Some(main) = &mut watched.main else { continue };
             main.last_sample = None;
             match main.sample(&tree) {
                 Ok(sample) => {
                     main.last_sample = Some(sample);
-                    readings.samples.insert(watched.name.clone(), sample);
-                    if std::mem::take(&mut watched.told_unread) {
-                        eprintln!("{} is sampled again", watched.name);
+                    readings.samples.insert(name.clone(), sample);
+                    if std::mem::take(&mut watched.is_unread) {
+                        eprintln!("{name} is sampled again");
+                    }
+                    if main.survived_oom_kills() {
+                        let text = "the kernel OOM-killed a process of it; its main process lives on";
+                        self.record(name, now.wall_us, KnownEvent::OomKill, text);
                     }
                 }
-                // One that ended is noticed by its pidfd.
-                Err(error) if error.is_gone() => {}
-                Err(error) => unread.push((watched.name.clone(), error)),
-            }
-            if main.survived_oom_kills() {
-                killed.push(watched.name.clone());
+                Err(error) if error.is_gone() => watched.main_ended(now.boottime_us),
+                Err(error) => self.note_unread(name, &error),
             }
         }
-        unread.iter().for_each(|(name, why)| self.tell_unread(name, why));
-        for name in killed {
-            let text = "the kernel killed a process of it for want of memory; its main process lives on";
-            self.tell(&name, self.clock.now().wall_us, KnownEvent::OomKill, text);
-        }
-        readings.slow = self.read_slow();
-        readings
     }
 
     /// The expensive reading of one service, in turn, where the budget allows it.
@@ -164,7 +159,7 @@ impl Session {
             self.ticking.lost += 1;
             let lost = trial.lost.get_or_insert_with(|| Lost { ticks: 0, why: error.to_string() });
             lost.ticks += 1;
-            return self.ledger.tell(&error);
+            return self.ledger.say_unwritable(&error);
         }
         self.ledger.written();
         trial.last = Some(LastTick {
@@ -226,15 +221,15 @@ mod tests {
     use crate::testing::{Fixture, UNIT, hours_ago};
 
     #[test]
-    fn a_service_that_cannot_be_read_whole_has_no_sample_and_that_is_told_once() {
+    fn a_service_that_cannot_be_read_whole_has_no_sample_and_that_is_recorded_once() {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
         fixture.session.refresh_trials();
         fixture.find_main(hours_ago(2));
         let name: ServiceName = UNIT.parse().unwrap();
-        let told = |fixture: &Fixture| {
-            let gaps = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Gap);
-            gaps.filter(|event| event.service_id.is_some()).map(|event| event.text).collect::<Vec<_>>()
+        let gaps = |fixture: &Fixture| {
+            let events = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Gap);
+            events.filter(|event| event.service_id.is_some()).map(|event| event.text).collect::<Vec<_>>()
         };
         let tick = |fixture: &mut Fixture| {
             fixture.session.tick();
@@ -244,11 +239,11 @@ mod tests {
         // Without the list of processes nobody knows what the service has.
         let root = std::mem::replace(&mut fixture.session.root, HostRoot::at("/nowhere"));
         assert_eq!([tick(&mut fixture), tick(&mut fixture)], [false, false]);
-        assert_eq!(told(&fixture).len(), 1, "{:?}", told(&fixture));
-        assert!(told(&fixture)[0].contains("though it runs"), "{:?}", told(&fixture));
+        assert_eq!(gaps(&fixture).len(), 1, "{:?}", gaps(&fixture));
+        assert!(gaps(&fixture)[0].contains("though it runs"), "{:?}", gaps(&fixture));
         fixture.session.root = root;
         assert!(tick(&mut fixture));
-        assert_eq!(told(&fixture).len(), 1);
+        assert_eq!(gaps(&fixture).len(), 1);
         let life = &fixture.lives(trial)[0];
         let store = &fixture.session.ledger.store;
         assert_eq!(store.tick_summary(trial).unwrap().ticks, 4);

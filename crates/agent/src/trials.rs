@@ -29,7 +29,7 @@ pub(crate) struct Trial {
 impl Trial {
     /// By how much the wall clock was set since its last tick or, where there is none yet, since its start.
     pub(crate) fn clock_set_by(&self, boot_id: &str, now: Instant) -> Option<i64> {
-        // The boot clock begins anew with each boot.
+        // The boot clock begins at each boot.
         let before = match (&self.earlier_boot, self.last) {
             (Some(_), _) => return None,
             (None, Some(tick)) => Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
@@ -52,7 +52,7 @@ impl Session {
         let running = match self.ledger.store.running_trials() {
             Ok(running) => running,
             Err(error) => {
-                self.ledger.tell(&error);
+                self.ledger.say_unwritable(&error);
                 return false;
             }
         };
@@ -85,7 +85,6 @@ impl Session {
             let now = self.clock.now();
             self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
             self.due.relays_us = now.boottime_us;
-            self.look_for_mains();
         }
         done
     }
@@ -95,7 +94,7 @@ impl Session {
         for trial_id in self.trials.iter().map(|trial| trial.id).collect::<Vec<_>>() {
             let dropped = match self.ledger.store.dropped_services(trial_id) {
                 Ok(dropped) => dropped,
-                Err(error) => return self.ledger.tell(&error),
+                Err(error) => return self.ledger.say_unwritable(&error),
             };
             for watched in self.watched.values_mut().filter(|_| !dropped.is_empty()) {
                 watched.seats.retain(|seat| seat.trial_id != trial_id || !dropped.contains(&seat.service_id));
@@ -118,7 +117,7 @@ impl Session {
         let now = self.clock.now();
         let of_host = record.plan.kind == TrialKind::Host;
         // A watch begins with the lives that run under the treatment already.
-        let begins_anew = record.plan.kind.treats_services();
+        let treats = record.plan.kind.treats_services();
         let start = TrialStart::of(&record.plan);
         let last = self.ledger.store.last_tick(record.id)?;
         let boot = self.ledger.store.last_boot(record.id)?;
@@ -150,19 +149,11 @@ impl Session {
                 life.key.as_ref().is_some_and(|key| !start.is_after(&key.boot_id, started))
             };
             let seat = Seat {
-                trial_id: record.id,
-                service_id: service.id,
-                arm: arm.arm.name.clone(),
-                trial: record.plan.name.clone(),
                 of_host,
                 expected,
-                has_restart_timer: arm.arm.treatment.restart_every.is_some(),
-                begins_after: (begins_anew && !lives.iter().any(own)).then(|| start.clone()),
+                begins_after: (treats && !lives.iter().any(own)).then(|| start.clone()),
                 earlier: lives.iter().rev().find_map(|life| life.identity.clone()),
-                life_id: None,
-                older_than_trial: false,
-                contamination: None,
-                settled: false,
+                ..Seat::new(record.id, service.id, record.plan.name.clone(), arm.arm.name.clone())
             };
             self.seat(name, seat, now);
         }
@@ -204,7 +195,7 @@ impl Session {
     pub(crate) fn hand_over(&mut self, seat: &Seat, now: Instant) {
         let open = match self.ledger.store.open_lives(seat.service_id) {
             Ok(open) => open,
-            Err(error) => return self.ledger.tell(&error),
+            Err(error) => return self.ledger.say_unwritable(&error),
         };
         for life in open {
             let at = match seat.life_id == Some(life.id) {

@@ -1,5 +1,4 @@
-//! What a tick tells of the time since the one before: that the host was started anew, that nothing was read, or that the
-//! wall clock was set. The tick before may be one of an earlier agent; before the first one it is the trial's start.
+//! What happened since the tick before: the host was rebooted, nothing was read, or the wall clock was set. The tick before may be one of an earlier agent; before the first one it is the trial's start.
 
 use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
@@ -9,11 +8,10 @@ use crate::trials::Trial;
 
 /// From the beginning of a trial to its first tick, at most.
 const TAKEN_UP_US: i64 = 10_000_000;
-/// So much of a boot id tells it from others.
+/// So much of a boot id distinguishes it.
 const SHORT: usize = 8;
 
-/// Kind and text of each. A boot is told however short it was; it says how long nothing was read, so that there is no
-/// gap beside it.
+/// Kind and text of each. A boot is reported however short it was, with how long nothing was read: there is no gap as well.
 pub(crate) fn events(
     trial: &Trial,
     boot_id: &str,
@@ -23,7 +21,7 @@ pub(crate) fn events(
     let mut events: Vec<_> = clock_jump(trial, boot_id, now).into_iter().collect();
     let before = trial.last;
     if let Some(earlier) = &trial.earlier_boot {
-        // The boot clock of another boot tells nothing, and the wall clock may have been set meanwhile.
+        // The boot clock of another boot says nothing, and the wall clock may have been set meanwhile.
         let unread_us = match before {
             Some(tick) => now.wall_us - tick.wall_us,
             None => trial.start.elapsed_us(boot_id, now),
@@ -35,7 +33,7 @@ pub(crate) fn events(
         let (boot, earlier) = (short(boot_id), short(earlier));
         events.push((
             KnownEvent::Reboot,
-            format!("the host was started anew as boot {boot} after {earlier}; {unread}"),
+            format!("the host was rebooted as boot {boot} after {earlier}; {unread}"),
         ));
     }
     let unread_us = match before {
@@ -52,16 +50,16 @@ pub(crate) fn events(
         (None, false, None) => "the agent did not run when the trial began".to_owned(),
         (None, false, Some(_)) => "the agent did not run".to_owned(),
     };
-    // Ticks that are lost on a new boot: the reboot tells the time.
-    let told = match trial.earlier_boot {
+    // Ticks that are lost on a new boot: the reboot has the time.
+    let text = match trial.earlier_boot {
         Some(_) => why,
         None => format!("no sample was taken for {}: {why}", human(unread_us)),
     };
-    events.push((KnownEvent::Gap, told));
+    events.push((KnownEvent::Gap, text));
     events
 }
 
-/// Told with the tick, in its transaction, so that it is told once whatever happens to the agent.
+/// Written with the tick, in its transaction, so that it is there once whatever happens to the agent.
 fn clock_jump(trial: &Trial, boot_id: &str, now: Instant) -> Option<(KnownEvent, String)> {
     let by_us = trial.clock_set_by(boot_id, now)?;
     let direction = if by_us > 0 { "forward" } else { "back" };
@@ -80,13 +78,13 @@ mod tests {
     use super::KnownEvent;
     use crate::testing::{Fixture, HOUR_US, hours_ago};
 
-    fn told(fixture: &Fixture, trial: i64, kind: KnownEvent) -> Vec<String> {
+    fn texts(fixture: &Fixture, trial: i64, kind: KnownEvent) -> Vec<String> {
         let events = fixture.events(trial).into_iter();
         events.filter(|event| event.kind.known() == Some(kind)).map(|event| event.text).collect()
     }
 
     #[test]
-    fn a_boot_is_told_once_however_short_it_was() {
+    fn a_boot_is_recorded_once_however_short_it_was() {
         for unread_ms in [0, 1, 300, 86_400_000] {
             let mut fixture = Fixture::new();
             let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
@@ -98,11 +96,11 @@ mod tests {
                 fixture.session.tick();
                 fixture.session.tick();
             }
-            let boots = told(&fixture, trial, KnownEvent::Reboot);
+            let boots = texts(&fixture, trial, KnownEvent::Reboot);
             assert_eq!(boots.len(), 1, "after {unread_ms} ms: {boots:?}");
             let ids = format!("boot {} after 0f1e2d3c;", &fixture.session.boot_id[..8]);
             assert!(boots[0].contains(&ids), "{}", boots[0]);
-            assert_eq!(told(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
+            assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
         }
     }
 
@@ -115,7 +113,7 @@ mod tests {
         TAKE_UP(fixture);
         fixture.session.tick();
     };
-    const AGAIN: fn(&mut Fixture) = Fixture::start_anew;
+    const AGAIN: fn(&mut Fixture) = Fixture::restart_agent;
     const MOMENTS: [Moment; 7] = [
         ("before its start", NOTHING, AGAIN),
         ("between its start and the first tick", TAKE_UP, NOTHING),
@@ -131,7 +129,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_clock_that_is_set_is_told_once_at_whatever_moment() {
+    fn a_clock_that_is_set_is_recorded_once_at_whatever_moment() {
         for (when, before, after) in MOMENTS {
             for (by_us, said) in [(24 * HOUR_US, "forward by 1d"), (-24 * HOUR_US, "back by 1d")] {
                 let mut fixture = Fixture::new();
@@ -143,16 +141,16 @@ mod tests {
                 for then in [TICK, TICK, AGAIN, TICK, TICK] {
                     then(&mut fixture);
                 }
-                let jumps = told(&fixture, trial, KnownEvent::ClockJump);
+                let jumps = texts(&fixture, trial, KnownEvent::ClockJump);
                 assert!(jumps.len() == 1 && jumps[0].contains(said), "{when}: {jumps:?}");
-                let gaps = told(&fixture, trial, KnownEvent::Gap);
+                let gaps = texts(&fixture, trial, KnownEvent::Gap);
                 assert!(gaps.iter().all(|gap| gap.contains("for 1h")), "{when}: {gaps:?}");
             }
         }
     }
 
     #[test]
-    fn a_clock_that_is_set_while_a_tick_is_written_is_told_with_the_next() {
+    fn a_clock_that_is_set_while_a_tick_is_written_is_recorded_with_the_next() {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
         fixture.session.refresh_trials();
@@ -162,10 +160,10 @@ mod tests {
         fixture.session.trials[0].next_sequence = 0;
         fixture.session.clock.set_by_us += 24 * HOUR_US;
         fixture.session.tick();
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
         fixture.session.trials[0].next_sequence = last;
         fixture.session.tick();
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump).len(), 1);
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump).len(), 1);
     }
 
     #[test]
@@ -179,38 +177,38 @@ mod tests {
             fixture.session.clock.set_by_us += 900_000;
             fixture.session.tick();
         }
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
         fixture.session.clock.set_by_us += 24 * HOUR_US;
         let mut now = hours_ago(0);
         now.wall_us += fixture.session.clock.set_by_us;
         let (later, _) = fixture.begin(TrialKind::Watch, None, now);
         fixture.session.refresh_trials();
         fixture.session.tick();
-        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump).len(), 1);
-        assert_eq!(told(&fixture, later, KnownEvent::ClockJump), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump).len(), 1);
+        assert_eq!(texts(&fixture, later, KnownEvent::ClockJump), Vec::<String>::new());
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_back_tells_no_time() {
+    fn a_wall_clock_that_was_set_back_gives_no_time() {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
         fixture.tick_of_other_boot(trial, "0f1e2d3c", -3_600_000);
         fixture.session.refresh_trials();
         fixture.session.tick();
-        let boots = told(&fixture, trial, KnownEvent::Reboot);
+        let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("not known"), "{boots:?}");
     }
 
     #[test]
-    fn a_boot_before_the_first_tick_is_told() {
+    fn a_boot_before_the_first_tick_is_recorded() {
         let mut fixture = Fixture::new();
         let boot = std::mem::replace(&mut fixture.session.boot_id, "0f1e2d3c".into());
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
         fixture.session.boot_id = boot;
         fixture.session.refresh_trials();
         fixture.session.tick();
-        let boots = told(&fixture, trial, KnownEvent::Reboot);
+        let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("after 0f1e2d3c; no sample was taken for 1h"), "{boots:?}");
-        assert_eq!(told(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
+        assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
     }
 }

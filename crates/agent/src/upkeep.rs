@@ -8,15 +8,16 @@ use crate::clock::micros;
 use crate::examine::{Answer, Found, OF_MAIN, Request};
 use crate::ledger::Write;
 use crate::session::Session;
-use crate::watched::{Proof, Seat, Watched};
+use crate::watched::{Proof, Watched};
 
-/// A process that starts runs through shells and its dynamic loader first: how long a wrong identity is given to
-/// become right, and how long one that cannot be told.
-const MISMATCH_PATIENCE_US: i64 = 10_000_000;
+/// A process that starts runs through shells and its dynamic loader first: it is examined from this age on, and again while it is younger
+/// than that in which a wrong identity may become right, or an unknown one known.
+pub(crate) const STARTED_US: i64 = 2_000_000;
+const MISMATCH_PATIENCE_US: i64 = 12_000_000;
 const UNKNOWN_PATIENCE_US: i64 = 30_000_000;
-const RETRY_US: i64 = 500_000;
-/// A process of this age has become what it will be; a younger one is looked at twice, and soon once more.
-const STARTING_US: i64 = 30_000_000;
+const RETRY_US: i64 = 1_000_000;
+/// One that was examined so young is examined again soon.
+const YOUNG_US: i64 = 30_000_000;
 const CHECK_SOON_US: i64 = 15_000_000;
 /// Identities are looked at again this often.
 const CHECK_EVERY_US: i64 = 3_600_000_000;
@@ -30,8 +31,8 @@ impl Watched {
     pub(crate) fn examine_at_us(&self) -> Option<i64> {
         let main = self.main.as_ref()?;
         match &main.proof {
-            Proof::Due { at_us, .. } => Some(*at_us),
-            Proof::Asked { .. } => None,
+            Proof::Due { at_us } => Some(*at_us),
+            Proof::Asked => None,
             Proof::Done(_) | Proof::Unknown(_) => Some(main.next_check_us),
         }
     }
@@ -47,16 +48,13 @@ impl Session {
                 continue;
             }
             let Some(main) = &mut watched.main else { continue };
-            let mut starting = false;
-            if let Proof::Due { since_us, .. } = main.proof {
-                starting = now_us - since_us < UNKNOWN_PATIENCE_US;
-                main.proof = Proof::Asked { since_us };
+            if let Proof::Due { .. } = main.proof {
+                main.proof = Proof::Asked;
             }
             main.next_check_us = now_us + CHECK_EVERY_US;
             requests.push(Request {
                 name: watched.name.clone(),
                 key: main.key.clone(),
-                starting,
                 known: main.signature.clone(),
                 passed: main.passed.clone(),
                 others: main.proved().cloned().zip(main.large()),
@@ -65,11 +63,11 @@ impl Session {
         // When a life is new, systemd has loaded what it was started with.
         let new = requests.iter().filter(|request| request.passed.is_none());
         let new: Vec<ServiceName> = new.map(|request| request.name.clone()).collect();
-        let told = match new.as_slice() {
+        let environments = match new.as_slice() {
             [] => None,
-            names => self.ask(|systemd| systemd.environments(names)),
+            names => self.manager.ask(|systemd| systemd.environments(names)),
         };
-        for environment in told.iter().flatten() {
+        for environment in environments.iter().flatten() {
             let of_it = |request: &&mut Request| request.name == environment.name;
             if let Some(request) = requests.iter_mut().find(of_it) {
                 request.passed = Some(environment.variables());
@@ -99,66 +97,28 @@ impl Session {
         let name = answer.name;
         let Some(watched) = self.watched.get_mut(&name) else { return };
         let Some(main) = &mut watched.main else { return };
-        let asked_since = match &main.proof {
-            Proof::Asked { since_us } => Some(*since_us),
-            _ => None,
-        };
-        let before = match &main.proof {
-            Proof::Done(identity) => Some(Identity::clone(identity)),
-            _ => None,
-        };
+        let before = main.proved().cloned();
         let age_us = now.boottime_us - main.started.boottime_us;
-        let again = |since_us| Proof::Due { at_us: now.boottime_us + RETRY_US, since_us };
+        let again = Proof::Due { at_us: now.boottime_us + RETRY_US };
         let foreign = answer.foreign;
-        let (identity, signature, is_same) = match answer.found {
+        match answer.found {
             Found::Gone => return,
-            Found::Starting => match asked_since {
-                Some(since_us) => {
-                    main.proof = again(since_us);
-                    return;
-                }
-                None => return,
-            },
-            Found::Unknown(why) => {
-                match asked_since {
-                    Some(since_us) if now.boottime_us - since_us < UNKNOWN_PATIENCE_US => {
-                        main.proof = again(since_us)
-                    }
-                    Some(_) => main.proof = Proof::Unknown(why),
-                    // What was proved stays, as of a program whose file was replaced.
-                    None => {}
-                }
-                (None, None, false)
-            }
-            Found::Same => {
-                if let (Some(since_us), None) = (asked_since, &main.tentative) {
-                    main.signature = None;
-                    main.proof = again(since_us);
-                }
-                (main.tentative.take(), main.signature.clone(), true)
-            }
-            Found::Identity(identity, signature) => (Some(*identity), Some(signature), false),
-        };
-        if let Some(identity) = identity {
-            let wrong = watched.seats.iter().any(|seat| {
-                let treated = seat.expected.as_ref().filter(|_| !seat.older_than_trial);
-                treated.is_some_and(|expected| prove(expected, &identity).is_err())
-            });
-            match asked_since {
-                Some(since_us) if wrong && now.boottime_us - since_us < MISMATCH_PATIENCE_US => {
-                    // Without the signature everything is read anew.
-                    main.signature = None;
-                    main.proof = again(since_us);
-                }
-                Some(since_us) if !wrong && !is_same && age_us < STARTING_US => {
-                    main.signature = signature;
-                    main.tentative = Some(identity);
-                    main.proof = again(since_us);
-                }
-                _ => {
-                    main.signature = signature;
-                    main.proof = Proof::Done(Box::new(identity));
-                    if age_us < STARTING_US {
+            Found::Same => {}
+            Found::Unknown(_) if before.is_none() && age_us < UNKNOWN_PATIENCE_US => main.proof = again,
+            // What was proved stays, as of a program whose file was replaced.
+            Found::Unknown(why) if before.is_none() => main.proof = Proof::Unknown(why),
+            Found::Unknown(_) => {}
+            Found::Identity(identity, signature) => {
+                let wrong = watched.seats.iter().any(|seat| {
+                    let treated = seat.expected.as_ref().filter(|_| !seat.older_than_trial);
+                    treated.is_some_and(|expected| prove(expected, &identity).is_err())
+                });
+                if before.is_none() && wrong && age_us < MISMATCH_PATIENCE_US {
+                    main.proof = again;
+                } else {
+                    main.signature = Some(signature);
+                    main.proof = Proof::Done(identity);
+                    if age_us < YOUNG_US {
                         main.next_check_us = now.boottime_us + CHECK_SOON_US;
                     }
                 }
@@ -169,8 +129,8 @@ impl Session {
                 let text = format!("it ran {} and now runs {}", describe(&before), describe(after));
                 watched.seats.iter_mut().for_each(|seat| seat.settled = false);
                 // One that has just begun was a script that became the program.
-                if age_us >= 2 * STARTING_US {
-                    self.tell(&name, now.wall_us, KnownEvent::IdentityChange, &text);
+                if age_us >= 2 * YOUNG_US {
+                    self.record(&name, now.wall_us, KnownEvent::IdentityChange, &text);
                 }
             }
         }
@@ -178,7 +138,7 @@ impl Session {
         if let Some(foreign) = foreign {
             self.contaminate(&name, &foreign);
         }
-        self.tell_replaced(&name, &answer.replaced);
+        self.record_replaced(&name, &answer.replaced);
     }
 
     /// Part of the memory of a life is not of what its main process was proved to run.
@@ -187,46 +147,35 @@ impl Session {
         let identity = watched.main.as_ref().and_then(|main| main.proved()).cloned().map(Box::new);
         let wall_us = self.clock.now().wall_us;
         for seat in watched.seats.iter_mut().filter(|seat| !seat.of_host && !seat.older_than_trial) {
-            let told = seat.contamination.as_ref().is_some_and(|known| known.contains(OF_MAIN));
-            let Some(life_id) = seat.life_id.filter(|_| seat.settled && !told) else { continue };
+            let is_recorded = seat.contamination.as_ref().is_some_and(|known| known.contains(OF_MAIN));
+            let Some(life_id) = seat.life_id.filter(|_| seat.settled && !is_recorded) else { continue };
             seat.contamination = Some(with_reason(seat.contamination.take(), why));
-            self.ledger.submit(Write::Event {
-                trial_id: seat.trial_id,
-                service_id: Some(seat.service_id),
-                wall_us,
-                kind: KnownEvent::Contaminated,
-                text: why.to_owned(),
-            });
+            self.ledger.submit(Write::event(seat, wall_us, KnownEvent::Contaminated, why.to_owned()));
             let contamination = seat.contamination.clone();
             self.ledger.submit(Write::Identity { life_id, identity: identity.clone(), contamination });
         }
     }
 
-    /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones. Each is told once
-    /// in a life.
-    fn tell_replaced(&mut self, name: &ServiceName, replaced: &[String]) {
+    /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones. Each is recorded
+    /// once by an agent.
+    fn record_replaced(&mut self, name: &ServiceName, replaced: &[String]) {
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(main) = watched.main.as_mut().filter(|_| !replaced.is_empty()) else { return };
-        let store = &self.ledger.store;
-        let told = main.told_replaced.get_or_insert_with(|| {
-            let files = watched.seats.iter().flat_map(|seat| files_told(store, seat).unwrap_or_default());
-            files.collect()
-        });
-        let new: Vec<String> = replaced.iter().filter(|file| told.insert((*file).clone())).cloned().collect();
-        if new.is_empty() {
+        let new = replaced.iter().filter(|file| main.replaced.insert((*file).clone()));
+        let files: Vec<&str> = new.map(String::as_str).collect();
+        let allocator = main.proved().and_then(|identity| identity.path.as_ref()?.to_str());
+        let (kind, what) = match allocator {
+            Some(path) if files.contains(&path) => (KnownEvent::AllocatorReplaced, "its allocator's library"),
+            _ => (KnownEvent::FileReplaced, "a mapped library"),
+        };
+        if files.is_empty() {
             return;
         }
-        let allocator =
-            main.proved().and_then(|identity| identity.path.as_ref()?.to_str()).map(str::to_owned);
-        let (kind, what) = match allocator {
-            Some(path) if new.contains(&path) => (KnownEvent::AllocatorReplaced, "its allocator's file"),
-            _ => (KnownEvent::FileReplaced, "a file of its code"),
-        };
         let text = format!(
-            "{what} was removed or replaced on disk while it runs on with the old one, so its next life may run something else{BEFORE_FILES}{}",
-            new.join(FILES_APART)
+            "{what} was replaced on disk; the next restart will load the new one: {}",
+            files.join(", ")
         );
-        self.tell(name, self.clock.now().wall_us, kind, &text);
+        self.record(name, self.clock.now().wall_us, kind, &text);
     }
 
     /// Compares what the main process of a service runs with what each of its arms wants, and records it.
@@ -258,19 +207,12 @@ impl Session {
                     };
                     (Some(identity), fault)
                 }
-                Proof::Unknown(why) => (None, Some(format!("its allocator cannot be told: {why}"))),
-                Proof::Due { .. } | Proof::Asked { .. } => continue,
+                Proof::Unknown(why) => (None, Some(format!("its allocator is unknown: {why}"))),
+                Proof::Due { .. } | Proof::Asked => continue,
             };
             seat.settled = true;
-            let mut event = |kind, text: &str| {
-                self.ledger.submit(Write::Event {
-                    trial_id: seat.trial_id,
-                    service_id: Some(seat.service_id),
-                    wall_us,
-                    kind,
-                    text: text.to_owned(),
-                });
-            };
+            let mut event =
+                |kind, text: &str| self.ledger.submit(Write::event(seat, wall_us, kind, text.to_owned()));
             // The host's own trial has no treatment that something could be foreign to.
             let contamination = match &fault {
                 Some(fault) if seat.of_host => {
@@ -315,7 +257,7 @@ impl Session {
         self.due.rollup_us = now.boottime_us + ROLLUP_EVERY_US;
         let ids = match self.ledger.store.trials_on_services() {
             Ok(ids) => ids,
-            Err(error) => return self.ledger.tell(&error),
+            Err(error) => return self.ledger.say_unwritable(&error),
         };
         for id in ids {
             match self.ledger.store.roll_up(id, &horizon, ROLLUP_SAMPLES) {
@@ -324,30 +266,10 @@ impl Session {
                     return;
                 }
                 Ok(_) => {}
-                Err(error) => return self.ledger.tell(&error),
+                Err(error) => return self.ledger.say_unwritable(&error),
             }
         }
     }
-}
-
-/// In the text of an event.
-const BEFORE_FILES: &str = ": ";
-const FILES_APART: &str = ", ";
-
-/// Files of the present life of a seat that were told to be replaced, by the ledger.
-fn files_told(store: &Store, seat: &Seat) -> Option<Vec<String>> {
-    let life = store.life(seat.life_id?).ok()??;
-    let kinds = [KnownEvent::AllocatorReplaced, KnownEvent::FileReplaced];
-    let of_life = store.events(seat.trial_id).ok()?.into_iter().filter(|event| {
-        event.service_id == Some(seat.service_id)
-            && event.wall_us >= life.started_wall_us
-            && event.kind.known().is_some_and(|kind| kinds.contains(&kind))
-    });
-    let files = |text: String| -> Vec<String> {
-        let files = text.split_once(BEFORE_FILES).map_or("", |(_, files)| files);
-        files.split(FILES_APART).map(str::to_owned).collect()
-    };
-    Some(of_life.flat_map(|event| files(event.text)).collect())
 }
 
 /// Whether Heaptrial itself took the treatment from a service, or is about to.
@@ -359,7 +281,7 @@ fn is_put_back(store: &Store, service_id: i64) -> bool {
 
 /// Whether two identities are of the same allocator with the same settings, however they were found out.
 fn same_allocator(a: &Identity, b: &Identity) -> bool {
-    // The same bytes may have been told as another version by an earlier agent.
+    // The same bytes may have been recorded as another version by an earlier agent.
     let same_build = match (&a.sha256, &b.sha256) {
         (Some(a), Some(b)) => a == b,
         _ => a.build_id == b.build_id && a.version == b.version,
@@ -405,33 +327,28 @@ mod tests {
         assert!(life.identity.is_some());
         assert!(life.contamination.as_ref().unwrap().starts_with("process 7 of it"), "{life:?}");
         assert!(!life.contamination.as_ref().unwrap().contains("process 8"), "{life:?}");
-        let told = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Contaminated);
-        assert_eq!(told.count(), 1);
+        let events = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Contaminated);
+        assert_eq!(events.count(), 1);
     }
 
     #[test]
-    fn each_file_that_was_replaced_is_told_once_in_a_life() {
+    fn each_file_that_was_replaced_is_recorded_once() {
         let mut fixture = Fixture::new();
         let name: ServiceName = UNIT.parse().unwrap();
         let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
         fixture.session.refresh_trials();
-        let started = hours_ago(2);
-        fixture.find_main(started);
+        fixture.find_main(hours_ago(2));
         let libc = "/lib/libc.so.6".to_owned();
         let own = "/usr/lib/own.so".to_owned();
-        let told = |fixture: &Fixture| {
+        let files = |fixture: &Fixture| {
             let events = fixture.events(trial).into_iter();
             let events = events.filter(|event| event.kind == KnownEvent::FileReplaced);
             events.map(|event| event.text.rsplit_once(": ").unwrap().1.to_owned()).collect::<Vec<_>>()
         };
         for _ in 0..2 {
-            fixture.session.tell_replaced(&name, std::slice::from_ref(&libc));
-            fixture.session.tell_replaced(&name, &[libc.clone(), own.clone()]);
-            assert_eq!(told(&fixture), [libc.clone(), own.clone()]);
-            // Another agent.
-            fixture.start_anew();
-            fixture.session.refresh_trials();
-            fixture.find_main(started);
+            fixture.session.record_replaced(&name, std::slice::from_ref(&libc));
+            fixture.session.record_replaced(&name, &[libc.clone(), own.clone()]);
+            assert_eq!(files(&fixture), [libc.clone(), own.clone()]);
         }
     }
 }

@@ -2,26 +2,20 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use heaptrial_allocator::Expected;
 use heaptrial_host::{Cgroup, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler};
 use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::clock::{TrialStart, start_of};
 use crate::examine::{Large, Signature};
-
-/// A main process that ended is looked for anew this often at first, then at each tick.
-pub(crate) const LOOK_EVERY_US: i64 = 200_000;
-pub(crate) const LOOK_CLOSELY_US: i64 = 10_000_000;
-/// systemd collects an ended process within milliseconds; while it has not, its state tells nothing yet.
-pub(crate) const LOOK_AT_ONCE_US: i64 = 20_000;
-pub(crate) const VERDICT_PATIENCE_US: i64 = 2_000_000;
+use crate::upkeep::STARTED_US;
 
 /// A process of this age has executed its program.
 const STARTS_WITHIN_S: f64 = 10.0;
+/// systemd moves a process that it has forked into the unit's control group within moments.
+const MOVED_WITHIN: Duration = Duration::from_secs(1);
 /// What a process that holds more than this share of a service's memory runs matters to what the service needs.
 const LARGE_SHARE: f64 = 0.1;
 
@@ -31,22 +25,20 @@ pub(crate) struct Watched {
     pub(crate) name: ServiceName,
     pub(crate) seats: Vec<Seat>,
     pub(crate) main: Option<Main>,
-    /// A main process whose end systemd has not explained yet.
-    pub(crate) ended: Option<Ended>,
     /// When its main process was missed first, on the boot clock.
     pub(crate) missed_us: i64,
-    pub(crate) look_at_us: i64,
-    pub(crate) told_down: bool,
+    /// Whether it is recorded that it has no main process.
+    pub(crate) is_down: bool,
+    /// Whether it is recorded that what runs of it cannot be sampled.
+    pub(crate) is_unread: bool,
     /// Whether it was seen to run, or systemd said that it does not: else nothing is known of it.
     pub(crate) known: bool,
-    /// Whether it was told that what runs of it cannot be sampled.
-    pub(crate) told_unread: bool,
-    /// Whether lives that ended while no agent ran were looked for since it has had no main process.
-    pub(crate) closed: bool,
-    /// NRestarts when the main process was found.
-    pub(crate) restarts: u32,
-    /// The last run of the unit that restarts it, where its arm has a restart timer.
-    pub(crate) restarter_run: Option<String>,
+    /// Whether it may have earlier lifetimes whose end is not recorded yet.
+    pub(crate) unexplained: bool,
+    /// Whether such an end was looked for and not found.
+    pub(crate) waited: bool,
+    /// Until when ends of its lifetimes are recorded, on the boot clock.
+    pub(crate) explained_until_us: Option<i64>,
 }
 
 /// The place of a service in a trial.
@@ -59,7 +51,6 @@ pub(crate) struct Seat {
     /// Whether it is the trial of kind `host`, which has no treatment.
     pub(crate) of_host: bool,
     pub(crate) expected: Option<Expected>,
-    pub(crate) has_restart_timer: bool,
     /// The start of the trial, until the service has had a life that began after it.
     pub(crate) begins_after: Option<TrialStart>,
     /// What an earlier life of it ran.
@@ -76,11 +67,9 @@ pub(crate) struct Seat {
 pub(crate) struct Main {
     pub(crate) key: LifeKey,
     pub(crate) started: Instant,
-    pub(crate) pidfd: OwnedFd,
     pub(crate) sampler: ServiceSampler,
     pub(crate) cpu: CpuTime,
-    pub(crate) cgroup: Option<Cgroup>,
-    /// Kills for want of memory in its control group that are told or older than it.
+    /// OOM kills in its control group that are recorded or older than it.
     oom_kills: u64,
     /// Whether there were further ones at the last tick.
     oom_suspected: bool,
@@ -88,36 +77,22 @@ pub(crate) struct Main {
     pub(crate) signature: Option<Signature>,
     /// Variables that systemd started it with, where it could be asked.
     pub(crate) passed: Option<Vec<(String, String)>>,
-    /// What was found while it may still be starting, until it is found again.
-    pub(crate) tentative: Option<Identity>,
     pub(crate) next_check_us: i64,
-    /// Files that were told to be replaced, once it is known what earlier agents told.
-    pub(crate) told_replaced: Option<BTreeSet<String>>,
+    /// Replaced files that are recorded.
+    pub(crate) replaced: BTreeSet<String>,
     pub(crate) last_sample: Option<Sample>,
 }
 
 /// How far identifying a main process is.
 #[derive(Debug)]
 pub(crate) enum Proof {
-    /// To be examined from then on; when it was first tried.
+    /// To be examined from then on.
     Due {
         at_us: i64,
-        since_us: i64,
     },
-    Asked {
-        since_us: i64,
-    },
+    Asked,
     Done(Box<Identity>),
     Unknown(String),
-}
-
-/// A main process that is no more.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) key: LifeKey,
-    pub(crate) started: Instant,
-    pub(crate) at: Instant,
-    pub(crate) oom: bool,
 }
 
 impl Watched {
@@ -126,35 +101,54 @@ impl Watched {
             name,
             seats: Vec::new(),
             main: None,
-            ended: None,
             missed_us: now_us,
-            look_at_us: now_us,
-            told_down: false,
+            is_down: false,
+            is_unread: false,
             known: false,
-            told_unread: false,
-            closed: false,
-            restarts: 0,
-            restarter_run: None,
+            unexplained: true,
+            waited: false,
+            explained_until_us: None,
         }
-    }
-
-    /// The unit that a restart timer of a trial starts.
-    pub(crate) fn restarter(&self) -> Option<ServiceName> {
-        if !self.seats.iter().any(|seat| seat.has_restart_timer) {
-            return None;
-        }
-        let name = self.name.as_str();
-        let stem = name.strip_suffix(".service").unwrap_or(name).replace('@', "\\x40");
-        format!("heaptrial-restart-{stem}.service").parse().ok()
     }
 }
 
-/// A figure that only rises, from readings that lose what ended: the time of a child that nobody waits for, or whose exact clock its
-/// parent's ticks replace. What is lost stays in it.
+impl Seat {
+    pub(crate) fn new(trial_id: i64, service_id: i64, trial: String, arm: String) -> Self {
+        Self {
+            trial_id,
+            service_id,
+            arm,
+            trial,
+            of_host: false,
+            expected: None,
+            begins_after: None,
+            earlier: None,
+            life_id: None,
+            older_than_trial: false,
+            contamination: None,
+            settled: false,
+        }
+    }
+}
+
+/// A counter made monotonic: from `/proc`, the time of a child that nobody waits for is lost with it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rising {
+pub(crate) struct MonotonicCounter {
     lost: u64,
     highest: u64,
+}
+
+impl MonotonicCounter {
+    /// What an earlier agent had read.
+    pub(crate) fn was(&mut self, read: u64) {
+        self.highest = self.highest.max(read);
+    }
+
+    pub(crate) fn of(&mut self, read: u64) -> u64 {
+        self.lost = self.lost.max(self.highest.saturating_sub(read));
+        self.highest = read + self.lost;
+        self.highest
+    }
 }
 
 /// CPU time of a life: of its control group since it was met, after what its processes that were there then had taken. Where there is
@@ -163,36 +157,23 @@ pub(crate) struct Rising {
 pub(crate) struct CpuTime {
     /// Of the group and of the life when it was met.
     met: Option<(u64, u64)>,
-    told: Rising,
+    total: MonotonicCounter,
 }
 
 impl CpuTime {
-    /// What an earlier agent told of this life.
-    pub(crate) fn was(&mut self, told: u64) {
-        self.told.was(told);
+    /// What an earlier agent had read of this life.
+    pub(crate) fn was(&mut self, read: u64) {
+        self.total.was(read);
         if let Some((_, of_life)) = &mut self.met {
-            *of_life = (*of_life).max(told);
+            *of_life = (*of_life).max(read);
         }
     }
 
     /// What it has taken, in microseconds.
     pub(crate) fn of(&mut self, of_processes: u64, of_group: Option<u64>) -> u64 {
-        let Some(of_group) = of_group else { return self.told.of(of_processes) };
-        let (met, of_life) = *self.met.get_or_insert((of_group, of_processes.max(self.told.highest)));
-        self.told.of(of_life + of_group.saturating_sub(met))
-    }
-}
-
-impl Rising {
-    /// It was there already, as an earlier agent told.
-    pub(crate) fn was(&mut self, told: u64) {
-        self.highest = self.highest.max(told);
-    }
-
-    pub(crate) fn of(&mut self, read: u64) -> u64 {
-        self.lost = self.lost.max(self.highest.saturating_sub(read));
-        self.highest = read + self.lost;
-        self.highest
+        let Some(of_group) = of_group else { return self.total.of(of_processes) };
+        let (met, of_life) = *self.met.get_or_insert((of_group, of_processes.max(self.total.highest)));
+        self.total.of(of_life + of_group.saturating_sub(met))
     }
 }
 
@@ -214,57 +195,43 @@ impl<'r> Tree<'r> {
     }
 }
 
-/// What tells the end of a process.
-pub(crate) fn pidfd_of(pid: Pid) -> Result<OwnedFd, HostError> {
-    pidfd_open(pid, PidfdFlags::empty()).map_err(|error| match error {
-        Errno::SRCH => HostError::Gone { pid: pid.as_raw_nonzero().get() },
-        error => HostError::Refused {
-            call: "pidfd_open(2), which tells the end of a process and which Linux has since 5.3",
-            source: error.into(),
-        },
-    })
-}
-
 impl Main {
-    /// Opens the process `pid` of a unit with this control group, which may end at any moment.
+    /// Opens the process `pid` of a unit with this control group, which may end at any moment. One that is not the unit's yet is as
+    /// good as gone: the next look finds it.
     pub(crate) fn open(
         root: &HostRoot,
         pid: i32,
         control_group: &str,
         now: Instant,
     ) -> Result<Self, HostError> {
-        let gone = HostError::Gone { pid };
         let process = Process::new(root, pid);
         let key = process.life_key()?;
-        let number = Pid::from_raw(pid).ok_or(HostError::Gone { pid })?;
-        let pidfd = pidfd_of(number)?;
         let mut sampler = ServiceSampler::of_unit(root, pid, control_group)?;
-        let cgroup = sampler.cgroup().cloned().or_else(|| Cgroup::of(root, pid).ok().flatten());
-        // The number may have become another process' in between.
-        if process.life_key()? != key {
-            return Err(gone);
+        let in_unit = sampler.follow_unit()?;
+        // systemd has forked it and not yet moved it into the unit's group, or the number became another process' in between.
+        let is_early = !in_unit && !control_group.is_empty() && process.age()? < MOVED_WITHIN;
+        if is_early || process.life_key()? != key {
+            return Err(HostError::Gone { pid });
         }
         let mut cpu = CpuTime::default();
         // What its group takes from now on counts.
-        if sampler.follow_unit()? {
+        if in_unit {
             cpu.of(sampler.read()?.cpu_us, sampler.cpu_us_of_cgroup());
         }
-        let oom_kills = cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let oom_kills = sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let started = start_of(&key, now);
         Ok(Self {
-            started: start_of(&key, now),
+            started,
             key,
-            pidfd,
             sampler,
             cpu,
-            cgroup,
             oom_kills,
             oom_suspected: false,
-            proof: Proof::Due { at_us: now.boottime_us, since_us: now.boottime_us },
+            proof: Proof::Due { at_us: started.boottime_us + STARTED_US },
             signature: None,
             passed: None,
-            tentative: None,
             next_check_us: i64::MAX,
-            told_replaced: None,
+            replaced: BTreeSet::new(),
             last_sample: None,
         })
     }
@@ -296,30 +263,20 @@ impl Main {
         if !self.sampler.follow_unit()? {
             self.sampler.follow(tree.get()?);
         }
-        // It was met before systemd had moved it there.
-        if let Some(own) = self.sampler.cgroup().filter(|own| Some(*own) != self.cgroup.as_ref()) {
-            self.oom_kills = own.oom_kills().unwrap_or(0);
-            self.cgroup = Some(own.clone());
-        }
         let mut sample = self.sampler.read()?;
         sample.cpu_us = self.cpu.of(sample.cpu_us, self.sampler.cpu_us_of_cgroup());
         Ok(sample)
     }
 
-    /// Whether the kernel killed processes of its control group for want of memory that were not told yet.
-    pub(crate) fn has_new_oom_kills(&self) -> bool {
-        self.cgroup.as_ref().and_then(Cgroup::oom_kills).is_some_and(|kills| kills > self.oom_kills)
-    }
-
-    /// The same at a tick, to be told once. The main process may be the one that was killed and just about to end, so
-    /// only what was there at the tick before is of another process.
+    /// Whether the kernel killed a process of its control group for lack of memory since this was true last. The main process may be
+    /// the one, just about to end: only what was there at the tick before is of another process.
     pub(crate) fn survived_oom_kills(&mut self) -> bool {
-        // A group that others are in as well tells of theirs.
-        let is_new = self.sampler.cgroup().is_some() && self.has_new_oom_kills();
+        // A group that others are in as well counts theirs.
+        let kills = self.sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let is_new = kills > self.oom_kills;
         let was_new = std::mem::replace(&mut self.oom_suspected, is_new);
         if is_new && was_new {
-            self.oom_kills = self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(self.oom_kills);
-            self.oom_suspected = false;
+            (self.oom_kills, self.oom_suspected) = (kills, false);
         }
         is_new && was_new
     }
@@ -327,7 +284,7 @@ impl Main {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuTime, Rising};
+    use super::{CpuTime, MonotonicCounter};
 
     #[test]
     fn time_of_a_group_has_what_nobody_saw() {
@@ -337,7 +294,7 @@ mod tests {
         // Children of 500 that began and ended since, with another one of the same time on its way.
         assert_eq!(cpu.of(60, Some(1_500)), 540);
         assert_eq!(cpu.of(90, Some(2_000)), 1_040);
-        // Another agent, which learns afterwards what the one before had told.
+        // Another agent, which learns afterwards what the one before had read.
         let mut cpu = CpuTime::default();
         assert_eq!(cpu.of(90, Some(2_100)), 90);
         cpu.was(1_040);
@@ -349,14 +306,14 @@ mod tests {
 
     #[test]
     fn time_of_children_that_are_gone_stays() {
-        let mut cpu = Rising::default();
+        let mut cpu = MonotonicCounter::default();
         // A child of 300 ends uncollected at 500, and one more of 250.
-        let told: Vec<u64> = [100, 500, 200, 260, 510, 270].map(|read| cpu.of(read)).into();
-        assert_eq!(told, [100, 500, 500, 560, 810, 810]);
+        let shown: Vec<u64> = [100, 500, 200, 260, 510, 270].map(|read| cpu.of(read)).into();
+        assert_eq!(shown, [100, 500, 500, 560, 810, 810]);
         // Another agent goes on, and finds the one child of 250 gone.
-        let mut cpu = Rising::default();
+        let mut cpu = MonotonicCounter::default();
         cpu.was(810);
-        let told: Vec<u64> = [20, 30].map(|read| cpu.of(read)).into();
-        assert_eq!(told, [810, 820]);
+        let shown: Vec<u64> = [20, 30].map(|read| cpu.of(read)).into();
+        assert_eq!(shown, [810, 820]);
     }
 }

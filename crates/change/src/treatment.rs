@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_allocator::Expected;
-use heaptrial_host::systemd::UnitEnvironment;
+use heaptrial_host::systemd::{UnitEnvironment, quoted};
 use heaptrial_host::{Paths, Scope};
 use heaptrial_model::{HumanDuration, Identity, Linkage, ServiceName};
 use heaptrial_relay::Relay;
@@ -213,19 +213,6 @@ impl ServiceTreatment {
             sha256 = digest(body.as_bytes()),
         )
     }
-}
-
-/// A word of a unit file, in quotes, without specifiers (systemd.syntax(7), systemd.unit(5)).
-fn quoted(text: &str) -> String {
-    let mut word = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => word.extend(['\\', c]),
-            '%' => word += "%%",
-            c => word.push(c),
-        }
-    }
-    word + "\""
 }
 
 /// What a process must go on running that is left with what it has.

@@ -77,7 +77,7 @@ pub struct AnonymousMemory {
 
 impl Cgroup {
     /// The control group of `pid`; `None` where the host does not account for memory, and an error where the process is
-    /// ending and its group is not told any more.
+    /// ending and its group is not known any more.
     pub fn of(root: &HostRoot, pid: i32) -> Result<Option<Self>, HostError> {
         let version = CgroupVersion::of(root);
         let path = root.process_dir(pid).join("cgroup");
@@ -139,7 +139,7 @@ impl Cgroup {
         })
     }
 
-    /// The most that was ever charged, in bytes; version 2 tells it since Linux 5.19.
+    /// The most that was ever charged, in bytes; version 2 has it since Linux 5.19.
     pub fn peak_bytes(&self) -> Option<u64> {
         self.number(match self.version {
             CgroupVersion::V1 => "memory.max_usage_in_bytes",
@@ -260,7 +260,7 @@ impl CgroupReader {
         changed
     }
 
-    /// Opens the list anew: version 1 keeps that of an open file for a second after each reading.
+    /// Opens the list each time: version 1 keeps that of an open file for a second after each reading.
     fn list_processes(&mut self) -> std::io::Result<()> {
         let file = openat(&self.folder, "cgroup.procs", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         self.list.clear();
@@ -277,7 +277,7 @@ impl CgroupReader {
         self.faults.map(|(all, major)| (all.saturating_sub(major), major))
     }
 
-    /// CPU time of everything that was ever in the group, in microseconds; version 1 tells it where the group has a part in that
+    /// CPU time of everything that was ever in the group, in microseconds; version 1 has it where the group has a part in that
     /// hierarchy.
     pub fn cpu_us(&self) -> Option<u64> {
         if self.version == CgroupVersion::V1 {
@@ -321,7 +321,7 @@ pub(crate) fn group_in<'t>(text: &'t str, version: CgroupVersion, controller: &s
 /// Anonymous pages of a group of version 2 that are mapped and have a place in swap as well, in bytes: those that were read back
 /// and not written to since. `anon` and the swap's figure both have them. Those whose writing to swap is under way
 /// are in the swap cache and not in `anon`, which has mapped pages only. Both are on the lists of anonymous pages, which
-/// have shared memory too. Kernels before 5.12 do not tell of the swap cache.
+/// have shared memory too. Kernels before 5.12 do not count the swap cache.
 fn mapped_and_swapped(stat: &[u8], swap_bytes: u64) -> u64 {
     if swap_bytes == 0 {
         return 0;
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(CgroupReader::open(&other).unwrap().cpu_us(), None);
     }
 
-    /// Of a process that is ending version 1 tells the root group, which has all of the host.
+    /// For a process that is ending version 1 names the root group, which has all of the host.
     #[test]
     fn a_process_that_is_ending_is_in_no_group_of_others() {
         let stat = |flags: u32| format!("7 (a) b) R 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n");

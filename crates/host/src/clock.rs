@@ -27,7 +27,7 @@ impl Instant {
     /// Seconds from the start of a process, in clock ticks since boot, to this moment.
     pub fn age_seconds(&self, start_ticks: u64) -> f64 {
         let started_us = start_ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64;
-        // The start is told in whole ticks, so that a process which just started may lie up to one ahead.
+        // The start is known in whole ticks, so that a process which just started may lie up to one ahead.
         ((self.boottime_us as f64 - started_us) / 1e6).max(0.0)
     }
 }

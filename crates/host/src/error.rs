@@ -20,14 +20,7 @@ pub enum HostError {
     },
     #[error("process {pid} does not exist (any more)")]
     Gone { pid: i32 },
-    /// The kernel, or what confines this program, refuses a system call.
-    #[error("the system refuses {call}: {source}")]
-    Refused {
-        /// Which one, and what for.
-        call: &'static str,
-        source: io::Error,
-    },
-    /// Who is below whom cannot be told, so that no service that goes by that has its processes.
+    /// The parents of processes are unknown, so that no service that goes by them has its processes.
     #[error("the processes of this host cannot be listed: {why}")]
     NoTree { why: String },
     /// Of a service no process counts.
@@ -64,9 +57,7 @@ impl HostError {
                 source.kind() == io::ErrorKind::NotFound
                     || source.raw_os_error() == Some(Errno::SRCH.raw_os_error())
             }
-            Self::Parse { .. } | Self::Refused { .. } | Self::NoTree { .. } | Self::NoneCounts { .. } => {
-                false
-            }
+            Self::Parse { .. } | Self::NoTree { .. } | Self::NoneCounts { .. } => false,
         }
     }
 }

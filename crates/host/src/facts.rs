@@ -114,7 +114,7 @@ pub fn codename(root: &HostRoot) -> Option<String> {
     Some(value_of(&text, "VERSION_CODENAME=")?.trim_matches('"').to_owned())
 }
 
-/// The host's name, as `uname -n` tells it.
+/// The host's name, as of `uname -n`.
 pub fn host_name(root: &HostRoot) -> Result<String, HostError> {
     let path = root.path("/proc/sys/kernel/hostname");
     let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;

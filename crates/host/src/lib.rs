@@ -1,4 +1,4 @@
-//! What the kernel tells about processes, cgroups and the host.
+//! What the kernel and systemd know of processes, control groups and the host.
 //!
 //! This is the only crate that reads `/proc` and `/sys`. Everything goes through a [`HostRoot`], so
 //! that tests read fixture trees.

@@ -1,4 +1,4 @@
-//! The line by which a file tells which trial or rollout wrote it.
+//! The line in a file that names the trial or rollout that wrote it.
 
 const BEGINS: &str = "# Written by Heaptrial for trial ";
 

@@ -97,7 +97,7 @@ impl CgroupPlace {
         let dirs = std::iter::once(&self.dir).chain(&self.cpu_dir);
         for entry in dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten()) {
             let name = entry.file_name();
-            // Of a maker in another namespace it cannot be told here whether it lives.
+            // Whether a maker in another namespace lives is unknown here.
             let maker = name
                 .to_str()
                 .and_then(|name| name.strip_prefix(&names_of_namespace(root).ok()?)?.split_once('-'));

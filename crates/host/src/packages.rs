@@ -16,7 +16,7 @@ pub const PACKAGE_STATUS: &str = "/var/lib/dpkg/status";
 pub struct Package {
     /// Its name, without the architecture.
     pub name: String,
-    /// Its version, where dpkg's status tells it.
+    /// Its version, where dpkg's status has it.
     pub version: Option<String>,
 }
 
@@ -105,9 +105,9 @@ mod tests {
             &root,
             &[Path::new("/usr/lib/libx.so.1"), Path::new("/usr/lib/y.so"), Path::new("/q")],
         );
-        let told: Vec<_> =
+        let found: Vec<_> =
             found.values().map(|package| (package.name.as_str(), package.version.as_deref())).collect();
-        assert_eq!(told, [("libx1", Some("1:2.0-3")), ("y", None)]);
+        assert_eq!(found, [("libx1", Some("1:2.0-3")), ("y", None)]);
         let owner = |path: &str| package_of(&root, Path::new(path));
         assert_eq!(owner("/usr/lib/libx.so.1").as_deref(), Some("libx1"));
         assert_eq!(owner("/usr/lib/y.so").as_deref(), Some("y"));

@@ -1,4 +1,4 @@
-//! Which pages of a process are in memory, as proc_pid_pagemap(5) tells.
+//! Which pages of a process are in memory, from proc_pid_pagemap(5).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -53,7 +53,7 @@ impl PageMap {
         Ok(resident * PAGE)
     }
 
-    /// Forgets what was read, so that the next question is answered anew.
+    /// Forgets what was read, so that the next question is answered from memory as it is then.
     pub fn refresh(&mut self) {
         self.entries.clear();
     }

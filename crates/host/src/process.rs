@@ -58,7 +58,7 @@ impl Process {
     }
 
     /// As [`Self::new`], but where its main thread has ended and others live on, read by one of those: the files of the main thread
-    /// tell neither memory nor program then.
+    /// have neither memory nor program then.
     pub fn by_living_thread(root: &HostRoot, pid: i32) -> Self {
         Self { pid, dir: living_dir(root, pid), root: root.clone() }
     }
@@ -115,7 +115,7 @@ impl Process {
     }
 
     /// How long its threads that live were ready to run and had no processor, since each of them began; `None` where the
-    /// kernel does not tell (proc_pid_schedstat(5)).
+    /// kernel does not count it (proc_pid_schedstat(5)).
     pub fn waited_for_processors(&self) -> Option<Duration> {
         let threads = fs::read_dir(self.dir.join("task")).ok()?;
         let waited = |thread: fs::DirEntry| -> Option<u64> {

@@ -8,7 +8,7 @@ use heaptrial_model::{Sample, SlowSample};
 
 use crate::{AnonymousMemory, HostError, HostRoot};
 
-/// What one process told in one tick.
+/// A reading of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     /// Its part of the service's sample; `processes` is 1.
@@ -219,39 +219,6 @@ pub(crate) fn living_dir(root: &HostRoot, pid: i32) -> PathBuf {
     of_threads.into_iter().find(living).unwrap_or(own)
 }
 
-/// What the ended children of a process took that it waited for, with theirs. Those of a supervisor are its own and those that it
-/// inherited.
-#[derive(Debug)]
-pub(crate) struct ChildrenReader(File);
-
-/// CPU time and page faults of ended children.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct EndedChildren {
-    pub(crate) minor_faults: u64,
-    pub(crate) major_faults: u64,
-    pub(crate) cpu_us: u64,
-}
-
-impl ChildrenReader {
-    pub(crate) fn open(root: &HostRoot, pid: i32) -> Option<Self> {
-        File::open(root.process_dir(pid).join("stat")).ok().map(Self)
-    }
-
-    /// `None` where it is gone.
-    pub(crate) fn read(&self) -> Option<EndedChildren> {
-        let mut buffer = vec![0; 1024];
-        let length = fill(&self.0, &mut buffer).ok()?;
-        let after_name = buffer[..length].iter().rposition(|b| *b == b')')? + 2;
-        let mut fields = buffer[after_name..length].split(|b| *b == b' ').map(digits);
-        // Fields are numbered from 1, and this is the third.
-        let mut field = |number: usize, before: usize| fields.nth(number - before - 1)?;
-        let (minor_faults, major_faults) = (field(11, 2)?, field(13, 11)?);
-        let children = field(16, 13)? + field(17, 16)?;
-        let cpu_us = CpuTicks { own: 0, children }.time(None);
-        Some(EndedChildren { minor_faults, major_faults, cpu_us })
-    }
-}
-
 /// CPU time as `stat` has it. The kernel knows it to the nanosecond and cuts each of its four parts off at whole ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CpuTicks {
@@ -286,8 +253,8 @@ fn cpu_clock(root: &HostRoot, pid: i32) -> Option<libc::clockid_t> {
 fn time_of(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one value of this type, and keeps nothing.
-    let told = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (told == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0; who has a size has all of them.
@@ -349,13 +316,7 @@ mod tests {
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
         assert_eq!(cpu, CpuTicks { own: 11, children: 15 });
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("proc/42")).unwrap();
-        std::fs::write(folder.path().join("proc/42/stat"), stat).unwrap();
-        let ended = ChildrenReader::open(&HostRoot::at(folder.path()), 42).unwrap().read().unwrap();
-        assert_eq!((ended.minor_faults, ended.major_faults), (2, 1));
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
-        assert_eq!(ended.cpu_us, 15 * tick_us);
         assert_eq!(cpu.time(None), 26 * tick_us);
         assert_eq!(cpu.time(Some(12 * tick_us + 7)), 27 * tick_us + 7);
     }

@@ -5,15 +5,11 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::reader::{ChildrenReader, EndedChildren, ProcessReading};
 use crate::unit_cgroup::{UnitCgroup, processes_below};
 use crate::{
     AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessPattern, ProcessReader,
     ProcessTree, ServiceProcesses,
 };
-
-/// systemd moves a process that it has forked into the unit's control group within moments.
-const MOVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
@@ -21,21 +17,15 @@ pub struct ServiceSampler {
     root: HostRoot,
     processes: ServiceProcesses,
     main_pid: i32,
-    /// What its supervisor waited for.
-    inherited: Option<ChildrenReader>,
     readers: Vec<ProcessReader>,
     /// Processes of it that could not be opened.
     unopened: Vec<i32>,
     /// The folder that lists its processes, of a unit that has one.
     listed_in: Option<PathBuf>,
-    /// The control group of a unit whose main process is not in it, and since when.
-    awaited: Option<(String, Stopwatch)>,
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
     ever_counted: bool,
-    /// What those took that counted and have ended, and that no parent of theirs has which counts.
-    ended: EndedChildren,
     group: Option<Cgroup>,
     /// What is sampled of it.
     cgroup: Option<CgroupReader>,
@@ -65,7 +55,7 @@ pub struct TickCost {
 }
 
 impl TickCost {
-    /// Runs `work` and tells what it cost this thread.
+    /// Runs `work`; with its result, what it cost this thread.
     pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Self) {
         let cpu_us = || {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -87,32 +77,12 @@ impl ServiceSampler {
         Self::of(root, ServiceProcesses::below(main_pid), group)
     }
 
-    /// A sampler of the unit whose main process is `main_pid` and whose control group systemd tells to be at `control_group`. Its
-    /// processes are those of that group and below it, and it is sampled only where it is the unit's own. A main process that has just
-    /// been forked may not be in it yet: [`Self::follow_unit`] looks again for a while.
+    /// A sampler of the unit whose main process is `main_pid` and whose control group systemd gives as `control_group`. Its processes
+    /// are those of that group and below it, and it is sampled only where it is the unit's own.
     pub fn of_unit(root: &HostRoot, main_pid: i32, control_group: &str) -> Result<Self, HostError> {
         let group = UnitCgroup::of(root, control_group, main_pid)?;
-        let awaited = group.processes.is_none() && !control_group.is_empty();
         let sampler = Self::of(root, ServiceProcesses::below(main_pid), group.memory)?;
-        Ok(Self {
-            listed_in: group.processes,
-            awaited: awaited.then(|| (control_group.to_owned(), Stopwatch::now())),
-            ..sampler
-        })
-    }
-
-    /// Takes the unit's control group as it is by now, where its main process was not in it when it was met.
-    fn look_for_group(&mut self) -> Result<(), HostError> {
-        let Some((path, since)) = self.awaited.take() else { return Ok(()) };
-        let group = UnitCgroup::of(&self.root, &path, self.main_pid)?;
-        if group.processes.is_none() {
-            self.awaited = (since.elapsed() < MOVED_WITHIN).then_some((path, since));
-            return Ok(());
-        }
-        let own = Self::of(&self.root, ServiceProcesses::below(self.main_pid), group.memory)?;
-        (self.listed_in, self.group, self.cgroup) = (group.processes, own.group, own.cgroup);
-        self.outside = None;
-        Ok(())
+        Ok(Self { listed_in: group.processes, ..sampler })
     }
 
     /// As [`Self::open`], of a service by its processes, with the group that was made for them, wherever they went since.
@@ -135,15 +105,12 @@ impl ServiceSampler {
             root: root.clone(),
             processes,
             main_pid,
-            inherited: processes.supervisor().and_then(|pid| ChildrenReader::open(root, pid)),
             readers: vec![main],
             unopened: Vec::new(),
             listed_in: None,
-            awaited: None,
             main_counts: true,
             counted: None,
             ever_counted: true,
-            ended: EndedChildren::default(),
             group,
             cgroup,
             family: 1,
@@ -159,7 +126,6 @@ impl ServiceSampler {
         self.counted = Some(pattern);
         self.readers.retain(|reader| reader.pid() == self.main_pid);
         self.cgroup = None;
-        self.awaited = None;
     }
 
     /// Whether processes may have come or gone since this was asked last: where there is a group of its own, whether its list of
@@ -171,7 +137,6 @@ impl ServiceSampler {
     /// Follows processes that came and went, by the list of the unit's control group. Whether there is one and the main process is
     /// in it; where not, [`Self::follow`] is the way.
     pub fn follow_unit(&mut self) -> Result<bool, HostError> {
-        self.look_for_group()?;
         let Some(dir) = &self.listed_in else { return Ok(false) };
         let mut family = match processes_below(dir) {
             Ok(family) => family,
@@ -181,54 +146,30 @@ impl ServiceSampler {
         };
         let Some(main) = family.iter().position(|pid| *pid == self.main_pid) else { return Ok(false) };
         family.swap(0, main);
-        self.follow_these(family, Vec::new());
+        self.follow_these(&family);
         Ok(true)
     }
 
     /// Follows processes that came and went since the last call.
     pub fn follow(&mut self, tree: &ProcessTree) {
-        self.follow_these(self.processes.running(tree), self.processes.uncollected(tree));
+        self.follow_these(&self.processes.running(tree));
     }
 
-    fn follow_these(&mut self, family: Vec<i32>, uncollected: Vec<i32>) {
+    fn follow_these(&mut self, family: &[i32]) {
         self.family = family.len();
         if self.outside.is_none() && self.listed_in.is_none() {
             self.outside = family.iter().find_map(|pid| self.outside_of_the_group(*pid));
         }
         // Titles change, and may be set a moment after the start.
-        let counted: Vec<i32> = match &self.counted {
-            Some(of) => {
-                family.iter().copied().filter(|pid| of.holds(&Process::new(&self.root, *pid))).collect()
-            }
-            None => family.clone(),
-        };
-        let main_pid = self.main_pid;
-        self.main_counts = counted.contains(&main_pid);
+        let counts =
+            |pid: &i32| self.counted.as_ref().is_none_or(|of| of.holds(&Process::new(&self.root, *pid)));
+        let counted: Vec<i32> = family.iter().copied().filter(counts).collect();
+        self.main_counts = counted.contains(&self.main_pid);
         self.ever_counted |= !counted.is_empty();
-        let mut ended = Vec::new();
-        self.readers.retain_mut(|reader| {
-            let pid = reader.pid();
-            // What took something until it ended, and of which nobody has it yet, stays. One that ended since it was seen to run has
-            // no title any more.
-            let has_just_ended = |reader: &mut ProcessReader| {
-                reader.read().map_or_else(|error| error.is_gone(), |last| last.zombie)
-            };
-            let stays = pid == main_pid
-                || counted.contains(&pid)
-                || uncollected.contains(&pid)
-                || family.contains(&pid) && has_just_ended(reader);
-            ended.extend((!stays && !family.contains(&pid)).then(|| *reader.last()));
-            stays
-        });
-        self.take_ended(&ended);
-        let new = if self.counted.is_none() && self.cpu_us_of_cgroup().is_none() {
-            uncollected
-        } else {
-            Vec::new()
-        };
+        self.readers.retain(|reader| reader.pid() == self.main_pid || counted.contains(&reader.pid()));
         let known = |pid: &i32| self.readers.iter().any(|reader| reader.pid() == *pid);
-        self.unopened = counted.iter().copied().chain(new).filter(|pid| !known(pid)).collect();
-        // What fails is tried again with each sample, and told there.
+        self.unopened = counted.into_iter().filter(|pid| !known(pid)).collect();
+        // What fails is tried again with each sample, and reported there.
         let _ = self.open_new();
     }
 
@@ -245,22 +186,6 @@ impl ServiceSampler {
         Ok(())
     }
 
-    /// Where some processes count, keeps what those took that have ended, as they were read last. A parent that counts has that of a
-    /// child that it waited for.
-    fn take_ended(&mut self, ended: &[ProcessReading]) {
-        if self.counted.is_none() {
-            return;
-        }
-        for last in ended {
-            let counts = |pid: i32| pid != self.main_pid || self.main_counts;
-            if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
-                self.ended.cpu_us += last.sample.cpu_us;
-                self.ended.minor_faults += last.sample.minor_faults;
-                self.ended.major_faults += last.sample.major_faults;
-            }
-        }
-    }
-
     /// A process of the family that is not in its main process's control group, and the group it is in.
     fn outside_of_the_group(&self, pid: i32) -> Option<(i32, String)> {
         let own = self.group.as_ref()?;
@@ -268,7 +193,7 @@ impl ServiceSampler {
         (!its.is_within(own)).then(|| (pid, its.dir().display().to_string()))
     }
 
-    /// What tells which processes count, where not all do.
+    /// Which processes count, where not all do.
     pub fn counted(&self) -> Option<&ProcessPattern> {
         self.counted.as_ref()
     }
@@ -296,10 +221,10 @@ impl ServiceSampler {
         let mut total = Sample::default();
         let main_pid = self.main_pid;
         let main_counts = self.main_counts;
-        let (mut unread, mut ended) = (None, Vec::new());
+        let mut unread = None;
         let mut hugetlb_bytes = 0;
         self.readers.retain_mut(|reader| match reader.read() {
-            // Its memory is given back before it is told to have ended.
+            // Its memory is given back before it has ended.
             Ok(reading)
                 if reader.pid() == main_pid && reading.sample.vsize_bytes + reading.sample.rss_bytes == 0 =>
             {
@@ -324,22 +249,10 @@ impl ServiceSampler {
                 unread.get_or_insert(error);
                 true
             }
-            Err(_) => {
-                ended.push(*reader.last());
-                false
-            }
+            Err(_) => false,
         });
-        self.take_ended(&ended);
         if let Some(error) = unread {
             return Err(error);
-        }
-        // A group tells of them itself.
-        let inherited =
-            self.inherited.as_ref().filter(|_| self.counted.is_none() && self.cpu_us_of_cgroup().is_none());
-        for ended in inherited.and_then(ChildrenReader::read).into_iter().chain([self.ended]) {
-            total.cpu_us += ended.cpu_us;
-            total.minor_faults += ended.minor_faults;
-            total.major_faults += ended.major_faults;
         }
         self.hugetlb_bytes = hugetlb_bytes;
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
@@ -374,7 +287,7 @@ impl ServiceSampler {
         self.hugetlb_bytes
     }
 
-    /// CPU time of all that was ever in the control group that is sampled, in microseconds; `None` where its files do not tell.
+    /// CPU time of all that was ever in the control group that is sampled, in microseconds; `None` where it does not account for it.
     pub fn cpu_us_of_cgroup(&self) -> Option<u64> {
         self.cgroup.as_ref().and_then(CgroupReader::cpu_us)
     }
@@ -533,47 +446,9 @@ mod tests {
             assert_eq!((sample.processes, sample.rss_bytes), (3, 76 << 10), "{path}");
             assert_eq!((sample.cgroup_current_bytes, sampler.cpu_us_of_cgroup()), (None, None), "{path}");
         }
-        // One that systemd has forked and not moved yet.
-        let of_main = folder.path().join("proc/10/cgroup");
-        std::fs::write(&of_main, "0::/init.scope\n").unwrap();
-        let mut early = ServiceSampler::of_unit(&root, 10, "/system.slice/a.service").unwrap();
-        assert!(!early.follow_unit().unwrap() && early.cgroup().is_none());
-        std::fs::write(&of_main, "0::/system.slice/a.service/main\n").unwrap();
-        assert!(early.follow_unit().unwrap() && early.cgroup().is_some());
-        assert_eq!(early.read().unwrap().cgroup_current_bytes, Some(700_000));
         // One that systemd removed.
         std::fs::remove_dir_all(&group).unwrap();
         assert!(!sampler.follow_unit().unwrap());
-    }
-
-    /// A process that ends has no title from then on, and was seen to run a moment before.
-    #[test]
-    fn what_ends_between_two_looks_at_it_keeps_what_it_took() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = HostRoot::at(folder.path());
-        for (pid, parent) in [(10, 1), (11, 10), (12, 10)] {
-            process(folder.path(), pid, parent, 4);
-            std::fs::write(folder.path().join(format!("proc/{pid}/cmdline")), "burner\0").unwrap();
-        }
-        std::fs::write(folder.path().join("proc/10/cmdline"), "main\0").unwrap();
-        let mut sampler = ServiceSampler::of(&root, ServiceProcesses::below(10), None).unwrap();
-        sampler.count_only("^burner".parse().unwrap());
-        let tree = ProcessTree::scan(&root).unwrap();
-        sampler.follow(&tree);
-        let both = sampler.read().unwrap().cpu_us;
-        assert!(both > 0);
-        let ended = folder.path().join("proc/11");
-        let stat = std::fs::read_to_string(ended.join("stat")).unwrap().replace(" S ", " Z ");
-        std::fs::write(ended.join("stat"), stat).unwrap();
-        std::fs::write(ended.join("cmdline"), "").unwrap();
-        // By the tree of before.
-        sampler.follow(&tree);
-        assert_eq!(sampler.read().unwrap().cpu_us, both);
-        std::fs::remove_dir_all(&ended).unwrap();
-        for _ in 0..2 {
-            sampler.follow(&ProcessTree::scan(&root).unwrap());
-            assert_eq!(sampler.read().unwrap().cpu_us, both);
-        }
     }
 
     #[test]
@@ -671,35 +546,12 @@ mod tests {
         end(child, &root);
     }
 
-    #[test]
-    fn cpu_time_of_a_child_that_nobody_waited_for_yet_stays() {
-        let root = HostRoot::default();
-        let script = "import os, time\nif os.fork() == 0:\n    while time.process_time() < 0.2: pass\n    os._exit(0)\ntime.sleep(60)";
-        let child = std::process::Command::new("/usr/bin/python3").args(["-c", script]).spawn().unwrap();
-        let pid = child.id() as i32;
-        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
-        let deadline = Stopwatch::now() + Duration::from_secs(60);
-        loop {
-            let tree = ProcessTree::scan(&root).unwrap();
-            sampler.follow(&tree);
-            let sample = sampler.read().unwrap();
-            if !ServiceProcesses::below(pid).uncollected(&tree).is_empty() {
-                break;
-            }
-            assert!(Stopwatch::now() < deadline, "the child never ended: {sample:?}");
-        }
-        let sample = sampler.read().unwrap();
-        assert!(sample.cpu_us >= 200_000, "{sample:?}");
-        assert_eq!(sample.processes, 1);
-        end(child, &root);
-    }
-
-    /// Takes a number of milliseconds itself, the same in each of so many children that end, and tells what their own clocks
+    /// Takes a number of milliseconds itself, the same in each of so many children that end, and prints what their own clocks
     /// showed in sum, in microseconds. Then it stays.
     const BURNER: &str = "import os, sys, time\n\
         def burn(milliseconds):\n\
         \x20   while time.process_time_ns() < milliseconds * 1e6: pass\n\
-        told = 0\n\
+        shown = 0\n\
         for _ in range(int(sys.argv[2])):\n\
         \x20   ours, theirs = os.pipe()\n\
         \x20   pid = os.fork()\n\
@@ -707,10 +559,10 @@ mod tests {
         \x20       burn(float(sys.argv[1]))\n\
         \x20       os.write(theirs, b'%d' % time.process_time_ns())\n\
         \x20       os._exit(0)\n\
-        \x20   told += int(os.read(ours, 30))\n\
+        \x20   shown += int(os.read(ours, 30))\n\
         \x20   os.waitpid(pid, 0)\n\
         burn(time.process_time_ns() / 1e6 + float(sys.argv[1]))\n\
-        print((told + time.process_time_ns()) // 1000, flush=True)\n\
+        print((shown + time.process_time_ns()) // 1000, flush=True)\n\
         sys.stdin.read()\n";
 
     /// CPU time of a process of one thread as the scheduler accounts for it, in microseconds (`schedstat`).
@@ -719,7 +571,7 @@ mod tests {
         text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1_000
     }
 
-    /// What the clocks told, what a sample has, and what the scheduler had of the parent before and after.
+    /// What the clocks showed, what a sample has, and what the scheduler had of the parent before and after.
     fn burned(milliseconds: &str, children: &str) -> [u64; 4] {
         use std::io::BufRead as _;
         let mut child = std::process::Command::new("/usr/bin/python3")
@@ -728,22 +580,22 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut told).unwrap();
+        let mut shown = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut shown).unwrap();
         let mut sampler = ServiceSampler::open(&HostRoot::default(), child.id() as i32).unwrap();
         let before = scheduled(child.id());
         let read = sampler.read().unwrap().cpu_us;
         let after = scheduled(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
-        [told.trim().parse().unwrap(), read, before, after]
+        [shown.trim().parse().unwrap(), read, before, after]
     }
 
     #[test]
     fn cpu_time_is_what_the_clock_of_a_process_shows() {
         for milliseconds in ["13", "26", "39"] {
-            let [told, read, before, after] = burned(milliseconds, "0");
-            assert!(told <= read, "{milliseconds} ms: told {told}, read {read} µs");
+            let [shown, read, before, after] = burned(milliseconds, "0");
+            assert!(shown <= read, "{milliseconds} ms: shown {shown}, read {read} µs");
             assert!((before..=after).contains(&read), "{milliseconds} ms: {before}, {read}, {after} µs");
         }
     }
@@ -751,11 +603,11 @@ mod tests {
     #[test]
     fn cpu_time_of_children_that_ended_is_known_but_for_two_ticks() {
         let children = 12;
-        let [told, read, ..] = burned("17", "12");
+        let [shown, read, ..] = burned("17", "12");
         let uncertain = 2 * 1_000_000 / rustix::param::clock_ticks_per_second();
-        // Each child takes something after it told, for its end: less than what it burned, on a slow machine too.
-        let most = told + 17_000 * (children + 1);
-        assert!(told <= read + uncertain && read < most, "told {told}, read {read} µs");
+        // Each child takes something after it wrote, for its end: less than what it burned, on a slow machine too.
+        let most = shown + 17_000 * (children + 1);
+        assert!(shown <= read + uncertain && read < most, "shown {shown}, read {read} µs");
     }
 
     #[test]

@@ -17,7 +17,7 @@ impl Scope {
         *self == Self::System
     }
 
-    /// The words by which programs are told of it, such as systemctl(1) and this one.
+    /// The option that selects it in programs such as systemctl(1) and this one.
     pub fn option(self) -> &'static [&'static str] {
         match self {
             Self::System => &[],

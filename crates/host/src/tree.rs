@@ -95,22 +95,11 @@ impl ServiceProcesses {
         self.main
     }
 
-    /// Who inherits processes of it.
-    pub(crate) fn supervisor(&self) -> Option<i32> {
-        self.supervisor
-    }
-
     /// Those that run, the main one first.
     pub fn running(&self, tree: &ProcessTree) -> Vec<i32> {
         let Some(supervisor) = self.supervisor else { return tree.family(self.main) };
         let others = tree.family(supervisor).into_iter().skip(1).filter(|pid| *pid != self.main);
         std::iter::once(self.main).chain(others).collect()
-    }
-
-    /// Those that have ended and wait to be collected.
-    pub(crate) fn uncollected(&self, tree: &ProcessTree) -> Vec<i32> {
-        let all = tree.descendants(self.supervisor.unwrap_or(self.main));
-        all.into_iter().filter(|pid| tree.zombies.contains(pid)).collect()
     }
 }
 
@@ -170,7 +159,6 @@ mod tests {
         let tree = ProcessTree::scan(&root).unwrap();
         let kept = ServiceProcesses::kept_by(9, 10);
         assert_eq!(kept.running(&tree), [10, 12, 11, 13]);
-        assert_eq!(kept.uncollected(&tree), [14]);
         assert_eq!(ServiceProcesses::below(10).running(&tree), [10, 11]);
     }
 }

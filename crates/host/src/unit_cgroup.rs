@@ -23,7 +23,7 @@ pub(crate) struct UnitCgroup {
 }
 
 impl UnitCgroup {
-    /// By the path that systemd tells (ControlGroup), of a unit whose main process is `pid`. In which hierarchies that process is in
+    /// By the path that systemd has (ControlGroup), of a unit whose main process is `pid`. In which hierarchies that process is in
     /// it or below it: version 1 puts a unit that it does not account for into a group that others are in as well.
     pub(crate) fn of(root: &HostRoot, path: &str, pid: i32) -> Result<Self, HostError> {
         let Some(own) = path.strip_prefix('/').filter(|own| !own.is_empty()) else {

@@ -12,7 +12,6 @@ mod end_watch;
 mod ends;
 mod errand;
 mod error;
-mod http;
 mod interrupt;
 mod looks;
 mod memory_split;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use heaptrial_relay::http;
 use regex::bytes::Regex;
 
-use crate::http;
 use crate::placeholders::Placeholders;
 
 /// How often a service is looked at.

@@ -107,8 +107,8 @@ impl Control {
                 "wants one of {methods:?} and offers no cookie; set CookieAuthentication 1 in its torrc"
             )));
         }
-        let told = offer.split_once("COOKIEFILE=").and_then(|(_, file)| quoted(file));
-        let file = match (cookie_file, told) {
+        let named = offer.split_once("COOKIEFILE=").and_then(|(_, file)| quoted(file));
+        let file = match (cookie_file, named) {
             (Some(file), _) => file.to_owned(),
             (None, Some(file)) => file.into(),
             (None, None) => return Err(self.unexpected("does not say where its cookie is".to_owned())),

@@ -35,7 +35,7 @@ pub struct TorrcEdit {
 }
 
 impl TorrcEdit {
-    /// `marker` tells whose block it is, such as the trial's name and id; `options` are written as they are.
+    /// `marker` says whose block it is, such as the trial's name and id; `options` are written as they are.
     pub fn new(marker: &str, options: &BTreeMap<String, String>) -> Result<Self, TorrcRefusal> {
         let is_plain = !marker.is_empty() && marker.trim() == marker && !marker.contains(char::is_control);
         if !is_plain {

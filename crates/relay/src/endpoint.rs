@@ -67,7 +67,7 @@ impl io::Read for TimedReader {
         }
         self.socket.set_read_timeout(Some(left))?;
         match self.socket.read(buffer) {
-            // How the kernel tells that the time is over.
+            // The time is over.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
             read => read,
         }

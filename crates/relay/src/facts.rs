@@ -11,41 +11,14 @@ use super::settings::{self, Settings};
 use crate::TorError;
 
 /// Options that bear on memory, work or role, in tor's own spelling.
-const TOLD_OPTIONS: [&str; 30] = [
-    "AccountingMax",
-    "AvoidDiskWrites",
-    "BandwidthBurst",
-    "BandwidthRate",
-    "BridgeRelay",
-    "ConnLimit",
-    "ConstrainedSockets",
-    "DirCache",
-    "DirPort",
-    "DisableAllSwap",
-    "DisableDebuggerAttachment",
-    "DisableNetwork",
-    "DisableOOSCheck",
-    "ExitRelay",
-    "HardwareAccel",
-    "IPv6Exit",
-    "MaxAdvertisedBandwidth",
-    "MaxConsensusAgeForDiffs",
-    "MaxHSDirCacheBytes",
-    "MaxMemInQueues",
-    "MaxOnionQueueDelay",
-    "NoExec",
-    "NumCPUs",
-    "ORPort",
-    "PublishServerDescriptor",
-    "ReducedExitPolicy",
-    "RelayBandwidthBurst",
-    "RelayBandwidthRate",
-    "Sandbox",
-    "ShutdownWaitLength",
-];
+const REPORTED_OPTIONS: &str = "AccountingMax AvoidDiskWrites BandwidthBurst BandwidthRate BridgeRelay ConnLimit ConstrainedSockets DirCache \
+    DirPort DisableAllSwap DisableDebuggerAttachment DisableNetwork DisableOOSCheck ExitRelay HardwareAccel \
+    IPv6Exit MaxAdvertisedBandwidth MaxConsensusAgeForDiffs MaxHSDirCacheBytes MaxMemInQueues MaxOnionQueueDelay \
+    NoExec NumCPUs ORPort PublishServerDescriptor ReducedExitPolicy RelayBandwidthBurst RelayBandwidthRate Sandbox \
+    ShutdownWaitLength";
 const MAX_FINGERPRINT_BYTES: u64 = 4096;
 
-/// What the files of a Tor instance tell.
+/// A Tor instance by its files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     /// Its torrc (`-f`, or the default instance's).
@@ -73,7 +46,7 @@ pub struct Relay {
     /// Keys of its family (FamilyId): relays with the same one are a family.
     #[serde(default)]
     pub family_ids: Vec<String>,
-    /// `exit`, `relay`, `bridge` or `client`, from ORPort, ExitRelay, ExitPolicy and BridgeRelay as far as they tell.
+    /// `exit`, `relay`, `bridge` or `client`, from ORPort, ExitRelay, ExitPolicy and BridgeRelay as far as they decide it.
     pub role: String,
     /// A unix socket of ControlSocket or `ControlPort unix:`.
     pub control_socket: Option<PathBuf>,
@@ -142,9 +115,9 @@ impl Relay {
             control_port: control.port,
             cookie_file,
             metrics_port: ports::metrics(&settings),
-            options: TOLD_OPTIONS
-                .iter()
-                .filter_map(|option| Some((String::from(*option), settings.text(option)?)))
+            options: REPORTED_OPTIONS
+                .split(' ')
+                .filter_map(|option| Some((option.to_owned(), settings.text(option)?)))
                 .collect(),
             data_directory,
             fingerprint,
@@ -262,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_of_debian_is_told_from_its_defaults_and_its_torrc() {
+    fn an_instance_of_debian_is_read_from_its_defaults_and_its_torrc() {
         let defaults = b"DataDirectory /var/lib/tor-instances/r1\nUser _tor-r1\nControlSocket /run/tor-instances/r1/control \
             GroupWritable RelaxDirModeCheck\nCookieAuthentication 1\n\
             CookieAuthFile /run/tor-instances/r1/control.authcookie\nLog notice syslog\n";

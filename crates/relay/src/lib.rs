@@ -1,4 +1,5 @@
-//! A Tor relay of this host: its files, its control socket, its metrics, and edits of its torrc.
+//! A Tor relay of this host: its files, its control socket, its metrics, and edits of its torrc; and how metrics of any service
+//! are read.
 //!
 //! The one way in which agent, trials and preflight look at relays. The lab's private network is another crate, which
 //! uses the control connection and the programs of the Tor package from here.
@@ -8,6 +9,7 @@ mod edit;
 mod endpoint;
 mod error;
 mod facts;
+pub mod http;
 mod invocation;
 pub mod metrics;
 mod ports;
@@ -15,6 +17,7 @@ mod program;
 mod readings;
 mod relay_control;
 mod reserved;
+mod series;
 mod settings;
 mod torrc;
 mod verify;
@@ -27,3 +30,4 @@ pub use facts::Relay;
 pub use program::Program;
 pub use readings::RelayReadings;
 pub use relay_control::RelayControl;
+pub use series::Series;

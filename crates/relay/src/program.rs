@@ -65,7 +65,7 @@ impl Program {
 fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is all there is to tell.
+        // What was read before an error is all there is.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     })
@@ -89,6 +89,6 @@ fn complaints(output: &str, errors: &str) -> String {
     let lines = || output.lines().chain(errors.lines()).map(str::trim).filter(|line| !line.is_empty());
     let marked: Vec<&str> =
         lines().filter(|line| line.contains("[warn]") || line.contains("[err]")).collect();
-    let told = if marked.is_empty() { lines().collect() } else { marked };
-    if told.is_empty() { "it said nothing".to_owned() } else { told.join("; ") }
+    let said = if marked.is_empty() { lines().collect() } else { marked };
+    if said.is_empty() { "it said nothing".to_owned() } else { said.join("; ") }
 }

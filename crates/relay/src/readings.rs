@@ -6,7 +6,7 @@ use heaptrial_model::TorFlag;
 use super::{Relay, RelayControl, metrics};
 use crate::TorError;
 
-/// What a running relay tells of its work; `None` where it does not tell.
+/// The work of a running relay; `None` where it does not say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RelayReadings {
     /// Bootstrap progress in percent (`status/bootstrap-phase`).
@@ -17,14 +17,14 @@ pub struct RelayReadings {
     pub written_bytes: Option<u64>,
     pub connections: Option<u64>,
     /// Circuit handshakes that it answered since its start, and that it dropped because its worker threads did not keep up
-    /// (`tor_relay_load_onionskins_total`). Only the MetricsPort has them: the control port's begin anew with each heartbeat.
+    /// (`tor_relay_load_onionskins_total`). Only the MetricsPort has them: the control port's begin at 0 with each heartbeat.
     pub handshakes_answered: Option<u64>,
     pub handshakes_dropped: Option<u64>,
     /// Bytes that the out-of-memory handler gave up since its start (`tor_relay_load_oom_bytes_total`).
     pub oom_bytes: Option<u64>,
     /// Its flags in the consensus that it holds; `None` where it does not know.
     pub flags: Option<BTreeSet<TorFlag>>,
-    /// It tells that it has no flag, which it does also while it has no consensus: it has lost those that it had, and of one that
+    /// It says that it has no flag, also while it has no consensus: it has lost those that it had, and of one that
     /// never had any nothing is known.
     pub without_flags: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) fn flags<'w>(words: impl Iterator<Item = &'w str>) -> BTreeSet<TorFla
 }
 
 impl RelayReadings {
-    /// What is told here, and of the rest what `other` tells.
+    /// What is here, and the rest from `other`.
     pub fn or(self, other: Self) -> Self {
         Self {
             bootstrap_percent: self.bootstrap_percent.or(other.bootstrap_percent),
@@ -52,14 +52,14 @@ impl RelayReadings {
 }
 
 impl Relay {
-    /// Asks the relay by its control socket, and by its MetricsPort for what that does not tell; each within
+    /// Asks the relay by its control socket, and by its MetricsPort for what that does not have; each within
     /// `timeout`. An error only where neither answers. Asking is traffic of the relay too, some 30 KB with metrics.
     pub fn readings(&self, timeout: Duration) -> Result<RelayReadings, TorError> {
         let control = RelayControl::connect(self, timeout).and_then(|mut control| control.readings());
         let Some(metrics) = &self.metrics_port else { return control };
         match (control, metrics::scrape(metrics, timeout)) {
             (Ok(control), Ok(metrics)) => Ok(control.or(metrics)),
-            (Ok(told), Err(_)) | (Err(_), Ok(told)) => Ok(told),
+            (Ok(readings), Err(_)) | (Err(_), Ok(readings)) => Ok(readings),
             (Err(error), Err(_)) => Err(error),
         }
     }

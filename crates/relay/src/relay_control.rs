@@ -60,7 +60,7 @@ impl RelayControl {
     pub fn bootstrap_percent(&mut self) -> Result<u8, TorError> {
         let phase = self.control.info("status/bootstrap-phase")?;
         phase.split(' ').find_map(|word| word.strip_prefix("PROGRESS=")?.parse().ok()).ok_or_else(|| {
-            let problem = format!("tells a bootstrap phase without PROGRESS: {phase}");
+            let problem = format!("has a bootstrap phase without PROGRESS: {phase}");
             TorError::Content { path: self.torrc.clone(), problem }
         })
     }
@@ -71,7 +71,7 @@ impl RelayControl {
         self.control.consensus_valid_after()
     }
 
-    /// All that the control connection tells of the relay's work. What the relay does not tell is `None`; an error
+    /// All of the relay's work that the control connection has. What it does not have is `None`; an error
     /// is one of the connection.
     pub fn readings(&mut self) -> Result<RelayReadings, TorError> {
         let mut readings = RelayReadings {
@@ -110,7 +110,7 @@ impl RelayControl {
     }
 }
 
-/// `None` where the relay answers that it cannot tell.
+/// `None` where the relay answers that it does not know.
 fn optional<T>(answer: Result<T, TorError>) -> Result<Option<T>, TorError> {
     match answer {
         Err(TorError::Refused { .. } | TorError::Content { .. }) => Ok(None),

@@ -6,7 +6,7 @@ type Reserved = (&'static str, &'static [&'static str]);
 /// Lists are those of tor 0.4.9's `GETINFO config/names`, types LineList, Dependent and Virtual.
 const RESERVED: &[Reserved] = &[
     (
-        "it decides who the relay is to the network: with another value it starts anew without its standing",
+        "it decides who the relay is to the network: with another value it starts again without its standing",
         &[
             "Nickname",
             "ContactInfo",

@@ -1,4 +1,4 @@
-//! OpenMetrics of the last tick, served on a unix socket or a loopback port.
+//! Metrics of the last tick, served on a unix socket or a loopback port.
 
 mod server;
 mod text;
@@ -87,7 +87,7 @@ impl Metrics {
     pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
         let shown = Arc::new(Mutex::new(Snapshot::default()));
         server::start(&address.0, shown.clone())
-            .map_err(|source| AgentError::Metrics { address: address.to_string(), source })?;
+            .map_err(AgentError::system(format!("serve metrics at {address}")))?;
         Ok(Self { shown })
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
@@ -14,13 +14,12 @@ use heaptrial_listen::{Listen, Listener, Names, refuse_others};
 use tokio::runtime::Runtime;
 
 use super::Snapshot;
-use super::text::{classic, render};
+use super::text::render;
 
 /// Where the address is taken, or its folder not there yet.
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(30);
 const HELP: &str = "metrics are at /metrics, by the name localhost, 127.0.0.1 or [::1]\n";
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Listens, and answers from a thread; where the address is taken, once it is free. Fails only where there can be no
 /// thread.
@@ -75,17 +74,9 @@ fn app(address: &Listen, shown: Arc<Mutex<Snapshot>>) -> Router {
         .with_state(shown)
 }
 
-/// OpenMetrics for who asks for it, as Prometheus does; the older text form for everybody else.
-async fn metrics(State(shown): State<Arc<Mutex<Snapshot>>>, headers: HeaderMap) -> Response {
+async fn metrics(State(shown): State<Arc<Mutex<Snapshot>>>) -> Response {
     let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    match render(snapshot) {
-        Ok(text) if accepted.contains("application/openmetrics-text") => {
-            ([(CONTENT_TYPE, OPENMETRICS)], text).into_response()
-        }
-        Ok(text) => ([(CONTENT_TYPE, CLASSIC)], classic(&text)).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
+    ([(CONTENT_TYPE, FORMAT)], render(&snapshot)).into_response()
 }
 
 #[cfg(test)]
@@ -116,18 +107,10 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         let shown = Arc::new(Mutex::new(Snapshot { ticks: 7, ..Snapshot::default() }));
         start(&Listen::Unix(path.clone()), shown).unwrap();
-        let plain = get(&path, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert!(plain.contains("content-type: text/plain; version=0.0.4"), "{plain}");
-        assert!(plain.contains("# TYPE heaptrial_agent_ticks_total counter\n") && !plain.contains("# EOF"));
-        let accept = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
-                      Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5\r\n\r\n";
-        let answer = get(&path, accept);
+        let answer = get(&path, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");
-        assert!(
-            answer.contains("heaptrial_agent_ticks_total 7\n") && answer.ends_with("# EOF\n"),
-            "{answer}"
-        );
+        assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
+        assert!(answer.contains("\nheaptrial_agent_ticks_total 7\n"), "{answer}");
         for (request, status) in [
             ("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\nConnection: close\r\n\r\n", "405"),

@@ -1,176 +1,114 @@
-//! A snapshot as OpenMetrics, or in the older text form of Prometheus.
+//! A snapshot in the text format of Prometheus, version 0.0.4.
 
-use std::fmt;
-
-use heaptrial_model::Sample;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
+use std::fmt::Write as _;
 
 use super::{ServiceLine, Snapshot};
 
-/// A whole number of each service.
+/// A value of each service that has one.
 struct Family {
     name: &'static str,
-    unit: Option<Unit>,
     help: &'static str,
-    value: fn(&ServiceLine) -> Option<u64>,
+    value: fn(&ServiceLine) -> Option<f64>,
 }
 
-fn of_sample(line: &ServiceLine, value: impl Fn(&Sample) -> u64) -> Option<u64> {
-    line.sample.as_ref().map(value)
-}
-
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 9] = [
     Family {
-        name: "rss",
-        unit: Some(Unit::Bytes),
+        name: "rss_bytes",
         help: "Resident memory (VmRSS).",
-        value: |line| of_sample(line, |sample| sample.rss_bytes),
+        value: |line| Some(line.sample?.rss_bytes as f64),
     },
     Family {
-        name: "anon",
-        unit: Some(Unit::Bytes),
+        name: "anon_bytes",
         help: "Resident anonymous memory (RssAnon).",
-        value: |line| of_sample(line, |sample| sample.anon_bytes),
+        value: |line| Some(line.sample?.anon_bytes as f64),
     },
     Family {
-        name: "swap",
-        unit: Some(Unit::Bytes),
+        name: "swap_bytes",
         help: "Anonymous memory in swap (VmSwap).",
-        value: |line| of_sample(line, |sample| sample.swap_bytes),
+        value: |line| Some(line.sample?.swap_bytes as f64),
     },
     Family {
-        name: "cgroup_current",
-        unit: Some(Unit::Bytes),
+        name: "cgroup_current_bytes",
         help: "Memory of the control group.",
-        value: |line| line.sample.as_ref()?.cgroup_current_bytes,
+        value: |line| Some(line.sample?.cgroup_current_bytes? as f64),
     },
-    Family {
-        name: "threads",
-        unit: None,
-        help: "Threads.",
-        value: |line| of_sample(line, |sample| sample.threads.into()),
-    },
+    Family { name: "threads", help: "Threads.", value: |line| Some(line.sample?.threads.into()) },
     Family {
         name: "contaminated",
-        unit: None,
         help: "1 where the process does not run its arm's treatment.",
-        value: |line| line.contaminated.map(u64::from),
+        value: |line| line.contaminated.map(f64::from),
     },
     Family {
         name: "up",
-        unit: None,
         help: "1 where the service has a main process, 0 where it has none.",
         value: |line| line.known.then(|| line.started_wall_us.is_some().into()),
     },
+    Family {
+        name: "start_time_seconds",
+        help: "When the main process was started, since 1970.",
+        value: |line| Some(line.started_wall_us? as f64 / 1e6),
+    },
+    Family {
+        name: "cpu_seconds_total",
+        help: "CPU time of the service's processes since the start of the main one, with ended children.",
+        value: |line| Some(line.sample?.cpu_us as f64 / 1e6),
+    },
 ];
 
-/// The whole exposition in OpenMetrics.
-pub(super) fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(snapshot));
+pub(super) fn render(snapshot: &Snapshot) -> String {
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
-/// What [`render`] gives in the older text form of Prometheus (version 0.0.4), which `promtool` and others read that know
-/// no OpenMetrics: there a counter's family has the whole name of its samples.
-pub(super) fn classic(openmetrics: &str) -> String {
-    let counters: Vec<&str> = openmetrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
-    let mut text = String::with_capacity(openmetrics.len());
-    for line in openmetrics.lines() {
-        if line.starts_with("# UNIT ") || line == "# EOF" {
-            continue;
+    for family in &FAMILIES {
+        let name = format!("heaptrial_service_{}", family.name);
+        describe(&mut text, &name, family.help);
+        for line in &snapshot.services {
+            let Some(value) = (family.value)(line) else { continue };
+            let labels = [("service", &line.service), ("arm", &line.arm), ("trial", &line.trial)];
+            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+            add(&mut text, &format!("{name}{{{}}}", labels.join(",")), value);
         }
-        let described = ["# HELP ", "# TYPE "].iter().find_map(|what| {
-            let (name, rest) = line.strip_prefix(what)?.split_once(' ')?;
-            counters.contains(&name).then(|| format!("{what}{name}_total {rest}"))
-        });
-        text.push_str(described.as_deref().unwrap_or(line));
-        text.push('\n');
+    }
+    let mut agent = |name: &str, help, value: f64| {
+        let name = format!("heaptrial_agent_{name}");
+        describe(&mut text, &name, help);
+        add(&mut text, &name, value);
+    };
+    agent("cpu_seconds_total", "CPU time of the agent itself.", snapshot.cpu_us as f64 / 1e6);
+    agent("ticks_total", "Ticks since the agent started.", snapshot.ticks as f64);
+    let help = "Ticks that could not be written, once for each trial.";
+    agent("lost_ticks_total", help, snapshot.lost_ticks as f64);
+    // Before the first tick it knows neither of trials nor of itself.
+    if snapshot.taken_wall_us > 0 {
+        agent("rss_bytes", "Resident memory of the agent itself.", snapshot.rss_bytes as f64);
+        agent("tick_seconds", "What the last tick took.", snapshot.tick_seconds);
+        let taken = snapshot.taken_wall_us as f64 / 1e6;
+        agent("last_tick_timestamp_seconds", "When the last tick was.", taken);
+        let unknown = snapshot.services.iter().filter(|line| !line.known).count();
+        let help = "Services whose state systemd has not given yet, once for each trial.";
+        agent("unknown_services", help, unknown as f64);
+        let help = "Trials, rollouts and watches that run; services that are in none count as one.";
+        agent("trials", help, snapshot.trials as f64);
     }
     text
 }
 
-impl Collector for Snapshot {
-    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in &FAMILIES {
-            let unit = family.unit.as_ref();
-            self.of_services(&mut to, family.name, unit, family.help, MetricType::Gauge, family.value)?;
-        }
-        let seconds = Some(&Unit::Seconds);
-        let help = "When the main process was started, since 1970.";
-        self.of_services(&mut to, "start_time", seconds, help, MetricType::Gauge, |line| {
-            line.started_wall_us.map(|started| started as f64 / 1e6)
-        })?;
-        let help =
-            "CPU time of the service's processes since the start of the main one, with ended children.";
-        self.of_services(&mut to, "cpu", seconds, help, MetricType::Counter, |line| {
-            of_sample(line, |sample| sample.cpu_us).map(|cpu_us| cpu_us as f64 / 1e6)
-        })?;
-        let mut agent = |name: &str, unit, help: &str, metric: &dyn EncodeMetric| {
-            let name = format!("heaptrial_agent_{name}");
-            metric.encode(to.encode_descriptor(&name, help, unit, metric.metric_type())?)
-        };
-        let cpu = ConstCounter::new(self.cpu_us as f64 / 1e6);
-        agent("cpu", seconds, "CPU time of the agent itself.", &cpu)?;
-        agent("ticks", None, "Ticks since the agent started.", &ConstCounter::new(self.ticks))?;
-        let help = "Ticks that could not be written, once for each trial.";
-        agent("lost_ticks", None, help, &ConstCounter::new(self.lost_ticks))?;
-        // Before the first tick it knows neither of trials nor of itself.
-        if self.taken_wall_us > 0 {
-            let rss = ConstGauge::new(self.rss_bytes);
-            agent("rss", Some(&Unit::Bytes), "Resident memory of the agent itself.", &rss)?;
-            agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
-            let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
-            agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
-            let unknown = self.services.iter().filter(|line| !line.known).count();
-            let help = "Services of which systemd has told nothing yet, once for each trial.";
-            agent("unknown_services", None, help, &ConstGauge::new(unknown))?;
-            let help = "Trials, rollouts and watches that run; services that are in none count as one.";
-            agent("trials", None, help, &ConstGauge::new(self.trials))?;
-        }
-        Ok(())
-    }
+// Writing into a string does not fail.
+fn describe(text: &mut String, name: &str, help: &str) {
+    let of_type = if name.ends_with("_total") { "counter" } else { "gauge" };
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {of_type}\n");
 }
 
-impl Snapshot {
-    /// A gauge or counter of each service that has a value.
-    fn of_services<V: EncodeGaugeValue + EncodeCounterValue>(
-        &self,
-        to: &mut DescriptorEncoder<'_>,
-        name: &str,
-        unit: Option<&Unit>,
-        help: &str,
-        of_type: MetricType,
-        value: impl Fn(&ServiceLine) -> Option<V>,
-    ) -> Result<(), fmt::Error> {
-        let name = format!("heaptrial_service_{name}");
-        let mut family = to.encode_descriptor(&name, help, unit, of_type)?;
-        for line in &self.services {
-            if let Some(value) = value(line) {
-                let labels = [("service", &*line.service), ("arm", &*line.arm), ("trial", &*line.trial)];
-                let to = family.encode_family(&labels)?;
-                match of_type {
-                    MetricType::Counter => ConstCounter::new(value).encode(to)?,
-                    _ => ConstGauge::new(value).encode(to)?,
-                }
-            }
-        }
-        Ok(())
-    }
+fn add(text: &mut String, series: &str, value: f64) {
+    let _ = writeln!(text, "{series} {value}");
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_model::Sample;
+
     use super::*;
 
     #[test]
@@ -196,8 +134,6 @@ mod tests {
             lost_ticks: 0,
             taken_wall_us: 1_800_000_000_250_000,
         };
-        let openmetrics = render(snapshot).unwrap();
-        insta::assert_snapshot!(openmetrics);
-        insta::assert_snapshot!("classic", classic(&openmetrics));
+        insta::assert_snapshot!(render(&snapshot));
     }
 }

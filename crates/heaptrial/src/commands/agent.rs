@@ -29,7 +29,7 @@ pub struct AgentOptions {
     /// they used tells a later trial how to form its blocks. Several patterns may be given
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     services: Vec<ServicePattern>,
-    /// Serve OpenMetrics at unix:/PATH, 127.0.0.1:PORT or [::1]:PORT
+    /// Serve Prometheus metrics at unix:/PATH, 127.0.0.1:PORT or [::1]:PORT
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<MetricsAddress>,
     /// Keep each sample for this long, then medians and maxima of 15 minutes
@@ -40,7 +40,7 @@ pub struct AgentOptions {
     print_unit: Option<PathBuf>,
 }
 
-/// Runs until it is told to stop.
+/// Runs until a signal stops it.
 pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     if !(Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&options.interval.0) {
         return Err(Failure::usage("--interval must be at least 100ms and at most 1d"));
@@ -51,9 +51,11 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if let Some(program) = &options.print_unit {
         return print_unit(program, options, global);
     }
+    let paths = global.paths()?;
     let config = Config {
         scope: global.scope(),
-        database: on_host::database(&global.paths()?, global),
+        database: on_host::database(&paths, global),
+        journals: paths.trials(),
         interval: options.interval.0,
         host_patterns: options.services.clone(),
         metrics: options.metrics.clone(),

@@ -171,7 +171,7 @@ fn a_database_lost_or_replaced_under_the_agent_is_refused_and_keeps_no_revert_ba
 
 #[test]
 #[ignore = "needs root and a container"]
-fn a_clock_that_was_set_while_the_agent_was_away_is_told() {
+fn a_clock_that_was_set_while_the_agent_was_away_is_recorded() {
     let Some(host) = Host::boot() else { return };
     const DAY_US: i64 = 86_400_000_000;
     host.agent("stop");
@@ -190,12 +190,12 @@ fn a_clock_that_was_set_while_the_agent_was_away_is_told() {
     drop(store);
     host.agent("start");
     host.more_ticks();
-    let told = host.events("clock_jump");
-    assert!(told.len() == 1 && told[0].contains("forward by 1d"), "{told:?}\n{}", host.log());
+    let jumps = host.events("clock_jump");
+    assert!(jumps.len() == 1 && jumps[0].contains("forward by 1d"), "{jumps:?}\n{}", host.log());
     // Once, also over one more restart.
     host.agent("restart");
     host.more_ticks();
-    assert_eq!(host.events("clock_jump"), told);
+    assert_eq!(host.events("clock_jump"), jumps);
     assert!(
         host.events("gap").iter().all(|gap| !gap.split(':').next().unwrap_or(gap).contains('d')),
         "{:?}",

@@ -22,7 +22,7 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// several threads may use this one.
 const CALLS_AT_ONCE: usize = 32;
 
-/// Longer than systemd needs to read some thousands of unit files anew.
+/// Longer than systemd needs to read some thousands of unit files again.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(120);
 
 /// There on a host that systemd booted (sd_booted(3)).
@@ -55,7 +55,7 @@ impl Bus {
         // The bus may be there without systemd on it, as in a container with another init.
         match bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version") {
             Ok(_) => Ok(bus),
-            // It may be executing itself anew.
+            // It may be executing itself again.
             Err(lost @ SystemdError::Lost { .. }) if Path::new(BOOTED).exists() => Err(lost),
             Err(error) => Err(unreached(error.to_string())),
         }
@@ -71,17 +71,17 @@ impl Bus {
         B: serde::Serialize + DynamicType,
     {
         block_on(self.connection.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body))
-            .map_err(|error| self.told(doing, error))
+            .map_err(|error| self.error(doing, error))
     }
 
     fn get(&self, doing: &str, path: &str, interface: &str, name: &str) -> Result<Message, SystemdError> {
         let body = (interface, name);
         block_on(self.connection.call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &body))
-            .map_err(|error| self.told(doing, error))
+            .map_err(|error| self.error(doing, error))
     }
 
     /// An error with what was being done.
-    pub(super) fn told(&self, doing: &str, error: zbus::Error) -> SystemdError {
+    pub(super) fn error(&self, doing: &str, error: zbus::Error) -> SystemdError {
         match &error {
             zbus::Error::InputOutput(source) if source.kind() == std::io::ErrorKind::TimedOut => {
                 SystemdError::Timeout { doing: doing.to_owned(), limit: self.call_limit }
@@ -92,12 +92,12 @@ impl Bus {
             zbus::Error::MethodError(name, detail, _) if is_lost(name) => {
                 let said = format!(
                     "{} ({name})",
-                    detail.as_deref().unwrap_or("no reason told").trim_end_matches('.')
+                    detail.as_deref().unwrap_or("no reason given").trim_end_matches('.')
                 );
                 SystemdError::Lost { doing: doing.to_owned(), said }
             }
             zbus::Error::MethodError(name, detail, _) => {
-                let detail = detail.as_deref().unwrap_or("no reason told").trim_end_matches('.');
+                let detail = detail.as_deref().unwrap_or("no reason given").trim_end_matches('.');
                 let said = format!("{detail} ({name}){}", advice(name));
                 SystemdError::Call { doing: doing.to_owned(), said }
             }

@@ -1,4 +1,4 @@
-//! How jobs ended, from the signals that tell it.
+//! How jobs ended, from the signals of systemd.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl JobWatch {
             .interface("org.freedesktop.systemd1.Manager")?
             .member("JobRemoved")?
             .build();
-        // systemd gives its name up when it executes itself anew, and nobody knows what it told meanwhile.
+        // systemd gives its name up when it executes itself again, and its signals of that time are lost.
         let owner = MatchRule::builder()
             .msg_type(message::Type::Signal)
             .sender("org.freedesktop.DBus")?

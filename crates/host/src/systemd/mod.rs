@@ -6,19 +6,20 @@ mod jobs;
 mod link;
 mod name;
 mod properties;
+mod questions;
 mod unit;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use heaptrial_model::{Classified, ErrorClass, ServiceName, ServicePattern};
+use heaptrial_model::{Classified, ErrorClass, ServiceName};
 
 use crate::Scope;
 use bus::CALL_LIMIT;
 use link::Link;
 
 pub use essential::why_essential;
-pub use name::{escape, template_and_instance, unescape};
+pub use name::{escape, quoted, template_and_instance, unescape};
 pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
@@ -93,13 +94,13 @@ pub struct Matched {
 pub struct Job {
     pub path: String,
     pub unit: ServiceName,
-    /// Number of the connection over which its end will be told.
+    /// Number of the connection over which its end will be heard.
     pub connection: u64,
 }
 
 /// A way to a service manager. Several threads may use it at once.
 ///
-/// systemd leaves the bus for a moment when it executes itself anew (`systemctl daemon-reexec`), and a bus that is restarted
+/// systemd leaves the bus for a moment when it executes itself again (`systemctl daemon-reexec`), and a bus that is restarted
 /// ends all connections. Whatever can be asked twice is then asked again over a new connection, for as long as `patience`;
 /// what queues a job is not, since nobody knows whether it was heard ([`SystemdError::Lost`]).
 #[derive(Debug)]
@@ -112,7 +113,7 @@ pub struct Systemd {
 
 /// How long systemd may be away from the bus. It is back within a second, or much later on a host in need.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How a job stands to those that are queued (systemctl(1), --job-mode).
+/// What a job does to those that are queued (systemctl(1), --job-mode).
 const REPLACE: &str = "replace";
 /// Between two attempts to reach it.
 const RETRY_GAP: Duration = Duration::from_millis(100);
@@ -186,77 +187,6 @@ impl Systemd {
         }
     }
 
-    /// All services that the patterns name, with all facts. Those that match one with wildcards are those that are
-    /// loaded; one that is named is loaded if need be, under whichever of its names.
-    pub fn services(&self, patterns: &[ServicePattern]) -> Result<Matched, SystemdError> {
-        let mut asked: Vec<Vec<ServiceName>> = Vec::with_capacity(patterns.len());
-        for pattern in patterns {
-            asked.push(match pattern.unit() {
-                Some(name) => vec![name],
-                None => self.service_names(std::slice::from_ref(pattern))?,
-            });
-        }
-        let mut names = asked.concat();
-        names.sort();
-        names.dedup();
-        let found = self.named(&names)?;
-        // A unit may have several names, of which its Id is one.
-        let id = |name: &ServiceName| {
-            let at = names.binary_search(name).ok()?;
-            Some(found[at].as_ref()?.name.clone())
-        };
-        let of_pattern = asked.iter().map(|names| names.iter().filter_map(id).collect()).collect();
-        let mut units: Vec<Unit> = found.into_iter().flatten().collect();
-        units.sort_by(|a, b| a.name.cmp(&b.name));
-        units.dedup_by(|a, b| a.name == b.name);
-        Ok(Matched { units, of_pattern })
-    }
-
-    /// Services by their names, in the order of the names, loaded if need be; `None` for what is no service of this host.
-    pub fn named(&self, names: &[ServiceName]) -> Result<Vec<Option<Unit>>, SystemdError> {
-        self.ask(|link| link.named(names))
-    }
-
-    /// The names of all loaded services that match one of the patterns, in order.
-    pub fn service_names(&self, patterns: &[ServicePattern]) -> Result<Vec<ServiceName>, SystemdError> {
-        self.ask(|link| link.service_names(patterns))
-    }
-
-    /// One service with all facts, loaded if need be; one that does not exist or is masked says so in its `load_state`.
-    pub fn service(&self, name: &ServiceName) -> Result<Unit, SystemdError> {
-        self.ask(|link| link.service(name))
-    }
-
-    /// What changes about a unit (service, timer), cheaply.
-    pub fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
-        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
-    }
-
-    /// What changes about several units, in their order; the calls are sent together.
-    pub fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
-        self.ask_each(|link| link.statuses(names))
-    }
-
-    /// Whether several services run, the least that tells it, in their order.
-    pub fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
-        self.ask_each(|link| link.activities(names))
-    }
-
-    /// What several services' processes get from their units and drop-ins, in the order of the names.
-    pub fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
-        self.ask(|link| link.environments(names))
-    }
-
-    /// Reads all unit files anew (`systemctl daemon-reload`).
-    pub fn reload(&self) -> Result<(), SystemdError> {
-        self.ask(Link::reload)
-    }
-
-    /// Forgets a unit's failed state and its count of starts.
-    pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        self.ask(|link| link.reset_failed(name))
-    }
-
     pub fn queue_restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.queue("RestartUnit", "restarting", name, REPLACE)
     }
@@ -307,8 +237,4 @@ impl Systemd {
 
 fn is_heard<T>(answer: &Result<T, SystemdError>) -> bool {
     !matches!(answer, Err(SystemdError::Lost { .. }))
-}
-
-fn no_answer(name: &ServiceName) -> SystemdError {
-    SystemdError::Call { doing: format!("reading the state of {name}"), said: "nothing".to_owned() }
 }

@@ -38,6 +38,19 @@ pub fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// A word of a unit file, in quotes, without specifiers (systemd.syntax(7), systemd.unit(5)).
+pub fn quoted(text: &str) -> String {
+    let mut word = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => word.extend(['\\', c]),
+            '%' => word += "%%",
+            c => word.push(c),
+        }
+    }
+    word + "\""
+}
+
 /// The template and the instance, unescaped, of a unit's name; `None` for a plain unit.
 pub fn template_and_instance(name: &str) -> Option<(String, String)> {
     let (stem, unit_type) = name.rsplit_once('.')?;

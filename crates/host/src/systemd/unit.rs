@@ -1,4 +1,4 @@
-//! What systemd tells of one of its units.
+//! A unit as systemd has it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

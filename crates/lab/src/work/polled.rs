@@ -1,106 +1,20 @@
 //! Numbers that are asked for while the service runs.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use heaptrial_relay::http;
 use serde_json::Value;
 
 use super::output::number_at;
 use super::{Told, Work, WorkSource};
-use crate::http;
 
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon the asking ends when it is no more needed.
 const STEP: Duration = Duration::from_millis(20);
-
-/// A metric of a Prometheus endpoint with labels: `http_requests_total{code="200"}`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Series {
-    metric: String,
-    labels: BTreeMap<String, String>,
-}
-
-impl Series {
-    /// Reads one; also a line of an endpoint up to its value.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::begins(text.trim()).filter(|(_, rest)| rest.is_empty()).map(|(series, _)| series)
-    }
-
-    /// The series that a text begins with, and what is after it.
-    fn begins(text: &str) -> Option<(Self, &str)> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
-        let (metric, rest) = text.split_at(text.find(|c| !plain(c)).unwrap_or(text.len()));
-        let (labels, rest) = match rest.trim_start().strip_prefix('{') {
-            Some(labels) => parse_labels(labels)?,
-            None => (BTreeMap::new(), rest),
-        };
-        (!metric.is_empty()).then(|| (Self { metric: metric.to_owned(), labels }, rest))
-    }
-
-    /// Whether a sample of an endpoint is one of these: it may have further labels.
-    fn holds(&self, sample: &Self) -> bool {
-        let has = |(name, value): (&String, &String)| sample.labels.get(name) == Some(value);
-        self.metric == sample.metric && self.labels.iter().all(has)
-    }
-
-    /// The sum over the samples of an endpoint's answer (the text form of Prometheus, version 0.0.4, and OpenMetrics, whose
-    /// exemplars stand after the value). The error says what is the matter with them.
-    fn sum(&self, answer: &str) -> Result<f64, String> {
-        let value = |line: &str| {
-            let (sample, rest) = Self::begins(line).filter(|(sample, _)| self.holds(sample))?;
-            Some((sample, rest.split_whitespace().next()?.parse().ok()?))
-        };
-        let samples: Vec<(Self, f64)> =
-            answer.lines().filter(|line| !line.starts_with('#')).filter_map(value).collect();
-        match samples.iter().find(|(_, value)| !value.is_finite()) {
-            Some((sample, value)) => Err(format!("has {value} for {sample}")),
-            None if samples.is_empty() => Err(format!("has no {self}")),
-            None => Ok(samples.iter().map(|(_, value)| value).sum()),
-        }
-    }
-}
-
-/// Labels up to the brace that ends them, and what is after that.
-fn parse_labels(text: &str) -> Option<(BTreeMap<String, String>, &str)> {
-    let mut labels = BTreeMap::new();
-    let mut rest = text.trim_start();
-    loop {
-        if let Some(after) = rest.strip_prefix('}') {
-            return Some((labels, after));
-        }
-        let (name, after) = rest.split_once("=\"")?;
-        let mut value = String::new();
-        let mut characters = after.chars();
-        loop {
-            match characters.next()? {
-                '"' => break,
-                '\\' => match characters.next()? {
-                    'n' => value.push('\n'),
-                    other => value.push(other),
-                },
-                other => value.push(other),
-            }
-        }
-        labels.insert(name.trim().to_owned(), value);
-        rest = characters.as_str().trim_start().trim_start_matches(',').trim_start();
-    }
-}
-
-impl fmt::Display for Series {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.metric)?;
-        if !self.labels.is_empty() {
-            let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let labels = self.labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
-            write!(f, "{{{}}}", labels.collect::<Vec<_>>().join(","))?;
-        }
-        Ok(())
-    }
-}
 
 /// Asks for numbers at an interval, in a thread of its own: sampling must not wait for a slow answer.
 #[derive(Debug)]
@@ -234,27 +148,6 @@ impl Drop for Polling {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const METRICS: &str = "# HELP requests_total Requests.\n# TYPE requests_total counter\n\
-        requests_total{code=\"200\",path=\"/a b}\"} 7 1700000000\nrequests_total{code=\"200\",path=\"/\"} 3\n\
-        requests_total{code=\"500\"} 1\nrequests_totals 99\nup 1e0\nbad NaN\n\
-        served_total{a=\"b\"} 240 # {trace_id=\"abc\"} 1.0\nspaced {a=\"b\"} 3\nspaced {a=\"NaN\"} NaN\n";
-
-    #[test]
-    fn samples_of_a_metric_are_summed_by_labels() {
-        let told = |series: &str| Series::parse(series).unwrap().sum(METRICS);
-        let sum = |series: &str| told(series).ok();
-        assert_eq!(sum("requests_total"), Some(11.0));
-        assert_eq!(sum("requests_total{code=\"200\"}"), Some(10.0));
-        assert_eq!(sum("requests_total{code=\"200\", path=\"/a b}\"}"), Some(7.0));
-        assert_eq!((sum("up"), sum("bad"), sum("down")), (Some(1.0), None, None));
-        assert_eq!((sum("served_total"), sum("spaced {a=\"b\"}")), (Some(240.0), Some(3.0)));
-        assert_eq!(told("spaced").unwrap_err(), "has NaN for spaced{a=\"NaN\"}");
-        assert_eq!(told("down").unwrap_err(), "has no down");
-        assert_eq!(Series::parse("a{b=c}"), None);
-        assert_eq!(Series::parse("a{b=\"c\"} d"), None);
-        assert_eq!(Series::parse("a b"), None);
-    }
 
     #[test]
     fn a_file_is_read_again_and_again() {

@@ -4,10 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use heaptrial_model::WorkMeasureError;
+use heaptrial_relay::{Series, http};
 use regex::Regex;
 
-use super::polled::Series;
-use crate::http;
 use crate::placeholders::Placeholders;
 
 /// Where the numbers of a measure come from.

@@ -1,18 +1,17 @@
-//! What a service tells over HTTP.
+//! Questions over HTTP to services on this host or near it.
 
 use std::time::Duration;
 
 /// Answers larger than this are not read to their end.
 const LARGEST_ANSWER: u64 = 8 * 1024 * 1024;
 
-/// Asks a URL with GET: the status and the body. An error tells why there was no answer.
-pub(crate) fn get(url: &str, patience: Duration) -> Result<(u16, String), String> {
+/// Asks a URL with GET: the status and the body. The error says why there was no answer.
+pub fn get(url: &str, patience: Duration) -> Result<(u16, String), String> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(patience))
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        // What is asked is on this host or near it.
         .proxy(None)
         .build()
         .into();
@@ -23,6 +22,6 @@ pub(crate) fn get(url: &str, patience: Duration) -> Result<(u16, String), String
 }
 
 /// A URL as it is written after `http:`; the scheme need not be written twice.
-pub(crate) fn url(text: &str) -> String {
+pub fn url(text: &str) -> String {
     if text.starts_with("//") { format!("http:{text}") } else { text.to_owned() }
 }

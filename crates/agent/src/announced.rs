@@ -1,0 +1,109 @@
+//! Restarts that Heaptrial made itself, by the journals of its transactions on this host.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use heaptrial_model::{LifeKey, ServiceName};
+use serde::Deserialize;
+
+const JOURNAL: &str = "journal.jsonl";
+
+/// A record of a transaction's journal, as far as it is about restarts.
+#[derive(Debug, Deserialize)]
+struct Record {
+    wall_us: i64,
+    what: String,
+    service: Option<ServiceName>,
+    life: Option<LifeKey>,
+}
+
+/// The time in which a transaction dealt with a service, and the lifetime that came of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    from_us: i64,
+    /// [`i64::MAX`] while it is under way.
+    until_us: i64,
+    life: Option<LifeKey>,
+}
+
+/// What transactions did to services.
+#[derive(Debug, Default)]
+pub(crate) struct Announced(HashMap<ServiceName, Vec<Change>>);
+
+impl Announced {
+    /// Of all transactions in a folder. What cannot be read announces nothing: its restarts count as somebody else's.
+    pub(crate) fn read(folder: &Path) -> Self {
+        let mut announced = Self::default();
+        for trial in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(trial.path().join(JOURNAL)).unwrap_or_default();
+            announced.add(&text);
+        }
+        announced
+    }
+
+    fn add(&mut self, journal: &str) {
+        let mut opened_us = i64::MIN;
+        let mut open: HashMap<ServiceName, i64> = HashMap::new();
+        for record in journal.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
+            let Some(service) = record.service else {
+                match record.what.as_str() {
+                    "opened" => opened_us = record.wall_us,
+                    "ended" => open.clear(),
+                    _ => {}
+                }
+                continue;
+            };
+            match record.what.as_str() {
+                "committed" | "reverted" | "failed" | "revert_failed" | "dropped" => {
+                    let from_us = open.remove(&service).unwrap_or(opened_us);
+                    let change = Change { from_us, until_us: record.wall_us, life: record.life };
+                    self.0.entry(service).or_default().push(change);
+                }
+                _ => _ = open.entry(service).or_insert(opened_us),
+            }
+        }
+        for (service, from_us) in open {
+            let change = Change { from_us, until_us: i64::MAX, life: None };
+            self.0.entry(service).or_default().push(change);
+        }
+    }
+
+    /// Whether a transaction made the lifetime `next`, or was at work on the service at this time.
+    pub(crate) fn has(&self, service: &ServiceName, wall_us: i64, next: Option<&LifeKey>) -> bool {
+        self.0.get(service).into_iter().flatten().any(|change| {
+            (change.from_us..=change.until_us).contains(&wall_us)
+                || next.is_some() && change.life.as_ref() == next
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOURNAL: &str = r#"{"wall_us":100,"what":"opened","action":"start"}
+{"wall_us":110,"what":"intent","service":"a.service","arm":"x","changes":[],"life":null}
+{"wall_us":150,"what":"committed","service":"a.service","life":{"boot_id":"b","pid":7,"start_ticks":5},"identity":null}
+{"wall_us":160,"what":"intent","service":"b.service","arm":"x","changes":[],"life":null}
+{"wall_us":300,"what":"opened","action":"revert"}
+{"wall_us":350,"what":"reverted","service":"a.service"}
+{"wall_us":360,"what":"intent","serv"#;
+
+    #[test]
+    fn restarts_belong_to_the_transaction_that_was_at_work() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("five-way")).unwrap();
+        fs::write(folder.path().join("five-way/journal.jsonl"), JOURNAL).unwrap();
+        let announced = Announced::read(folder.path());
+        let [a, b, c] = ["a.service", "b.service", "c.service"].map(|name| name.parse().unwrap());
+        for (at, of_a, of_b) in
+            [(90, false, false), (130, true, true), (200, false, true), (320, true, true), (400, false, true)]
+        {
+            assert_eq!([announced.has(&a, at, None), announced.has(&b, at, None)], [of_a, of_b], "at {at}");
+            assert!(!announced.has(&c, at, None));
+        }
+        let life = |pid| LifeKey { boot_id: "b".into(), pid, start_ticks: 5 };
+        assert!(announced.has(&a, 900, Some(&life(7))) && !announced.has(&a, 900, Some(&life(8))));
+    }
+}
