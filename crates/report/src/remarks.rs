@@ -227,9 +227,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
             format!("The exact version of the allocator could not be proved for {}.", unproved.join(", "))
         }),
         report.arms.iter().all(|arm| arm.result.work.is_none()).then(|| NO_WORK.to_owned()),
-        report.analysis.matched_age_seconds.is_none().then(|| {
-            "Levels and ratios: services of the arms have no age in common.".to_owned()
-        }),
+        report.analysis.matched_age_seconds.is_none().then(|| no_matched_age(report)),
         (lab && report.arms.iter().any(no_level))
             .then(|| "Levels, ratios and slopes: there are no readings after warm-up.".to_owned()),
         no_interval.then(|| match lab && report.repeats == 1 {
@@ -241,6 +239,16 @@ fn unmeasured(report: &Report) -> Vec<String> {
         }),
     ];
     missing.into_iter().flatten().collect()
+}
+
+/// Why arms are not compared at an equal age.
+fn no_matched_age(report: &Report) -> String {
+    let excluded = |arm: &&Arm| arm.services == 0 && !arm.services_excluded.is_empty();
+    let excluded: Vec<&str> = report.arms.iter().filter(excluded).map(|arm| arm.name.as_str()).collect();
+    match excluded.len() {
+        0 => "Levels and ratios: services of the arms have no age in common.".to_owned(),
+        several => format!("Levels and ratios: no service of {} counts.", names(&excluded, several)),
+    }
 }
 
 /// What services take besides memory, where it was not read.

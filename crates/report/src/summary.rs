@@ -170,17 +170,17 @@ fn place_unranked(report: &Report, place: &ArmPlace) -> String {
     }
     let measures = arm.result.work.iter().flat_map(|work| &work.measures);
     let less = measures.filter(|measure| measure.standing == WorkStanding::ClearlyLess).find_map(less_work);
-    let less = less.unwrap_or_else(|| "it does clearly less work than the control".to_owned());
-    format!("{} has no rank: {less}, so its {needs} are no saving.", arm.name)
+    let less = less.unwrap_or_else(|| "does clearly less work than the control".to_owned());
+    format!("{} {less}: its {needs} are no saving, and it has no rank.", arm.name)
 }
 
-/// By which measure an arm does less: `it did 0 documents, the control 3,686`.
+/// By which measure an arm does less: `did no documents where the control did 3,686`.
 fn less_work(measure: &MeasureResult) -> Option<String> {
     let control = measure.of_control?;
     let count = |value: f64| units::count(value.round() as u64);
     Some(match (measure.tried, control.tried) {
         (Some(tried), Some(of_control)) => format!(
-            "it failed {} of {} {}, the control {} of {}",
+            "failed {} of {} {} where the control failed {} of {}",
             count(measure.total),
             count(tried),
             measure.name,
@@ -188,12 +188,12 @@ fn less_work(measure: &MeasureResult) -> Option<String> {
             count(of_control)
         ),
         _ if measure.total == 0.0 => {
-            format!("it did no {}, the control {}", measure.name, count(control.total))
+            format!("did no {} where the control did {}", measure.name, count(control.total))
         }
         _ => {
             let ratio = measure.ratio.as_ref()?.estimate;
             let verb = if measure.less_is_better { "took" } else { "did" };
-            format!("it {verb} {} times the {} of the control", units::ratio(ratio.value), measure.name)
+            format!("{verb} {} times the {} of the control", units::ratio(ratio.value), measure.name)
         }
     })
 }
@@ -215,7 +215,7 @@ fn nothing_counts(report: &Report, arm: &Arm) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "{} has no rank: all of its services ({}) were excluded (first reason: {}).{last}",
+        "{} has no figure and no rank: all of its services ({}) were excluded (first reason: {}).{last}",
         arm.name,
         arm.services_excluded.len(),
         first.reason

@@ -1,5 +1,7 @@
 //! From a report to its sections.
 
+use std::collections::HashSet;
+
 use super::{Block, FindingBlock, Section};
 use crate::document::{Arm, Finding, Report, Reproduce, Severity};
 use crate::table::{
@@ -211,7 +213,8 @@ fn finding(report: &Report, first: &Finding, run: &[Finding], full: bool) -> Fin
         sentences.push(format!("{} more.", number(run.len() as u64 - 1, "finding")));
     }
     let mut services: Vec<&String> = run.iter().flat_map(|finding| &finding.services).collect();
-    services.dedup();
+    let mut seen = HashSet::new();
+    services.retain(|service| seen.insert(*service));
     FindingBlock {
         severity: first.severity,
         heading: format!("{}{about}", said.title),
