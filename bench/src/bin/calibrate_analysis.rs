@@ -415,7 +415,7 @@ fn oddities(fleets: u32, seed: u64) {
             };
             [measures::found(analysis, kind), named, measures::any_false_off_treatment(simulated, analysis)]
         });
-        row(&format!("{name} | {}", kind.describe().to_lowercase()), &found);
+        row(&format!("{name} | {kind:?}"), &found);
     }
     heading("A change of level of an arm", &["found within half a day", "found in the other arm"]);
     for (name, factor, services) in [

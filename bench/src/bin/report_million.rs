@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, TrialKind, Version};
-use heaptrial_report::{Options, Report, write};
+use heaptrial_report::{Document, Options, Report};
 use heaptrial_store::{NewTrial, Store, TickInput};
 
 const SPECS: [&str; 4] = ["glibc", "jemalloc@5.3.0", "mimalloc@2.0.9", "mimalloc@3.0.1"];
@@ -30,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..2 {
         let start = Instant::now();
         let store = Store::open(&path)?;
-        let (report, trajectories) = Report::with_trajectories(&store, 1, &Options::default())?;
+        let report = Report::with_charts(&store, 1, &Options::default())?;
         let built = start.elapsed();
-        write(&report, &trajectories, &folder.join("report"))?;
+        report.write(&folder.join("report"))?;
         seconds = (built.as_secs_f64(), start.elapsed().as_secs_f64());
     }
     println!(

@@ -62,7 +62,7 @@ pub(crate) fn findings(
             arms: vec![arm],
             services: Vec::new(),
             evidence: format!(
-                "{} and {} began {} apart: at the same age {} has {} times what {} has, and over the same last {} it has {}",
+                "{} and {} began {} after each other: at the same age {} has {} times what {} has, and over the same last {} it has {}",
                 fleet.arms[arm].name,
                 fleet.arms[control].name,
                 units::duration(apart),
@@ -72,9 +72,6 @@ pub(crate) fn findings(
                 units::duration(window),
                 told(at_that_time)
             ),
-            effect: "They met an equal age under other load, and had equal load at another age: which of the two makes the \
-                     difference cannot be told. Begin all arms on the same day."
-                .to_owned(),
         })
     };
     (0..fleet.arms.len()).filter(compared).filter_map(found).collect()

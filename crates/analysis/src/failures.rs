@@ -147,8 +147,6 @@ pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]
                 told(&usual),
                 heaptrial_model::units::p_value(p)
             ),
-            effect: "A service that fails begins anew with little memory, and its work was interrupted."
-                .to_owned(),
         })
     };
     (0..arms.len()).filter_map(of_arm).collect()

@@ -231,7 +231,7 @@ fn too_short(fleet: &Fleet, settings: &Settings, growth: &Growth) -> Verdict {
         return Verdict::Inconclusive {
             days_needed: None,
             why: format!(
-                "{seen} after warm-up, {}, do not tell growth from caches that still fill",
+                "{seen} after warm-up, {}, do not distinguish growth from caches that still fill",
                 units::counted(growth.readings as usize, "reading")
             ),
         };
@@ -241,9 +241,7 @@ fn too_short(fleet: &Fleet, settings: &Settings, growth: &Growth) -> Verdict {
     let days_needed = (1.0 - growth.days) / (1.0 - share).max(f64::EPSILON);
     Verdict::Inconclusive {
         days_needed: Some(days_needed),
-        why: format!(
-            "{seen} after warm-up are part of a day, in which load and caches change: they tell nothing of days to come"
-        ),
+        why: format!("{seen} after warm-up are part of a day, in which load and caches change"),
     }
 }
 
@@ -341,9 +339,6 @@ pub(crate) fn common(ages: &Ages, arms: &[ArmResult]) -> Option<Finding> {
             }
             None => format!("every arm grows, by {} a day or more", units::share(least)),
         },
-        effect:
-            "What all arms share may come from rising load. Differences between arms are not touched by it."
-                .to_owned(),
     })
 }
 
@@ -385,8 +380,6 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
                 days => format!("{days:.0} days"),
             }
         ),
-        effect: "Days until memory runs out that are told of an arm are those if only its services grew: this is sooner."
-            .to_owned(),
     })
 }
 

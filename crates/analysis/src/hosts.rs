@@ -113,9 +113,6 @@ pub fn differing_hosts(fleet: &Fleet, arms: &[ByHost]) -> Vec<Finding> {
                 ratios.join(", "),
                 arm.p_value_adjusted.unwrap_or(1.0)
             ),
-            effect:
-                "The figure over all hosts is an average of hosts that differ, and holds for none of them."
-                    .to_owned(),
         }
     };
     arms.iter().filter(differs).map(finding).collect()

@@ -129,7 +129,7 @@ pub(crate) fn verdict(
 /// Arms of which some services bloat.
 pub(crate) fn findings(fleet: &Fleet, arms: &[ArmResult]) -> Vec<Finding> {
     let finding = |(arm, result): (usize, &ArmResult)| {
-        let services = result.services.as_ref()?;
+        let services = result.service_verdicts.as_ref()?;
         let Some(Verdict::SomeBloat { .. }) = result.verdict else { return None };
         let (low, high) = services.bloating_share.interval()?;
         let least = services.bloating_services().map(|service| service.share_per_day.value);
@@ -154,9 +154,6 @@ pub(crate) fn findings(fleet: &Fleet, arms: &[ArmResult]) -> Vec<Finding> {
                     ""
                 }
             ),
-            effect:
-                "Medians and ratios of the arm say nothing about them: look for what they have in common."
-                    .to_owned(),
         })
     };
     arms.iter().enumerate().filter_map(finding).collect()

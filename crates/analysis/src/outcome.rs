@@ -182,8 +182,9 @@ pub struct ArmResult {
     pub growth: Option<Growth>,
     /// Its services without off-treatment services by their own verdicts; `None` of an arm that is restarted at
     /// intervals, and in a lab run.
-    pub services: Option<ServiceVerdicts>,
+    pub service_verdicts: Option<ServiceVerdicts>,
     /// What follows for an operator; `None` where time has no days.
+    #[serde(rename = "verdict_detail")]
     pub verdict: Option<Verdict>,
     /// The verdict over every service that was put into it, where it is another.
     pub verdict_as_assigned: Option<Verdict>,
@@ -291,7 +292,7 @@ pub enum Verdict {
         /// Which memory.
         limit: LimitKind,
     },
-    /// Some services bloat, while the median service is not shown to: [`ArmResult::services`] has their names.
+    /// Some services bloat, while the median service is not shown to: [`ArmResult::service_verdicts`] has their names.
     SomeBloat {
         /// Services that bloat,
         services: u32,
@@ -404,6 +405,20 @@ impl Verdict {
             Self::Bloating { .. } => "bloating",
             Self::SomeBloat { .. } => "some_bloat",
             Self::Inconclusive { .. } => "inconclusive",
+        }
+    }
+}
+
+impl Verdict {
+    /// When memory runs out if growth goes on, and which memory; of an arm that grows.
+    pub fn runs_out(&self) -> Option<(Estimate, Option<LimitKind>)> {
+        match self {
+            Self::Growing { days_until_full, limit } => Some(((*days_until_full)?, *limit)),
+            Self::Bloating { days_until_full, limit } => Some((*days_until_full, Some(*limit))),
+            Self::SomeBloat { days_until_full, limit, .. } => {
+                Some((Estimate::bare((*days_until_full)?), *limit))
+            }
+            Self::Stable | Self::Inconclusive { .. } => None,
         }
     }
 }

@@ -123,7 +123,7 @@ fn arm_result(
         verdict_as_assigned: as_assigned_verdict
             .filter(|verdict| word(&as_treated_verdict) != Some(verdict.as_str())),
         verdict: as_treated_verdict,
-        services: own,
+        service_verdicts: own,
         by_day: by_day(fleet, ages, treated),
         by_week: by_week(fleet, ages, treated),
         level_changes: match fleet.clock.has_calendar() {

@@ -1,4 +1,4 @@
-//! Tells pages that the data changed, while somebody listens.
+//! Notifies pages that the data changed, while somebody listens.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -60,7 +60,12 @@ impl Live {
         self.changes.send_modify(|change| change.ended = true);
     }
 
-    /// Tells one state of all pages from any other, as long as the dashboard runs.
+    /// Version of the database, as far as it was read.
+    pub(crate) fn data(&self) -> u64 {
+        self.changes.borrow().data
+    }
+
+    /// Distinguishes one state of all pages from any other, as long as the dashboard runs.
     pub(crate) fn version(&self) -> String {
         self.changes.borrow().version()
     }
@@ -107,7 +112,7 @@ impl Listener {
     }
 }
 
-/// Asks whether the data changed, while somebody listens; asking tells what version it saw.
+/// Asks whether the data changed, while somebody listens; asking says what version it saw.
 pub(crate) async fn poll<F: Future<Output = ()>>(live: Arc<Live>, ask: impl Fn() -> F) {
     loop {
         tokio::time::sleep(EVERY).await;

@@ -18,11 +18,11 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::compute::{Computer, WAIT, What, state_of};
+use crate::compute::{Computer, PageKind};
 use crate::data::{Data, Overview, Service, Trial, now_us};
 use crate::headers;
 use crate::live::Live;
-use crate::page::{self, Choice, Frame};
+use crate::page::{self, Frame, Order};
 use crate::{Config, DashboardError};
 
 /// A page that takes longer is given up.
@@ -30,9 +30,6 @@ const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
 const OTHER_NAME: &str = "This name is not one of the dashboard's. Ask for it as localhost or 127.0.0.1, or start \
                           `heaptrial serve` with --host NAME.\n";
-
-/// The main pages, by address and name.
-const PAGES: [(&str, &str); 2] = [("/", "Overview"), ("/host", "Host")];
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -82,13 +79,13 @@ impl Shared {
         }
     }
 
-    /// Looks whether the database changed. What is wrong with one that cannot be read, the pages tell.
+    /// Asks whether the database changed. What is wrong with one that cannot be read is on the pages.
     pub(crate) async fn ask(self: Arc<Self>) {
         let _ = self.read(|_| Ok(())).await;
     }
 
-    fn frame<'a>(&'a self, title: &'a str, here: &'a str) -> Frame<'a> {
-        Frame { title, here, pages: &PAGES, version: self.live.version(), now_us: now_us() }
+    fn frame<'a>(&'a self, title: &'a str) -> Frame<'a> {
+        Frame { title, version: self.live.version(), now_us: now_us() }
     }
 }
 
@@ -102,7 +99,6 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/trial/{name}", get(trial))
         .route("/trial/{name}/report", get(report))
         .route("/service/{name}", get(service))
-        .route("/host", get(host))
         .route("/healthz", get(healthz))
         .route("/events", get(events))
         .route("/static/{file}", get(asset))
@@ -130,12 +126,12 @@ struct Which {
     id: Option<i64>,
 }
 
-async fn overview(State(shared): App, Query(choice): Query<Choice>) -> Response {
+async fn overview(State(shared): App, Query(order): Query<Order>) -> Response {
     let now_us = now_us();
     match shared.read(move |store| Overview::read(store, now_us)).await {
         Ok(overview) => {
-            let frame = shared.frame("Overview", "/");
-            frame.show(page::overview(&overview, &choice, now_us, &shared.config.database))
+            let frame = shared.frame("Overview");
+            frame.show(page::overview(&overview, order, now_us, &shared.config.database))
         }
         Err(error) => failed(&shared, &error),
     }
@@ -167,7 +163,7 @@ async fn trial(
     State(shared): App,
     Path(name): Path<String>,
     Query(which): Query<Which>,
-    Query(choice): Query<Choice>,
+    Query(order): Query<Order>,
 ) -> Response {
     let trial = match find(&shared, name, which.id).await {
         Ok(trial) => trial,
@@ -175,9 +171,9 @@ async fn trial(
     };
     // Before it is computed: a result that comes while this page is shown makes it due again.
     let title = trial.name().to_owned();
-    let frame = shared.frame(&title, "");
-    let computed = shared.computer.get(trial.record.id, What::of(&trial), state_of(&trial), WAIT).await;
-    let content = page::trial(&trial, computed.as_ref(), &choice, frame.now_us);
+    let frame = shared.frame(&title);
+    let computed = shared.computer.get(trial.record.id, PageKind::of(&trial), shared.live.data()).await;
+    let content = page::trial(&trial, computed.as_ref(), order, frame.now_us);
     frame.show(content)
 }
 
@@ -189,7 +185,8 @@ async fn report(State(shared): App, Path(name): Path<String>, Query(which): Quer
     if !trial.may_conclude() {
         return not_found(&shared, page::no_report_yet(&trial));
     }
-    match shared.computer.get(trial.record.id, What::Page, state_of(&trial), WAIT).await.map(|it| it.markup) {
+    let computed = shared.computer.get(trial.record.id, PageKind::Report, shared.live.data()).await;
+    match computed.map(|computed| computed.markup) {
         Some(Ok(html)) => {
             let policy = format!("{}; frame-ancestors 'none'", embedded::page_policy());
             let headers =
@@ -214,21 +211,10 @@ async fn service(State(shared): App, Path(name): Path<String>, Query(which): Que
     match found.await {
         Ok(Ok(service)) => {
             let title = service.record.name.clone();
-            let frame = shared.frame(&title, "");
+            let frame = shared.frame(&title);
             frame.show(page::service(&service, now_us))
         }
         Ok(Err(overview)) => not_found(&shared, page::no_service(&name, &overview)),
-        Err(error) => failed(&shared, &error),
-    }
-}
-
-async fn host(State(shared): App) -> Response {
-    let path = shared.config.database.clone();
-    match shared.read(move |store| crate::data::Host::read(store, &path, now_us())).await {
-        Ok(host) => {
-            let frame = shared.frame("Host", "/host");
-            frame.show(page::host(&host, frame.now_us))
-        }
         Err(error) => failed(&shared, &error),
     }
 }
@@ -258,7 +244,7 @@ async fn nowhere(State(shared): App, uri: Uri) -> Response {
 }
 
 fn not_found(shared: &Shared, content: Markup) -> Response {
-    (StatusCode::NOT_FOUND, shared.frame("Not found", "").show(content)).into_response()
+    (StatusCode::NOT_FOUND, shared.frame("Not found").show(content)).into_response()
 }
 
 fn failed(shared: &Shared, error: &DashboardError) -> Response {
@@ -267,5 +253,5 @@ fn failed(shared: &Shared, error: &DashboardError) -> Response {
 
 fn unavailable(shared: &Shared, text: &str) -> Response {
     let content = page::unavailable(text);
-    (StatusCode::SERVICE_UNAVAILABLE, shared.frame("Not available", "").show(content)).into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, shared.frame("Not available").show(content)).into_response()
 }

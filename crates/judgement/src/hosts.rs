@@ -14,7 +14,7 @@ const NAMED: usize = 8;
 const END_SHARE: f64 = 0.1;
 /// and no less than this: services that are put back take a while.
 const LEAST_SILENCE_SECONDS: f64 = 3600.0;
-/// Digits of a digest that are told.
+/// Digits of a digest that are shown.
 const DIGITS: usize = 12;
 
 /// An allocator with the digest of its very file.
@@ -27,8 +27,8 @@ fn build(identity: &Identity) -> String {
 /// The first names, and how many more there are.
 fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(NAMED);
-    let told = names.take(NAMED).collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{told} and {more} more") } else { told }
+    let listed = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{listed} and {more} more") } else { listed }
 }
 
 impl Rows {
@@ -67,25 +67,18 @@ impl Rows {
             if all.len() < 2 {
                 return None;
             }
-            let told =
+            let listed =
                 hosts.iter().map(|(build, hosts)| format!("{build} on {}", named(hosts.iter().copied())));
-            let effect = match self.mixes(&hosts) {
-                false => {
-                    "Services are compared within their host, so the ratio is of like with like; where it differs between these hosts, that \
-                     may come from the build."
-                }
-                true => {
-                    "Some services are compared with services of hosts that have another build, as their own have too few: there the ratio is \
-                     of builds, and of what else these hosts differ by, as well."
-                }
+            let mixed = match self.mixes(&hosts) {
+                false => "",
+                true => "; some services are compared with services of hosts that have another build",
             };
             Some(Finding {
                 kind: FindingKind::BuildsByHost,
                 severity: Severity::Caution,
                 arms: vec![arm],
                 services: Vec::new(),
-                evidence: format!("its services ran {}", told.collect::<Vec<_>>().join("; ")),
-                effect: effect.to_owned(),
+                evidence: format!("its services ran {}{mixed}", listed.collect::<Vec<_>>().join("; ")),
             })
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()
@@ -111,15 +104,17 @@ impl Rows {
                 return None;
             }
             let most = ran.values().map(Vec::len).max().unwrap_or(0);
-            let told = ran.iter().map(|(what, who)| format!("{} {what}", who.len()));
+            let listed = ran.iter().map(|(what, who)| format!("{} {what}", who.len()));
             let few = ran.values().filter(|who| who.len() < most).flatten();
             Some(Finding {
                 kind: FindingKind::SeveralBuilds,
                 severity: Severity::Caution,
                 arms: vec![arm],
                 services: few.map(|name| (*name).to_owned()).collect(),
-                evidence: format!("its services ran, as proved last: {}", told.collect::<Vec<_>>().join("; ")),
-                effect: "A build or a setting can matter more than the version: the arm's figures are a mixture of these.".to_owned(),
+                evidence: format!(
+                    "its services ran, as proved last: {}",
+                    listed.collect::<Vec<_>>().join("; ")
+                ),
             })
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()
@@ -154,7 +149,6 @@ impl Rows {
             arms: Vec::new(),
             services: Vec::new(),
             evidence: format!("there are no readings of {}", named(hosts.iter().map(String::as_str))),
-            effect: "Every figure is of the other hosts only.".to_owned(),
         }))
     }
 
@@ -206,9 +200,6 @@ impl Rows {
                 units::counted(self.services.len(), "service")
             ),
             services: names,
-            effect: "Who got which arm was chosen, and arms may differ by what the choice went by: no ratio, interval or p-value tells that \
-                     from what the arms do."
-                .to_owned(),
         })
     }
 
@@ -220,12 +211,12 @@ impl Rows {
             .filter_map(|service| Some((service.host()?, service.name.split_once('/')?.1)))
             .collect();
         let mut services = Vec::new();
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         for (host, planned) in self.trial.hosts() {
             let not_here = planned.iter().filter(|service| !here.contains(&(host, **service)));
             let not_here: Vec<String> = not_here.map(|service| format!("{host}/{service}")).collect();
             if self.parts.iter().any(|part| part.host == host) && !not_here.is_empty() {
-                told.push(format!("{} of {host}", not_here.len()));
+                listed.push(format!("{} of {host}", not_here.len()));
                 services.extend(not_here);
             }
         }
@@ -233,11 +224,8 @@ impl Rows {
             kind: FindingKind::Vanished,
             severity: Severity::Caution,
             arms: Vec::new(),
-            evidence: format!("services of the plan were not started: {}", told.join(", ")),
+            evidence: format!("services of the plan were not started: {}", listed.join(", ")),
             services,
-            effect: "They are in no figure. Where they were left out for what an arm did or would have done to them, the comparison is not of \
-                     what was drawn."
-                .to_owned(),
         })
     }
 
@@ -248,7 +236,7 @@ impl Rows {
             return None;
         }
         let all = self.trial.hosts().len();
-        let told: Vec<String> = missing
+        let listed: Vec<String> = missing
             .iter()
             .take(NAMED)
             .map(|(host, services)| format!("{host} ({})", units::counted(*services, "service")))
@@ -263,11 +251,8 @@ impl Rows {
             evidence: format!(
                 "{} of the {all} hosts of the plan are not in this database: {}{more}",
                 missing.len(),
-                told.join(", ")
+                listed.join(", ")
             ),
-            effect: "Every figure is of the other hosts only; `heaptrial import heaptrial` takes in what a host's \
-                     `heaptrial export` wrote."
-                .to_owned(),
         })
     }
 }

@@ -304,8 +304,7 @@ fn left_out_after(until: &str) -> Finding {
         severity: Severity::Caution,
         arms: Vec::new(),
         services: Vec::new(),
-        evidence: format!("readings, lives and events after {until} are left out, as asked for (--until)"),
-        effect: "Every figure is what it was then.".to_owned(),
+        evidence: format!("readings, lives and events after {until} are excluded, as asked for (--until)"),
     }
 }
 

@@ -245,7 +245,7 @@ fn reason(
         return Some(match (&life.contamination, &life.ending) {
             // A crash or a limit is told by its own words, not as another allocator's memory.
             (Some(failure), _) if life.failed => failure.clone(),
-            (Some(contamination), _) => format!("contaminated: {contamination}"),
+            (Some(contamination), _) => format!("non-compliant: {contamination}"),
             // What the lab wrote down then says more than the bare ending.
             (None, Some(ending)) if !ending.is_complete() => match failure {
                 Some(failure) => failure.to_owned(),

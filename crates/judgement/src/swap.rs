@@ -73,9 +73,6 @@ pub(crate) fn finding(store: &Store, rows: &Rows) -> Result<Option<Finding>, Jud
                 each.collect::<Vec<_>>().join(", "),
                 rows.trial.plan.metric.as_str()
             ),
-            effect: "What is in swap is the allocator's memory as well: compare anonymous memory with swap (--metric anon), or find out why the \
-                     host swaps."
-                .to_owned(),
         }
     }))
 }

@@ -22,8 +22,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// `localhost`, loopback addresses, the address that is listened on, and some more names. `help` is what a request by
-    /// another name is told.
+    /// `localhost`, loopback addresses, the address that is listened on, and some more names. `help` answers a request by
+    /// another name.
     pub fn of(listen: &Listen, more: &[String], help: &'static str) -> Self {
         let mut names = vec!["localhost".to_owned()];
         names.extend(more.iter().map(|name| name.to_ascii_lowercase()));

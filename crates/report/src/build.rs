@@ -1,35 +1,32 @@
 //! From what is known of a trial to its report.
 
-use heaptrial_analysis::{
-    ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict, outliers, sums_by_server,
-};
-use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
+use heaptrial_analysis::{Estimate, Growth, RatioToControl, objections, outliers, sums_by_server};
+use heaptrial_judgement::{Judgement, JudgementError};
 use heaptrial_model::{About, Identity, MemorySplit, Metric};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
 use crate::document::{
-    Analysis, Arm, AsFound, AsTreated, Assignment, Consensuses, Estimate, Event, ExcludedService, Finding,
-    Growth, Host, Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook,
-    Ratio, Report, ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, TrialHost, Work,
+    Analysis, Arm, ArmResult, Assignment, Consensuses, Event, ExcludedService, Finding, Host, Kind, Memory,
+    MemoryLimit, NamedOutlier, Outcome, PlannedLook, Ratio, Report, SCHEMA_VERSION, Sampler, ServerSum,
+    Service, Source, TrialHost,
 };
-use crate::verdict::{self, RunsOut};
-use crate::{Options, ReportError, findings};
+use crate::{Options, ReportError, remarks};
 
 impl Report {
-    /// Reports on a trial of `store`.
+    /// Reports on a trial of `store`, without charts.
     pub fn from_store(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ReportError> {
         Self::of(&Judgement::of(store, trial_id, options)?)
     }
 
-    /// Reports on a trial of `store`, with the thinned series that the charts show.
-    pub fn with_trajectories(
-        store: &Store,
-        trial_id: i64,
-        options: &Options,
-    ) -> Result<(Self, Trajectories), ReportError> {
-        let judgement = Judgement::of(store, trial_id, options)?;
-        Ok((Self::of(&judgement)?, judgement.trajectories()))
+    /// Reports on a trial of `store`, with charts.
+    pub fn with_charts(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ReportError> {
+        Self::charted(&Judgement::of(store, trial_id, options)?)
+    }
+
+    /// Reports on what is known of a trial, with charts.
+    pub fn charted(judgement: &Judgement) -> Result<Self, ReportError> {
+        Ok(Self { trajectories: Some(judgement.trajectories()), ..Self::of(judgement)? })
     }
 
     /// Reports on what is known of a trial. The same judgement gives the same report, byte for byte.
@@ -42,7 +39,7 @@ impl Report {
             .map(|arm| parts.arm(arm, &services))
             .collect::<Result<_, ReportError>>()?;
         let mut report = parts.report(arms, services)?;
-        findings::add(&mut report);
+        remarks::add(&mut report);
         Ok(report)
     }
 }
@@ -63,7 +60,7 @@ impl Parts<'_> {
             [] => host(&trial.plan.host_facts),
             parts => alike(parts),
         };
-        // Of several hosts at once the time of the run tells nothing of what they offered.
+        // Of several hosts at once the time of the run says nothing of what they offered.
         let cpu_count = host.cpu_count.filter(|_| rows.parts.len() < 2);
         let cpu_share = cpu_share(&services, self.judgement.duration_seconds, cpu_count);
         let findings = analysis.findings.iter().map(|finding| Finding {
@@ -72,22 +69,44 @@ impl Parts<'_> {
             arms: finding.arms.iter().map(|arm| self.arm_name(*arm)).collect(),
             services: finding.services.clone(),
             evidence: finding.evidence.clone(),
-            effect: finding.effect.clone(),
         });
+        let imported = rows.kind.is_import();
+        let several = rows.arms.len() > 1;
+        let has_check = imported || rows.kind == Kind::Field;
+        let consensuses = self.judgement.consensuses.as_ref();
+        let consensuses = consensuses.map(|clock| Consensuses { taken: clock.consensuses, pace: clock.pace });
         Ok(Report {
             schema_version: SCHEMA_VERSION,
-            of: self.of(cpu_share)?,
+            kind: rows.kind,
             name: plan.name.clone(),
             started_at: self.time("start of the trial", plan.started_wall_us)?,
             duration_seconds: self.judgement.duration_seconds,
             outcome: outcome(trial.outcome.as_deref()),
             planned_seconds: plan.planned_us as f64 / 1e6,
             seed: plan.seed,
+            repeats: if self.lab { plan.repeats } else { 1 },
             command: plan.command.clone(),
             tool_version: plan.tool_version.clone(),
             host,
             about: About::of_parameters(&plan.parameters),
             parameters: plan.parameters.clone(),
+            assignment: match rows.kind {
+                Kind::LabCommand | Kind::LabTor => None,
+                Kind::ImportTorutils | Kind::ImportPrometheus if self.has_blocks() => {
+                    Some(Assignment::ListedWithinServers)
+                }
+                Kind::ImportTorutils | Kind::ImportPrometheus => Some(Assignment::Listed),
+                Kind::Host => several.then_some(Assignment::AsFound),
+                Kind::Field if analysis.randomised => several.then_some(Assignment::Random),
+                Kind::Field => several.then_some(Assignment::ByHand),
+            },
+            sampler: (!imported).then(|| self.judgement.ticks.as_ref().map(sampler).unwrap_or_default()),
+            sampling_interval_seconds: self.judgement.sampling_interval_seconds.filter(|_| !self.lab),
+            cpu_share: cpu_share.filter(|_| self.lab),
+            consensuses,
+            self_check: analysis.self_check.filter(|check| has_check && check.noise_ratio.is_finite()),
+            looks: if rows.kind == Kind::Field { self.looks()? } else { Vec::new() },
+            sources: if imported { self.sources() } else { Vec::new() },
             analysis: self.analysis(),
             arms,
             services,
@@ -101,51 +120,9 @@ impl Parts<'_> {
             warnings: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
+            reproduce: None,
             events: self.events()?,
-        })
-    }
-
-    fn of(&self, cpu_share: Option<f64>) -> Result<ReportOf, ReportError> {
-        let Judgement { rows, analysis, ticks, sampling_interval_seconds, .. } = self.judgement;
-        let sampler = ticks.as_ref().map(sampler).unwrap_or_default();
-        let sampling_interval_seconds = *sampling_interval_seconds;
-        let self_check = analysis.self_check.filter(|check| check.noise_ratio.is_finite());
-        let consensuses = self.judgement.consensuses.as_ref();
-        let consensuses = consensuses.map(|clock| Consensuses { taken: clock.consensuses, pace: clock.pace });
-        let lab = LabRun { repeats: rows.trial.plan.repeats, sampler, cpu_share, consensuses };
-        Ok(match rows.kind {
-            Kind::LabCommand => ReportOf::LabCommand(lab),
-            Kind::LabTor => ReportOf::LabTor(lab),
-            Kind::ImportTorutils | Kind::ImportPrometheus => {
-                let imported = Imported {
-                    assignment: match self.has_blocks() {
-                        true => Assignment::ListedWithinServers,
-                        false => Assignment::Listed,
-                    },
-                    sampling_interval_seconds,
-                    self_check,
-                    sources: self.sources(),
-                };
-                match rows.kind {
-                    Kind::ImportPrometheus => ReportOf::ImportPrometheus(imported),
-                    _ => ReportOf::ImportTorutils(imported),
-                }
-            }
-            Kind::Field => ReportOf::Field(Trial {
-                assignment: match self.judgement.analysis.randomised {
-                    true => Assignment::Random,
-                    false => Assignment::ByHand,
-                },
-                sampler,
-                sampling_interval_seconds,
-                self_check,
-                looks: self.looks()?,
-            }),
-            Kind::Host => {
-                let several = rows.arms.len() > 1;
-                let assignment = several.then_some(Assignment::AsFound);
-                ReportOf::Host(AsFound { assignment, sampler, sampling_interval_seconds })
-            }
+            trajectories: None,
         })
     }
 
@@ -160,15 +137,13 @@ impl Parts<'_> {
         sources.collect()
     }
 
-    fn outliers(&self) -> Vec<Outlier> {
-        let named = |found: heaptrial_analysis::Outlier| Outlier {
-            service: self.judgement.analysis.services[found.service].name.clone(),
-            arm: self.arm_name(found.arm),
-            level_bytes: found.level_bytes,
-            median_bytes: found.median_bytes,
-            factor: found.factor,
+    fn outliers(&self) -> Vec<NamedOutlier> {
+        let analysis = &self.judgement.analysis;
+        let named = |found: heaptrial_analysis::Outlier| NamedOutlier {
+            name: analysis.services[found.service].name.clone(),
+            found,
         };
-        outliers(&self.judgement.analysis).into_iter().map(named).collect()
+        outliers(analysis).into_iter().map(named).collect()
     }
 
     /// Sums of a fleet on one server without readings of before say no more than the arms do.
@@ -188,15 +163,7 @@ impl Parts<'_> {
         if !several && sums.iter().all(|sum| sum.compared.is_none()) {
             return Vec::new();
         }
-        let named = |sum: heaptrial_analysis::ServerSum| ServerSum {
-            server: sum.server,
-            arm: self.arm_name(sum.arm),
-            services: sum.services,
-            gone: sum.gone,
-            last_bytes: sum.last_bytes,
-            compared: sum.compared,
-        };
-        sums.into_iter().map(named).collect()
+        sums
     }
 
     fn has_blocks(&self) -> bool {
@@ -335,20 +302,17 @@ impl Parts<'_> {
             memory_split: facts.memory_split,
             start: found.start.filter(|_| on_host),
             restarts: on_host.then_some(found.restarts),
-            growth_share_per_day: found.growth_log_per_day.filter(|_| self.days),
-            time_average_bytes: whole(found.time_average_bytes).filter(|_| on_host),
             like: off_treatment.and_then(|off_treatment| off_treatment.like).map(|arm| self.arm_name(arm)),
             no_level: found.no_level.clone().filter(|_| facts.excluded.is_none()),
             ran: life.filter(|_| on_host).and_then(|life| Some(life.identity.as_ref()?.label())),
             memory_limit_bytes: whole(self.judgement.fleet.services[index].limit_bytes),
-            work_bytes_per_second: found.work_bytes_per_second.filter(|rate| rate.is_finite()),
         }
     }
 
     /// The metric of a service; of one that does not count what was read of it.
     fn memory(&self, index: usize) -> Option<Memory> {
         let metric = self.judgement.rows.trial.plan.metric;
-        let found: &ServiceResult = &self.judgement.analysis.services[index];
+        let found = &self.judgement.analysis.services[index];
         if let Some(seen) = self.judgement.services[index].observed {
             return Some(Memory {
                 metric,
@@ -362,9 +326,9 @@ impl Parts<'_> {
     }
 
     fn arm(&self, index: usize, services: &[Service]) -> Result<Arm, ReportError> {
-        let Judgement { rows, fleet, analysis, arms, .. } = self.judgement;
+        let Judgement { rows, fleet, arms, .. } = self.judgement;
         let (fleet_arm, record, facts) = (&fleet.arms[index], &rows.arms[index], &arms[index]);
-        let result = &analysis.arms[index];
+        let result = self.result(index);
         let metric = rows.trial.plan.metric;
         let figures = &result.as_assigned;
         let memory =
@@ -379,36 +343,17 @@ impl Parts<'_> {
                 Some(ExcludedService { name: service.name.clone(), reason: service.excluded.clone()? })
             })
             .collect();
-        let changes = result.level_changes.iter().filter(|change| change.factor.is_finite());
-        let level_changes = changes.map(|change| {
-            Ok(LevelChange {
-                at: self.time("a change of level", (change.at * 1e6) as i64)?,
-                age_days: change.age_days,
-                factor: change.factor,
-                services_agreeing: change.services_agreeing,
-                services: change.services,
-                p_value: change.p_value,
-            })
-        });
-        let verdict = result.verdict.as_ref();
-        let (days_until_full, limit) = match verdict {
-            Some(Verdict::Growing { days_until_full: Some(days), limit }) => (finite(*days), *limit),
-            Some(Verdict::Bloating { days_until_full, limit }) => (finite(*days_until_full), Some(*limit)),
-            _ => (None, None),
-        };
-        let doubles = limit == Some(LimitKind::Doubling);
         let last_reading_at = facts
             .last_reading_at
             .filter(|_| !self.lab)
             .map(|at| self.time("the last reading of an arm", (at * 1e6) as i64))
             .transpose()?;
-        let runs_out = RunsOut { limit, last_reading_at: last_reading_at.as_deref() };
         let mut arm = Arm {
             name: fleet_arm.name.clone(),
             control: fleet_arm.control,
             allocator: self.allocator(record),
             treatment: record.arm.treatment.clone(),
-            // Its libraries stand beside it, those of all services.
+            // Its libraries are in the arm's own field, those of all services.
             identity: facts.identity.clone().map(|identity| Identity { libraries: Vec::new(), ..identity }),
             libraries: facts.libraries.clone(),
             obtained: record.obtained.clone(),
@@ -419,49 +364,21 @@ impl Parts<'_> {
                 Metric::Anon | Metric::Pss | Metric::Cgroup => whole(facts.rss_bytes),
             },
             memory,
-            final_median_bytes: whole(figures.final_median_bytes),
             anon_bytes_final: whole(facts.anon_bytes),
             memory_split: splits.and_then(|splits| MemorySplit::mean(&splits)),
-            ratio_to_control: self.ratio(figures.ratio.as_ref(), figures.services_compared),
+            ratio_to_control: result.as_assigned.ratio.as_ref().map(Ratio::from),
             slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
             cpu_seconds: facts.cpu_seconds,
             consensuses: facts.consensuses,
             warnings: Vec::new(),
             list: record.source.clone(),
-            age_seconds: figures.age_seconds.filter(|_| self.days),
-            as_treated: result.as_treated.as_ref().map(|treated| self.as_treated(treated)),
-            verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
-            verdict_reason: verdict.map(|verdict| {
-                verdict::reason(verdict, result.growth.as_ref(), &analysis.settings, runs_out)
-            }),
-            verdict_as_assigned: result
-                .verdict_as_assigned
-                .as_ref()
-                .map(|verdict| verdict.as_str().to_owned()),
-            service_verdicts: result.services.clone().filter(|_| self.days),
-            growth: result.growth.clone().filter(|_| self.days).and_then(finite_growth),
-            days_until_full: days_until_full.filter(|_| !doubles),
-            days_until_doubled: days_until_full.filter(|_| doubles),
-            limit: days_until_full.and(limit),
+            verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
             last_reading_at,
-            days_needed: match verdict {
-                Some(Verdict::Inconclusive { days_needed, .. }) => {
-                    days_needed.filter(|days| days.is_finite())
-                }
-                _ => None,
-            },
-            by_day: match self.days {
-                false => Vec::new(),
-                true => result.by_day.iter().filter(|day| day.median_bytes.is_finite()).copied().collect(),
-            },
-            by_week: result.by_week.clone(),
-            level_changes: level_changes.collect::<Result<_, ReportError>>()?,
-            sawtooth: result.sawtooth,
-            work: result.work.as_ref().map(|work| self.work(work)),
-            events: (fleet.identities_proved && !self.lab).then_some(result.events),
+            objections: self.objections(index, &result),
+            result,
         };
         if self.lab {
-            arm.warnings = findings::of_arm(&arm, facts);
+            arm.warnings = remarks::of_arm(&arm, facts);
         }
         Ok(arm)
     }
@@ -474,63 +391,41 @@ impl Parts<'_> {
         }
     }
 
-    fn as_treated(&self, figures: &ArmFigures) -> AsTreated {
-        let final_bytes = whole(figures.final_mean_bytes);
-        AsTreated {
-            services: figures.services,
-            final_bytes,
-            rss_bytes_final: final_bytes.filter(|_| self.judgement.rows.trial.plan.metric == Metric::Rss),
-            level_bytes: whole(figures.level_bytes),
-            ratio_to_control: self.ratio(figures.ratio.as_ref(), figures.services_compared),
+    /// What the analysis says of an arm; in a run without days nothing of what it does over days.
+    fn result(&self, arm: usize) -> ArmResult {
+        let mut result = self.judgement.analysis.arms[arm].clone();
+        for figures in std::iter::once(&mut result.as_assigned).chain(&mut result.as_treated) {
+            figures.ratio = figures.ratio.take().filter(is_finite);
         }
+        result.growth = result.growth.filter(|growth| self.days && has_finite_growth(growth));
+        if !self.days {
+            result.service_verdicts = None;
+            result.by_day.clear();
+        }
+        result.level_changes.retain(|change| change.factor.is_finite());
+        result
     }
 
-    fn work(&self, work: &ArmWork) -> Work {
-        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-        Work {
-            services: work.services,
-            bytes_per_second: finite(work.bytes_per_second),
-            ratio_to_control: self.ratio(work.ratio.as_ref(), work.services),
-            memory_bytes_per_mb_per_second: finite(work.memory_per_mb_per_second),
-            standing: work.standing,
-            measures: work.measures.clone(),
-            connections: finite(work.connections),
-            oom_services: work.oom_services,
-            oom_bytes: work.oom_bytes as u64,
-            flags: work.flags.clone(),
+    /// Of an arm that is shown to need less than the control.
+    fn objections(&self, arm: usize, result: &ArmResult) -> Vec<heaptrial_analysis::Objection> {
+        let control = self.judgement.fleet.arms.iter().position(|arm| arm.control);
+        let control = control.filter(|control| *control != arm && !self.lab);
+        let ratio = result.treated().ratio.as_ref();
+        let less = ratio.is_some_and(|ratio| ratio.estimate.high.is_some_and(|high| high < 1.0));
+        match control {
+            Some(control) if less => objections(&self.judgement.analysis, arm, control),
+            _ => Vec::new(),
         }
-    }
-
-    fn ratio(&self, ratio: Option<&RatioToControl>, services: u32) -> Option<Ratio> {
-        ratio_of(ratio?, self.judgement.analysis.randomised, services)
     }
 }
 
-/// A ratio of so many services of an arm, with what to know about its interval.
-pub(crate) fn ratio_of(ratio: &RatioToControl, randomised: bool, services: u32) -> Option<Ratio> {
-    let RatioToControl { estimate, method, p_value, p_value_adjusted } = ratio;
-    let estimate = finite(*estimate)?;
-    let note = match (randomised, method.as_str()) {
-        (_, "none") if services == 1 => Some("one service per arm: no interval"),
-        (_, "none") => Some("too few services for an interval"),
-        (false, _) => Some(
-            "the assignment was not drawn at random: interval and p-value hold only as far as services could \
-             have been exchanged between arms",
-        ),
-        (true, "student_t") => Some(
-            "few services: the interval (Student's t) assumes that the logarithms are normally distributed",
-        ),
-        _ => None,
-    };
-    Some(Ratio {
-        estimate: estimate.value,
-        low: estimate.low,
-        high: estimate.high,
-        method: method.clone(),
-        p_value: *p_value,
-        p_value_adjusted: *p_value_adjusted,
-        note: note.map(str::to_owned),
-    })
+fn is_finite(ratio: &RatioToControl) -> bool {
+    ratio.estimate.value.is_finite()
+}
+
+fn has_finite_growth(growth: &Growth) -> bool {
+    let finite = |estimate: &Estimate| estimate.value.is_finite();
+    finite(&growth.share_per_day) && finite(&growth.bytes_per_day)
 }
 
 fn outcome(text: Option<&str>) -> Outcome {
@@ -588,23 +483,4 @@ fn cpu_share(services: &[Service], duration_seconds: f64, cpu_count: Option<u32>
 
 fn whole(bytes: Option<f64>) -> Option<u64> {
     bytes.filter(|bytes| bytes.is_finite()).map(|bytes| bytes.round() as u64)
-}
-
-/// JSON has no other numbers.
-fn finite(estimate: Estimate) -> Option<Estimate> {
-    let end = |end: Option<f64>| end.filter(|end| end.is_finite());
-    estimate.value.is_finite().then(|| Estimate {
-        value: estimate.value,
-        low: end(estimate.low),
-        high: end(estimate.high),
-    })
-}
-
-fn finite_growth(growth: Growth) -> Option<Growth> {
-    let share_per_day = finite(growth.share_per_day)?;
-    let bytes_per_day = finite(growth.bytes_per_day)?;
-    let late_over_early = growth.late_over_early.filter(|ratio| ratio.is_finite());
-    let days = if growth.days.is_finite() { growth.days } else { 0.0 };
-    let rise_to_come_bytes = growth.rise_to_come_bytes.filter(|rise| rise.is_finite());
-    Some(Growth { share_per_day, bytes_per_day, late_over_early, rise_to_come_bytes, days, ..growth })
 }

@@ -22,14 +22,6 @@ pub enum ReportError {
     /// A file or folder of the report could not be written.
     #[error("cannot write {}: {source}; the database is untouched, so the report can be made again", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// A folder that is to be sent, with something else in it.
-    #[error(
-        "{} holds {file}, which is no part of a bundle and would be sent with it; nothing was written. Name an empty or new \
-         folder with --out",
-        folder.display()
-    )]
-    NotOurs { folder: PathBuf, file: String },
-    /// The report could not be turned into JSON. A bug of Heaptrial.
     #[error("the report could not be turned into JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -39,7 +31,6 @@ impl Classified for ReportError {
         match self {
             Self::Store(error) => error.class(),
             Self::Judgement(error) => error.class(),
-            Self::NotOurs { .. } => ErrorClass::Refused,
             Self::StoredLook { .. } | Self::Write { .. } | Self::Json(_) => ErrorClass::Failed,
         }
     }

@@ -1,44 +1,5 @@
 //! Texts from outside, made harmless for the form they go into.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
-use crate::{Report, ReportError};
-
-/// A copy of a report whose texts hold no control characters and none that reorder the text around
-/// them, so that nothing in a name can act on a terminal or disguise itself. In the command, line ends
-/// and tabs stay.
-pub(crate) fn printable_report(report: &Report) -> Result<Report, ReportError> {
-    let mut copy = printable_copy(report)?;
-    copy.command = report.command.split('\n').map(printable).collect::<Vec<_>>().join("\n");
-    Ok(copy)
-}
-
-/// Any other document made printable.
-pub(crate) fn printable_copy<T: Serialize + DeserializeOwned>(document: &T) -> Result<T, ReportError> {
-    let mut value = serde_json::to_value(document)?;
-    make_printable(&mut value);
-    Ok(serde_json::from_value(value)?)
-}
-
-fn make_printable(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = printable(text),
-        Value::Array(items) => items.iter_mut().for_each(make_printable),
-        Value::Object(members) => {
-            *members = std::mem::take(members)
-                .into_iter()
-                .map(|(name, mut member)| {
-                    make_printable(&mut member);
-                    (printable(&name), member)
-                })
-                .collect();
-        }
-        _ => {}
-    }
-}
-
 /// `text` with each control character as its picture (`␛`), and each character that reorders or hides
 /// text as `�`.
 pub(crate) fn printable(text: &str) -> String {
@@ -59,10 +20,10 @@ fn printable_char(c: char) -> char {
     }
 }
 
-/// Text for XML and HTML, in content or in an attribute between double quotes.
+/// Printable text for XML and HTML, in content or in an attribute between double quotes.
 pub(crate) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in text.chars().map(printable_char) {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),

@@ -44,12 +44,12 @@ pub(crate) fn table(report: &Report) -> Option<Table> {
                 all if all == known => "all".to_owned(),
                 _ => arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", "),
             };
-            let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
+            let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
             let cells = vec![
                 library.name.clone(),
-                told(&library.package),
-                told(&library.version),
-                told(&library.build_id),
+                known(&library.package),
+                known(&library.version),
+                known(&library.build_id),
                 arms,
             ];
             Row { arm: None, emphasis: Emphasis::None, cells }
@@ -70,9 +70,9 @@ pub(crate) fn difference_of_arms(report: &Report) -> Option<String> {
             )
         })
         .collect();
-    let told = differences(&sides)?;
+    let differ = differences(&sides)?;
     Some(format!(
-        "Services ran with different libraries, which change what an allocator is asked for: {told}."
+        "Services ran with different libraries, which change what an allocator is asked for: {differ}."
     ))
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn all(report: &Report) -> Vec<MappedLibrary> {
     of(report).into_keys().cloned().collect()
 }
 
-/// Where libraries of one name are of different builds: what each side had. A side that did not map a library at all is not
-/// told: programs load some only when they need them.
+/// Where libraries of one name are of different builds: what each side had. A side that did not map a library at all
+/// does not differ: programs load some only when they need them.
 pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<String> {
     type Sides<'a> = BTreeMap<&'a MappedLibrary, Vec<&'a str>>;
     let mut builds: BTreeMap<&str, Sides<'_>> = BTreeMap::new();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_of_one_name_that_differ_are_told_with_their_sides() {
+    fn builds_of_one_name_that_differ_are_named_with_their_sides() {
         let (old, new) = (library("libzstd.so.1", "1.5.4", "aa"), library("libzstd.so.1", "1.5.7", "bb"));
         let same = library("libz.so.1", "1.2", "cc");
         let sides = [("a", vec![&old, &same]), ("b", vec![&new, &same]), ("c", vec![&old])];
@@ -146,7 +146,7 @@ mod tests {
             (0..7).map(|n| library(&format!("lib{n}.so"), version, version)).collect::<Vec<_>>()
         };
         let (old, new) = (of("1"), of("2"));
-        let told = differences(&[("a", old.iter().collect()), ("b", new.iter().collect())]).unwrap();
-        assert!(told.ends_with("; and 3 more"), "{told}");
+        let differ = differences(&[("a", old.iter().collect()), ("b", new.iter().collect())]).unwrap();
+        assert!(differ.ends_with("; and 3 more"), "{differ}");
     }
 }

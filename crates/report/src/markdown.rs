@@ -1,32 +1,25 @@
-//! The report as Markdown, as GitHub shows it.
+//! A document as Markdown, as GitHub shows it.
 
 use crate::chart::Chart;
 use crate::escape::{markdown as escaped, markdown_block};
-use crate::page::{self, Block, FindingBlock, Section};
-use crate::summary::odd::{Told, severity};
-use crate::table::{Detail, Emphasis, Table};
-use crate::{Report, summary};
+use crate::forms::Printable;
+use crate::page::{Block, FindingBlock};
+use crate::table::{Emphasis, Table};
+use crate::text::severity;
 
-/// The page. `report` must be printable; `charts` are referred to as `charts/NAME.svg`.
-pub(crate) fn page(report: &Report, charts: &[Chart]) -> String {
-    let title = format!(
-        "# {}\n\n{}, {}, {}, {}.\n\n",
-        escaped(&report.name),
-        summary::capitalised(report.kind().describe()),
-        report.outcome_word(),
-        escaped(report.started_at.get(..10).unwrap_or_default()),
-        summary::number(report.samples, "reading")
-    );
-    title + &body(&page::sections(report, Detail::Full), charts)
-}
-
-/// Sections without a title above them.
-pub(crate) fn body(sections: &[Section], charts: &[Chart]) -> String {
-    let blocks = sections.iter().flat_map(|section| {
-        let title = Some(format!("## {}", section.title)).filter(|_| !section.title.is_empty());
-        title.into_iter().chain(section.blocks.iter().filter_map(|content| block(content, charts)))
-    });
-    blocks.collect::<Vec<_>>().join("\n\n") + "\n"
+/// The page. Charts are referred to as `charts/NAME.svg`.
+pub(crate) fn page(document: &Printable) -> String {
+    let mut blocks = vec![format!("# {}", escaped(&document.title))];
+    if !document.lead.is_empty() {
+        blocks.push(escaped(&document.lead));
+    }
+    for section in &document.sections {
+        if !section.title.is_empty() {
+            blocks.push(format!("## {}", section.title));
+        }
+        blocks.extend(section.blocks.iter().filter_map(|content| block(content, &document.charts)));
+    }
+    blocks.join("\n\n") + "\n"
 }
 
 fn block(content: &Block, charts: &[Chart]) -> Option<String> {
@@ -58,11 +51,12 @@ fn block(content: &Block, charts: &[Chart]) -> Option<String> {
 fn finding_block(finding: &FindingBlock) -> String {
     let heading =
         format!("### {}", escaped(&format!("{} ({})", finding.heading, severity(finding.severity))));
-    let told = finding.told.iter().map(|told| match told {
-        Told::Text(text) => escaped(text),
-        Told::Services(text) => format!("*{}*", escaped(text)),
-    });
-    std::iter::once(heading).chain(told).collect::<Vec<_>>().join("\n\n")
+    let services = Some(format!("*{}*", escaped(&finding.services))).filter(|_| !finding.services.is_empty());
+    [Some(heading), Some(escaped(&finding.text)), services]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn chart_block(chart: &Chart) -> String {
@@ -70,7 +64,7 @@ fn chart_block(chart: &Chart) -> String {
     format!("![{title}](charts/{}.svg)\n\n*{title}:* {}", chart.name, escaped(&chart.caption))
 }
 
-pub(crate) fn table_block(table: &Table) -> String {
+fn table_block(table: &Table) -> String {
     let mut rows = Vec::with_capacity(table.rows.len() + 2);
     let titles: Vec<String> = table.columns.iter().map(|column| escaped(&column.title)).collect();
     rows.push(format!("| {} |", titles.join(" | ")));
@@ -87,11 +81,11 @@ pub(crate) fn table_block(table: &Table) -> String {
     rows.join("\n")
 }
 
-pub(crate) fn list(items: &[String]) -> String {
+fn list(items: &[String]) -> String {
     items.iter().map(|item| format!("- {}", escaped(item))).collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn pairs(items: &[(String, String)]) -> String {
+fn pairs(items: &[(String, String)]) -> String {
     let rows = items.iter().map(|(name, value)| format!("| {} | {} |", escaped(name), escaped(value)));
     std::iter::once("| | |\n| --- | --- |".to_owned()).chain(rows).collect::<Vec<_>>().join("\n")
 }

@@ -1,16 +1,15 @@
-//! The report for a terminal: short, with where the rest is.
+//! A document for a terminal: short, without charts.
 
 use std::collections::BTreeSet;
 
+use heaptrial_analysis::Severity;
 use unicode_width::UnicodeWidthStr;
 
 use crate::chart::shorten;
-use crate::document::Severity;
-use crate::page::{self, Block, Section};
-use crate::summary::odd::{Told, severity};
-use crate::summary::setup;
-use crate::table::{Detail, Emphasis, Table};
-use crate::{Report, ReportError, escape};
+use crate::forms::Printable;
+use crate::page::{Block, Section};
+use crate::table::{Emphasis, Table};
+use crate::text::severity;
 
 /// Names in tables are not cut below this, however wide the rest is.
 const SHORTEST_NAMES: usize = 20;
@@ -18,26 +17,16 @@ const SHORTEST_NAMES: usize = 20;
 const WIDTH: usize = 100;
 const GUTTER: &str = "  ";
 
-/// The report as lines for a terminal, in colour if `colored`.
-pub fn terminal(report: &Report, colored: bool) -> Result<String, ReportError> {
-    let report = escape::printable_report(report)?;
+/// The document as lines, in colour if `colored`.
+pub(crate) fn lines(document: &Printable, colored: bool) -> String {
     let paint = Paint { colored };
-    let state = if report.kind().is_import() { "" } else { report.outcome_word() };
-    let separator = if state.is_empty() { "" } else { ", " };
-    let title = format!("{}: {}{separator}{state}", report.name, report.kind().describe());
     let mut out = Lines { paint, text: String::new(), below_title: true };
-    out.put(&paint.bold(&title));
-    out.wrapped(&setup::circumstances(&report), 0, |line| paint.dim(line));
-    out.below_title = false;
-    out.sections(&page::sections(&report, Detail::Brief));
-    Ok(out.text)
-}
-
-/// Sections under a title; all texts must be printable.
-pub(crate) fn plain(title: &str, sections: &[Section], paint: Paint) -> String {
-    let mut out = Lines { paint, text: String::new(), below_title: true };
-    out.wrapped(title, 2, |line| paint.bold(line));
-    out.sections(sections);
+    out.wrapped(&document.title, 2, |line| paint.bold(line));
+    if !document.lead.is_empty() {
+        out.wrapped(&document.lead, 0, |line| paint.dim(line));
+        out.below_title = false;
+    }
+    out.sections(&document.sections);
     out.text
 }
 
@@ -115,11 +104,16 @@ impl Lines {
             Block::Command(command) => self.put(&format!("Repeat it: {command}")),
             Block::Verbatim(text) => text.lines().for_each(|line| self.put(line)),
             Block::Finding(finding) => {
-                let told = finding.told.iter().map(|told| match told {
-                    Told::Text(text) | Told::Services(text) => text.as_str(),
-                });
-                let told = told.collect::<Vec<_>>().join(" ");
-                let text = format!("- {}: {}: {told}", severity(finding.severity), finding.heading);
+                let services = match finding.services.as_str() {
+                    "" => String::new(),
+                    services => format!(" {services}"),
+                };
+                let text = format!(
+                    "- {}: {}: {}{services}",
+                    severity(finding.severity),
+                    finding.heading,
+                    finding.text
+                );
                 let color = (finding.severity == Severity::Grave).then_some(Paint::YELLOW);
                 let mut lines = wrap(&text, 2);
                 if let (Some(first), Some(color)) = (lines.first_mut(), color) {
@@ -194,23 +188,23 @@ fn pad(text: &str, width: usize, right: bool) -> String {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paint {
-    pub(crate) colored: bool,
+struct Paint {
+    colored: bool,
 }
 
 impl Paint {
-    pub(crate) const DIM: &'static str = "2";
-    pub(crate) const YELLOW: &'static str = "33";
+    const DIM: &'static str = "2";
+    const YELLOW: &'static str = "33";
 
-    pub(crate) fn with(self, code: &str, text: &str) -> String {
+    fn with(self, code: &str, text: &str) -> String {
         if self.colored { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    pub(crate) fn bold(self, text: &str) -> String {
+    fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
 
-    pub(crate) fn dim(self, text: &str) -> String {
+    fn dim(self, text: &str) -> String {
         self.with(Self::DIM, text)
     }
 }

@@ -43,20 +43,13 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
             several(found.len()),
             services.len()
         ),
-        effect: if lower_bounds {
-            "Where most of an arm began so, its ages count from the first reading: it is older than it is taken for, and is \
-             compared at less than its age."
-        } else {
-            "They have no level at the matched age; last readings and growth hold them."
-        }
-        .to_owned(),
     })
 }
 
-/// Services of which a store told another start in the middle of a life.
+/// Services for which a store reported another start in the middle of a life.
 pub(super) fn moved(fleet: &Fleet) -> Option<Finding> {
-    let told = fleet.events.iter().filter(|event| event.kind == KnownEvent::StartMoved);
-    let found: BTreeSet<usize> = told.filter_map(|event| event.service).collect();
+    let moved = fleet.events.iter().filter(|event| event.kind == KnownEvent::StartMoved);
+    let found: BTreeSet<usize> = moved.filter_map(|event| event.service).collect();
     let arms: BTreeSet<usize> =
         found.iter().flat_map(|index| fleet.services[*index].arms.iter().copied()).collect();
     (!found.is_empty()).then(|| Finding {
@@ -65,12 +58,9 @@ pub(super) fn moved(fleet: &Fleet) -> Option<Finding> {
         arms: arms.into_iter().collect(),
         services: found.iter().map(|index| fleet.services[*index].name.clone()).collect(),
         evidence: format!(
-            "of {} the start that is told moved to a time at which the one before was still told: a clock was set or is \
-             behind, or the oldest of several processes ended",
+            "the reported start of {} moved while the process ran on: a clock was set, or the oldest of several processes ended",
             several(found.len())
         ),
-        effect: "They are taken to have run on. If they were restarted, restarts are missing, and their ages are too high."
-            .to_owned(),
     })
 }
 
@@ -94,7 +84,7 @@ pub(super) fn unequal(
         .collect();
     let oldest = by_arm.iter().map(|arm| arm.1).fold(0.0, f64::max);
     let youngest = by_arm.iter().map(|arm| arm.1).fold(f64::INFINITY, f64::min);
-    let told: Vec<String> = by_arm
+    let ages: Vec<String> = by_arm
         .iter()
         .map(|(arm, age)| format!("{} {}", fleet.arms[*arm].name, units::duration(*age)))
         .collect();
@@ -103,10 +93,7 @@ pub(super) fn unequal(
         severity: Severity::Caution,
         arms: by_arm.iter().map(|arm| arm.0).collect(),
         services: Vec::new(),
-        evidence: format!("median ages at the last reading: {}", told.join(", ")),
-        effect: "Last readings compare memory of unequal age and should not be set against each other; levels and ratios \
-                 are at the matched age. Arms that started on other days met that age under other load."
-            .to_owned(),
+        evidence: format!("median ages at the last reading: {}", ages.join(", ")),
     })
 }
 
@@ -133,8 +120,6 @@ pub(super) fn never_concurrent(
                     "every service of {} was first read after the last reading of {}",
                     fleet.arms[later].name, fleet.arms[earlier].name
                 ),
-                effect: "Anything that changed in between, such as load, is told as an effect of the arm."
-                    .to_owned(),
             });
         }
     }
@@ -176,24 +161,20 @@ pub(super) fn compared_young(
         young as f64 / known.len().max(1) as f64
     };
     let (youngest, _) = arms.iter().map(|arm| (*arm, young(*arm))).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let matched_told = units::duration(matched);
-    let (arms, evidence, effect) = if matched < YOUNG_SHARE * oldest {
+    let matched_at = units::duration(matched);
+    let (arms, evidence) = if matched < YOUNG_SHARE * oldest {
         let evidence = format!(
-            "services are compared at an age of {matched_told}, because services of {} are no older, while others reached {}",
+            "services are compared at an age of {matched_at}, because services of {} are no older, while others reached {}",
             fleet.arms[youngest].name,
             units::duration(oldest)
         );
-        let effect =
-            "What memory does later is not compared. Wait until the young arm is as old as the others.";
-        (vec![youngest], evidence, effect)
+        (vec![youngest], evidence)
     } else if matched < YOUNG_SHARE * oldest_ever {
         let evidence = format!(
-            "services are compared at an age of {matched_told}, since they were restarted, while lives before that reached {}",
+            "services are compared at an age of {matched_at}, since they were restarted; process lifetimes before that reached {}",
             units::duration(oldest_ever)
         );
-        let effect = "What memory does later is not compared: lives that ended are in no level, since whoever was restarted may \
-                      run something else. Observe them longer, or leave out what came after their restart (report --until).";
-        (arms, evidence, effect)
+        (arms, evidence)
     } else {
         return None;
     };
@@ -203,6 +184,5 @@ pub(super) fn compared_young(
         arms,
         services: Vec::new(),
         evidence,
-        effect: effect.to_owned(),
     })
 }

@@ -55,7 +55,5 @@ fn of_arm(fleet: &Fleet, arm: usize, members: &[usize]) -> Option<Finding> {
             units::duration(length),
             units::duration(usual)
         ),
-        effect: "Nothing is filled in: a level needs readings in its window, and growth is measured across the gap."
-            .to_owned(),
     })
 }

@@ -47,7 +47,6 @@ pub(super) fn of_arms(
             hours(of_control),
             found.iter().map(|(arm, mean)| told(*arm, *mean)).collect::<Vec<_>>().join(", those of ")
         ),
-        effect: "Where load has a rhythm of a day, a difference may be that of the hours.".to_owned(),
     })
 }
 

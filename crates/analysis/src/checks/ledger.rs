@@ -25,12 +25,11 @@ pub(super) fn not_proved(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> 
             severity: if found.len() == members.len() { Severity::Grave } else { Severity::Caution },
             arms: vec![arm],
             evidence: format!(
-                "of {} of {} it is not proved what runs in them",
+                "the allocator of {} of {} was not proved",
                 several(found.len()),
                 fleet.arms[arm].name
             ),
             services: found,
-            effect: "They count for their arm; whether they ran its treatment is not known.".to_owned(),
         })
     };
     members.iter().enumerate().filter_map(of_arm).collect()
@@ -57,13 +56,16 @@ pub(super) fn earlier_lives(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Findin
             arms: vec![arm],
             evidence: format!(
                 "{} of {} of {} did not run its treatment{}",
-                if lives == 1 { "1 earlier life".to_owned() } else { format!("{lives} earlier lives") },
+                if lives == 1 {
+                    "1 earlier process".to_owned()
+                } else {
+                    format!("{lives} earlier processes")
+                },
                 several(found.len()),
                 fleet.arms[arm].name,
                 if fleet.identities_proved { ", as proved in the processes" } else { "" }
             ),
             services: found.into_iter().map(|service| service.0).collect(),
-            effect: "They are compared by their last life, which ran it.".to_owned(),
         })
     };
     members.iter().enumerate().filter_map(of_arm).collect()
@@ -80,13 +82,11 @@ pub(super) fn unpaired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec
             severity: Severity::Caution,
             arms: vec![found.arm],
             evidence: format!(
-                "{} of {} stand in blocks in which no service of the control can be compared",
+                "{} of {} are in blocks without a service of the control to compare with",
                 several(found.alone.len()),
                 fleet.arms[found.arm].name
             ),
             services: found.alone.iter().map(|index| services[*index].name.clone()).collect(),
-            effect: "Its ratio to the control is without them: services are compared within blocks."
-                .to_owned(),
         })
     };
     paired(fleet, services, members).into_iter().filter_map(of_arm).collect()

@@ -37,9 +37,6 @@ pub(super) fn reached(fleet: &Fleet, services: &[ServiceResult]) -> Vec<Finding>
                 units::memory(least),
                 units::memory(highest)
             ),
-            effect: "Under that limit they are slowed down or killed, and their levels tell what they may have and not what they \
-                     need."
-                .to_owned(),
         })
     };
     (0..fleet.arms.len()).filter_map(finding).collect()

@@ -89,9 +89,6 @@ fn up_and_down(fleet: &Fleet, members: &[Vec<usize>], ages: &Ages, settings: &Se
             "memory goes up and down by a half or more, within a tenth of the readings or more: {}",
             told.join(", ")
         ),
-        effect: "Their level is the mean of their readings: a median would be one state or the other by chance. What happens between two \
-                 readings is in neither; a shorter --tick sees more."
-            .to_owned(),
     })
 }
 
@@ -138,8 +135,6 @@ fn without_level(
             arms.iter().map(told).collect::<Vec<_>>().join(", ")
         ),
         arms,
-        effect: "Levels and ratios are of the other services. Where it is the large ones that are restarted, what is left of their arm looks small."
-            .to_owned(),
     })
 }
 
@@ -155,7 +150,6 @@ fn few(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Opt
         arms,
         services: Vec::new(),
         evidence: format!("of services with a level at the matched age, {}", told.join(", ")),
-        effect: "Intervals are wide, rest on normality of the logarithms, or are missing.".to_owned(),
     })
 }
 

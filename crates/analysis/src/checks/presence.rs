@@ -91,9 +91,6 @@ pub(super) fn hosts_apart(fleet: &Fleet) -> Option<Finding> {
         arms: Vec::new(),
         services: Vec::new(),
         evidence: format!("of the hosts, {}", told.join("; ")),
-        effect: "Nothing where somebody ended its part: arms are compared at equal age within each host. Where nobody did, that \
-                 host is read no more."
-            .to_owned(),
     })
 }
 
@@ -126,8 +123,6 @@ pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
                 format!("{} were", several(found.len()))
             }
         ),
-        effect: "Nothing where they are as old as the others by now: comparisons are at equal age."
-            .to_owned(),
     })
 }
 
@@ -160,9 +155,6 @@ pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
         arms: arms_of(found.iter().copied()),
         evidence: told.join(", "),
         services: found.iter().map(|service| service.name.clone()).collect(),
-        effect: "Their last readings are older than the others', and if memory is why they vanished, the arm looks better \
-                 than it is."
-            .to_owned(),
     })
 }
 
@@ -178,11 +170,8 @@ pub(super) fn dropped(fleet: &Fleet) -> Option<Finding> {
         kind: FindingKind::Dropped,
         severity: Severity::Caution,
         services: found.iter().map(|service| service.name.clone()).collect(),
-        evidence: format!("taken out of the running trial by a person: {}", told.join(", ")),
+        evidence: format!("dropped from the running trial by a person: {}", told.join(", ")),
         arms,
-        effect: "What they told until then counts, what came after does not; the draw stays as it was. If their arm is why they \
-                 were taken out, it looks better than it is."
-            .to_owned(),
     })
 }
 
@@ -224,13 +213,12 @@ pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
             arms: vec![arm],
             services: found.iter().map(|rate| fleet.services[rate.0].name.clone()).collect(),
             evidence: format!(
-                "{} of {} {} fewer readings than usual in it, down to {:.0}%",
+                "{} of {} {} fewer readings than usual in the arm, down to {:.0}%",
                 several(found.len()),
                 fleet.arms[arm].name,
                 if found.len() == 1 { "has" } else { "have" },
                 100.0 * least
             ),
-            effect: "Gaps are not filled: their levels and slopes rest on fewer readings.".to_owned(),
         });
     }
     findings
@@ -254,14 +242,12 @@ pub(super) fn silent(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
             arms: vec![arm],
             services: found.iter().map(|index| fleet.services[*index].name.clone()).collect(),
             evidence: format!(
-                "{} of {} {} not read for long in between, up to {}, while others of it were",
+                "{} of {} {} not read for long in between, up to {}, while others of the arm were",
                 several(found.len()),
                 fleet.arms[arm].name,
                 if found.len() == 1 { "was" } else { "were" },
                 units::duration(most)
             ),
-            effect: "Gaps are not filled: what happened meanwhile, a restart too, is known by what was read before and after."
-                .to_owned(),
         })
     };
     members.iter().enumerate().filter_map(of_arm).collect()

@@ -60,17 +60,6 @@ pub(super) fn more_often(fleet: &Fleet, services: &[ServiceResult], members: &[V
                 frequent.len(),
                 members[arm].len()
             ),
-            effect: match arm == control {
-                true => {
-                    "If it crashes or is killed, it uses less memory because it never lives long, and every ratio to it is too high: find out \
-                     why before memory is compared."
-                }
-                false => {
-                    "If it crashes or is killed, it uses less memory because it never lives long: find out why before its \
-                     memory is compared."
-                }
-            }
-            .to_owned(),
         })
     };
     compared.iter().filter_map(|arm| of_arm(*arm)).collect()

@@ -50,27 +50,18 @@ pub(super) fn without_control(
         let name = &fleet.arms[found.arm].name;
         let servers = blocks(fleet, services, &members[found.arm]).len();
         let in_common = !found.with_control.is_empty();
-        let (severity, evidence, effect) = if in_common {
+        let (severity, evidence) = if in_common {
             (
                 Severity::Caution,
                 format!("{} of {name} run on servers without one of the control", several(found.alone.len())),
-                "Its ratio to the control is without them: services are compared with those of their server.",
             )
         } else {
             let evidence = format!(
                 "{name} and the control have no server in common: {servers} against {servers_of_control}"
             );
             match servers >= 2 && servers_of_control >= 2 {
-                true => (
-                    Severity::Caution,
-                    evidence,
-                    "Each server counts as one, since what its services share with it cannot be told from what the arm does.",
-                ),
-                false => (
-                    Severity::Grave,
-                    evidence,
-                    "Whether the arm or the server makes the difference cannot be told: they are not compared.",
-                ),
+                true => (Severity::Caution, evidence + "; each server counts as one service"),
+                false => (Severity::Grave, evidence + ": they are not compared"),
             }
         };
         (!found.alone.is_empty()).then(|| Finding {
@@ -79,7 +70,6 @@ pub(super) fn without_control(
             arms: vec![found.arm],
             services: found.alone.iter().map(|index| services[*index].name.clone()).collect(),
             evidence,
-            effect: effect.to_owned(),
         })
     };
     paired(fleet, services, members).into_iter().filter_map(of_arm).collect()

@@ -52,9 +52,6 @@ pub(super) fn spanned(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
                     format_args!("{}: {}", event.kind, event.text),
                     units::duration(oldest)
                 ),
-                effect: "If the event changed what they should run, they still run what they ran before; if not, they only \
-                         began earlier."
-                    .to_owned(),
             });
         }
     }

@@ -118,9 +118,6 @@ impl Found {
                 self.clusters.clusters.len(),
                 sizes(&self.clusters).join(", ")
             ),
-            effect: "What arms have in common is of their services, such as their sizes, and not of what they run: nothing is left out. \
-                     Where arms stand at the same levels as well, they do the same, or lists are mixed up."
-                .to_owned(),
         }
     }
 }
@@ -227,7 +224,6 @@ fn tell(
             }
         }
     }
-    let explained = !told.is_empty();
     let like = if told.is_empty() { String::new() } else { format!("; {}", told.join(", ")) };
     search.findings.push(Finding {
         kind: FindingKind::SeparateClusters,
@@ -240,20 +236,6 @@ fn tell(
             found.clusters.len(),
             sizes.join(", ")
         ),
-        effect: match own {
-            Some(_) if explained => {
-                "A mean over clusters describes none of its services. As treated those that are as another arm are left out."
-            }
-            Some(_) => {
-                "A mean over clusters describes none of its services. Those apart are as no other arm: it may be what the \
-                 treatment does to some, so nothing is left out."
-            }
-            None => {
-                "A mean over clusters describes none of its services. No cluster holds most of them, so it is not told which \
-                 ones belong: nothing is left out."
-            }
-        }
-        .to_owned(),
     });
 }
 
@@ -265,7 +247,7 @@ struct Part {
     group: Vec<usize>,
 }
 
-/// Where half of an arm's services or more go as those of one other arm and the rest as those of none, either both arms do
+/// Where half of an arm's services or more behave as those of one other arm and the rest as those of none, either both arms do
 /// the same or the list is wrong for most of it: then the rest is what the arm is named after. Only of pairs with the control,
 /// on which all ratios rest.
 fn mostly_as_another(
@@ -299,15 +281,11 @@ fn mostly_as_another(
         arms: vec![arm],
         services: members.iter().map(|index| services[*index].name.clone()).collect(),
         evidence: format!(
-            "{many} of the {} services of {name} stand at {}, as those of {other}, and the {few} others at {}, as those of \
-             no arm",
+            "{many} of the {} services of {name} are at {}, as those of {other}, and the {few} others at {}, as those of no arm",
             many + few,
             levels(&as_another),
             levels(&rest)
         ),
-        effect: "Either both arms do the same, or most of the list is wrong and the others are what it is named after. Nothing \
-                 is left out, and the arm's figures are a mixture: a look into the processes would tell."
-            .to_owned(),
     })
 }
 

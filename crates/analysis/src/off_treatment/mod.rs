@@ -127,7 +127,6 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
                     reasons.join("; ")
                 ),
                 services,
-                effect: "They are left out as treated; figures as assigned hold them.".to_owned(),
             });
         }
     }
@@ -167,8 +166,8 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
         let told: Vec<String> = [(0, name(first)), (1, name(second))]
             .iter()
             .filter(|(place, _)| fits[*place] > 0)
-            .map(|(place, name)| format!("the memory of {} goes as that of {name}", fits[*place]))
-            .chain((fits[2] > 0).then(|| format!("of {} memory does not tell where they belong", fits[2])))
+            .map(|(place, name)| format!("the memory of {} behaves as that of {name}", fits[*place]))
+            .chain((fits[2] > 0).then(|| format!("of {} memory does not show where they belong", fits[2])))
             .collect();
         search.findings.push(Finding {
             kind: FindingKind::InTwoArms,
@@ -177,13 +176,15 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
             services: found.iter().map(|index| services[*index].name.clone()).collect(),
             evidence: format!(
                 "{} listed in {} and in {}; {}",
-                if found.len() == 1 { "1 service is".to_owned() } else { format!("{} services are", found.len()) },
+                if found.len() == 1 {
+                    "1 service is".to_owned()
+                } else {
+                    format!("{} services are", found.len())
+                },
                 name(first),
                 name(second),
                 told.join(", ")
             ),
-            effect: "A service runs one allocator: as assigned each arm counts it, as treated only the arm that it fits."
-                .to_owned(),
         });
     }
 }

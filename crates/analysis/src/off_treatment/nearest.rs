@@ -1,4 +1,4 @@
-//! Whose memory goes as that of another arm.
+//! Services whose memory behaves as that of another arm.
 
 use std::collections::BTreeMap;
 
@@ -166,14 +166,11 @@ impl Nearest {
                     arms: vec![arm, like],
                     services: group.iter().map(|found| services[found.0].name.clone()).collect(),
                     evidence: format!(
-                        "the memory of {} of {} goes as that of {name}: over age it is a factor of {own:.2} from its own \
+                        "the memory of {} of {} behaves as that of {name}: over age it is a factor of {own:.2} from its own \
                          arm and {other:.2} from that one (medians)",
                         counted(group.len(), members.len()),
                         fleet.arms[arm].name
                     ),
-                    effect: "As treated they are left out: an inference from memory, which a look into the processes would \
-                             prove or disprove."
-                        .to_owned(),
                 });
             }
         }

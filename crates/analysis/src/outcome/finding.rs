@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Something odd about the data, and what it does to the result.
+/// Something odd about the data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// What was looked for.
@@ -16,8 +16,6 @@ pub struct Finding {
     pub services: Vec<String>,
     /// What was found.
     pub evidence: String,
-    /// What it does to the result.
-    pub effect: String,
 }
 
 /// How grave a finding is.
@@ -52,9 +50,9 @@ pub enum FindingKind {
     InTwoArms,
     /// Last values of an arm form separate clusters.
     SeparateClusters,
-    /// Most services of an arm go as those of another arm, and the rest as those of none.
+    /// Most services of an arm behave as those of another arm, and the rest as those of none.
     MostlyAsAnotherArm,
-    /// A service whose memory goes as that of another arm.
+    /// A service whose memory behaves as that of another arm.
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
     SpansTreatmentChange,
@@ -134,57 +132,6 @@ impl Finding {
     }
 }
 
-impl FindingKind {
-    /// What it is, as a heading.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::HostsMissing => "Hosts are missing",
-            Self::ReadingsMissing => "Readings are missing",
-            Self::AssignedByHand => "Not assigned by chance",
-            Self::DiffersByHost => "Differs between hosts",
-            Self::BuildsByHost => "Another build on other hosts",
-            Self::Contaminated => "Ran something else",
-            Self::InTwoArms => "In two arms",
-            Self::SeparateClusters => "Separate clusters in one arm",
-            Self::MostlyAsAnotherArm => "Most are as another arm",
-            Self::NearerToAnotherArm => "Nearer to another arm",
-            Self::SpansTreatmentChange => "A life spans a change of treatment",
-            Self::HostsApart => "Hosts began or ended apart",
-            Self::StartMoved => "A start that is told moved",
-            Self::Appeared => "Appeared late",
-            Self::Vanished => "Vanished",
-            Self::Dropped => "Taken out",
-            Self::LacksSamples => "Samples are missing",
-            Self::AgeUnknown => "Age is not known",
-            Self::UnequalAge => "Arms of unequal age",
-            Self::AgeAndTimeDisagree => "Equal age and equal time tell other things",
-            Self::NeverConcurrent => "Arms never ran at the same time",
-            Self::RestartedMoreOften => "Restarted more often",
-            Self::ComparedYoung => "Compared at a young age",
-            Self::WithoutLevel => "In no level",
-            Self::Gaps => "Gaps",
-            Self::OtherHours => "Read at other hours",
-            Self::SeveralBuilds => "Several builds or settings",
-            Self::Swapped => "Memory in swap",
-            Self::UpAndDown => "Goes up and down",
-            Self::LimitReached => "Reached the memory limit",
-            Self::HostRunsFull => "The host runs out of memory",
-            Self::SomeBloat => "Some services bloat",
-            Self::AllArmsGrow => "Every arm grows",
-            Self::FewServices => "Few services",
-            Self::IdentityNotProved => "What ran was not proved",
-            Self::UnpairedBlocks => "Blocks without the control",
-            Self::ServersWithoutControl => "Servers without the control",
-            Self::FailsMoreOften => "Fails more often",
-            Self::WorkBelowControl => "Does less work",
-            Self::WorkUnknown => "Work is not known",
-            Self::FlagLost => "Lost a flag",
-            Self::OomHandler => "Freed memory in distress",
-            Self::LeftOutAfter => "Later readings are left out",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +144,6 @@ mod tests {
             arms: arms.to_vec(),
             services: Vec::new(),
             evidence: String::new(),
-            effect: String::new(),
         };
         // Of three arms the first is the control.
         let bears = |finding: &Finding| [0, 1, 2].map(|arm| finding.bears_on(arm, Some(0)));

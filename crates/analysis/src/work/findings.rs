@@ -48,8 +48,6 @@ pub(crate) fn findings(
                     work.oom_services,
                     names().len()
                 ),
-                effect: "It throws work away to stay below its limit (MaxMemInQueues of Tor): memory is low because of it."
-                    .to_owned(),
             });
         }
     }
@@ -80,14 +78,6 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
             units::ratio(ratio.estimate.value)
         )
     });
-    let slower = told.iter().all(|measure| measure.less_is_better);
-    let cause = match (slower, saves) {
-        (true, true) => "It saves memory and takes longer",
-        (true, false) => "It takes longer",
-        (false, true) => "It saves memory by doing less work",
-        (false, false) => "It does less work",
-    };
-    let never = if work.standing == WorkStanding::ClearlyLess { " It is not ranked." } else { "" };
     (!told.is_empty()).then(|| Finding {
         kind: FindingKind::WorkBelowControl,
         // Less by more than the margin is shown; less than all of it is not.
@@ -99,10 +89,6 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
         arms: vec![arm],
         services: Vec::new(),
         evidence: evidence + &for_each,
-        effect: match slower {
-            true => format!("{cause}: that is what its memory costs.{never}"),
-            false => format!("{cause}, at least in part: compare memory for each unit of work.{never}"),
-        },
     })
 }
 
@@ -152,8 +138,6 @@ fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
             "{} of the control were counted, and not of half of the services of {name}",
             missing.join(", ")
         ),
-        effect: "Whether it does the control's work is not known: less memory may come of less work."
-            .to_owned(),
     })
 }
 
@@ -184,11 +168,5 @@ fn lost_flags(name: &str, arm: usize, work: &ArmWork, control: &ArmWork) -> Opti
         arms: vec![arm],
         services: Vec::new(),
         evidence: format!("fewer services of {name} have a flag than of the control: {}", lost.join(", ")),
-        effect: if shown {
-            "Its services are used for less than those of the control, and memory falls with that.".to_owned()
-        } else {
-            "With so few services this may be chance; if it is not, its services are used for less."
-                .to_owned()
-        },
     })
 }

@@ -20,7 +20,7 @@ fn leaking(services: usize, leak: f64) -> Fleet {
 }
 
 fn of(analysis: &Analysis) -> (&Verdict, &heaptrial_analysis::ServiceVerdicts) {
-    (analysis.arms[1].verdict.as_ref().unwrap(), analysis.arms[1].services.as_ref().unwrap())
+    (analysis.arms[1].verdict.as_ref().unwrap(), analysis.arms[1].service_verdicts.as_ref().unwrap())
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn services_that_leak_are_named_also_under_a_load_that_all_share() {
     ] {
         let scenario = scenario.with(Oddity::Leaks { services: 3, course: Course::Straight(leak) });
         let [found, others] = rates(&scenario, fleets, 32, |simulated, analysis| {
-            let told = analysis.arms[1].services.iter().flat_map(|own| own.bloating_services());
+            let told = analysis.arms[1].service_verdicts.iter().flat_map(|own| own.bloating_services());
             let odd: Vec<&str> =
                 simulated.odd.iter().map(|index| simulated.fleet.services[*index].name.as_str()).collect();
             let others = told.filter(|service| !odd.contains(&service.name.as_str())).count();

@@ -335,7 +335,7 @@ fn a_list_that_is_wrong_for_most_of_its_services_is_told() {
         let found = find(&analysis, FindingKind::MostlyAsAnotherArm).unwrap_or_else(|| panic!("{wrong}"));
         assert_eq!((found.severity, found.arms.as_slice()), (Severity::Grave, &[0][..]));
         assert_eq!(found.services.len(), wrong);
-        let told = format!("{wrong} of the 20 services of arm 0 stand at 1.2");
+        let told = format!("{wrong} of the 20 services of arm 0 are at 1.2");
         assert!(
             found.evidence.starts_with(&told) && found.evidence.contains("as those of arm 1"),
             "{found:?}"

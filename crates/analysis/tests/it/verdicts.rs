@@ -266,7 +266,7 @@ fn a_part_of_a_day_tells_nothing_of_days_to_come() {
                 panic!("{:?}", arm.verdict)
             };
             assert!(why.contains("part of a day") && (1.1..1.3).contains(days), "{why} {days}");
-            let services = arm.services.as_ref().unwrap();
+            let services = arm.service_verdicts.as_ref().unwrap();
             assert_eq!((services.stable, services.growing, services.bloating), (0, 0, 0));
         }
     }

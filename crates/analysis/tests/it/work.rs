@@ -55,7 +55,6 @@ fn an_arm_that_answers_nothing_is_no_extreme_and_says_so() {
             finding.evidence,
             "services of arm 1 had no documents at all, and those of the control did"
         );
-        assert!(finding.effect.ends_with("It is not ranked."), "{}", finding.effect);
         // Nothing is no unit of work to share memory among.
         assert!(of(&analysis, 1).memory_ratio.is_none() && of(&analysis, 1).memory_for_each.is_none());
         assert_eq!(of(&analysis, 1).idle, services as u32);
@@ -213,7 +212,6 @@ fn a_latency_above_the_margin_is_less_work() {
         "{}",
         finding.evidence
     );
-    assert!(finding.effect.starts_with("It saves memory and takes longer"), "{}", finding.effect);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What pages are made from, read from the database.
 
-mod host;
 mod overview;
 mod service;
 mod ticks;
@@ -15,9 +14,8 @@ use heaptrial_store::Store;
 
 use crate::DashboardError;
 
-pub(crate) use host::{Host, Sampler};
 pub(crate) use overview::{Overview, distinct, metrics};
-pub(crate) use service::{Life, LifeEnd, STARTS, Service};
+pub(crate) use service::{Life, LifeEnd, Service};
 pub(crate) use trial::{Condition, Line, Stage, Trial};
 
 /// Kinds of events after which somebody should look.

@@ -8,7 +8,7 @@ use heaptrial_store::{EventRecord, Store};
 use super::{Line, Stage, Trial};
 use crate::DashboardError;
 
-/// Trials that are read in full, newest first; of older ones only the name is told.
+/// Trials that are read in full, newest first; of older ones only the name is shown.
 const TRIALS: usize = 20;
 const DAY_US: i64 = 24 * 3600 * 1_000_000;
 
@@ -25,7 +25,7 @@ pub(crate) struct TrialEvent<'a> {
     pub(crate) event: &'a EventRecord,
 }
 
-/// The services of `trials`. Of one in several of them the first trial tells that reads it, and else the first: what was taken out of
+/// The services of `trials`. One in several of them is shown in the first trial that reads it, or else in the first: what was dropped from
 /// a trial may be sampled by another.
 pub(crate) fn distinct<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Line)> {
     let mut places: HashMap<&str, usize> = HashMap::new();

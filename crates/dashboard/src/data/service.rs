@@ -7,8 +7,8 @@ use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
 use super::{Stage, Trial};
 use crate::DashboardError;
 
-/// The attribute in which an import tells how it found the start of each life.
-pub(crate) const STARTS: &str = "starts";
+/// The attribute with which an import says how it found the start of each life.
+const STARTS: &str = "starts";
 
 /// Lives whose readings are shown.
 const LIVES_DRAWN: usize = 40;
@@ -37,7 +37,7 @@ pub(crate) struct Life {
     /// How old it was then, microseconds of the boot clock.
     read_age_us: Option<i64>,
     /// How the start was found, where it is not read from the kernel.
-    pub(crate) start_told: Option<String>,
+    pub(crate) start_found: Option<String>,
 }
 
 /// How far a life went. Who imports readings records no end.
@@ -99,12 +99,12 @@ impl Service {
                 (None, None) if trial.stage == Stage::Running && life.ending.is_none() => LifeEnd::Lives,
                 (None, None) => LifeEnd::Unknown,
             };
-            let told = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
+            let found = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
             lives.push(Life {
                 end,
                 read_wall_us: read.map(|(wall_us, _)| wall_us),
                 read_age_us: read.map(|(_, boottime_us)| boottime_us - life.started_boottime_us),
-                start_told: told,
+                start_found: found,
                 record: life.clone(),
             });
         }

@@ -11,7 +11,7 @@ const STALE_AFTER_INTERVALS: i64 = 3;
 /// But not before this time.
 const STALE_AFTER_US: i64 = 10_000_000;
 
-/// Ticks of a gathered trial are numbered in the order in which its hosts were gathered: those of the host that was read last tell
+/// Ticks of a gathered trial are numbered in the order in which its hosts were gathered: those of the host that was read last show
 /// whether it is read.
 pub(super) fn recent_ticks(
     store: &Store,

@@ -1,12 +1,11 @@
 //! A trial, its arms, and its services as they were read last.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use heaptrial_judgement::RESTED;
 use heaptrial_judgement::look::Begun;
 use heaptrial_model::{DrawnPlan, Ending, LifeStart, Metric, TrialKind};
-use heaptrial_report::embedded::Looks;
+use heaptrial_report::embedded::ArmStyles;
 use heaptrial_store::{
     ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
 };
@@ -43,8 +42,6 @@ pub(crate) struct Trial {
     pub(crate) ticks: Vec<TickRecord>,
     /// Of a gathered trial: when each of its hosts was read last.
     pub(crate) hosts: Vec<(String, Option<i64>)>,
-    /// Usual time between two ticks.
-    pub(crate) interval_us: i64,
     pub(crate) looks: Vec<LookRecord>,
     /// From when on its duration and looks count, in microseconds since 1970; `None` before all services have their treatment.
     pub(crate) begun_wall_us: Option<i64>,
@@ -54,8 +51,6 @@ pub(crate) struct Trial {
     pub(crate) events: Vec<EventRecord>,
     /// How many there are in all, and how many of the last day.
     pub(crate) event_counts: (usize, usize),
-    /// Another one where the trial is written anew, as an import of more files does.
-    pub(crate) digest: u64,
 }
 
 /// A service as it was read last.
@@ -125,20 +120,17 @@ impl Trial {
             }
         }
         if record.plan.kind.is_on_services() {
-            tell_dropped(&mut lines, &store.dropped_services(id)?);
+            mark_dropped(&mut lines, &store.dropped_services(id)?);
         }
         if stage != Stage::Running && !record.plan.kind.is_lab() {
-            tell_gone(&mut lines, record.plan.started_wall_us, interval_us);
+            mark_gone(&mut lines, record.plan.started_wall_us, interval_us);
         }
-        let sources = store.import_sources(id)?;
         Ok(Self {
             stage,
-            digest: digest(&(&record, &arms, &sources, &parts)),
             arms,
             lines,
             ticks,
             hosts: parts.into_iter().map(|part| (part.host, part.last.map(|last| last.wall_us))).collect(),
-            interval_us,
             looks: store.looks(id)?,
             begun_wall_us: begun(store, &record)?,
             planned_looks_us: {
@@ -151,9 +143,9 @@ impl Trial {
         })
     }
 
-    pub(crate) fn looks(&self) -> Looks {
+    pub(crate) fn styles(&self) -> ArmStyles {
         let ran = |arm| self.counted(arm).find_map(|line| line.identity.as_deref()?.split(' ').next());
-        Looks::of(self.arms.iter().enumerate().map(|(place, record)| (&record.arm, ran(place))))
+        ArmStyles::of(self.arms.iter().enumerate().map(|(place, record)| (&record.arm, ran(place))))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -169,7 +161,7 @@ impl Trial {
         self.record.plan.kind.is_import()
     }
 
-    /// Whether figures that a look would tell may be shown: only of what has ended. A lab run that was killed has ended
+    /// Whether figures that a look would show may be shown: only of what has ended. A lab run that was killed has ended
     /// too; a trial on a fleet goes on when its agent comes back.
     pub(crate) fn may_conclude(&self) -> bool {
         match self.stage {
@@ -219,13 +211,6 @@ struct Clock {
     now_us: i64,
     stage: Stage,
     stale_after_us: i64,
-}
-
-/// Of what was written of a trial beside its readings.
-fn digest(written: &dyn std::fmt::Debug) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    format!("{written:?}").hash(&mut hasher);
-    hasher.finish()
 }
 
 fn stage(record: &TrialRecord, ticks: &[TickRecord], interval_us: i64, now_us: i64) -> Stage {
@@ -284,17 +269,17 @@ fn line(
     line
 }
 
-/// What was taken out is read no more, as nobody wants it to be.
-fn tell_dropped(lines: &mut [Line], dropped: &[i64]) {
+/// What was dropped is read no more, as is meant.
+fn mark_dropped(lines: &mut [Line], dropped: &[i64]) {
     for line in lines.iter_mut().filter(|line| dropped.contains(&line.service_id)) {
         line.condition = Condition::Dropped;
         (line.stale, line.gone) = (false, true);
     }
 }
 
-/// Tells services whose last reading is far from the last of all. How often an import reads, its ticks do not tell, since servers are
+/// Marks services whose last reading is far from the last of all. Ticks of an import do not show how often it reads, since servers are
 /// read one after the other: a share of the whole time is what counts.
-fn tell_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
+fn mark_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
     let Some(last) = lines.iter().filter_map(|line| line.read_wall_us).max() else { return };
     let allowed = ((GONE_SHARE * (last - started_us) as f64) as i64).max(2 * interval_us);
     for line in lines {

@@ -13,7 +13,7 @@ const UNFOLDED: usize = 8;
 /// Events that are shown at all.
 const SHOWN: usize = 200;
 
-/// The newest events of trials, of `all` that there are; `naming` says whether the trial is told, too.
+/// The newest events of trials, of `all` that there are; `naming` says whether the trial is named, too.
 pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, naming: bool, now_us: i64) -> Markup {
     let (first, rest) = events.split_at(events.len().min(UNFOLDED));
     let rest = kept(rest);

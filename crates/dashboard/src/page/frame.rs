@@ -9,10 +9,6 @@ use super::{asset, words};
 /// A page around its content.
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
-    /// The address among the main ones.
-    pub(crate) here: &'a str,
-    /// The main pages, by address and name.
-    pub(crate) pages: &'a [(&'a str, &'a str)],
     /// What the content is made from.
     pub(crate) version: String,
     pub(crate) now_us: i64,
@@ -20,7 +16,6 @@ pub(crate) struct Frame<'a> {
 
 impl Frame<'_> {
     pub(crate) fn show(&self, content: Markup) -> Response {
-        let current = |address: &str| (self.here == address).then_some("page");
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -37,11 +32,6 @@ impl Frame<'_> {
                     a class="skip" href="#main" { "Skip to the content" }
                     header class="bar" {
                         a class="brand" href="/" { "Heaptrial" }
-                        nav aria-label="Main" {
-                            @for (address, name) in self.pages {
-                                a href=(address) aria-current=[current(address)] { (name) } " "
-                            }
-                        }
                         p class="live" id="live" {
                             span class="dot" aria-hidden="true" {}
                             span id="state" role="status" { "As of" }

@@ -3,21 +3,18 @@
 mod asset;
 mod events;
 mod frame;
-mod host;
 mod looks;
 mod overview;
 mod problem;
 mod service;
 mod services;
-mod settings;
 mod trial;
 mod words;
 
 pub(crate) use asset::asset;
 pub(crate) use frame::Frame;
-pub(crate) use host::host;
 pub(crate) use overview::overview;
 pub(crate) use problem::{no_report_yet, no_service, no_trial, nowhere, unavailable};
 pub(crate) use service::service;
-pub(crate) use services::Choice;
+pub(crate) use services::Order;
 pub(crate) use trial::trial;

@@ -6,11 +6,11 @@ use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
 use maud::{Markup, html};
 
-use super::services::{self, Choice};
+use super::services::{self, Order};
 use super::{events, words};
 use crate::data::{Overview, Stage, Trial, distinct, metrics};
 
-pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, database: &Path) -> Markup {
+pub(crate) fn overview(overview: &Overview, order: Order, now_us: i64, database: &Path) -> Markup {
     let present = overview.present();
     let recent = overview.last_day(now_us);
     let recent: Vec<_> = recent.iter().map(|of| (of.trial, of.event)).collect();
@@ -31,7 +31,7 @@ pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, databa
                     (events::events(&recent, of_day, overview.trials.len() > 1, now_us))
                 }
             }
-            (services::services(&present, choice, ("/", "services"), now_us))
+            (services::services(&present, order, ("/", "services"), now_us))
         }
     }
 }
@@ -95,9 +95,9 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
                 dd class="note" { @if rests { "sum at the ends of last rests" } @else { "sum of the last readings" } @if measured.len() > 1 { ", of different metrics: " (measured.join(" or ")) } @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
             }
             div class=(if contaminated + left_out + stale > 0 { "tile bad" } else { "tile" }) {
-                dt { "Contaminated" }
+                dt { "Non-compliant" }
                 dd { (contaminated) }
-                dd class="note" { @if left_out > 0 { (left_out) " left out by failures, " } @if stale > 0 { (stale) " stale" } @else if gone > 0 { (gone) " read no more" } @else { "none stale" } }
+                dd class="note" { @if left_out > 0 { (left_out) " excluded by failures, " } @if stale > 0 { (stale) " stale" } @else if gone > 0 { (gone) " read no more" } @else { "none stale" } }
             }
         }
     }

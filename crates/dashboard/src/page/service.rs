@@ -4,10 +4,10 @@ use heaptrial_model::Identity;
 use heaptrial_report::embedded::{self, printable, swatch};
 use maud::{Markup, html};
 
-use super::{events, services, settings, trial as trial_page, words};
+use super::{events, services, trial as trial_page, words};
 use crate::data::{Life, LifeEnd, Service, Stage};
 
-/// Lives that are shown at once.
+/// Process lifetimes that are shown at once.
 const LIVES: usize = 60;
 
 pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
@@ -23,7 +23,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
             h1 { (words::name(&record.name)) }
             p class="meta" {
                 @if let Some(arm) = arm {
-                    span class="arm" { (swatch(&trial.looks(), place)) (words::name(&arm.arm.name)) }
+                    span class="arm" { (swatch(&trial.styles(), place)) (words::name(&arm.arm.name)) }
                     " " span { (trial_page::treatment(&arm.arm.treatment)) }
                 }
                 @if let Some(line) = line { " " (services::state(line, now_us)) }
@@ -56,7 +56,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
         }
         section id="memory" {
             h2 { "Memory" }
-            @match embedded::lives(&service.series, service.metric, &trial.looks(), place) {
+            @match embedded::lives(&service.series, service.metric, &trial.styles(), place) {
                 Some(figure) => div data-whole="" { (figure) },
                 None => p { "Nothing was read yet." },
             }
@@ -66,7 +66,6 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
             h2 { "Events" }
             (events::events(&recorded, recorded.len(), false, now_us))
         }
-        (settings::settings(service))
         @if !service.also_in.is_empty() {
             section id="elsewhere" {
                 h2 { "In other trials" }
@@ -83,8 +82,8 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
 fn lives_noted(lives: usize) -> String {
     match lives {
         0 => "never seen".to_owned(),
-        1 => "its first life here".to_owned(),
-        several => format!("life {several} here"),
+        1 => "its first process here".to_owned(),
+        several => format!("process {several} here"),
     }
 }
 
@@ -92,13 +91,13 @@ fn ledger(service: &Service, now_us: i64) -> Markup {
     let lives = &service.lives;
     html! {
         section id="lives" {
-            h2 { "Lives" }
+            h2 { "Process lifetimes" }
             @if lives.is_empty() {
-                p { "No life of it is known." }
+                p { "No process of it is known." }
             } @else {
                 div class="scroll" tabindex="0" role="region" aria-labelledby="lives-caption" {
                     table {
-                        caption id="lives-caption" class="quiet" { span { "The ledger: what was proved to run in each life, newest first." } }
+                        caption id="lives-caption" class="quiet" { span { "The ledger: what was proved to run in each process, newest first." } }
                         thead {
                             tr {
                                 th scope="col" { "Started" }
@@ -115,7 +114,7 @@ fn ledger(service: &Service, now_us: i64) -> Markup {
                 @if lives.len() > LIVES { p { "And " (lives.len() - LIVES) " earlier ones." } }
                 @if let Some(identity) = lives.iter().find_map(|life| life.record.identity.as_ref()) {
                     details {
-                        summary { "The evidence of the newest proved life" }
+                        summary { "The evidence of the newest proved process" }
                         (evidence(identity))
                     }
                 }
@@ -131,7 +130,7 @@ fn life_row(life: &Life, now_us: i64) -> Markup {
             th scope="row" class="plain" {
                 (words::date(record.started_wall_us))
                 @if let Some(note) = life.start_note() { span class="sub" { (note) } }
-                @if let Some(told) = life.start_told.as_ref().filter(|_| !life.may_be_older()) { span class="sub" { (printable(told)) } }
+                @if let Some(found) = life.start_found.as_ref().filter(|_| !life.may_be_older()) { span class="sub" { (printable(found)) } }
             }
             td class="long" {
                 @match life.end {
@@ -153,8 +152,8 @@ fn life_row(life: &Life, now_us: i64) -> Markup {
             td { (printable(&life.label())) @if let Some(identity) = &record.identity { span class="sub" { (identity.linkage.as_str()) } } }
             td class="long" {
                 @match (&record.contamination, &record.identity) {
-                    (Some(why), _) if record.failed => { "yes, proved " span class="badge bad" { "left out" } " " span class="why" { (printable(why)) } }
-                    (Some(why), _) => { span class="badge bad" { "contaminated" } " " span class="why" { (printable(why)) } }
+                    (Some(why), _) if record.failed => { "yes, proved " span class="badge bad" { "excluded" } " " span class="why" { (printable(why)) } }
+                    (Some(why), _) => { span class="badge bad" { "non-compliant" } " " span class="why" { (printable(why)) } }
                     (None, Some(_)) => "yes, proved",
                     (None, None) => span class="quiet" { "not proved" },
                 }

@@ -1,15 +1,16 @@
 //! A trial: while it runs what was read, and after its end its report.
 
 use heaptrial_model::{Treatment, TrialKind, units};
+use heaptrial_report::LookReport;
 use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, PreEscaped, html};
 
-use super::services::{self, Choice};
+use super::services::{self, Order};
 use super::{events, looks, words};
 use crate::compute::Computed;
 use crate::data::{Line, Stage, Trial};
 
-pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice, now_us: i64) -> Markup {
+pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, order: Order, now_us: i64) -> Markup {
     let concluded = trial.may_conclude();
     let address = words::trial_address(trial.record.id, trial.name());
     let recorded: Vec<_> = trial.events.iter().map(|event| (trial, event)).collect();
@@ -56,7 +57,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice,
         @if concluded {
             @if has_looks(trial) { (looks::looks(trial, now_us)) }
             (report(computed))
-            (services::services(&[trial], choice, (&address, "service-pages"), now_us))
+            (services::services(&[trial], order, (&address, "service-pages"), now_us))
         } @else {
             (progress(trial, now_us))
             (hosts(trial, now_us))
@@ -67,7 +68,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice,
                 h2 { "Events" }
                 (events::events(&recorded, trial.event_counts.0, false, now_us))
             }
-            (services::services(&[trial], choice, (&address, "services"), now_us))
+            (services::services(&[trial], order, (&address, "services"), now_us))
         }
     }
 }
@@ -116,8 +117,9 @@ fn hosts(trial: &Trial, now_us: i64) -> Markup {
 
 fn arms(trial: &Trial) -> Markup {
     let last = trial.looks.last();
-    let told = last.map(looks::arms).unwrap_or_default();
-    let shown = trial.looks();
+    let looked = last.and_then(|look| LookReport::stored(look).ok());
+    let looked = looked.map(|look| look.arms).unwrap_or_default();
+    let shown = trial.styles();
     let failures = trial.lines.iter().any(Line::is_left_out);
     html! {
         section id="arms" {
@@ -125,7 +127,7 @@ fn arms(trial: &Trial) -> Markup {
             div class="scroll" tabindex="0" role="region" aria-labelledby="arms-caption" {
                 table {
                     caption id="arms-caption" class="quiet" {
-                        span { "Descriptive: " @if trial.rests() { "memory at the ends of last rests" } @else { "last readings" } " (" (trial.shown_metric().describe()) ") of services that count, at different ages. They do not tell whether arms differ." }
+                        span { "Descriptive: " @if trial.rests() { "memory at the ends of last rests" } @else { "last readings" } " (" (trial.shown_metric().describe()) ") of services that count, at different ages. They do not show whether arms differ." }
                     }
                     thead {
                         tr {
@@ -133,15 +135,14 @@ fn arms(trial: &Trial) -> Markup {
                             th scope="col" class="figure" { "Median now" }
                             th scope="col" class="figure" { "Range" }
                             th scope="col" class="figure" { "Services" }
-                            th scope="col" class="figure" { "Contaminated" }
-                            @if failures { th scope="col" class="figure" { "Left out" } }
+                            th scope="col" class="figure" { "Non-compliant" }
+                            @if failures { th scope="col" class="figure" { "Excluded" } }
                             @if let Some(look) = last { th scope="col" { "At look " (look.number) } }
                             th scope="col" { "Treatment" }
                         }
                     }
                     tbody {
                         @for (place, record) in trial.arms.iter().enumerate() {
-                            @let name = printable(&record.arm.name);
                             @let counted: Vec<&Line> = trial.counted(place).filter(|line| !line.gone).collect();
                             @let all = trial.lines.iter().filter(|line| line.arm == place).count();
                             @let contaminated = trial.lines.iter().filter(|line| line.arm == place && line.is_contaminated()).count();
@@ -156,10 +157,10 @@ fn arms(trial: &Trial) -> Markup {
                                 }
                                 @if last.is_some() {
                                     td {
-                                        @match told.iter().find(|arm| arm.name == name) {
+                                        @match looked.iter().find(|arm| arm.name == record.arm.name) {
                                             Some(arm) => {
-                                                (arm.standing.as_deref().map_or_else(String::new, looks::spoken))
-                                                @if let Some((ratio, _)) = arm.ratio { span class="sub" { "ratio " (units::ratio(ratio)) } }
+                                                @if arm.control { "the control" } @else { (looks::standing(arm.standing)) }
+                                                @if let Some(ratio) = &arm.ratio { span class="sub" { "ratio " (units::ratio(ratio.estimate)) } }
                                             }
                                             None => "–",
                                         }
@@ -194,7 +195,7 @@ fn range(lines: &[&Line]) -> String {
     match (bytes().min(), bytes().max()) {
         (Some(low), Some(high)) if lines.len() > 1 => {
             let (low, high) = (units::memory(low as f64), units::memory(high as f64));
-            // A unit that both have is told once.
+            // A unit that both have is written once.
             match (low.split_once(' '), high.split_once(' ')) {
                 (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} – {high}"),
                 _ => format!("{low} – {high}"),

@@ -1,4 +1,4 @@
-//! Times, names and addresses as pages tell them.
+//! Times, names and addresses as pages show them.
 
 use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
@@ -21,7 +21,7 @@ fn segment(name: &str) -> String {
     if matches!(name, "" | "." | "..") { "_".to_owned() } else { encoded(name) }
 }
 
-/// The address of a trial. The row id tells it from others of its name.
+/// The address of a trial. The row id distinguishes it from others of its name.
 pub(super) fn trial_address(id: i64, name: &str) -> String {
     format!("/trial/{}?id={id}", segment(name))
 }

@@ -1,17 +1,15 @@
 //! `heaptrial report`: a trial's report from its database, or a comparison of several.
 
 mod bug;
-mod reproduce;
 
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use heaptrial_judgement::Judgement;
 use heaptrial_model::{AllocatorSpec, HumanDuration, TrialKind};
-use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
+use heaptrial_report::{Document, Options, Report, Settings, Written, compare};
 use heaptrial_store::{Store, TrialRecord};
 
 use super::lab::report_of_search;
@@ -35,7 +33,7 @@ pub struct ReportOptions {
     /// In a field trial: compare the median of this last stretch before the matched age
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     window: HumanDuration,
-    /// In a field trial: what each service may use at most, such as 8G (GiB); tells when memory runs out
+    /// In a field trial: what each service may use at most, such as 8G (GiB); the report says when memory runs out
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<u64>,
     /// In a field trial: `stable` means growth within plus and minus this many percent a day
@@ -45,19 +43,15 @@ pub struct ReportOptions {
     /// this day (UTC)
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Write a folder for the maintainers of this allocator, without names and addresses: evidence, identities,
-    /// settings, and how to see it again
+    /// Write the report for the maintainers of this allocator, without names and addresses, and with how to see it again
     #[arg(long, value_name = "SPEC")]
     bug: Option<AllocatorSpec>,
-    /// With --bug: the allocator that it is compared to [default: the one of its family that needs least, or the control]
+    /// With --bug: the allocator that it is compared to [default: the control]
     #[arg(long, value_name = "SPEC", requires = "bug")]
     good: Option<AllocatorSpec>,
-    /// With --bug: the folder of a search (lab bisect), whose answer goes into the bundle
-    #[arg(long, value_name = "FOLDER", requires = "bug")]
-    bisect: Option<PathBuf>,
 }
 
-/// Writes the report of a trial anew and prints it, or compares several.
+/// Writes the report of a trial again and prints it, or compares several.
 pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     if let Some(bad) = &options.bug {
         return bug::run(bad, options, global);
@@ -133,18 +127,10 @@ fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<Exi
         let how = how(options, &target)?;
         reports.push(Report::from_store(&target.store, target.trial.id, &how).map_err(Failure::failed)?);
     }
-    let comparison: Comparison = compare(&reports);
+    let comparison = compare(&reports);
     let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("comparison"));
-    let written = heaptrial_report::write_comparison(&comparison, &folder).map_err(Failure::failed)?;
-    if global.json {
-        print!("{}", comparison.json().map_err(Failure::failed)?);
-    } else {
-        print!("{}", comparison.terminal(global.colored_stdout()).map_err(Failure::failed)?);
-        println!();
-        for path in written {
-            println!("{}", path.display());
-        }
-    }
+    let written = comparison.write(&folder).map_err(Failure::failed)?;
+    print(&comparison, &written, global)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -161,25 +147,24 @@ pub fn write_and_print(
     options: &Options,
     global: &GlobalOptions,
 ) -> Result<Report, Failure> {
-    let judgement = Judgement::of(store, trial_id, options).map_err(Failure::failed)?;
-    let report = Report::of(&judgement).map_err(Failure::failed)?;
-    let trajectories = judgement.trajectories();
-    let written = heaptrial_report::write(&report, &trajectories, folder).map_err(Failure::failed)?;
-    if global.json {
-        print!("{}", report.json().map_err(Failure::failed)?);
-    } else {
-        print!("{}", heaptrial_report::terminal(&report, global.colored_stdout()).map_err(Failure::failed)?);
-        print_paths(&written);
-    }
+    let report = Report::with_charts(store, trial_id, options).map_err(Failure::failed)?;
+    let written = report.write(folder).map_err(Failure::failed)?;
+    print(&report, &written, global)?;
     Ok(report)
 }
 
-fn print_paths(written: &Written) {
-    println!();
+/// Prints a document as JSON, or for the terminal with where its files are.
+fn print(document: &impl Document, written: &Written, global: &GlobalOptions) -> Result<(), Failure> {
+    if global.json {
+        print!("{}", document.json().map_err(Failure::failed)?);
+        return Ok(());
+    }
+    println!("{}", document.terminal(global.colored_stdout()));
     for path in [&written.html, &written.markdown, &written.json] {
         println!("{}", path.display());
     }
     if let Some(folder) = written.charts.first().and_then(|chart| chart.parent()) {
         println!("{}/ ({} charts)", folder.display(), written.charts.len());
     }
+    Ok(())
 }

@@ -190,7 +190,7 @@ fn off_treatment_are_named_unasked_and_the_result_stands_with_and_without_them()
     let glibc = arm(&report, "group_E_glibc_historical");
     assert!(close(&glibc["rss_bytes_final"], fleet::mean_of_last(&fleet::historical()), 1e-6));
     let own: Vec<(usize, usize)> = (0..6).map(|number| (4, number)).collect();
-    assert!(close(&glibc["as_treated"]["rss_bytes_final"], fleet::mean_of_last(&own), 1e-6), "{glibc}");
+    assert!(close(&glibc["as_treated"]["final_mean_bytes"], fleet::mean_of_last(&own), 1e-6), "{glibc}");
     let off_treatment: Vec<&str> = glibc["services_excluded"]
         .as_array()
         .unwrap()

@@ -150,8 +150,8 @@ impl Side {
         let told = |finding: &Finding| {
             let names: Vec<&str> = finding.arms.iter().map(|arm| self.arms[*arm].name.as_str()).collect();
             match names[..] {
-                [] => format!("{}; {}", finding.evidence, finding.effect),
-                _ => format!("{}: {}; {}", names.join(", "), finding.evidence, finding.effect),
+                [] => finding.evidence.clone(),
+                _ => format!("{}: {}", names.join(", "), finding.evidence),
             }
         };
         findings.map(told).collect()

@@ -352,7 +352,10 @@ fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
         let verdict = score.growth[3].lab_verdict.as_ref().unwrap();
         match verdict {
             Verdict::Inconclusive { why, .. } => {
-                assert!(!is_told && why.contains("7 readings, do not tell growth from caches"), "{why}");
+                assert!(
+                    !is_told && why.contains("7 readings, do not distinguish growth from caches"),
+                    "{why}"
+                );
             }
             verdict => assert!(is_told && matches!(verdict, Verdict::Bloating { .. }), "{verdict:?}"),
         }

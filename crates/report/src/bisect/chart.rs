@@ -2,7 +2,7 @@
 
 use super::BisectReport;
 use crate::chart::{Chart, HistoryChart, HistoryPoint, history};
-use crate::paper::Contents as _;
+use crate::forms::Document as _;
 
 impl BisectReport {
     pub(crate) fn chart(&self) -> Chart {
@@ -33,7 +33,7 @@ impl BisectReport {
                 skipped: self.skipped.iter().map(|skipped| skipped.position).collect(),
                 axis: what,
             },
-            self.looks().get(0),
+            self.styles().get(0),
         )
     }
 }

@@ -2,13 +2,13 @@
 
 use heaptrial_model::{Arm, Treatment};
 
-use super::{BisectReport, CHART, ChangeReport};
-use crate::chart::{Chart, Looks};
+use super::{BisectReport, ChangeReport};
+use crate::chart::{ArmStyles, Chart};
+use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::paper::Contents;
-use crate::summary::names;
-use crate::table::{Emphasis, Row, Table, figure, text};
-use crate::{markdown, units};
+use crate::table::{Detail, Emphasis, Row, Table, figure, text};
+use crate::text::names;
+use crate::units;
 
 /// Files of a commit that are listed.
 const FILES: usize = 20;
@@ -18,22 +18,6 @@ const FITTED: &str = "Ratios are those of the course that fits all blocks togeth
 const COMMITS: usize = 40;
 
 impl BisectReport {
-    /// What a bug bundle tells of it, as Markdown under a heading of its own. Texts must be printable.
-    pub(crate) fn for_bug(&self) -> String {
-        let told = ["result", "changes", "positions", "skipped"];
-        let mut sections = self.sections();
-        sections.retain(|section| told.contains(&section.id));
-        for section in &mut sections {
-            let title = std::mem::take(&mut section.title);
-            section.blocks.retain(|block| !matches!(block, Block::Chart(_)));
-            if section.id != "result" {
-                section.blocks.insert(0, Block::Heading(title.to_owned()));
-            }
-        }
-        let text = markdown::body(&sections, &[]);
-        format!("{text}\n![From {} to {}]({CHART}.svg)\n", self.older, self.newer)
-    }
-
     fn positions_table(&self) -> Option<Table> {
         let columns =
             [figure("Position"), text("Build"), figure("Blocks"), figure("Ratio"), figure("± 2 sd")];
@@ -96,7 +80,7 @@ impl BisectReport {
     }
 }
 
-impl Contents for BisectReport {
+impl Document for BisectReport {
     const NAME: &'static str = "bisect";
 
     fn title(&self) -> String {
@@ -108,14 +92,14 @@ impl Contents for BisectReport {
     }
 
     /// One look for all: the family's.
-    fn looks(&self) -> Looks {
+    fn styles(&self) -> ArmStyles {
         let spec = heaptrial_model::AllocatorSpec::family(&self.family);
         let treatment = Treatment { allocator: Some(spec), ..Treatment::default() };
         let arm = Arm { name: self.family.clone(), control: false, treatment };
-        Looks::of([(&arm, None)])
+        ArmStyles::of([(&arm, None)])
     }
 
-    fn sections(&self) -> Vec<Section> {
+    fn sections(&self, _: Detail) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
         let mut result = vec![Block::Lead(self.sentences())];
         if !self.measured.is_empty() {

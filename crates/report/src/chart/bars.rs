@@ -1,9 +1,10 @@
 //! The memory that is compared, of each arm against the control.
 
+use super::plot::{FOOT, Plot};
 use super::scale::Scale;
-use super::svg::{Element, element, group, line, rectangle, text};
+use super::svg::{Element, element, line, rectangle, text};
 use super::{Canvas, Chart, WIDTH, metric_name, named_value, shorten, text_width};
-use crate::summary::words::words;
+use crate::terms::terms;
 use crate::{table, units};
 
 /// A row of the chart.
@@ -26,49 +27,35 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let control = bars.iter().find(is_control).map(|bar| bar.bytes);
     let metric = metric_name(canvas.report.analysis.metric);
 
-    let (left, right, row) = (240.0, 200.0, 32.0);
-    let top = 30.0;
-    let bottom = top + bars.len() as f64 * row + 6.0;
-    let x = Scale::memory(highest, 6, (left, WIDTH - right));
-    let mut chart = canvas.chart(
-        "final-memory",
-        "Memory compared with the control",
-        caption(canvas, &bars, control.is_some()),
-        bottom + 46.0,
-    );
-    let told = |bar: &Bar| {
+    let row = 32.0;
+    let (top, depth) = (30.0, bars.len() as f64 * row + 6.0);
+    let mut plot = Plot::new((240.0, WIDTH - 200.0), (top, top + depth));
+    let x = Scale::memory(highest, 6, plot.across());
+    let value = |bar: &Bar| {
         let of = if bar.compared { "" } else { " (mean of last readings)" };
         named_value(&canvas.report.arms[bar.arm].name, bar.bytes) + of
     };
-    chart.description = format!("{}.", bars.iter().map(told).collect::<Vec<_>>().join(", "));
-    let mut body = group("plot");
-    for tick in &x.ticks {
-        let at = x.at(tick.value);
-        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (at, top), (at, bottom)));
-        body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
-    }
-    let unit = format!("{metric} ({})", x.unit);
-    body.push(text("quiet end", (WIDTH - right, bottom + 37.0), &unit));
+    plot.axis_of_rows(&x, &format!("{metric} ({})", x.unit));
     if let Some(control) = control {
         let at = x.at(control);
-        body.push(line("control", (at, top - 8.0), (at, bottom)));
+        plot.push(line("control", (at, top - 8.0), (at, top + depth)));
         let name = canvas.report.control().map_or("", |arm| arm.name.as_str());
         let label = format!("control: {}", shorten(name, 28));
         let anchor = if at > WIDTH / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
-        body.push(text(anchor.0, (anchor.1, top - 13.0), &label));
+        plot.push(text(anchor.0, (anchor.1, top - 13.0), &label));
     }
     for (index, bar) in bars.iter().enumerate() {
-        for element in row_of(canvas, bar, top + 6.0 + index as f64 * row, &x) {
-            body.push(element);
-        }
+        row_of(canvas, bar, top + 6.0 + index as f64 * row, &x).into_iter().for_each(|part| plot.push(part));
     }
-    chart.body = body.to_string();
-    Some(chart)
+    let caption = caption(canvas, &bars, control.is_some());
+    let chart = canvas.chart("final-memory", "Memory compared with the control", caption, plot.bottom + FOOT);
+    let description = format!("{}.", bars.iter().map(value).collect::<Vec<_>>().join(", "));
+    Some(Chart { description, body: plot.body(), ..chart })
 }
 
 fn bar(canvas: Canvas<'_>, arm: usize) -> Option<Bar> {
-    let end = canvas.mean_at_end(arm);
-    let compared = canvas.compared_bytes(arm);
+    let treated = canvas.report.arms[arm].result.treated();
+    let (end, compared) = (treated.final_mean_bytes, treated.level_bytes);
     Some(Bar {
         arm,
         bytes: compared.or(end)?,
@@ -92,17 +79,17 @@ fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
             None => "level at the matched age".to_owned(),
         }
     };
-    let without = match canvas.has_figures_without_off_treatment() {
-        true => format!(", without {}", words(canvas.report.kind()).off_treatment),
+    let without = match canvas.report.arms.iter().any(|arm| arm.result.as_treated.is_some()) {
+        true => format!(", without {}", terms(canvas.report.kind).excluded),
         false => String::new(),
     };
     let several = canvas.report.services.iter().any(|service| service.block > 0);
     let blocks = if several { ", compared within blocks" } else { "" };
     let mut caption = format!(
-        "Bar: {metric}, {figure}, geometric mean over the services of an arm{without}; beside it the ratio of that to the \
+        "Bar: {metric}, {figure}, geometric mean over the services of an arm{without}; at its right the ratio of that to the \
          control's{blocks}."
     );
-    if canvas.report.arms.iter().any(|arm| arm.sawtooth.is_some()) {
+    if canvas.report.arms.iter().any(|arm| arm.result.sawtooth.is_some()) {
         caption.push_str(" Arms restarted at intervals are compared by their averages over time.");
     }
     if bars.iter().any(|bar| !bar.compared) {
@@ -122,13 +109,13 @@ fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
 
 fn row_of(canvas: Canvas<'_>, bar: &Bar, top: f64, x: &Scale) -> Vec<Element> {
     let name = &canvas.report.arms[bar.arm].name;
-    let look = canvas.look(bar.arm);
+    let style = canvas.style(bar.arm);
     let depth = 20.0;
     let hover = match bar.end {
         Some(end) => format!("{}, {} at the end", named_value(name, bar.bytes), units::memory(end)),
         None => named_value(name, bar.bytes),
     };
-    let class = format!("{}{}", if bar.compared { "" } else { "pale " }, look.bar_class());
+    let class = format!("{}{}", if bar.compared { "" } else { "pale " }, style.bar_class());
     let area = rectangle(&class, (x.range.0, top), x.at(bar.bytes) - x.range.0, depth)
         .child(element("title").text(&hover));
     let value = units::memory(bar.bytes);
@@ -138,7 +125,7 @@ fn row_of(canvas: Canvas<'_>, bar: &Bar, top: f64, x: &Scale) -> Vec<Element> {
     let end = furthest + 8.0;
     let written = text_width(&value, 12.0) + text_width(&bar.ratio, 12.0) + 8.0;
     let mut elements = vec![
-        look.marker((x.range.0 - 14.0, middle), 4.5),
+        style.marker((x.range.0 - 14.0, middle), 4.5),
         label.child(element("title").text(name)),
         area,
         // The control's line does not run through the figures.

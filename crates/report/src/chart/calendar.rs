@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use heaptrial_judgement::{Calendar, Happened, Mark, Moment, Step};
-use jiff::Timestamp;
 
-use super::legend::{self, Label};
+use super::legend::Label;
+use super::plot::Plot;
 use super::scale::Scale;
-use super::svg::{Element, element, group, line, path_data, text};
-use super::{Canvas, Chart, WIDTH, metric_name, named_value, text_width};
-use crate::escape;
+use super::svg::{element, group, line, path_data, text};
+use super::{Canvas, Chart, metric_name, named_value, text_width};
+use crate::text::stamp;
 
 /// Shorter trials have no calendar.
 const SHORTEST_SECONDS: f64 = 86_400.0;
@@ -26,14 +26,6 @@ struct Dates {
     range: (f64, f64),
 }
 
-/// Where the parts of the chart are.
-struct Plot {
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
-}
-
 struct ArmRuns<'a> {
     arm: usize,
     runs: &'a [Vec<Moment>],
@@ -44,43 +36,29 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let arms: Vec<ArmRuns<'_>> = arms(canvas, calendar);
     let highest = arms.iter().flat_map(|arm| arm.runs.iter().flatten()).map(|moment| moment.high);
     let highest = highest.max_by(f64::total_cmp)?;
-    let plot = plot(canvas, &arms);
-    let x = Dates { span: calendar.span, range: (plot.left, plot.right) };
-    let y = Scale::memory(highest, 5, (plot.bottom, plot.top));
+    let names: Vec<&str> = arms.iter().map(|arm| canvas.report.arms[arm.arm].name.as_str()).collect();
+    let mut plot = Plot::beside_labels(66.0, 260.0, names.into_iter());
+    let x = Dates { span: calendar.span, range: plot.across() };
+    let y = Scale::memory(highest, 5, plot.upwards());
     let metric = metric_name(canvas.report.analysis.metric);
+    plot.axis_left(&y, &format!("{metric} ({})", y.unit));
     let lanes = lanes(&calendar.marks);
+    for (number, (name, marks)) in lanes.iter().enumerate() {
+        let base = plot.bottom + 8.0 + number as f64 * LANE;
+        lane(&mut plot, canvas, (name, marks), base, &x);
+    }
     let strip = plot.bottom + 8.0 + lanes.len() as f64 * LANE + 14.0;
+    services_read(&mut plot, calendar, strip, &x);
     let foot = strip + STRIP;
-    let mut chart = canvas.chart(
-        "over-calendar-time",
-        "Memory over calendar time",
-        caption(canvas, calendar),
-        foot + 44.0,
-    );
+    plot.axis_below(foot, x.ticks(8).into_iter(), &x.years());
+    curves(&mut plot, canvas, &arms, (&x, &y));
+    plot.labels(arms.iter().filter_map(|arm| label(canvas, arm, &y)).collect());
     let ends = arms.iter().filter_map(|arm| Some((arm, arm.runs.last()?.last()?)));
     let ends: Vec<String> =
         ends.map(|(arm, end)| named_value(&canvas.report.arms[arm.arm].name, end.median)).collect();
-    chart.description = format!("At the end: {}.", ends.join(", "));
-
-    let mut body = group("plot");
-    body.push(text("quiet", (8.0, 18.0), &format!("{metric} ({})", y.unit)));
-    for tick in &y.ticks {
-        let at = y.at(tick.value);
-        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (plot.left, at), (plot.right, at)));
-        body.push(text("quiet end", (plot.left - 8.0, at + 4.0), &tick.label));
-    }
-    for (number, (name, marks)) in lanes.iter().enumerate() {
-        let base = plot.bottom + 8.0 + number as f64 * LANE;
-        lane(&mut body, canvas, name, marks, base, (&plot, &x));
-    }
-    services_read(&mut body, calendar, strip, (&plot, &x));
-    dates(&mut body, &x, foot);
-    curves(&mut body, canvas, &arms, (&x, &y));
-    let mut labels: Vec<Label<'_>> = arms.iter().filter_map(|arm| label(canvas, arm, &y)).collect();
-    let labels = legend::beside(&mut labels, (plot.right, WIDTH), (plot.top + 4.0, plot.bottom - 2.0));
-    labels.into_iter().for_each(|label| body.push(label));
-    chart.body = body.to_string();
-    Some(chart)
+    let caption = caption(canvas, calendar);
+    let chart = canvas.chart("over-calendar-time", "Memory over calendar time", caption, foot + 44.0);
+    Some(Chart { description: format!("At the end: {}.", ends.join(", ")), body: plot.body(), ..chart })
 }
 
 /// Arms in order of memory.
@@ -90,38 +68,26 @@ fn arms<'a>(canvas: Canvas<'a>, calendar: &'a Calendar) -> Vec<ArmRuns<'a>> {
     runs.filter(|arm| !arm.runs.is_empty()).collect()
 }
 
-fn plot(canvas: Canvas<'_>, arms: &[ArmRuns<'_>]) -> Plot {
-    let names = arms.iter().map(|arm| canvas.report.arms[arm.arm].name.as_str());
-    let depth = 260f64.max(arms.len() as f64 * legend::LABEL_DISTANCE);
-    Plot { left: 66.0, right: WIDTH - legend::width_beside(names), top: 34.0, bottom: 34.0 + depth }
-}
-
 fn label<'a>(canvas: Canvas<'a>, arm: &ArmRuns<'_>, y: &Scale) -> Option<Label<'a>> {
     let end = arm.runs.last()?.last()?.median;
     let name = &canvas.report.arms[arm.arm].name;
-    Some(Label { look: canvas.look(arm.arm), name, bytes: end, at: y.at(end) })
+    Some(Label { style: canvas.style(arm.arm), name, bytes: end, at: y.at(end) })
 }
 
-fn curves(body: &mut Element, canvas: Canvas<'_>, arms: &[ArmRuns<'_>], (x, y): (&Dates, &Scale)) {
+fn curves(plot: &mut Plot, canvas: Canvas<'_>, arms: &[ArmRuns<'_>], (x, y): (&Dates, &Scale)) {
     for arm in arms.iter().rev() {
-        let outlines = arm.runs.iter().filter(|run| run.len() > 1).map(|run| {
-            let upper = run.iter().map(|moment| (x.at(moment.at), y.at(moment.high)));
-            let lower = run.iter().rev().map(|moment| (x.at(moment.at), y.at(moment.low)));
-            upper.chain(lower).collect::<Vec<_>>()
-        });
-        let class = format!("range {}", canvas.look(arm.arm).fill_class());
-        body.push(element("path").class(&class).attribute("d", &path_data(outlines)));
+        let band = |moment: &Moment| (x.at(moment.at), y.at(moment.low), y.at(moment.high));
+        let runs = arm.runs.iter().map(|run| run.iter().map(band).collect::<Vec<_>>());
+        plot.band("range", canvas.style(arm.arm), runs);
     }
     for arm in arms.iter().rev() {
-        let look = canvas.look(arm.arm);
+        let style = canvas.style(arm.arm);
         let place = |moment: &Moment| (x.at(moment.at), y.at(moment.median));
-        body.push(look.line("thick", &path_data(arm.runs.iter().map(|run| run.iter().map(place)))));
+        plot.line(style, arm.runs.iter().map(|run| run.iter().map(place).collect::<Vec<_>>()));
         // A moment by itself makes no line.
         let alone = arm.runs.iter().filter(|run| run.len() == 1).flatten();
         let last = arm.runs.last().and_then(|run| run.last());
-        for moment in alone.chain(last) {
-            body.push(look.marker(place(moment), 4.0));
-        }
+        alone.chain(last).for_each(|moment| plot.push(style.marker(place(moment), 4.0)));
     }
 }
 
@@ -139,16 +105,10 @@ fn lanes(marks: &[Mark]) -> Vec<(&'static str, Vec<&Mark>)> {
     lanes.into_iter().map(|((_, name), marks)| (name, marks)).collect()
 }
 
-fn lane(
-    body: &mut Element,
-    canvas: Canvas<'_>,
-    name: &str,
-    marks: &[&Mark],
-    base: f64,
-    (plot, x): (&Plot, &Dates),
-) {
-    body.push(text("quiet small end", (plot.left - 8.0, base + 12.0), name));
-    body.push(line("grid", (plot.left, base + LANE - 2.0), (plot.right, base + LANE - 2.0)));
+fn lane(plot: &mut Plot, canvas: Canvas<'_>, (name, marks): (&str, &[&Mark]), base: f64, x: &Dates) {
+    let (left, right, top) = (plot.left, plot.right, plot.top);
+    plot.push(text("quiet small end", (left - 8.0, base + 12.0), name));
+    plot.push(line("grid", (left, base + LANE - 2.0), (right, base + LANE - 2.0)));
     let services = canvas.report.services.len() as f64;
     let mut written = f64::NEG_INFINITY;
     for (number, mark) in marks.iter().enumerate() {
@@ -156,30 +116,30 @@ fn lane(
         let many = f64::from(mark.count) >= MANY * services;
         let is_event = matches!(mark.happened, Happened::Event(_));
         if many || is_event {
-            body.push(line("moment", (at, plot.top), (at, base)));
+            plot.push(line("moment", (at, top), (at, base)));
         }
         let depth = if many || is_event { LANE - 3.0 } else { 8.0 };
         let tick = line("happened", (at, base + LANE - 2.0 - depth), (at, base + LANE - 2.0));
-        let told = told(mark);
-        let hover = format!("{told}, {}", moment(mark.at));
-        body.push(group("mark").child(element("title").text(&hover)).child(tick));
-        // What would run into its neighbours is left to the pointer, and to the list of events.
-        let wanted = if is_event { told.clone() } else { mark.count.to_string() };
+        let happened = happened(mark);
+        let title = format!("{happened}, {}", moment(mark.at));
+        plot.push(group("mark").child(element("title").text(&title)).child(tick));
+        // What would run into its neighbours is in its title and in the list of events.
+        let wanted = if is_event { happened.clone() } else { mark.count.to_string() };
         let width = text_width(&wanted, 11.0);
-        let next = marks.get(number + 1).map_or(plot.right, |next| x.at(next.at));
+        let next = marks.get(number + 1).map_or(right, |next| x.at(next.at));
         if (is_event || mark.count > 1) && at + 4.0 >= written && at + 4.0 + width <= next {
-            body.push(text("quiet small halo", (at + 4.0, base + 12.0), &wanted));
+            plot.push(text("quiet small halo", (at + 4.0, base + 12.0), &wanted));
             written = at + 8.0 + width;
         }
     }
 }
 
-fn told(mark: &Mark) -> String {
+fn happened(mark: &Mark) -> String {
     let (one, several) = match &mark.happened {
         Happened::Start => ("start".to_owned(), "starts".to_owned()),
         Happened::Restart => ("restart".to_owned(), "restarts".to_owned()),
         Happened::Event(kind) => {
-            let kind = escape::printable(kind.as_str());
+            let kind = kind.as_str().to_owned();
             (kind.clone(), format!("{kind} ×{}", mark.count))
         }
     };
@@ -191,14 +151,15 @@ fn told(mark: &Mark) -> String {
 }
 
 /// The number of services read as steps.
-fn services_read(body: &mut Element, calendar: &Calendar, top: f64, (plot, x): (&Plot, &Dates)) {
+fn services_read(plot: &mut Plot, calendar: &Calendar, top: f64, x: &Dates) {
+    let (left, right) = (plot.left, plot.right);
     let bottom = top + STRIP;
     let most = calendar.read.iter().map(|step| step.services).max().unwrap_or(0);
     let at = |services: u32| bottom - STRIP * f64::from(services) / f64::from(most.max(1));
-    body.push(line("axis", (plot.left, bottom), (plot.right, bottom)));
-    body.push(line("grid", (plot.left, top), (plot.right, top)));
-    body.push(text("quiet small end", (plot.left - 8.0, top + 4.0), &most.to_string()));
-    body.push(text("quiet small end", (plot.left - 8.0, bottom + 4.0), "0"));
+    plot.push(line("axis", (left, bottom), (right, bottom)));
+    plot.push(line("grid", (left, top), (right, top)));
+    plot.push(text("quiet small end", (left - 8.0, top + 4.0), &most.to_string()));
+    plot.push(text("quiet small end", (left - 8.0, bottom + 4.0), "0"));
     let runs = calendar.read.chunk_by(|a, b| a.to == b.from).map(|run| {
         let ends = |step: &Step| {
             let across = at(step.services);
@@ -210,34 +171,16 @@ fn services_read(body: &mut Element, calendar: &Calendar, top: f64, (plot, x): (
         points
     });
     let data = path_data(runs);
-    body.push(element("path").class("read").attribute("d", &data));
-    body.push(text("quiet small", (plot.left + 5.0, bottom - 6.0), "services read"));
-}
-
-fn dates(body: &mut Element, x: &Dates, top: f64) {
-    for (at, label) in x.ticks(8) {
-        body.push(line("axis", (at, top), (at, top + 5.0)));
-        body.push(text("quiet middle", (at, top + 19.0), &label));
-    }
-    let year = |at: f64| stamp(at, "%Y");
-    let years = match (year(x.span.0), year(x.span.1)) {
-        (first, last) if first == last => first,
-        (first, last) => format!("{first} to {last}"),
-    };
-    body.push(text("quiet end", (x.range.1, top + 37.0), &format!("{years}, UTC")));
+    plot.push(element("path").class("read").attribute("d", &data));
+    plot.push(text("quiet small", (left + 5.0, bottom - 6.0), "services read"));
 }
 
 fn caption(canvas: Canvas<'_>, calendar: &Calendar) -> String {
     let metric = metric_name(canvas.report.analysis.metric);
-    let without = match () {
-        () if canvas.report.services.iter().all(|service| service.counts) => "",
-        () if canvas.report.kind().is_import() => ", without off-treatment services",
-        () => ", without contaminated ones",
-    };
     let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
     for mark in &calendar.marks {
         if let Happened::Event(kind) = &mark.happened {
-            *kinds.entry(escape::printable(kind.as_str())).or_default() += mark.count;
+            *kinds.entry(kind.as_str().to_owned()).or_default() += mark.count;
         }
     }
     let mut kinds: Vec<(String, u32)> = kinds.into_iter().collect();
@@ -251,14 +194,21 @@ fn caption(canvas: Canvas<'_>, calendar: &Calendar) -> String {
         (false, more) => format!(" Events: {}, and {more} other kinds.", named.join(", ")),
     };
     format!(
-        "{metric} by date: the median over the services of an arm that were read then{without}, shaded the middle half of \
-         them. Services are of different ages, so that this tells when something happened and not which arm needs less. \
-         Uprights: events, and times at which a fifth of all services or more were started; fewer are strokes \
-         below. Lines end where nothing was read.{events}"
+        "{metric} by date: the median over the services of an arm that count, shaded the middle half of them. Services are of \
+         different ages, so this shows when something happened and not which arm needs less. Uprights: events, and times at \
+         which a fifth of all services or more were started; fewer are strokes below. Lines end where nothing was read.{events}"
     )
 }
 
 impl Dates {
+    fn years(&self) -> String {
+        let year = |at: f64| stamp(at, "%Y");
+        match (year(self.span.0), year(self.span.1)) {
+            (first, last) if first == last => format!("{first}, UTC"),
+            (first, last) => format!("{first} to {last}, UTC"),
+        }
+    }
+
     fn at(&self, time: f64) -> f64 {
         let share = (time - self.span.0) / (self.span.1 - self.span.0).max(1.0);
         self.range.0 + (self.range.1 - self.range.0) * share.clamp(0.0, 1.0)
@@ -290,11 +240,6 @@ impl Dates {
 
 fn moment(time: f64) -> String {
     stamp(time, "%Y-%m-%d %H:%M UTC")
-}
-
-fn stamp(time: f64, format: &str) -> String {
-    let time = Timestamp::from_second(time as i64);
-    time.map_or_else(|_| String::new(), |time| time.strftime(format).to_string())
 }
 
 #[cfg(test)]

@@ -1,44 +1,38 @@
 //! The last reading of every service, by arm.
 
+use super::plot::{FOOT, Plot};
 use super::scale::Scale;
-use super::svg::{element, group, line, rectangle, text};
+use super::svg::{element, group, path_data, rectangle, text};
 use super::{Canvas, Chart, WIDTH, metric_name, named_value};
-use crate::summary::words::words;
+use crate::terms::terms;
 
 const RADIUS: f64 = 4.5;
 /// Where an arm has so many services that their marks would reach further, they overlap.
 const REACH_AT_MOST: f64 = 60.0;
-/// Marks of an arm, beside its off-treatment services.
+/// Marks of an arm, besides its excluded services.
 const MARKS_AT_MOST: usize = 120;
 
 pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let arms = canvas.ranked_arms();
-    let lab = canvas.report.kind().is_lab();
+    let lab = canvas.report.kind.is_lab();
     let last = |i: usize| Some((i, canvas.report.services[i].memory.as_ref()?.final_bytes as f64));
     let all: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
         .map(|arm| canvas.counted(arm).into_iter().filter_map(last).collect())
         .collect();
-    let off_treatment: Vec<Vec<(usize, f64)>> =
-        (0..canvas.report.arms.len())
-            .map(|arm| {
-                if lab {
-                    Vec::new()
-                } else {
-                    canvas.off_treatment(arm).into_iter().filter_map(last).collect()
-                }
-            })
-            .collect();
+    let excluded: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
+        .map(|arm| if lab { Vec::new() } else { canvas.excluded(arm).into_iter().filter_map(last).collect() })
+        .collect();
     let finals = |arm: usize| -> Vec<(usize, f64)> {
         let own = evenly(&all[arm], MARKS_AT_MOST);
-        own.into_iter().chain(off_treatment[arm].iter().copied()).collect()
+        own.into_iter().chain(excluded[arm].iter().copied()).collect()
     };
     let highest = arms.iter().flat_map(|arm| finals(*arm)).map(|(_, bytes)| bytes).fold(0.0, f64::max);
     if arms.is_empty() {
         return None;
     }
     let metric = metric_name(canvas.report.analysis.metric);
-    let (left, right) = (240.0, 40.0);
-    let x = Scale::memory(highest, 7, (left, WIDTH - right));
+    let across = (240.0, WIDTH - 40.0);
+    let x = Scale::memory(highest, 7, across);
 
     let mut rows = Vec::new();
     let mut top = 12.0;
@@ -61,10 +55,10 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         String::new()
     };
-    let hollow = match off_treatment.iter().any(|arm| !arm.is_empty()) {
+    let hollow = match excluded.iter().any(|arm| !arm.is_empty()) {
         true => {
-            let who = words(canvas.report.kind()).off_treatment;
-            format!(" Hollow marks are {who}, which the median leaves out.")
+            let who = terms(canvas.report.kind).excluded;
+            format!(" Hollow marks are {who}, which the median excludes.")
         }
         false => String::new(),
     };
@@ -72,48 +66,37 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let caption = format!(
         "Last {metric} reading of {counted}, one mark each; the line across a row is the arm's median.{hollow}{some}"
     );
-    let mut chart =
-        canvas.chart("distribution-at-the-end", "Every service at the end", caption, bottom + 46.0);
-    let mut body = group("plot");
+    let mut plot = Plot::new(across, (12.0, bottom));
     for (_, _, _, top, depth) in rows.iter().step_by(2) {
-        body.push(rectangle("warm", (0.0, *top), WIDTH, *depth));
+        plot.push(rectangle("warm", (0.0, *top), WIDTH, *depth));
     }
-    for tick in &x.ticks {
-        let at = x.at(tick.value);
-        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (at, 12.0), (at, bottom)));
-        body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
-    }
-    let unit = format!("{metric} at the end ({})", x.unit);
-    body.push(text("quiet end", (WIDTH - right, bottom + 37.0), &unit));
+    plot.axis_of_rows(&x, &format!("{metric} at the end ({})", x.unit));
     for (arm, services, offsets, top, depth) in &rows {
         let middle = top + depth / 2.0;
-        let look = canvas.look(*arm);
-        let label = text("end", (left - 14.0, middle + 4.0), &canvas.arm_name(*arm, 28));
-        body.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
-        let median = canvas.report.arms[*arm].final_median_bytes;
+        let style = canvas.style(*arm);
+        let label = text("end", (across.0 - 14.0, middle + 4.0), &canvas.arm_name(*arm, 28));
+        plot.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
+        let median = canvas.report.arms[*arm].result.as_assigned.final_median_bytes;
         if let (Some(median), true) = (median, all[*arm].len() > 1) {
             let half = depth / 2.0 - 4.0;
-            let at = x.at(median as f64);
-            let path = super::svg::path_data([[(at, middle - half), (at, middle + half)]]);
-            body.push(element("path").class(&format!("thick {}", look.line_class())).attribute("d", &path));
+            let at = x.at(median);
+            let path = path_data([[(at, middle - half), (at, middle + half)]]);
+            plot.push(element("path").class(&format!("thick {}", style.line_class())).attribute("d", &path));
         }
         for ((index, bytes), offset) in services.iter().zip(offsets) {
-            let hover = named_value(&canvas.report.services[*index].name, *bytes);
+            let value = named_value(&canvas.report.services[*index].name, *bytes);
             let at = (x.at(*bytes), middle + offset);
             let dot = if canvas.report.services[*index].counts {
-                look.marker(at, RADIUS)
+                style.marker(at, RADIUS)
             } else {
-                element("circle")
-                    .class("off-treatment")
-                    .number("cx", at.0)
-                    .number("cy", at.1)
-                    .number("r", RADIUS - 0.7)
+                let hollow = element("circle").class("off-treatment");
+                hollow.number("cx", at.0).number("cy", at.1).number("r", RADIUS - 0.7)
             };
-            body.push(group("dot").child(element("title").text(&hover)).child(dot));
+            plot.push(group("dot").child(element("title").text(&value)).child(dot));
         }
     }
-    chart.body = body.to_string();
-    Some(chart)
+    let chart = canvas.chart("distribution-at-the-end", "Every service at the end", caption, bottom + FOOT);
+    Some(Chart { body: plot.body(), ..chart })
 }
 
 /// At most `limit` of `services`, evenly spaced by memory with both ends.

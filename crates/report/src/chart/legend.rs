@@ -1,14 +1,14 @@
 //! Names and values of lines, beside their ends.
 
 use super::svg::{Element, element, path_data, text};
-use super::{Look, shorten, text_width};
+use super::{ArmStyle, shorten, text_width};
 use crate::units;
 
 pub(super) const LABEL_DISTANCE: f64 = 17.0;
 
 /// What stands for a line.
 pub(super) struct Label<'a> {
-    pub(super) look: Look,
+    pub(super) style: ArmStyle,
     pub(super) name: &'a str,
     pub(super) bytes: f64,
     /// Where the line ends, as a coordinate.
@@ -35,7 +35,7 @@ pub(super) fn beside(labels: &mut [Label<'_>], right: (f64, f64), range: (f64, f
         let value = units::memory(label.bytes);
         let room = right.1 - left - 6.0 - text_width(&value, 12.0) - 20.0;
         let name = shorten(label.name, (room / (12.0 * 0.62)) as usize);
-        elements.push(label.look.marker((left + 4.0, place), 4.5));
+        elements.push(label.style.marker((left + 4.0, place), 4.5));
         elements.push(text("", (left + 14.0, place + 4.0), &name).child(element("title").text(label.name)));
         elements.push(text("bold end", (right.1 - 6.0, place + 4.0), &value));
     }

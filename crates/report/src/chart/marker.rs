@@ -1,4 +1,4 @@
-//! Markers: each allocator family has its own, which tells it apart where colours cannot.
+//! Markers: each allocator family has its own, which distinguishes it where colours cannot.
 
 use super::palette::PALETTES;
 use super::svg::{Element, element, path_data};

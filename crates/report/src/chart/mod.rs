@@ -1,35 +1,34 @@
 //! The charts of a report as SVG.
 
-mod arms;
 mod bars;
 mod calendar;
 mod distribution;
 mod history;
 mod legend;
-mod look;
+pub(crate) mod lives;
 mod marker;
+pub(crate) mod over_age;
 mod palette;
 mod panels;
-pub(crate) mod running;
+mod plot;
 mod scale;
 mod split;
+mod style;
 mod svg;
-mod timeline;
 
 pub(crate) use history::{HistoryChart, HistoryPoint, history};
-pub(crate) use look::Look;
-pub use look::Looks;
 pub(crate) use palette::{Sheet, style_sheet, variables};
+pub(crate) use style::ArmStyle;
+pub use style::ArmStyles;
 pub(crate) use svg::element;
 
+use heaptrial_judgement::{Point, Trajectories};
 use heaptrial_model::{LifeStart, Metric};
-use scale::Scale;
 use svg::{Element, coordinate, rectangle, text};
 
-use crate::{Report, Trajectories, units};
-use heaptrial_judgement::Point;
+use crate::{Report, escape, units};
 
-/// Width of every chart; it scales with the page.
+/// Width of every chart; it scales with the page, and a phone scrolls it.
 const WIDTH: f64 = 900.0;
 /// Height of title and subtitle of a chart in a file of its own.
 const HEADING: f64 = 52.0;
@@ -56,14 +55,15 @@ struct Canvas<'a> {
     trajectories: &'a Trajectories,
 }
 
-/// All charts of a report that has a figure to show. `report` must be printable.
-pub(crate) fn all(report: &Report, trajectories: &Trajectories) -> Vec<Chart> {
+/// All charts of a report that has series and a figure to show.
+pub(crate) fn all(report: &Report) -> Vec<Chart> {
+    let Some(trajectories) = &report.trajectories else { return Vec::new() };
     let canvas = Canvas { report, trajectories };
-    let multiples = if report.kind().is_lab() { panels::draw(canvas) } else { arms::draw(canvas) };
+    let multiples = if report.kind.is_lab() { panels::services(canvas) } else { panels::arms(canvas) };
     let charts = [
         bars::draw(canvas),
         split::draw(canvas),
-        timeline::draw(canvas),
+        over_age::of_report(canvas),
         calendar::draw(canvas),
         distribution::draw(canvas),
         multiples,
@@ -72,6 +72,31 @@ pub(crate) fn all(report: &Report, trajectories: &Trajectories) -> Vec<Chart> {
 }
 
 impl Chart {
+    /// Without a body.
+    fn new(name: &'static str, title: &str, caption: String, height: f64) -> Self {
+        Self {
+            name,
+            title: title.to_owned(),
+            caption,
+            description: String::new(),
+            subtitle: String::new(),
+            width: WIDTH,
+            height,
+            body: String::new(),
+        }
+    }
+
+    /// With printable texts; those of its body are so already.
+    pub(crate) fn printable(self) -> Self {
+        Self {
+            title: escape::printable(&self.title),
+            caption: escape::printable(&self.caption),
+            description: escape::printable(&self.description),
+            subtitle: escape::printable(&self.subtitle),
+            ..self
+        }
+    }
+
     /// The drawing for a page that has the style sheet [`Sheet::Page`], and names it by `id`.
     pub(crate) fn inline(&self, id: &str, class: &str) -> String {
         let labels = format!("{id}-title {id}-description");
@@ -113,8 +138,8 @@ impl Chart {
 }
 
 impl Canvas<'_> {
-    fn look(self, arm: usize) -> Look {
-        Looks::of_report(self.report).get(arm)
+    fn style(self, arm: usize) -> ArmStyle {
+        ArmStyles::of_report(self.report).get(arm)
     }
 
     /// An arm's name in at most `limit` characters.
@@ -125,40 +150,12 @@ impl Canvas<'_> {
     /// What a chart over age says of services that have none.
     fn without_age(self) -> &'static str {
         let unknown = |service: &crate::Service| service.start == Some(LifeStart::Unknown);
-        let left_out = self.report.analysis.ages_are_lower_bounds == Some(false);
-        if left_out && self.report.services.iter().any(unknown) {
-            " Services whose start is unknown are left out."
+        let excluded = self.report.analysis.ages_are_lower_bounds == Some(false);
+        if excluded && self.report.services.iter().any(unknown) {
+            " Services whose start is unknown are excluded."
         } else {
             ""
         }
-    }
-
-    /// Mean of the last readings of an arm, as listed or assigned.
-    fn final_bytes(self, arm: usize) -> Option<f64> {
-        self.report.arms.get(arm)?.final_bytes().map(|bytes| bytes as f64)
-    }
-
-    /// Whether some arms have figures without off-treatment services beside those of all.
-    fn has_figures_without_off_treatment(self) -> bool {
-        self.report.arms.iter().any(|arm| arm.as_treated.is_some())
-    }
-
-    /// Mean of the last readings of the services of an arm of which its ratio is.
-    fn mean_at_end(self, arm: usize) -> Option<f64> {
-        let figures = self.report.arms.get(arm)?;
-        let treated = figures.as_treated.as_ref().and_then(|treated| treated.final_bytes);
-        treated.or_else(|| figures.final_bytes()).map(|bytes| bytes as f64)
-    }
-
-    /// The figure of an arm of which its ratio to the control is: the geometric mean over its services of what is
-    /// compared.
-    fn compared_bytes(self, arm: usize) -> Option<f64> {
-        let figures = self.report.arms.get(arm)?;
-        let level = match &figures.as_treated {
-            Some(treated) => treated.level_bytes,
-            None => figures.memory.as_ref()?.median_bytes,
-        };
-        level.map(|bytes| bytes as f64)
     }
 
     /// Positions of the services of an arm that count.
@@ -171,10 +168,10 @@ impl Canvas<'_> {
     }
 
     /// Positions of the services of an arm that do not count.
-    fn off_treatment(self, arm: usize) -> Vec<usize> {
+    fn excluded(self, arm: usize) -> Vec<usize> {
         let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
-        let off_treatment = services.filter(|(_, (line, service))| line.arm == arm && !service.counts);
-        off_treatment.map(|(index, _)| index).collect()
+        let excluded = services.filter(|(_, (line, service))| line.arm == arm && !service.counts);
+        excluded.map(|(index, _)| index).collect()
     }
 
     /// Arms that have a figure, least memory first.
@@ -186,54 +183,30 @@ impl Canvas<'_> {
     /// The arm's median over its services that count.
     fn median_line(self, arm: usize) -> Vec<Vec<Point>> {
         let counted = self.counted(arm);
-        if self.report.kind().is_lab() {
+        if self.report.kind.is_lab() {
             self.trajectories.median_line(&counted)
         } else {
             self.trajectories.fleet_median_line(&counted)
         }
     }
 
-    /// The upper end of the interval of an arm's median at each age.
-    fn interval_ends(self, arm: usize) -> Vec<Point> {
-        let level = self.report.analysis.confidence_level;
-        let runs = self.trajectories.median_band(&self.counted(arm), level);
-        runs.into_iter().filter(|run| run.len() > 1).flatten().map(|(age, _, high)| (age, high)).collect()
-    }
-
-    /// The interval of the arm's median as an area.
-    fn interval_area(self, arm: usize, (x, y): (&Scale, &Scale)) -> Element {
-        let level = self.report.analysis.confidence_level;
-        let runs = self.trajectories.median_band(&self.counted(arm), level);
-        let outlines = runs.iter().filter(|run| run.len() > 1).map(|run| {
-            let upper = run.iter().map(|(age, _, high)| (x.at(*age), y.at(*high)));
-            let lower = run.iter().rev().map(|(age, low, _)| (x.at(*age), y.at(*low)));
-            upper.chain(lower).collect::<Vec<_>>()
-        });
-        let class = format!("spread {}", self.look(arm).fill_class());
-        element("path").class(&class).attribute("d", &svg::path_data(outlines))
+    /// The interval of an arm's median: age, low and high.
+    fn median_band(self, arm: usize) -> Vec<Vec<(f64, f64, f64)>> {
+        self.trajectories.median_band(&self.counted(arm), self.report.analysis.confidence_level)
     }
 
     fn chart(self, name: &'static str, title: &str, caption: String, height: f64) -> Chart {
         let Self { report, .. } = self;
         let allocators = if report.arms.len() == 1 { "arm" } else { "arms" };
-        let seed = if report.kind().is_lab() { format!(", seed {}", report.seed) } else { String::new() };
+        let seed = if report.kind.is_lab() { format!(", seed {}", report.seed) } else { String::new() };
         let subtitle = format!(
             "{}: {}, {} {allocators}, {}{seed}",
             shorten(&report.name, 40),
-            report.kind().describe(),
+            report.kind.describe(),
             report.arms.len(),
             report.started_at.get(..10).unwrap_or_default(),
         );
-        Chart {
-            name,
-            title: title.to_owned(),
-            caption,
-            description: String::new(),
-            subtitle,
-            width: WIDTH,
-            height,
-            body: String::new(),
-        }
+        Chart { subtitle, ..Chart::new(name, title, caption, height) }
     }
 }
 
@@ -264,7 +237,7 @@ fn text_width(text: &str, size: f64) -> f64 {
     unicode_width::UnicodeWidthStr::width(text) as f64 * size * 0.62
 }
 
-/// `name  1.2 GiB`: what hovering tells.
+/// `name: 1.2 GiB`: the title of a mark.
 fn named_value(name: &str, bytes: f64) -> String {
     format!("{name}: {}", units::memory(bytes))
 }

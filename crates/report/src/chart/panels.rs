@@ -1,62 +1,131 @@
-//! The trajectory of each service in a panel of its own, all on the same axes.
+//! Small multiples, all on the same axes: of a lab run each service, on hosts each arm with its services, median and interval.
 
+use heaptrial_judgement::{Point, Trajectory};
+
+use super::plot::{named_line, ticks};
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
-use super::{Canvas, Chart, WIDTH, metric_name, shorten};
+use super::{ArmStyle, Canvas, Chart, WIDTH, metric_name, shorten};
+use crate::terms::terms;
 use crate::units;
 
-/// More panels than these tell nobody anything.
+/// More panels than these show nobody anything.
 const PANELS_AT_MOST: usize = 60;
-const PANEL_HEIGHT: f64 = 92.0;
 const HEADING: f64 = 48.0;
-const FOOT: f64 = 24.0;
+const FOOT: f64 = 26.0;
 
-pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
-    let chosen = choose(canvas);
-    let all = canvas.trajectories.services.iter().filter(|service| service.last_age().is_some()).count();
-    let points = || chosen.iter().flat_map(|i| canvas.trajectories.services[*i].segments.iter().flatten());
-    let longest = points().map(|point| point.0).fold(0.0, f64::max);
-    let highest = points().map(|point| point.1).fold(0.0, f64::max);
-    if chosen.is_empty() {
-        return None;
-    }
-    let columns = 4.min(chosen.len().max(2));
-    let rows = chosen.len().div_ceil(columns);
-    let metric = metric_name(canvas.report.analysis.metric);
-    let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
-    let shown = if chosen.len() < all {
-        format!(" The first {} of {all} services.", chosen.len())
-    } else {
-        String::new()
-    };
-    let lost = if canvas.report.services.iter().any(|service| !service.counts) {
-        " Dotted grey lines are services that do not count."
-    } else {
-        ""
-    };
-    let clock = match canvas.report.consensuses() {
-        Some(_) => ", an hour for each consensus",
-        None => "",
-    };
-    let caption = format!(
-        "{metric} ({unit}) of each service over its age{clock}, all panels on the same axes.{lost}{shown}"
-    );
-    let pitch = HEADING + PANEL_HEIGHT + FOOT;
-    let mut chart =
-        canvas.chart("trajectories", "Each service by itself", caption, rows as f64 * pitch + 12.0);
-    let width = (WIDTH - 8.0) / columns as f64;
-    let mut body = group("plot");
-    for (place, index) in chosen.iter().enumerate() {
-        let left = 8.0 + (place % columns) as f64 * width;
-        let top = (place / columns) as f64 * pitch;
-        body.push(panel(canvas, *index, (left, top), width, (longest, highest)));
-    }
-    chart.body = body.to_string();
-    Some(chart)
+/// A panel with the lines that are drawn in it.
+struct Panel {
+    style: ArmStyle,
+    name: String,
+    /// Below the name.
+    below: String,
+    /// At the right of that.
+    value: String,
+    /// Class, title and segments.
+    lines: Vec<(String, String, Vec<Vec<Point>>)>,
+    /// Age, low and high.
+    band: Vec<Vec<(f64, f64, f64)>>,
+    median: Vec<Vec<Point>>,
 }
 
-/// Services with readings, grouped by arm in order of memory; where there are too many, each arm keeps
-/// its first ones.
+/// Of a report on hosts: each arm by itself.
+pub(super) fn arms(canvas: Canvas<'_>) -> Option<Chart> {
+    let report = canvas.report;
+    let arms = canvas.ranked_arms().into_iter().filter(|arm| !canvas.counted(*arm).is_empty());
+    let panels: Vec<Panel> = arms.map(|arm| of_arm(canvas, arm)).collect();
+    let undrawn =
+        |service: &Trajectory| service.segments.is_empty() && service.levels.iter().any(Option::is_some);
+    let some = match canvas.trajectories.services.iter().any(undrawn) {
+        true => " Of large arms some services are drawn, evenly chosen.",
+        false => "",
+    };
+    let caption = format!(
+        "services thin, their median thick, shaded its 95% interval (order statistics), where at least half of the services have \
+         readings.{}{some}{}",
+        dotted(canvas),
+        canvas.without_age()
+    );
+    let title = "Each arm by itself";
+    draw(
+        canvas,
+        ("arms", title),
+        &panels,
+        (3, 170.0),
+        &format!("{} over age: {caption}", metric_name(report.analysis.metric)),
+    )
+}
+
+/// Of a lab run: each service by itself.
+pub(super) fn services(canvas: Canvas<'_>) -> Option<Chart> {
+    let panels: Vec<Panel> = choose(canvas).into_iter().map(|index| of_service(canvas, index)).collect();
+    let all = canvas.trajectories.services.iter().filter(|service| service.last_age().is_some()).count();
+    let some = match panels.len() < all {
+        true => format!(" The first {} of {all} services.", panels.len()),
+        false => String::new(),
+    };
+    let metric = metric_name(canvas.report.analysis.metric);
+    let caption = format!("{metric} of each service over its age.{}{some}", dotted(canvas));
+    draw(canvas, ("trajectories", "Each service by itself"), &panels, (4, 92.0), &caption)
+}
+
+fn dotted(canvas: Canvas<'_>) -> String {
+    match canvas.report.services.iter().any(|service| !service.counts) {
+        true => format!(" Dotted grey lines are {}.", terms(canvas.report.kind).excluded),
+        false => String::new(),
+    }
+}
+
+fn of_arm(canvas: Canvas<'_>, arm: usize) -> Panel {
+    let found = &canvas.report.arms[arm];
+    let style = canvas.style(arm);
+    let services = canvas.trajectories.services.iter().zip(&canvas.report.services);
+    let lines = services.filter(|(line, _)| line.arm == arm && !line.segments.is_empty());
+    Panel {
+        style,
+        name: found.name.clone(),
+        below: match (found.services as usize, found.services_belonging() as usize) {
+            (all, own) if all == own => units::counted(all, "service"),
+            (all, own) => format!("{own} of {all} services"),
+        },
+        value: found
+            .final_bytes()
+            .map_or_else(String::new, |bytes| format!("mean at end {}", units::memory(bytes))),
+        lines: lines
+            .map(|(line, service)| {
+                let class =
+                    if service.counts { format!("thin {}", style.line_class()) } else { "lost".to_owned() };
+                (class, service.name.clone(), line.segments.clone())
+            })
+            .collect(),
+        band: canvas.median_band(arm),
+        median: canvas.median_line(arm),
+    }
+}
+
+fn of_service(canvas: Canvas<'_>, index: usize) -> Panel {
+    let line = &canvas.trajectories.services[index];
+    let service = &canvas.report.services[index];
+    let style = canvas.style(line.arm);
+    let last =
+        service.memory.as_ref().map_or(String::new(), |memory| units::memory(memory.final_bytes as f64));
+    let title = match &service.excluded {
+        Some(reason) => format!("{}: {reason}", service.name),
+        None => format!("{}: {last} at the end", service.name),
+    };
+    let class = if service.counts { format!("panel {}", style.line_class()) } else { "lost".to_owned() };
+    Panel {
+        style,
+        name: service.name.clone(),
+        below: service.arm.clone(),
+        value: if service.counts { last } else { "excluded".to_owned() },
+        lines: vec![(class, title, line.segments.clone())],
+        band: Vec::new(),
+        median: Vec::new(),
+    }
+}
+
+/// Services with readings, grouped by arm in order of memory; where there are too many, each arm keeps its first ones.
 fn choose(canvas: Canvas<'_>) -> Vec<usize> {
     let mut by_arm: Vec<Vec<usize>> = Vec::new();
     for arm in canvas.report.ranking() {
@@ -71,64 +140,83 @@ fn choose(canvas: Canvas<'_>) -> Vec<usize> {
     by_arm.into_iter().flat_map(|own| own.into_iter().take(limit)).collect()
 }
 
-fn panel(
+/// Panels in so many columns, so deep each.
+fn draw(
     canvas: Canvas<'_>,
-    index: usize,
-    (left, top): (f64, f64),
-    width: f64,
-    limits: (f64, f64),
-) -> Element {
-    let line_of = &canvas.trajectories.services[index];
-    let service = &canvas.report.services[index];
-    let look = canvas.look(line_of.arm);
-    let plot = (left + 32.0, top + HEADING);
-    let right = left + width - 14.0;
-    let bottom = plot.1 + PANEL_HEIGHT;
-    let x = Scale::time(limits.0, 3, (plot.0, right));
-    let y = Scale::memory(limits.1, 4, (bottom, plot.1));
+    (name, title): (&'static str, &str),
+    panels: &[Panel],
+    (columns, depth): (usize, f64),
+    caption: &str,
+) -> Option<Chart> {
+    let points =
+        || panels.iter().flat_map(|panel| panel.lines.iter().flat_map(|line| line.2.iter().flatten()));
+    let longest = points().map(|point| point.0).fold(0.0, f64::max);
+    let highest = points().map(|point| point.1).fold(0.0, f64::max);
+    if panels.is_empty() || highest <= 0.0 {
+        return None;
+    }
+    let columns = columns.min(panels.len().max(2));
+    let width = (WIDTH - 8.0) / columns as f64;
+    let pitch = HEADING + depth + FOOT;
+    let mut body = group("plot");
+    for (place, panel) in panels.iter().enumerate() {
+        let left = 8.0 + (place % columns) as f64 * width;
+        let top = (place / columns) as f64 * pitch;
+        body.push(panel.draw((left, top), (width, depth), (longest, highest)));
+    }
+    let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
+    let rows = panels.len().div_ceil(columns) as f64;
+    let caption = format!("{caption} All panels have the same axes, in {unit}.");
+    Some(Chart { body: body.to_string(), ..canvas.chart(name, title, caption, rows * pitch + 12.0) })
+}
 
-    let mut panel = group("service");
-    let room = ((width - 40.0) / (11.0 * 0.6)) as usize;
-    let last =
-        service.memory.as_ref().map_or(String::new(), |memory| units::memory(memory.final_bytes as f64));
-    panel.push(look.marker((left + 38.0, top + 19.0), 4.0));
-    let heading = text(
-        "small bold",
-        (left + 48.0, top + 23.0),
-        &shorten(&service.name, room.saturating_sub(last.len() + 5)),
-    );
-    panel.push(heading.child(element("title").text(&service.name)));
-    let arm = text("small quiet", (left + 32.0, top + 39.0), &shorten(&service.arm, room));
-    panel.push(arm.child(element("title").text(&service.arm)));
-    panel.push(text(
-        "small quiet end",
-        (right, top + 23.0),
-        if service.counts { &last } else { "not counted" },
-    ));
-    for tick in &y.ticks {
-        let at = y.at(tick.value);
-        panel.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (plot.0, at), (right, at)));
-        panel.push(text("quiet small end", (plot.0 - 5.0, at + 4.0), &tick.label));
+impl Panel {
+    fn draw(&self, (left, top): (f64, f64), (width, depth): (f64, f64), limits: (f64, f64)) -> Element {
+        let (from, right) = (left + 32.0, left + width - 14.0);
+        let (upper, bottom) = (top + HEADING, top + HEADING + depth);
+        let x = Scale::time(limits.0, 4, (from, right));
+        let y = Scale::memory(limits.1, 4, (bottom, upper));
+        let mut panel = group("panel-of");
+        let room = |taken: usize| (((width - 60.0) / (11.0 * 0.62)) as usize).saturating_sub(taken);
+        panel.push(self.style.marker((left + 38.0, top + 17.0), 4.0));
+        let name = text("small bold", (left + 48.0, top + 21.0), &shorten(&self.name, room(0)));
+        panel.push(name.child(element("title").text(&self.name)));
+        let below = shorten(&self.below, room(self.value.len()));
+        panel.push(text("small quiet", (from, top + 37.0), &below).child(element("title").text(&self.below)));
+        panel.push(text("small quiet end", (right, top + 37.0), &self.value));
+        for (at, label) in ticks(&y) {
+            panel.push(line(if at == bottom { "axis" } else { "grid" }, (from, at), (right, at)));
+            panel.push(text("quiet small end", (from - 5.0, at + 4.0), &label));
+        }
+        for (place, (at, label)) in ticks(&x).enumerate() {
+            let is_last = place + 1 == x.ticks.len();
+            let label = if is_last { format!("{label} {}", x.unit) } else { label };
+            panel.push(line("axis", (at, bottom), (at, bottom + 3.0)));
+            let is_near_edge = at + 20.0 > right;
+            let (class, at) =
+                if is_near_edge { ("quiet small end", right + 6.0) } else { ("quiet small middle", at) };
+            panel.push(text(class, (at, bottom + 15.0), &label));
+        }
+        panel.push(rectangle("frame", (from, upper), right - from, depth));
+        let place = |point: &Point| (x.at(point.0), y.at(point.1));
+        let places =
+            |runs: &[Vec<Point>]| runs.iter().map(|run| run.iter().map(place).collect()).collect::<Vec<_>>();
+        for (class, title, runs) in &self.lines {
+            panel.push(named_line(class, title, places(runs)));
+        }
+        if !self.band.is_empty() {
+            let outline = |run: &Vec<(f64, f64, f64)>| {
+                let upper = run.iter().map(|(age, _, high)| place(&(*age, *high)));
+                let lower = run.iter().rev().map(|(age, low, _)| place(&(*age, *low)));
+                upper.chain(lower).collect::<Vec<_>>()
+            };
+            let class = format!("spread {}", self.style.fill_class());
+            let data = path_data(self.band.iter().filter(|run| run.len() > 1).map(outline));
+            panel.push(element("path").class(&class).attribute("d", &data));
+        }
+        if !self.median.is_empty() {
+            panel.push(self.style.line("thick", &path_data(places(&self.median))));
+        }
+        panel
     }
-    for (place, tick) in x.ticks.iter().enumerate() {
-        let at = x.at(tick.value);
-        let label = if place + 1 == x.ticks.len() {
-            format!("{} {}", tick.label, x.unit)
-        } else {
-            tick.label.clone()
-        };
-        panel.push(line("axis", (at, bottom), (at, bottom + 3.0)));
-        let class = if at + 20.0 > right { "quiet small end" } else { "quiet small middle" };
-        panel.push(text(class, (if at + 20.0 > right { right + 6.0 } else { at }, bottom + 15.0), &label));
-    }
-    panel.push(rectangle("frame", plot, right - plot.0, PANEL_HEIGHT));
-    let place = |point: &(f64, f64)| (x.at(point.0), y.at(point.1));
-    let data = path_data(line_of.segments.iter().map(|segment| segment.iter().map(place)));
-    let class = if service.counts { format!("panel {}", look.line_class()) } else { "lost".to_owned() };
-    let hover = match &service.excluded {
-        Some(reason) => format!("{}: {reason}", service.name),
-        None => format!("{}: {last} at the end", service.name),
-    };
-    panel.push(element("path").class(&class).attribute("d", &data).child(element("title").text(&hover)));
-    panel
 }

@@ -81,7 +81,7 @@ impl Scale {
     }
 }
 
-/// Decimals that tell the multiples of a round step apart.
+/// Decimals that distinguish the multiples of a round step.
 fn decimals(step: f64) -> usize {
     let exact = |decimals: &usize| {
         let shifted = step * 10f64.powi(*decimals as i32);

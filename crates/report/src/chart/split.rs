@@ -2,8 +2,9 @@
 
 use heaptrial_model::MemorySplit;
 
+use super::plot::{FOOT, Plot};
 use super::scale::Scale;
-use super::svg::{element, group, line, rectangle, text};
+use super::svg::{element, rectangle, text};
 use super::{Canvas, Chart, WIDTH, text_width};
 use crate::units;
 
@@ -26,15 +27,14 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         return None;
     }
     let highest = arms.iter().map(|(_, _, whole)| *whole).max()? as f64;
-    let (left, right, row, top, depth) = (240.0, 120.0, 32.0, 34.0, 20.0);
-    let bottom = top + arms.len() as f64 * row + 6.0;
-    let x = Scale::memory(highest, 6, (left, WIDTH - right));
+    let (row, top, depth) = (32.0, 34.0, 20.0);
+    let mut plot = Plot::new((240.0, WIDTH - 120.0), (top, top + arms.len() as f64 * row + 6.0));
+    let x = Scale::memory(highest, 6, plot.across());
+    let left = plot.left;
     let caption = "Anonymous memory at the end of each service's run, read from its processes; mean over the services of an \
                    arm. Kept free: whole free pages that the allocator has not returned. Free in pages in use is \
                    fragmentation. A frame without parts: the heap of this allocator cannot be read from outside.";
-    let mut chart =
-        canvas.chart("where-the-memory-is", "Where the memory is", caption.to_owned(), bottom + 46.0);
-    let told = |(arm, split, whole): &(usize, Option<MemorySplit>, u64)| {
+    let value = |(arm, split, whole): &(usize, Option<MemorySplit>, u64)| {
         let name = &canvas.report.arms[*arm].name;
         let parts = split.map(|split| {
             let parts = PARTS.iter().zip(split.parts());
@@ -45,39 +45,33 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         });
         format!("{name}: {}", parts.unwrap_or_else(|| units::memory(*whole as f64)))
     };
-    chart.description = format!("{}.", arms.iter().map(told).collect::<Vec<_>>().join("; "));
-    let mut body = group("plot");
     let mut at = left;
     for (name, opacity) in PARTS {
-        let sample = rectangle("f", (at, 6.0), 12.0, 12.0).attribute("opacity", &opacity.to_string());
-        body.push(sample);
-        body.push(text("small quiet", (at + 17.0, 16.0), name));
+        plot.push(rectangle("f", (at, 6.0), 12.0, 12.0).attribute("opacity", &opacity.to_string()));
+        plot.push(text("small quiet", (at + 17.0, 16.0), name));
         at += 34.0 + text_width(name, 11.0);
     }
-    for tick in &x.ticks {
-        let at = x.at(tick.value);
-        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (at, top), (at, bottom)));
-        body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
-    }
-    body.push(text("quiet end", (WIDTH - right, bottom + 37.0), &format!("anonymous memory ({})", x.unit)));
+    plot.axis_of_rows(&x, &format!("anonymous memory ({})", x.unit));
     for (index, arm) in arms.iter().enumerate() {
         let (number, split, whole) = *arm;
-        let look = canvas.look(number);
+        let style = canvas.style(number);
         let top = top + 6.0 + index as f64 * row;
         let middle = top + depth / 2.0;
-        body.push(look.marker((left - 14.0, middle), 4.5));
-        body.push(text("end", (left - 28.0, middle + 4.0), &canvas.arm_name(number, 28)));
+        plot.push(style.marker((left - 14.0, middle), 4.5));
+        plot.push(text("end", (left - 28.0, middle + 4.0), &canvas.arm_name(number, 28)));
         let mut from = 0.0;
         for ((_, opacity), bytes) in PARTS.iter().zip(split.map_or([0; 4], |split| split.parts())) {
             let to = from + bytes as f64;
-            let part = rectangle(&look.bar_class(), (x.at(from), top), x.at(to) - x.at(from), depth);
-            body.push(part.attribute("opacity", &opacity.to_string()));
+            let part = rectangle(&style.bar_class(), (x.at(from), top), x.at(to) - x.at(from), depth);
+            plot.push(part.attribute("opacity", &opacity.to_string()));
             from = to;
         }
         let frame = rectangle("frame", (left, top), x.at(whole as f64) - left, depth);
-        body.push(frame.child(element("title").text(&told(arm))));
-        body.push(text("bold", (x.at(whole as f64) + 8.0, middle + 4.0), &units::memory(whole as f64)));
+        plot.push(frame.child(element("title").text(&value(arm))));
+        plot.push(text("bold", (x.at(whole as f64) + 8.0, middle + 4.0), &units::memory(whole as f64)));
     }
-    chart.body = body.to_string();
-    Some(chart)
+    let chart =
+        canvas.chart("where-the-memory-is", "Where the memory is", caption.to_owned(), plot.bottom + FOOT);
+    let description = format!("{}.", arms.iter().map(value).collect::<Vec<_>>().join("; "));
+    Some(Chart { description, body: plot.body(), ..chart })
 }

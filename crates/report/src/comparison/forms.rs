@@ -3,55 +3,44 @@
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 
 use super::{ArmInTrial, ComparedTreatment, ComparedTrial, Comparison};
-use crate::chart::Looks;
+use crate::chart::ArmStyles;
+use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::table::{self, Emphasis, NOTHING, Row, Table, figure, optional, text};
-use crate::terminal::{self, Paint};
+use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, optional, text};
+use crate::text::{date_and_time, names};
 use crate::units::{self, Pace};
-use crate::{ReportError, escape, html, markdown, summary};
 
-const TITLE: &str = "Comparison of trials";
 const RULE: &str = "Treatments are in the order of the highest ratio to the control that each has in any trial; each \
                     ratio is to the control of its own trial, and nothing is pooled over trials.";
 
-impl Comparison {
-    /// The comparison as lines for a terminal, in colour if `colored`.
-    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        Ok(terminal::plain(TITLE, &escape::printable_copy(self)?.sections(), Paint { colored }))
+impl Document for Comparison {
+    const NAME: &'static str = "comparison";
+
+    fn title(&self) -> String {
+        "Comparison of trials".to_owned()
     }
 
-    pub fn markdown(&self) -> Result<String, ReportError> {
-        Ok(format!("# {TITLE}\n\n{}", markdown::body(&escape::printable_copy(self)?.sections(), &[])))
-    }
-
-    /// The comparison as a self-contained page.
-    pub fn html(&self) -> Result<String, ReportError> {
-        let comparison = escape::printable_copy(self)?;
-        Ok(html::plain(TITLE, &comparison.sections(), &comparison.looks()))
-    }
-
-    fn sections(&self) -> Vec<Section> {
+    fn sections(&self, _: Detail) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
         let table = |name: &str, table| Block::Table(name.to_owned(), table);
+        let caveats = match self.caveats.is_empty() {
+            true => vec!["The trials differ in nothing that is recorded, besides the treatments.".to_owned()],
+            false => self.caveats.clone(),
+        };
         vec![
-            section("result", "Result", vec![Block::Lead(self.result())]),
             section(
                 "treatments",
                 "Treatments",
                 vec![Block::Legend(RULE.to_owned()), table("Treatments", self.results())],
             ),
-            section("caveats", "What to mind", vec![Block::List(self.differences())]),
+            section("result", "Result", vec![Block::Lead(vec![self.least()])]),
+            section("caveats", "Caveats", vec![Block::List(caveats)]),
             section("trials", "Trials", vec![table("Trials", self.settings())]),
         ]
     }
 
-    fn differences(&self) -> Vec<String> {
-        let nothing = || vec!["Nothing that is recorded, beside the treatments.".to_owned()];
-        if self.caveats.is_empty() { nothing() } else { self.caveats.clone() }
-    }
-
-    /// How the treatments look: as arms of theirs do in reports.
-    fn looks(&self) -> Looks {
+    /// As arms of theirs look in reports.
+    fn styles(&self) -> ArmStyles {
         let arm = |treatment: &ComparedTreatment| {
             let spec: Option<AllocatorSpec> =
                 treatment.treatment.split(", ").next().and_then(|spec| spec.parse().ok());
@@ -64,12 +53,36 @@ impl Comparison {
             }
         };
         let arms: Vec<Arm> = self.treatments.iter().map(arm).collect();
-        Looks::of(arms.iter().map(|arm| (arm, None)))
+        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
+    }
+}
+
+impl Comparison {
+    /// Which treatment has the least in each trial.
+    fn least(&self) -> String {
+        let least = |index: usize| {
+            let mut all = self.treatments.iter();
+            all.find(|known| known.results[index].as_ref().is_some_and(|result| result.place == Some(1)))
+        };
+        let firsts: Vec<(&ComparedTrial, &ComparedTreatment)> = self
+            .trials
+            .iter()
+            .enumerate()
+            .filter_map(|(index, trial)| Some((trial, least(index)?)))
+            .collect();
+        let Some((_, first)) = firsts.first() else { return "No trial has a figure to compare.".to_owned() };
+        let trials: Vec<&str> = firsts.iter().map(|(trial, _)| trial.name.as_str()).collect();
+        if firsts.iter().all(|(_, other)| other.treatment == first.treatment) {
+            return format!("{} has the least memory in {}.", first.treatment, names(&trials, trials.len()));
+        }
+        let each: Vec<String> =
+            firsts.iter().map(|(trial, least)| format!("{} in {}", least.treatment, trial.name)).collect();
+        format!("Other treatments have the least memory in other trials: {}.", names(&each, each.len()))
     }
 
     fn results(&self) -> Table {
         let columns =
-            [text("Treatment"), text("Trial"), figure("Place"), figure("Ratio to own control (95%)")];
+            [text("Treatment"), text("Trial"), figure("Place"), figure("Ratio to own control (95% CI)")];
         let columns = columns.into_iter().chain([figure("Level"), figure("Growth"), text("Verdict")]);
         let rows = self.treatments.iter().enumerate().flat_map(|(place, treatment)| {
             let present = treatment.results.iter().zip(&self.trials);
@@ -88,7 +101,7 @@ impl Comparison {
             cells: vec![
                 trial.name.clone(),
                 if trial.kind.is_lab() { "lab" } else { "field" }.to_owned(),
-                summary::date_and_time(&trial.started_at),
+                date_and_time(&trial.started_at),
                 units::duration(trial.duration_seconds),
                 optional(trial.matched_age_seconds, units::duration),
                 trial.control.clone().unwrap_or_else(|| NOTHING.to_owned()),
@@ -101,7 +114,7 @@ impl Comparison {
 
 /// A row of the treatment at a place among all.
 fn row((place, treatment): (usize, &str), result: &ArmInTrial, trial: &ComparedTrial) -> Row {
-    let ratio = table::ratio_with_interval(result.ratio_to_control.as_ref());
+    let ratio = optional(result.ratio_to_control.as_ref(), ToString::to_string);
     let pace = if trial.kind.is_lab() {
         Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0))
     } else {

@@ -2,14 +2,12 @@
 
 mod caveats;
 mod forms;
-mod result;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ReportError;
 use crate::document::{Arm, Assignment, Estimate, Host, Kind, Ratio, Report};
 use crate::{libraries, table};
 use heaptrial_model::{MappedLibrary, Metric};
@@ -26,7 +24,7 @@ pub struct Comparison {
     /// The treatments, best first: by the highest ratio to the control that a treatment has in any trial. Those
     /// without a ratio come last.
     pub treatments: Vec<ComparedTreatment>,
-    /// What differed between the trials beside the treatments, and what else to mind.
+    /// What differed between the trials besides the treatments, and other caveats.
     pub caveats: Vec<String>,
 }
 
@@ -62,7 +60,7 @@ pub struct ComparedTrial {
 /// A treatment with its result in each trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTreatment {
-    /// What was applied: allocator spec, options; the arm's name where a trial does not tell.
+    /// What was applied: allocator spec, options; the arm's name where that is not recorded.
     pub treatment: String,
     /// Its arm in each trial, in the order of the trials; `None` where a trial has none.
     pub results: Vec<Option<ArmInTrial>>,
@@ -78,7 +76,7 @@ pub struct ArmInTrial {
     pub place: Option<u32>,
     /// Services with figures that belong to it.
     pub services: u32,
-    /// Median after warm-up (lab run) or level at the matched age (field trial), without off-treatment services.
+    /// Median after warm-up (lab run) or level at the matched age (field trial), without non-compliant services.
     pub level_bytes: Option<u64>,
     /// Memory in proportion to its own control's.
     pub ratio_to_control: Option<Ratio>,
@@ -152,14 +150,6 @@ impl ComparedTreatment {
     }
 }
 
-impl Comparison {
-    pub fn json(&self) -> Result<String, ReportError> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        Ok(text)
-    }
-}
-
 fn treatment(arm: &Arm) -> String {
     Some(table::treatment(arm)).filter(|text| !text.is_empty()).unwrap_or_else(|| arm.name.clone())
 }
@@ -170,10 +160,10 @@ fn in_trial(arm: &Arm, place: Option<u32>) -> ArmInTrial {
         control: arm.control,
         place,
         services: arm.services_belonging(),
-        level_bytes: table::level(arm),
-        ratio_to_control: arm.ratio_as_treated().cloned(),
-        growth_share_per_day: arm.growth.as_ref().map(|growth| growth.share_per_day),
-        slope_bytes_per_hour: match &arm.growth {
+        level_bytes: arm.level().map(|bytes| bytes.round() as u64),
+        ratio_to_control: arm.ratio().map(Ratio::from),
+        growth_share_per_day: arm.result.growth.as_ref().map(|growth| growth.share_per_day),
+        slope_bytes_per_hour: match &arm.result.growth {
             Some(growth) => Some(growth.bytes_per_day.value / 24.0),
             None => arm.slope_bytes_per_hour,
         },
@@ -188,13 +178,13 @@ fn trial(report: &Report) -> ComparedTrial {
     services.dedup();
     ComparedTrial {
         name: report.name.clone(),
-        kind: report.kind(),
+        kind: report.kind,
         started_at: report.started_at.clone(),
         duration_seconds: report.duration_seconds,
         control: report.control().map(treatment),
         metric: report.analysis.metric,
         matched_age_seconds: report.analysis.matched_age_seconds,
-        assignment: report.assignment(),
+        assignment: report.assignment,
         services: services.len() as u32,
         shares_measurements: false,
         host: report.host.clone(),
@@ -203,7 +193,7 @@ fn trial(report: &Report) -> ComparedTrial {
         parameters: report
             .parameters
             .as_object()
-            .filter(|_| report.kind().is_lab())
+            .filter(|_| report.kind.is_lab())
             .map(|parameters| parameters.clone().into_iter().collect())
             .unwrap_or_default(),
     }

@@ -1,48 +1,44 @@
-//! The report as one self-contained page: no outside resource, no script, a policy that allows neither.
+//! A document as one self-contained page: no outside resource, no script, a policy that allows neither.
 
 pub mod embedded;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use heaptrial_analysis::Severity;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use crate::chart::{self, Chart, Looks, Sheet};
-use crate::document::{Outcome, Report, Severity};
-use crate::page::{self, Block, FindingBlock, Section};
-use crate::summary::odd::{Told, severity};
-use crate::table::{Detail, Emphasis, Table};
-use crate::{Trajectories, summary, units};
+use crate::chart::{self, ArmStyles, Chart, Sheet};
+use crate::forms::Printable;
+use crate::page::{Block, FindingBlock};
+use crate::table::{Emphasis, Table};
+use crate::text::severity;
+use crate::units;
 
-/// The page. `report` must be printable.
-pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
-    let sections = page::sections(report, Detail::Full);
-    let charts = chart::all(report, trajectories);
-    let looks = Looks::of_report(report);
-    let title = format!("{} – Heaptrial report", report.name);
+/// Where sections are so many, a page begins with links to them.
+const SECTIONS_LINKED: usize = 4;
+
+pub(crate) fn page(document: &Printable) -> String {
+    let titled = || document.sections.iter().filter(|section| !section.title.is_empty());
     let content = html! {
-        a class="skip" href="#result" { "Skip to the result" }
-        (header(report, &sections))
-        main { (body(&sections, &charts, &looks)) }
+        @if let Some(first) = titled().next() { a class="skip" href={ "#" (first.id) } { "Skip to the result" } }
+        header {
+            h1 { (document.title) }
+            @if !document.lead.is_empty() { p class="meta" { (document.lead) } }
+            @if titled().count() >= SECTIONS_LINKED {
+                nav aria-label="Sections" {
+                    @for section in titled() { a href={ "#" (section.id) } { (section.title) } " " }
+                }
+            }
+        }
+        main { (body(document)) }
     };
-    frame(&title, &report.tool_version, &content)
-}
-
-/// A page of sections without charts; all texts must be printable.
-pub(crate) fn plain(title: &str, sections: &[Section], looks: &Looks) -> String {
-    with_charts(title, sections, looks, &[])
-}
-
-pub(crate) fn with_charts(title: &str, sections: &[Section], looks: &Looks, charts: &[Chart]) -> String {
-    let content = html! {
-        header { h1 { (title) } }
-        main { (body(sections, charts, looks)) }
-    };
-    frame(title, env!("CARGO_PKG_VERSION"), &content)
+    frame(&format!("{} – Heaptrial", document.title), &content)
 }
 
 /// A whole page around `content`.
-fn frame(title: &str, tool_version: &str, content: &Markup) -> String {
+fn frame(title: &str, content: &Markup) -> String {
+    let version = env!("CARGO_PKG_VERSION");
     let style = style();
     let policy = policy(&style);
     let page = html! {
@@ -53,14 +49,14 @@ fn frame(title: &str, tool_version: &str, content: &Markup) -> String {
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta name="generator" content={ "heaptrial " (tool_version) };
+                meta name="generator" content={ "heaptrial " (version) };
                 title { (title) }
                 style { (PreEscaped(style)) }
             }
             body {
                 (content)
                 footer {
-                    p { "Made by Heaptrial " (tool_version) ". " (units::LEGEND) }
+                    p { "Made by Heaptrial " (version) ". " (units::LEGEND) }
                 }
             }
         }
@@ -102,54 +98,34 @@ fn figure(chart: &Chart) -> Markup {
     }
 }
 
-fn header(report: &Report, sections: &[Section]) -> Markup {
-    let state = if report.outcome == Outcome::Completed { "badge good" } else { "badge bad" };
+pub(crate) fn body(document: &Printable) -> Markup {
     html! {
-        header {
-            h1 { (report.name) }
-            p class="meta" {
-                span { (summary::capitalised(report.kind().describe())) }
-                " " span class=(state) { (report.outcome_word()) }
-                " " time datetime=(report.started_at) { (summary::date_and_time(&report.started_at)) }
-                " " span { (units::duration(report.duration_seconds)) }
-            }
-            nav aria-label="Sections" {
-                @for section in sections {
-                    a href={ "#" (section.id) } { (section.title) } " "
-                }
-            }
-        }
-    }
-}
-
-pub(crate) fn body(sections: &[Section], charts: &[Chart], looks: &Looks) -> Markup {
-    html! {
-        @for section in sections {
+        @for section in &document.sections {
             section id=(section.id) {
                 @if !section.title.is_empty() { h2 { (section.title) } }
-                (blocks(&section.blocks, charts, looks))
+                (blocks(&section.blocks, document))
             }
         }
     }
 }
 
-fn blocks(all: &[Block], charts: &[Chart], looks: &Looks) -> Markup {
+fn blocks(all: &[Block], document: &Printable) -> Markup {
     let paragraphs = |block: &Block| matches!(block, Block::Paragraph(_));
     html! {
         @for run in all.chunk_by(|a, b| paragraphs(a) && paragraphs(b)) {
             @if run.iter().all(paragraphs) {
-                dl class="summary" { @for paragraph in run { (block(paragraph, charts, looks)) } }
+                dl class="summary" { @for paragraph in run { (block(paragraph, document)) } }
             } @else {
-                @for other in run { (block(other, charts, looks)) }
+                @for other in run { (block(other, document)) }
             }
         }
     }
 }
 
-fn block(block: &Block, charts: &[Chart], looks: &Looks) -> Markup {
+fn block(block: &Block, document: &Printable) -> Markup {
     match block {
         Block::Paragraph(paragraph) => html! {
-            div class=[paragraph.is_advice().then_some("advice")] {
+            div class=[paragraph.is_advice.then_some("advice")] {
                 dt { (paragraph.title) }
                 dd {
                     @match &paragraph.sentences[..] {
@@ -174,14 +150,14 @@ fn block(block: &Block, charts: &[Chart], looks: &Looks) -> Markup {
         Block::Pairs(pairs) => {
             html! { dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } } }
         }
-        Block::Table(name, table) => table_markup(name, table, looks),
+        Block::Table(name, table) => table_markup(name, table, &document.styles),
         Block::Chart(name) => {
-            html! { @for chart in charts.iter().filter(|chart| chart.name == *name) { (figure(chart)) } }
+            html! { @for chart in document.charts.iter().filter(|chart| chart.name == *name) { (figure(chart)) } }
         }
         Block::Command(text) | Block::Verbatim(text) => html! { pre tabindex="0" { code { (text) } } },
         Block::Finding(finding) => finding_article(finding),
         Block::Folded(title, content) => html! {
-            details { summary { (title) } (blocks(content, charts, looks)) }
+            details { summary { (title) } (blocks(content, document)) }
         },
     }
 }
@@ -195,19 +171,15 @@ fn finding_article(finding: &FindingBlock) -> Markup {
     html! {
         article class=(class) {
             h3 { (finding.heading) " " span class="badge" { (severity(finding.severity)) } }
-            @for told in &finding.told {
-                @match told {
-                    Told::Text(text) => p { (text) },
-                    Told::Services(text) => p class="names" { (text) },
-                }
-            }
+            p { (finding.text) }
+            @if !finding.services.is_empty() { p class="names" { (finding.services) } }
         }
     }
 }
 
-fn table_markup(name: &str, table: &Table, looks: &Looks) -> Markup {
+fn table_markup(name: &str, table: &Table, styles: &ArmStyles) -> Markup {
     // The marker of the arm, as in the charts.
-    let swatch = |arm: Option<usize>| html! { @if let Some(arm) = arm { (embedded::swatch(looks, arm)) } };
+    let swatch = |arm: Option<usize>| html! { @if let Some(arm) = arm { (embedded::swatch(styles, arm)) } };
     let class = |emphasis: Emphasis| match emphasis {
         Emphasis::None => None,
         Emphasis::Control => Some("control-row"),

@@ -1,10 +1,10 @@
 //! What a look shows, as a document: what is stored of it and printed.
 
-use heaptrial_analysis::{Decision, LookArm, LookStanding};
+use heaptrial_analysis::{ArmEvents, ArmWork, Decision, LookArm, LookStanding, Objection};
 use heaptrial_model::Metric;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Arm, ArmEvents, Estimate, Finding, Ratio, Work};
+use crate::document::{Arm, Estimate, Finding, Ratio};
 
 /// The form of [`LookReport`] as JSON that this version writes.
 pub const LOOK_SCHEMA_VERSION: u32 = 1;
@@ -67,7 +67,7 @@ pub struct LookedArm {
     pub level_bytes_as_assigned: Option<u64>,
     /// Memory in proportion to the control's, with its interval at the look's level.
     pub ratio: Option<Ratio>,
-    /// The same over all services as assigned, where some were contaminated.
+    /// The same over all services as assigned, where some were non-compliant.
     pub ratio_as_assigned: Option<Ratio>,
     /// p-value of no difference, adjusted for the number of arms.
     pub p_value_adjusted: Option<f64>,
@@ -80,44 +80,44 @@ pub struct LookedArm {
     pub standing: LookStanding,
     /// `stable`, `growing`, `bloating` or `inconclusive`.
     pub verdict: Option<String>,
-    /// The numbers behind the verdict.
-    pub verdict_reason: Option<String>,
+    /// What is uncertain about it, and what blocks a recommendation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objections: Vec<Objection>,
     /// Growth a day as a share.
     pub growth_share_per_day: Option<Estimate>,
-    pub work: Option<Work>,
+    pub work: Option<ArmWork>,
     /// What happened to its services.
     pub events: ArmEvents,
 }
 
 impl LookedArm {
     pub(super) fn new(arm: &Arm, looked: &LookArm) -> Self {
-        let assigned = arm.as_treated.as_ref();
+        let assigned = arm.result.as_treated.as_ref();
         Self {
-            ratio: arm.ratio_as_treated().cloned(),
+            ratio: arm.ratio().map(Ratio::from),
             ratio_as_assigned: assigned.and(arm.ratio_to_control.clone()),
             p_value_adjusted: looked.p_value_adjusted,
             assumes_normality: looked.assumes_normality,
             assignments_drawn: looked.assignments_drawn,
             standing: looked.standing,
             verdict: arm.verdict.clone(),
-            verdict_reason: arm.verdict_reason.clone(),
-            growth_share_per_day: arm.growth.as_ref().map(|growth| growth.share_per_day),
-            work: arm.work.clone(),
+            objections: arm.objections.clone(),
+            growth_share_per_day: arm.result.growth.as_ref().map(|growth| growth.share_per_day),
+            work: arm.result.work.clone(),
             ..Self::peeked(arm)
         }
     }
 
     pub(super) fn peeked(arm: &Arm) -> Self {
-        let level = arm.memory.as_ref().and_then(|memory| memory.median_bytes);
-        let treated = arm.as_treated.as_ref();
-        let treated_level = treated.map_or(level, |treated| treated.level_bytes);
+        let whole = |bytes: Option<f64>| bytes.map(|bytes| bytes.round() as u64);
+        let (level, assigned) = (whole(arm.level()), whole(arm.result.as_assigned.level_bytes));
         Self {
             name: arm.name.clone(),
             control: arm.control,
             services: arm.services,
             services_treated: arm.services_belonging(),
-            level_bytes: treated_level,
-            level_bytes_as_assigned: level.filter(|_| treated_level != level),
+            level_bytes: level,
+            level_bytes_as_assigned: assigned.filter(|_| level != assigned),
             ratio: None,
             ratio_as_assigned: None,
             p_value_adjusted: None,
@@ -125,10 +125,10 @@ impl LookedArm {
             assignments_drawn: false,
             standing: LookStanding::NotCompared,
             verdict: None,
-            verdict_reason: None,
+            objections: Vec::new(),
             growth_share_per_day: None,
             work: None,
-            events: arm.events.unwrap_or_default(),
+            events: arm.result.events,
         }
     }
 }

@@ -1,9 +1,7 @@
 //! A look at a running trial as a document: a [`LookReport`] and its forms.
 
 mod document;
-mod terminal;
-
-pub(crate) use terminal::NO_WORK;
+mod forms;
 
 pub use document::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
 
@@ -11,8 +9,9 @@ use heaptrial_analysis::{Decision, LookStanding};
 use heaptrial_judgement::look::{Look, Peek};
 use heaptrial_store::LookRecord;
 
-use crate::document::{Finding, FindingKind, Report, Severity};
-use crate::summary::{in_words, names, soon_at_control};
+use crate::document::Report;
+use crate::finding_text::objection;
+use crate::text::{days, names};
 use crate::{ReportError, units};
 
 impl LookReport {
@@ -101,24 +100,27 @@ fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds:
     let control = report.control().map_or("the control", |control| control.name.as_str());
     let needs = |arm: &LookedArm| {
         let Some(ratio) = &arm.ratio else { return format!("{} has no figure now", arm.name) };
+        let assumed = if arm.assumes_normality { ", assuming normality" } else { "" };
         let interval = ratio.low.zip(ratio.high).map_or_else(String::new, |(low, high)| {
             format!(" ({} to {})", units::ratio(low), units::ratio(high))
         });
-        let assumed = if arm.assumes_normality { ", assuming normality" } else { "" };
         format!("{} needs {} of {control}{interval}{assumed}", arm.name, units::ratio(ratio.estimate))
     };
-    let told = |objections: &[String]| names(objections, objections.len());
+    let blocking = |arm: &LookedArm| -> Vec<String> {
+        arm.objections
+            .iter()
+            .filter(|known| known.blocks)
+            .map(|known| format!("it {}", objection(known)))
+            .collect()
+    };
     match decision {
         Decision::NoDifference => {
-            let bloats = |arm: &LookedArm| match arm.verdict.as_deref() {
-                Some("bloating") => Some(format!("{} is bloating", arm.name)),
-                Some("some_bloat") => Some(format!("some services of {} bloat", arm.name)),
-                _ => None,
+            let bloating = report.arms.iter().filter(|arm| !arm.control && arm.bloats());
+            let bloating: Vec<&str> = bloating.map(|arm| arm.name.as_str()).collect();
+            let but = match bloating.is_empty() {
+                true => String::new(),
+                false => format!(" at this age, but services bloat in {}", names(&bloating, bloating.len())),
             };
-            let others = arms.iter().filter(|arm| report.control().is_none_or(|own| own.name != arm.name));
-            let but: Vec<String> = others.filter_map(bloats).collect();
-            let but =
-                if but.is_empty() { String::new() } else { format!(" at this age, but {}", told(&but)) };
             format!("decided: every arm needs the same as {control}, within 10%{but}")
         }
         Decision::Difference => {
@@ -129,19 +131,22 @@ fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds:
                 of
             };
             let (less, more) = (of(LookStanding::Less), of(LookStanding::More));
-            let clean = less.iter().position(|arm| objections(report, arm).is_empty());
-            if let Some(place) = clean {
-                let passed: Vec<String> = less[..place]
-                    .iter()
-                    .map(|arm| format!("; {}, but {}", needs(arm), told(&objections(report, arm))))
-                    .collect();
-                return format!("decided: {}{}", needs(less[place]), passed.concat());
+            let but = |arm: &LookedArm| match blocking(arm) {
+                blocking if blocking.is_empty() => needs(arm),
+                blocking => format!("{}, but {}", needs(arm), blocking.join("; ")),
+            };
+            if less.is_empty() {
+                let more: Vec<String> = more.iter().map(|arm| needs(arm)).collect();
+                return format!(
+                    "decided: no arm is shown to need less than {control}; {}",
+                    names(&more, more.len())
+                );
             }
-            if let Some(first) = less.first() {
-                return format!("decided: {}, but {}", needs(first), told(&objections(report, first)));
-            }
-            let more: Vec<String> = more.iter().map(|arm| needs(arm)).collect();
-            format!("decided: no arm is shown to need less than {control}; {}", names(&more, more.len()))
+            // The one to use first, then those that need less still and that something blocks.
+            let clean = less.iter().position(|arm| blocking(arm).is_empty());
+            let order = clean.map(|place| (place, 0..place)).unwrap_or((0, 0..0));
+            let parts = std::iter::once(order.0).chain(order.1).map(|place| but(less[place]));
+            format!("decided: {}", parts.collect::<Vec<_>>().join("; "))
         }
         Decision::Inconclusive => match wait_seconds {
             Some(seconds) => format!("inconclusive: {} more until the next look", in_days(seconds)),
@@ -153,51 +158,8 @@ fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds:
     }
 }
 
-/// What speaks against an arm that needs less, as far as it does against the report's recommendation of it.
-fn objections(report: &Report, arm: &LookedArm) -> Vec<String> {
-    let about = |finding: &&Finding| finding.arms.is_empty() || finding.arms.contains(&arm.name);
-    let grave = |finding: &&Finding| finding.severity == Severity::Grave;
-    let mut told: Vec<String> = report
-        .findings
-        .iter()
-        .filter(about)
-        .filter(|finding| grave(finding) || finding.kind == FindingKind::LimitReached)
-        .filter_map(|finding| match finding.kind {
-            FindingKind::WorkBelowControl => Some("it does less work"),
-            FindingKind::FlagLost => Some("its services lost a flag"),
-            FindingKind::FailsMoreOften => Some("its services fail more often"),
-            FindingKind::RestartedMoreOften => Some("its services were restarted more often"),
-            FindingKind::ComparedYoung => Some("it is compared at a young age"),
-            FindingKind::AgeAndTimeDisagree => Some("at an equal time it is not as at an equal age"),
-            FindingKind::NeverConcurrent => Some("it never ran at the same time"),
-            FindingKind::LimitReached => Some("some of its services reached their memory limit"),
-            FindingKind::Swapped => Some("memory in swap is not in these figures"),
-            kind => in_words(kind).map(|(what, _)| what),
-        })
-        .map(str::to_owned)
-        .collect();
-    match arm.verdict.as_deref() {
-        Some("bloating") => told.push("it is bloating".to_owned()),
-        Some("some_bloat") => told.push("some of its services bloat".to_owned()),
-        _ => {
-            let own = report.arms.iter().find(|own| own.name == arm.name);
-            told.extend(
-                own.zip(report.control()).and_then(|(own, control)| soon_at_control(report, own, control)),
-            );
-        }
-    }
-    if let Some(control) = report.control() {
-        let of_it =
-            report.findings.iter().filter(grave).filter(|finding| finding.arms.contains(&control.name));
-        let what = of_it.filter_map(|finding| in_words(finding.kind)).map(|(what, _)| what);
-        told.extend(what.map(|what| format!("the control {what}")));
-    }
-    told.dedup();
-    told
-}
-
 /// `3 days`, `1 day`; below a day as any length of time.
 fn in_days(seconds: f64) -> String {
-    let days = seconds / 86_400.0;
-    if days < 1.0 { units::duration(seconds) } else { crate::verdict::plural_days(days.ceil()) }
+    let in_days = seconds / 86_400.0;
+    if in_days < 1.0 { units::duration(seconds) } else { days(in_days.ceil()) }
 }

@@ -1,13 +1,15 @@
 //! From a report to its sections.
 
+use std::collections::HashSet;
+
 use super::{Block, FindingBlock, Section};
-use crate::document::Report;
-use crate::libraries;
-use crate::summary::odd::{self, Told};
-use crate::summary::words::words;
-use crate::summary::{self, method, setup};
-use crate::table::{Detail, Table, arms, data, hosts, over_time, services, work};
-use crate::units;
+use crate::document::{Arm, Finding, Report, Reproduce, Severity};
+use crate::table::{
+    Detail, Emphasis, Row, Table, arms, data, hosts, optional, over_time, services, text, work,
+};
+use crate::terms::terms;
+use crate::text::{names, number, sentence};
+use crate::{finding_text, libraries, method, setup, summary, units, verdict};
 
 /// Tables of services longer than this are folded.
 const SERVICES_UNFOLDED: usize = 40;
@@ -15,25 +17,30 @@ const SERVICES_UNFOLDED: usize = 40;
 const NAMED: usize = 10;
 /// The same where there is little room.
 const NAMED_BRIEFLY: usize = 4;
-/// Findings told where there is little room.
+/// Findings shown where there is little room.
 const FINDINGS_SHOWN: usize = 6;
+/// Names of arms in the heading of a finding.
+const ARMS_NAMED: usize = 4;
 
 /// The sections of a report, those without content left out. Brief ones are for a terminal: without services, charts,
 /// setup and method.
 pub(crate) fn sections(report: &Report, detail: Detail) -> Vec<Section> {
     let full = detail == Detail::Full;
     let section = |id, title, blocks| Section { id, title, blocks };
-    let mut sections = vec![
-        section("result", if full { "Summary" } else { "" }, result(report, full)),
-        section("metrics", "Final metrics", metrics(report, detail)),
+    let summary = section("result", if full { "Summary" } else { "" }, result(report, full));
+    let metrics = section("metrics", "Final metrics", metrics(report, detail));
+    // On a terminal the table comes first.
+    let mut sections = if full { vec![summary, metrics] } else { vec![metrics, summary] };
+    sections.extend([
         section("hosts", "Hosts", on_hosts(report, full)),
         section("over-time", if full { "Over time" } else { "" }, memory_over_time(report, full)),
         section("findings", "Findings about the data", findings(report, full)),
         section("identities", "What ran", what_ran(report, detail)),
-    ];
+    ]);
     if full {
         sections.extend([
             section("services", "Services", every_service(report)),
+            section("reproduce", "Reproduce", report.reproduce.as_ref().map_or_else(Vec::new, reproduce)),
             section("setup", "Setup and data", setup_and_data(report)),
             section("method", "How the figures were made", vec![Block::List(method::lines(report))]),
             section("events", "Events", table("Events", data::events(report))),
@@ -84,16 +91,24 @@ fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
         Block::Legend(setup::figures_in_brief(report, arms::has_peaks(report, detail))),
         Block::Table("Final metrics by arm".to_owned(), arms::results(report, detail)),
     ];
+    blocks.extend(list("Growth and verdicts", &verdicts(report)));
+    blocks.extend(summary::where_memory_is(report).map(Block::Text));
     if full {
-        blocks.extend(list("The verdicts", &summary::verdicts(report)));
         blocks.push(Block::Chart("final-memory"));
-        blocks.extend(summary::where_memory_is(report).map(Block::Text));
         blocks.push(Block::Chart("where-the-memory-is"));
-        blocks.extend(titled(words(report.kind()).with_and_without, arms::with_and_without(report)));
+        let heading = format!("With and without {}", terms(report.kind).excluded);
+        blocks.extend(titled(&heading, arms::with_and_without(report)));
     }
     blocks.extend(titled("Work", work::measures(report, detail)));
     blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report, detail)));
     blocks
+}
+
+/// Each arm's growth and verdict.
+fn verdicts(report: &Report) -> Vec<String> {
+    let level = report.analysis.confidence_level;
+    let arms = report.ranking().into_iter().map(|index| &report.arms[index]);
+    arms.filter_map(|arm| Some(format!("{}: {}.", arm.name, verdict::line(arm, level)?))).collect()
 }
 
 fn on_hosts(report: &Report, full: bool) -> Vec<Block> {
@@ -139,8 +154,8 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
         let (heading, before) = match compared {
             true => (
                 "Sums over servers, before and after",
-                " Before and after are last readings of the same services before and after their treatment changed: when an event \
-                 tells, or else at the first restart.",
+                " Before and after are last readings of the same services before and after their treatment changed: at the time of an event, or \
+                 else at the first restart.",
             ),
             false => ("Sums over servers", ""),
         };
@@ -158,34 +173,67 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
 }
 
 fn findings(report: &Report, full: bool) -> Vec<Block> {
-    let runs = odd::alike(report);
+    // Those of one kind about the same arms follow each other and are one block.
+    let runs: Vec<&[Finding]> =
+        report.findings.chunk_by(|a, b| a.kind == b.kind && a.arms == b.arms).collect();
     let shown = if full { runs.len() } else { FINDINGS_SHOWN.min(runs.len()) };
     let mut blocks: Vec<Block> = runs[..shown]
         .iter()
-        .filter_map(|run| {
-            let first = run.first()?;
-            let about = odd::arms_of(report, first);
-            let about = if about.is_empty() { about } else { format!(": {about}") };
-            let told =
-                if full { odd::told(run, NAMED) } else { vec![Told::Text(odd::brief(run, NAMED_BRIEFLY))] };
-            let heading = format!("{}{about}", first.kind.describe());
-            Some(Block::Finding(FindingBlock { severity: first.severity, heading, told }))
-        })
+        .filter_map(|run| Some(Block::Finding(finding(report, run.first()?, run, full))))
         .collect();
     let more: usize = runs[shown..].iter().map(|run| run.len()).sum();
     if more > 0 {
         blocks.push(Block::Text(format!("And {more} more.")));
     }
     if full && blocks.is_empty() {
-        blocks.push(Block::Text("Nothing odd was found.".to_owned()));
+        blocks.push(Block::Text("Nothing was found.".to_owned()));
     }
     blocks
+}
+
+/// Findings of one kind about the same arms; in brief the first and how many more.
+fn finding(report: &Report, first: &Finding, run: &[Finding], full: bool) -> FindingBlock {
+    let all_arms = first.arms.len() >= report.arms.len() && report.arms.len() > 2;
+    let about = match first.arms.is_empty() || all_arms {
+        true => String::new(),
+        false => format!(": {}", names(&first.arms, ARMS_NAMED)),
+    };
+    let mut sentences: Vec<String> = Vec::new();
+    for finding in if full { run } else { std::slice::from_ref(first) } {
+        sentences.push(sentence(&finding.evidence));
+    }
+    let said = finding_text::of(first.kind);
+    if full {
+        sentences.push(said.consequence.to_owned());
+        if first.severity == Severity::Grave && !said.advice.is_empty() {
+            sentences.push(sentence(said.advice));
+        }
+    }
+    if !full && run.len() > 1 {
+        sentences.push(format!("{} more.", number(run.len() as u64 - 1, "finding")));
+    }
+    let mut services: Vec<&String> = run.iter().flat_map(|finding| &finding.services).collect();
+    let mut seen = HashSet::new();
+    services.retain(|service| seen.insert(*service));
+    FindingBlock {
+        severity: first.severity,
+        heading: format!("{}{about}", said.title),
+        text: sentences.join(" "),
+        services: match services.len() {
+            0 => String::new(),
+            several => format!(
+                "{}: {}.",
+                number(several as u64, "service"),
+                names(&services, if full { NAMED } else { NAMED_BRIEFLY })
+            ),
+        },
+    }
 }
 
 fn what_ran(report: &Report, detail: Detail) -> Vec<Block> {
     let mut blocks = Vec::new();
     if detail == Detail::Full {
-        blocks.push(Block::Text(words(report.kind()).what_ran.to_owned()));
+        blocks.push(Block::Text(terms(report.kind).what_ran.to_owned()));
     }
     blocks.push(Block::Table("What ran".to_owned(), arms::identities(report, detail)));
     if detail == Detail::Full {
@@ -204,7 +252,7 @@ fn what_ran(report: &Report, detail: Detail) -> Vec<Block> {
 }
 
 /// How it was proved what an arm ran.
-fn evidence(arm: &crate::document::Arm) -> Vec<Block> {
+fn evidence(arm: &Arm) -> Vec<Block> {
     let Some(identity) = &arm.identity else { return Vec::new() };
     let digest = identity.sha256.iter().map(|sha256| format!("SHA-256 of the file: {sha256}"));
     let items: Vec<String> = identity.evidence.iter().cloned().chain(digest).collect();
@@ -212,14 +260,14 @@ fn evidence(arm: &crate::document::Arm) -> Vec<Block> {
 }
 
 /// Where figures of a service are of two moments.
-const AT_WORK: &str = "PSS, private dirty, lazily freed and huge pages are of the last time that they were read, which may be in the \
-                       midst of a relay's work; all else is of the end of its last rest.";
+const AT_WORK: &str = "PSS, private dirty, lazily freed and huge pages are of their last reading, which may be during a relay's work; all \
+                       else is of the end of its last rest.";
 
 fn every_service(report: &Report) -> Vec<Block> {
     let (every, more) = services::every(report);
     let folded = every.rows.len() > SERVICES_UNFOLDED;
     let mut content = table("Every service", (Some(every), more));
-    if report.consensuses().is_some() && report.services.iter().any(|service| service.smaps.is_some()) {
+    if report.consensuses.is_some() && report.services.iter().any(|service| service.smaps.is_some()) {
         content.insert(0, Block::Legend(AT_WORK.to_owned()));
     }
     let mut blocks = vec![Block::Chart("distribution-at-the-end")];
@@ -235,9 +283,9 @@ fn every_service(report: &Report) -> Vec<Block> {
 
 fn setup_and_data(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::Pairs(setup::pairs(report))];
-    let parameters = summary::parameters(report);
+    let parameters = setup::parameters(report);
     if !parameters.is_empty() {
-        blocks.push(Block::Heading(words(report.kind()).parameters.to_owned()));
+        blocks.push(Block::Heading("Parameters".to_owned()));
         blocks.push(Block::Pairs(parameters));
     }
     blocks.extend(titled("Files", data::sources(report)));
@@ -246,6 +294,27 @@ fn setup_and_data(report: &Report) -> Vec<Block> {
         blocks.push(Block::Command(report.command.clone()));
     }
     blocks.extend(list("Not measured", &report.unmeasured));
+    blocks
+}
+
+/// How the maintainers of an allocator see it again.
+fn reproduce(found: &Reproduce) -> Vec<Block> {
+    let mut blocks = vec![Block::Lead(vec![format!(
+        "{} needs {} times the memory of {}.",
+        found.bad,
+        optional(found.ratio.as_ref(), ToString::to_string),
+        found.good
+    )])];
+    let rows = found.defaults.iter().map(|setting| {
+        let value = |value: &Option<String>| optional(value.clone(), |value| value);
+        let cells =
+            vec![setting.name.clone(), value(&setting.good), value(&setting.bad), setting.about.clone()];
+        Row { arm: None, emphasis: Emphasis::None, cells }
+    });
+    let columns = ["Setting", &found.good, &found.bad, "What it is"].map(text);
+    blocks.extend(titled("Defaults that differ", Table::of(columns, rows)));
+    blocks.push(Block::Heading("A command that runs both".to_owned()));
+    blocks.push(Block::Command(found.command.clone()));
     blocks
 }
 

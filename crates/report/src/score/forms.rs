@@ -5,20 +5,20 @@ use heaptrial_judgement::score::{AtConsensuses, Figure, MatchedBy, UnlikePair};
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 
 use super::ScoreReport;
-use crate::chart::Looks;
+use crate::chart::ArmStyles;
+use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::paper::Contents;
-use crate::table::{Emphasis, NOTHING, Row, Table, figure, optional, text};
+use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, optional, text};
 use crate::units::{self, Pace};
 
-impl Contents for ScoreReport {
+impl Document for ScoreReport {
     const NAME: &'static str = "score";
 
     fn title(&self) -> String {
         format!("Lab against field: {}", self.field.name)
     }
 
-    fn sections(&self) -> Vec<Section> {
+    fn sections(&self, _: Detail) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
         let mut ratios = vec![Block::Legend(format!(
             "Ratio to {}, within runs of the lab and servers of the field, with its interval; factor: the lab's ratio over the field's.",
@@ -67,7 +67,7 @@ impl Contents for ScoreReport {
     }
 
     /// How the arms look: as in reports of the lab.
-    fn looks(&self) -> Looks {
+    fn styles(&self) -> ArmStyles {
         let arm = |(index, name): (usize, &String)| {
             let spec: Option<AllocatorSpec> = name.parse().ok();
             // A name of letters alone reads as a spec too.
@@ -79,7 +79,7 @@ impl Contents for ScoreReport {
             }
         };
         let arms: Vec<Arm> = self.arms.iter().map(|pair| &pair.lab).enumerate().map(arm).collect();
-        Looks::of(arms.iter().map(|arm| (arm, None)))
+        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
     }
 }
 

@@ -3,15 +3,21 @@
 use heaptrial_model::Identity;
 
 use super::{
-    Detail, Emphasis, NOTHING, Row, Table, bytes, figure, level, of_other_reading, optional, other_reading,
-    p_value, p_values, pace, percent_with_interval, ratio, ratio_with_interval, text, treatment,
+    Detail, Emphasis, NOTHING, Row, Table, bytes, figure, of_other_reading, optional, other_reading, p_value,
+    p_values, pace, ratio, ratio_with_interval, text, treatment, whole,
 };
 use crate::document::{Arm, Report};
-use crate::summary::words::words;
-use crate::units;
+use crate::text::estimate;
+use crate::{units, verdict};
 
-/// Enough to tell builds apart where there is little room.
+/// Enough to distinguish builds where there is little room.
 const BUILD_ID_DIGITS: usize = 12;
+
+/// A column of the arms' figures.
+struct Column<'r> {
+    column: super::Column,
+    cell: Box<dyn Fn(&Arm) -> String + 'r>,
+}
 
 /// Whether the arms' figures have peaks.
 pub(crate) fn has_peaks(report: &Report, detail: Detail) -> bool {
@@ -20,130 +26,113 @@ pub(crate) fn has_peaks(report: &Report, detail: Detail) -> bool {
 
 /// The arms' figures, least memory first. Columns that no arm fills are left out.
 pub(crate) fn results(report: &Report, detail: Detail) -> Table {
-    let full = detail == Detail::Full;
-    let title = |full_title: &'static str, brief| if full { full_title } else { brief };
-    let any = |has: fn(&Arm) -> bool| report.arms.iter().any(has);
-    let differ = any(|arm| arm.as_treated.is_some());
-    let tested = full && p_values(report);
-    let judged = any(|arm| arm.verdict.is_some());
-    // The pace of a short run is in bytes; over days it is told by the verdict's own figure.
-    let grows = any(|arm| arm.growth.is_some());
-    let cpu = any(|arm| arm.cpu_seconds.is_some()) && (full || !judged);
-    let other = full && any(|arm| arm.rss_bytes_final.is_some() && arm.anon_bytes_final.is_some());
-    let peaks = has_peaks(report, detail);
-    let intervals = any(|arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_some()));
-
-    let mut columns = vec![text("Arm"), figure("Level")];
-    if differ {
-        columns.push(figure(title("Mean at end as assigned", "Assigned")));
-        columns.push(figure(title("Mean at end as treated", "Treated")));
-    } else {
-        columns.push(figure("Mean at end"));
-    }
-    columns.extend(peaks.then(|| figure("Peak")));
-    columns.extend(other.then(|| figure(other_reading(report))));
-    columns.push(figure(match intervals {
-        true => title("Ratio to control (95% interval)", "Ratio (95%)"),
-        false => title("Ratio to control", "Ratio"),
-    }));
-    columns.extend(tested.then(|| figure("Adjusted p")));
-    columns.push(figure(if grows { title("Growth a day (95% interval)", "Growth/d") } else { "Growth" }));
-    columns.extend(cpu.then(|| figure("CPU")));
-    columns.extend(judged.then(|| text("Verdict")));
-    columns.push(figure("Services"));
-    let counted = any(|arm| arm.consensuses.is_some());
-    columns.extend(counted.then(|| figure("Consensuses")));
+    let columns = columns(report, detail);
     let rows = report.ranking().into_iter().map(|index| {
         let arm = &report.arms[index];
-        let memory = arm.memory.as_ref();
-        let mut cells = vec![
-            match arm.control {
-                true => format!("{} (control)", arm.name),
-                false => arm.name.clone(),
-            },
-            bytes(level(arm)),
-            bytes(arm.final_bytes()),
-        ];
-        let treated = arm.as_treated.as_ref();
-        cells.extend(differ.then(|| bytes(treated.map_or(arm.final_bytes(), |treated| treated.final_bytes))));
-        cells.extend(peaks.then(|| bytes(memory.map(|memory| memory.peak_bytes))));
-        cells.extend(
-            other.then(|| bytes(of_other_reading(report, arm.rss_bytes_final, arm.anon_bytes_final))),
-        );
-        cells.push(ratio(arm));
-        cells.extend(tested.then(|| p_value(arm.ratio_as_treated())));
-        cells.push(match grows {
-            true => optional(arm.growth.as_ref().map(|growth| growth.share_per_day), |share| {
-                if full { percent_with_interval(&share) } else { units::signed_percent(share.value) }
-            }),
-            false => optional(arm.slope_bytes_per_hour, |slope| units::growth(slope, pace(report))),
-        });
-        cells.extend(cpu.then(|| optional(arm.cpu_seconds, units::cpu)));
-        cells.extend(judged.then(|| optional(arm.verdict.as_ref(), Clone::clone)));
-        cells.push(services(arm));
-        cells.extend(counted.then(|| optional(arm.consensuses, |taken| format!("{taken:.0}"))));
-        let emphasis = match (memory.is_none(), arm.control) {
+        let emphasis = match (arm.memory.is_none(), arm.control) {
             (true, _) => Emphasis::Lost,
             (_, true) => Emphasis::Control,
             _ => Emphasis::None,
         };
-        Row { arm: Some(index), emphasis, cells }
+        Row { arm: Some(index), emphasis, cells: columns.iter().map(|column| (column.cell)(arm)).collect() }
     });
-    Table { rows: rows.collect(), columns }
+    let rows = rows.collect();
+    Table { rows, columns: columns.into_iter().map(|column| column.column).collect() }
+}
+
+fn columns(report: &Report, detail: Detail) -> Vec<Column<'_>> {
+    fn named<'r>(title: &str, cell: impl Fn(&Arm) -> String + 'r) -> Column<'r> {
+        Column { column: text(title), cell: Box::new(cell) }
+    }
+    fn number<'r>(title: &str, cell: impl Fn(&Arm) -> String + 'r) -> Column<'r> {
+        Column { column: figure(title), cell: Box::new(cell) }
+    }
+    let full = detail == Detail::Full;
+    let title = |full_title: &'static str, brief| if full { full_title } else { brief };
+    let any = |has: fn(&Arm) -> bool| report.arms.iter().any(has);
+    let differ = any(|arm| arm.result.as_treated.is_some());
+    let judged = any(|arm| arm.verdict.is_some());
+    // Growth of a short run is in bytes.
+    let over_days = any(|arm| arm.result.growth.is_some());
+    let growth = move |arm: &Arm| match over_days {
+        true => optional(arm.result.growth.as_ref(), |growth| match full {
+            true => estimate(&growth.share_per_day, units::signed_percent),
+            false => units::signed_percent(growth.share_per_day.value),
+        }),
+        false => optional(arm.slope_bytes_per_hour, |slope| units::growth(slope, pace(report))),
+    };
+    let other = |arm: &Arm| of_other_reading(report, arm.rss_bytes_final, arm.anon_bytes_final);
+    let has_other = full && any(|arm| arm.rss_bytes_final.is_some() && arm.anon_bytes_final.is_some());
+    let has_cpu = any(|arm| arm.cpu_seconds.is_some()) && (full || !judged);
+    let end = if differ { title("Mean at end, all", "End, all") } else { "Mean at end" };
+    let columns = [
+        Some(named("Arm", |arm| match arm.control {
+            true => format!("{} (control)", arm.name),
+            false => arm.name.clone(),
+        })),
+        Some(number("Level", |arm| bytes(arm.level()))),
+        Some(number(end, |arm| bytes(arm.final_bytes()))),
+        differ.then(|| number("Mean at end", |arm| bytes(arm.result.treated().final_mean_bytes))),
+        has_peaks(report, detail)
+            .then(|| number("Peak", |arm| whole(arm.memory.as_ref().map(|memory| memory.peak_bytes)))),
+        has_other.then(|| number(other_reading(report), move |arm| whole(other(arm)))),
+        Some(number(title("Ratio to control (95% CI)", "Ratio (95% CI)"), ratio)),
+        (full && p_values(report)).then(|| number("Adjusted p", |arm| p_value(arm.ratio()))),
+        Some(number(if over_days { title("Growth a day (95% CI)", "Growth/d") } else { "Growth" }, growth)),
+        has_cpu.then(|| number("CPU", |arm| optional(arm.cpu_seconds, units::cpu))),
+        judged.then(|| {
+            named("Verdict", |arm| {
+                optional(arm.result.verdict.as_ref(), |verdict| verdict::word(verdict).to_owned())
+            })
+        }),
+        Some(number("Services", services)),
+        any(|arm| arm.consensuses.is_some())
+            .then(|| number("Consensuses", |arm| optional(arm.consensuses, |taken| format!("{taken:.0}")))),
+    ];
+    columns.into_iter().flatten().collect()
 }
 
 /// `8`, or `7 of 8` where not all count.
 fn services(arm: &Arm) -> String {
-    let (counted, all) = match &arm.as_treated {
-        Some(treated) => (treated.services as usize, arm.services as usize),
-        None => (arm.services as usize, arm.services as usize + arm.services_excluded.len()),
+    let counted = arm.services_belonging() as usize;
+    let all = match arm.result.as_treated {
+        Some(_) => arm.services as usize,
+        None => arm.services as usize + arm.services_excluded.len(),
     };
     if counted == all { all.to_string() } else { format!("{counted} of {all}") }
 }
 
-/// The arms whose figures differ with and without off-treatment services, or whose ratio does.
+/// The arms whose figures differ with and without excluded services, or whose ratio does.
 pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
-    let words = words(report.kind());
-    let columns = [
-        text("Arm"),
-        text("Over"),
-        figure("Services"),
-        figure("Mean at end"),
-        figure("Level"),
-        figure("Ratio to control (95% interval)"),
-    ];
+    let columns = [text("Arm"), text("Over")].into_iter();
+    let columns =
+        columns.chain(["Services", "Mean at end", "Level", "Ratio to control (95% CI)"].map(figure));
     let mut rows = Vec::new();
     for index in report.ranking() {
         let arm = &report.arms[index];
-        let Some(treated) = &arm.as_treated else { continue };
-        let ratios = (arm.ratio_to_control.as_ref(), treated.ratio_to_control.as_ref());
-        let same_ratio = ratios.0.map(|ratio| ratio.estimate) == ratios.1.map(|ratio| ratio.estimate);
+        let Some(treated) = &arm.result.as_treated else { continue };
+        let all = &arm.result.as_assigned;
+        let value =
+            |ratio: &Option<crate::document::RatioToControl>| ratio.as_ref().map(|ratio| ratio.estimate);
         // Only the p-value may differ, which is adjusted for what other arms have.
-        if arm.services == treated.services && same_ratio {
+        if all.services == treated.services && value(&all.ratio) == value(&treated.ratio) {
             continue;
         }
-        let ratio = |ratio| if arm.control { "control".to_owned() } else { ratio_with_interval(ratio) };
-        let listed = [
-            arm.name.clone(),
-            words.all_assigned.to_owned(),
-            arm.services.to_string(),
-            bytes(arm.final_bytes()),
-            bytes(arm.memory.as_ref().and_then(|memory| memory.median_bytes)),
-            ratio(arm.ratio_to_control.as_ref()),
-        ];
-        // An arm without off-treatment services of its own differs where the control has some.
-        let over = if arm.services == treated.services { words.of_control } else { words.as_treated };
-        let belonging = [
-            arm.name.clone(),
-            over.to_owned(),
-            treated.services.to_string(),
-            bytes(treated.final_bytes),
-            bytes(treated.level_bytes),
-            ratio(treated.ratio_to_control.as_ref()),
-        ];
-        let row =
-            |cells: [String; 6]| Row { arm: Some(index), emphasis: Emphasis::None, cells: cells.into() };
-        rows.extend([listed, belonging].map(row));
+        for (over, figures) in [("all services", all), ("without excluded services", treated)] {
+            let ratio = match arm.control {
+                true => "control".to_owned(),
+                false => ratio_with_interval(figures.ratio.as_ref()),
+            };
+            let cells = vec![
+                arm.name.clone(),
+                over.to_owned(),
+                figures.services.to_string(),
+                bytes(figures.final_mean_bytes),
+                bytes(figures.level_bytes),
+                ratio,
+            ];
+            rows.push(Row { arm: Some(index), emphasis: Emphasis::None, cells });
+        }
     }
     Table::of(columns, rows)
 }
@@ -154,10 +143,12 @@ pub(crate) fn identities(report: &Report, detail: Detail) -> Table {
     let any = |has: fn(&Arm) -> bool| full && report.arms.iter().any(has);
     let renamed = any(|arm| treatment(arm) != arm.name);
     let proved = any(|arm| arm.identity.is_some());
-    let lives = any(|arm| arm.events.is_some());
+    let lives = full && report.counts_events();
     let lists = any(|arm| arm.list.is_some());
     let mut columns = vec![text("Arm")];
-    columns.extend(renamed.then(|| text(words(report.kind()).treatment)));
+    columns.extend(
+        renamed.then(|| text(if report.kind.is_import() { "Treatment claimed" } else { "Treatment" })),
+    );
     columns.push(text("What ran, as proved"));
     if proved {
         columns.extend(["How", "File", "Build id", "Settings in force"].map(text));
@@ -165,13 +156,13 @@ pub(crate) fn identities(report: &Report, detail: Detail) -> Table {
     columns.extend(lists.then(|| text("List")));
     columns.extend(full.then(|| figure("Services")));
     if lives {
-        columns.extend(["Lives", "Contaminated lives"].map(figure));
+        columns.extend(["Processes", "Non-compliant"].map(figure));
     }
     let rows = report.arms.iter().enumerate().map(|(index, arm)| {
         let identity = arm.identity.as_ref();
         let mut cells = vec![arm.name.clone()];
         cells.extend(renamed.then(|| match treatment(arm) {
-            treatment if treatment.is_empty() => words(report.kind()).no_treatment.to_owned(),
+            treatment if treatment.is_empty() => "none".to_owned(),
             treatment => treatment,
         }));
         cells.push(ran(report, arm, full));
@@ -191,7 +182,7 @@ pub(crate) fn identities(report: &Report, detail: Detail) -> Table {
         cells.extend(lists.then(|| optional(arm.list.as_ref(), Clone::clone)));
         cells.extend(full.then(|| services(arm)));
         if lives {
-            let events = arm.events.unwrap_or_default();
+            let events = arm.result.events;
             cells.extend([events.lives, events.contaminated_lives].map(|count| count.to_string()));
         }
         Row { arm: Some(index), emphasis: Emphasis::None, cells }
@@ -247,12 +238,15 @@ pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
         }
     };
     let columns = std::iter::once(text("Arm")).chain(titles.map(figure));
+    if !report.counts_events() {
+        return None;
+    }
     let rows: Vec<Row> = report
         .arms
         .iter()
         .enumerate()
-        .filter_map(|(index, arm)| {
-            let events = arm.events?;
+        .map(|(index, arm)| {
+            let events = arm.result.events;
             let counts =
                 [events.crashes, events.oom_kills, events.unplanned_restarts, events.planned_restarts];
             let counts = counts.into_iter().chain([events.identity_changes, events.gaps, events.reboots]);
@@ -260,7 +254,7 @@ pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
                 format!("{} of {}", events.services_failed, arm.services.max(events.services_failed));
             let cells = [arm.name.clone(), failed].into_iter();
             let cells = cells.chain(counts.map(|count| count.to_string()));
-            Some(Row::of_arm(report, index, cells.collect()))
+            Row::of_arm(report, index, cells.collect())
         })
         .collect();
     Table::of(columns, rows)

@@ -9,8 +9,8 @@ const EVENTS_SHOWN: usize = 50;
 
 /// The files that data came from.
 pub(crate) fn sources(report: &Report) -> Option<Table> {
-    let columns = [text("File"), text("Holds"), figure("Rows"), figure("Left out"), text("SHA-256")];
-    let rows = report.sources().iter().map(|source| {
+    let columns = [text("File"), text("Holds"), figure("Rows"), figure("Excluded"), text("SHA-256")];
+    let rows = report.sources.iter().map(|source| {
         let counts = [source.rows, source.skipped].map(units::count);
         let cells = [source.file.clone(), source.role.clone()].into_iter().chain(counts);
         row(cells.chain([source.sha256.clone()]))

@@ -1,7 +1,7 @@
 //! The tables of a trial over several hosts.
 
-use super::{Emphasis, NOTHING, Row, Table, figure, optional, text};
-use crate::document::{OnHost, Report};
+use super::{Emphasis, NOTHING, Row, Table, figure, optional, ratio_with_interval, text};
+use crate::document::Report;
 use heaptrial_model::units;
 
 /// The hosts that are here.
@@ -44,20 +44,15 @@ pub(crate) fn by_host(report: &Report) -> Option<Table> {
                 on.host.clone(),
                 on.services.to_string(),
                 optional(on.level_bytes, units::memory),
-                if report.arms[arm.arm].control { "control".to_owned() } else { ratio(on) },
+                if report.arms[arm.arm].control {
+                    "control".to_owned()
+                } else {
+                    ratio_with_interval(on.ratio.as_ref())
+                },
                 optional(p_value, units::p_value),
             ];
             rows.push(Row::of_arm(report, arm.arm, cells));
         }
     }
     Table::of(columns, rows)
-}
-
-fn ratio(on: &OnHost) -> String {
-    optional(on.ratio.as_ref(), |ratio| match ratio.estimate.interval() {
-        Some((low, high)) => {
-            format!("{} ({}–{})", units::ratio(ratio.estimate.value), units::ratio(low), units::ratio(high))
-        }
-        None => units::ratio(ratio.estimate.value),
-    })
 }

@@ -9,7 +9,8 @@ pub(crate) mod work;
 
 use heaptrial_model::Metric;
 
-use crate::document::{Arm, Estimate, Ratio, Report};
+use crate::document::{Arm, RatioToControl, Report};
+use crate::text::estimate;
 use crate::units::{self, Pace};
 
 /// Shown where there is no figure.
@@ -17,9 +18,9 @@ pub(crate) const NOTHING: &str = "–";
 
 /// A table whose rows are about arms or services.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Table {
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Row>,
+pub struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Row>,
 }
 
 impl Table {
@@ -34,18 +35,18 @@ impl Table {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) title: String,
+pub struct Column {
+    pub title: String,
     /// Whether its cells are figures, which are aligned right.
-    pub(crate) figures: bool,
+    pub figures: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
+pub struct Row {
     /// Position of the arm that it is about.
-    pub(crate) arm: Option<usize>,
-    pub(crate) emphasis: Emphasis,
-    pub(crate) cells: Vec<String>,
+    pub arm: Option<usize>,
+    pub emphasis: Emphasis,
+    pub cells: Vec<String>,
 }
 
 impl Row {
@@ -58,7 +59,7 @@ impl Row {
 
 /// How a row stands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Emphasis {
+pub enum Emphasis {
     None,
     Control,
     /// As one without a figure.
@@ -67,34 +68,29 @@ pub(crate) enum Emphasis {
 
 /// How much a table of results shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub enum Detail {
     Brief,
     Full,
 }
 
-/// An arm's ratio with its interval: `0.47 (0.44–0.51)`.
+/// An arm's ratio with its interval: `0.47 (0.44 to 0.51)`.
 pub(crate) fn ratio(arm: &Arm) -> String {
-    if arm.control {
-        return "control".to_owned();
+    match arm.control {
+        true => "control".to_owned(),
+        false => ratio_with_interval(arm.ratio()),
     }
-    ratio_with_interval(arm.ratio_as_treated())
 }
 
-pub(crate) fn ratio_with_interval(ratio: Option<&Ratio>) -> String {
-    optional(ratio, |ratio| match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => {
-            format!("{} ({}–{})", units::ratio(ratio.estimate), units::ratio(low), units::ratio(high))
-        }
-        _ => units::ratio(ratio.estimate),
-    })
+pub(crate) fn ratio_with_interval(ratio: Option<&RatioToControl>) -> String {
+    optional(ratio, |ratio| estimate(&ratio.estimate, units::ratio))
 }
 
 /// Whether any arm was tested against the control.
 fn p_values(report: &Report) -> bool {
-    report.arms.iter().any(|arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.p_value_adjusted.is_some()))
+    report.arms.iter().any(|arm| arm.ratio().is_some_and(|ratio| ratio.p_value_adjusted.is_some()))
 }
 
-fn p_value(ratio: Option<&Ratio>) -> String {
+fn p_value(ratio: Option<&RatioToControl>) -> String {
     optional(ratio.and_then(|ratio| ratio.p_value_adjusted), units::p_value)
 }
 
@@ -117,31 +113,17 @@ pub(crate) fn figure(title: &str) -> Column {
     Column { title: title.to_owned(), figures: true }
 }
 
-/// The level of an arm at the matched age, without off-treatment services.
-pub(crate) fn level(arm: &Arm) -> Option<u64> {
-    match &arm.as_treated {
-        Some(treated) => treated.level_bytes,
-        None => arm.memory.as_ref()?.median_bytes,
-    }
-}
-
-pub(crate) fn percent_with_interval(share: &Estimate) -> String {
-    let value = units::signed_percent(share.value);
-    match share.interval() {
-        Some((low, high)) => {
-            let end = |end: f64| units::signed_percent(end).trim_end_matches('%').to_owned();
-            format!("{value} ({} to {})", end(low), end(high))
-        }
-        None => value,
-    }
-}
-
 /// Memory, or that there is none.
-pub(crate) fn bytes(bytes: Option<u64>) -> String {
-    optional(bytes, |bytes| units::memory(bytes as f64))
+pub(crate) fn bytes(bytes: Option<f64>) -> String {
+    optional(bytes, units::memory)
 }
 
-/// The reading that stands beside the one that is compared.
+/// The same of whole bytes.
+pub(crate) fn whole(bytes: Option<u64>) -> String {
+    self::bytes(bytes.map(|bytes| bytes as f64))
+}
+
+/// The reading that is shown alongside the one that is compared.
 fn other_reading(report: &Report) -> &'static str {
     if report.analysis.metric == Metric::Rss { "RssAnon at end" } else { "RSS at end" }
 }
@@ -151,7 +133,7 @@ fn of_other_reading(report: &Report, rss: Option<u64>, anon: Option<u64>) -> Opt
     if report.analysis.metric == Metric::Rss { anon } else { rss }
 }
 
-/// The time over which growth in bytes is told.
+/// The time over which growth in bytes is shown.
 fn pace(report: &Report) -> Pace {
     if report.has_days() { Pace::Day } else { Pace::for_length(report.planned_seconds) }
 }

@@ -1,10 +1,13 @@
 //! Tables of memory over time.
 
 use super::{Emphasis, NOTHING, Row, Table, bytes, figure, optional, text};
-use crate::document::{Arm, DayLevel, Report, WeekLevel};
+use heaptrial_analysis::{DayLevel, WeekLevel};
+
+use crate::document::{Arm, Report};
+use crate::text::stamp;
 use crate::units::{self, GIB, MIB};
 
-/// Columns of the growth tables, beside the arm.
+/// Columns of the growth tables, besides the arm.
 const COLUMNS_SHOWN: usize = 12;
 
 /// An arm's memory at one age.
@@ -21,7 +24,7 @@ pub(crate) fn by_day(report: &Report) -> Option<(&'static str, Table)> {
     let of = |arm: &Arm| {
         let day =
             |day: &DayLevel| Cell { at: day.day, services: day.services, median_bytes: day.median_bytes };
-        arm.by_day.iter().map(day).collect()
+        arm.result.by_day.iter().map(day).collect()
     };
     by_age(
         report,
@@ -41,7 +44,7 @@ pub(crate) fn by_week(report: &Report) -> Option<(&'static str, Table)> {
             services: week.services,
             median_bytes: week.median_bytes,
         };
-        arm.by_week.iter().map(week).collect()
+        arm.result.by_week.iter().map(week).collect()
     };
     by_age(report, "Week", of, |level, median, _| format!("{median} ({})", level.services))
 }
@@ -77,7 +80,7 @@ fn by_age(
     Some((unit, Table::of(columns, rows)?))
 }
 
-/// A figure in the unit of its table, of which the largest is told with so many digits behind the point; small ones keep two digits.
+/// A figure in the unit of its table, of which the largest has so many digits behind the point; small ones keep two digits.
 fn in_unit(value: f64, decimals: usize) -> String {
     let further = if value > 0.0 { (1.0 - value.log10().floor()).max(0.0) as usize } else { 0 };
     let decimals = decimals.max(further.min(9));
@@ -91,12 +94,12 @@ pub(crate) fn level_changes(report: &Report) -> Option<Table> {
     let mut rows = Vec::new();
     for index in report.ranking() {
         let arm = &report.arms[index];
-        rows.extend(arm.level_changes.iter().map(|change| Row {
+        rows.extend(arm.result.level_changes.iter().map(|change| Row {
             arm: Some(index),
             emphasis: Emphasis::None,
             cells: vec![
                 arm.name.clone(),
-                crate::summary::date_and_time(&change.at),
+                stamp(change.at, "%Y-%m-%d %H:%M UTC"),
                 format!("{:.1} d", change.age_days),
                 units::ratio(change.factor),
                 format!("{} of {}", change.services_agreeing, change.services),
@@ -114,7 +117,7 @@ pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
     let mut rows = Vec::new();
     for index in report.ranking() {
         let arm = &report.arms[index];
-        rows.extend(arm.sawtooth.map(|sawtooth| Row {
+        rows.extend(arm.result.sawtooth.map(|sawtooth| Row {
             arm: Some(index),
             emphasis: Emphasis::None,
             cells: vec![
@@ -140,7 +143,7 @@ pub(crate) fn sums_by_server(report: &Report) -> Option<Table> {
     let rows = report.server_sums.iter().map(|sum| {
         let mut cells = vec![
             sum.server.clone().unwrap_or_else(|| NOTHING.to_owned()),
-            sum.arm.clone(),
+            report.arms[sum.arm].name.clone(),
             sum.services.to_string(),
         ];
         cells.extend(gone.then(|| sum.gone.to_string()));

@@ -1,10 +1,9 @@
 //! Tables with a row for each service.
 
-use super::{Emphasis, Row, Table, bytes, figure, optional, text};
+use super::{Emphasis, Row, Table, figure, optional, text, whole};
 use heaptrial_model::{Ending, SlowSample};
 
 use crate::document::{Report, Service};
-use crate::summary::words::words;
 use crate::units;
 
 /// Services beyond these are only in `report.json`.
@@ -45,10 +44,10 @@ fn columns(report: &Report) -> Vec<Column> {
     vec![
         named("Service", |_, service| Some(service.name.clone())),
         named("Arm", |_, service| Some(service.arm.clone())),
-        named(words(report.kind()).belongs, belongs),
-        number("Repeat", |report, service| (report.repeats() > 1).then(|| (service.block + 1).to_string())),
+        named("Counts", belongs),
+        number("Repeat", |report, service| (report.repeats > 1).then(|| (service.block + 1).to_string())),
         named("Runs", |report, service| {
-            let unproved = (!report.kind().is_import() && !report.kind().is_lab()).then_some("not proved");
+            let unproved = (!report.kind.is_import() && !report.kind.is_lab()).then_some("not proved");
             service.ran.as_deref().or(unproved).map(str::to_owned)
         }),
         // Ends as planned need no column.
@@ -60,29 +59,29 @@ fn columns(report: &Report) -> Vec<Column> {
             let level = service.memory.as_ref().and_then(|memory| memory.median_bytes);
             level.map(|level| units::memory(level as f64)).or_else(|| service.no_level.clone())
         }),
-        number("At end", |_, service| Some(bytes(Some(service.memory.as_ref()?.final_bytes)))),
-        number("Peak", |_, service| Some(bytes(Some(service.memory.as_ref()?.peak_bytes)))),
+        number("At end", |_, service| Some(whole(Some(service.memory.as_ref()?.final_bytes)))),
+        number("Peak", |_, service| Some(whole(Some(service.memory.as_ref()?.peak_bytes)))),
         number(super::other_reading(report), |report, service| {
             let value = super::of_other_reading(report, service.rss_bytes_final, service.anon_bytes_final);
-            value.map(|value| bytes(Some(value)))
+            value.map(|value| whole(Some(value)))
         }),
         number("Growth", |report, service| {
             Some(units::growth(service.slope_bytes_per_hour?, super::pace(report)))
         }),
         number("CPU", |_, service| service.cpu_seconds.map(units::cpu)),
         number(RESTARTS, |_, service| service.restarts.map(|restarts| restarts.to_string())),
-        number("PSS", |report, service| Some(bytes(Some(smaps(report, service)?.pss_bytes)))),
+        number("PSS", |report, service| Some(whole(Some(smaps(report, service)?.pss_bytes)))),
         number("Private dirty", |report, service| {
-            Some(bytes(Some(smaps(report, service)?.private_dirty_bytes)))
+            Some(whole(Some(smaps(report, service)?.private_dirty_bytes)))
         }),
-        number("Lazily freed", |report, service| Some(bytes(Some(smaps(report, service)?.lazyfree_bytes)))),
-        number("Huge pages", |report, service| Some(bytes(Some(smaps(report, service)?.anon_huge_bytes)))),
+        number("Lazily freed", |report, service| Some(whole(Some(smaps(report, service)?.lazyfree_bytes)))),
+        number("Huge pages", |report, service| Some(whole(Some(smaps(report, service)?.anon_huge_bytes)))),
     ]
 }
 
 /// Of a lab, which reads all at its end: on a host it may be days older than the rest of the row.
 fn smaps(report: &Report, service: &Service) -> Option<SlowSample> {
-    service.smaps.filter(|_| report.kind().is_lab())
+    service.smaps.filter(|_| report.kind.is_lab())
 }
 
 /// Whether it counts, where some do not.
@@ -99,14 +98,14 @@ pub(crate) fn outliers(report: &Report) -> Option<Table> {
     let columns = [text("Service"), text("Arm")].into_iter();
     let columns = columns.chain(["Level", "Median of the arm", "Level over median"].map(figure));
     let rows = report.outliers.iter().take(SERVICES_SHOWN).map(|outlier| Row {
-        arm: report.arms.iter().position(|arm| arm.name == outlier.arm),
+        arm: Some(outlier.found.arm),
         emphasis: Emphasis::None,
         cells: vec![
-            outlier.service.clone(),
-            outlier.arm.clone(),
-            units::memory(outlier.level_bytes),
-            units::memory(outlier.median_bytes),
-            units::ratio(outlier.factor),
+            outlier.name.clone(),
+            report.arms[outlier.found.arm].name.clone(),
+            units::memory(outlier.found.level_bytes),
+            units::memory(outlier.found.median_bytes),
+            units::ratio(outlier.found.factor),
         ],
     });
     Table::of(columns, rows)

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use heaptrial_analysis::{RatioToControl, WorkStanding};
+use heaptrial_analysis::WorkStanding;
 
-use super::{Detail, Emphasis, Row, Table, bytes, figure, optional, text};
+use super::{Detail, Emphasis, Row, Table, bytes, figure, optional, ratio_with_interval, text};
 use crate::document::{Kind, MeasureResult, Report};
 use crate::units;
 
-/// The measure that is told in units of memory.
-pub(crate) const BYTES: &str = "bytes";
+/// The measure that is in units of memory.
+const BYTES: &str = "bytes";
 
 /// Memory for a unit that shows as nothing in MiB.
 const TRIFLE_BYTES: f64 = 100_000.0;
@@ -20,7 +20,8 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
         Detail::Full => ["Of a service", "Ratio to control", "Memory for it", "Ratio to control"],
         Detail::Brief => ["Of a service", "Ratio", "Memory for it", "Ratio"],
     };
-    let all = || report.arms.iter().filter_map(|arm| arm.work.as_ref()).flat_map(|work| &work.measures);
+    let all =
+        || report.arms.iter().filter_map(|arm| arm.result.work.as_ref()).flat_map(|work| &work.measures);
     let cpu = all().any(|measure| measure.cpu_seconds_for_each.is_some());
     let faults = detail == Detail::Full && all().any(|measure| measure.page_faults_for_each.is_some());
     let time = Time::of(report);
@@ -31,10 +32,13 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     let mut rows = Vec::new();
     for index in report.ranking() {
         let arm = &report.arms[index];
-        for measure in arm.work.iter().flat_map(|work| &work.measures) {
+        for measure in arm.result.work.iter().flat_map(|work| &work.measures) {
             let (ratio_cell, memory_cell) = match arm.control {
                 true => ("control".to_owned(), "control".to_owned()),
-                false => (ratio(measure.ratio.as_ref()), ratio(measure.memory_ratio.as_ref())),
+                false => (
+                    ratio_with_interval(measure.ratio.as_ref()),
+                    ratio_with_interval(measure.memory_ratio.as_ref()),
+                ),
             };
             let mut cells = vec![
                 arm.name.clone(),
@@ -63,7 +67,7 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     Table::of(columns, rows)
 }
 
-/// What rates are told by.
+/// What rates are by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Time {
     Second,
@@ -73,7 +77,7 @@ enum Time {
 
 impl Time {
     fn of(report: &Report) -> Self {
-        if report.kind() == Kind::LabTor { Self::HourOfLife } else { Self::Second }
+        if report.kind == Kind::LabTor { Self::HourOfLife } else { Self::Second }
     }
 
     fn seconds(self) -> f64 {
@@ -85,7 +89,7 @@ impl Time {
     }
 }
 
-/// The unit for which memory is told, so that some arm needs more than a trifle for it, and how many of the measure by the second it
+/// The unit for which memory is shown, so that some arm needs more than a trifle for it, and how many of the measure by the second it
 /// is.
 fn unit<'m>(name: &str, arms: impl Iterator<Item = &'m MeasureResult>, time: Time) -> (f64, String) {
     let most = arms.filter_map(|measure| measure.memory_for_each).fold(0.0, f64::max);
@@ -94,12 +98,12 @@ fn unit<'m>(name: &str, arms: impl Iterator<Item = &'m MeasureResult>, time: Tim
         _ if most > 0.0 && most < TRIFLE_BYTES * time.seconds() => 1e3,
         _ => 1.0,
     };
-    let told = match (name, time) {
+    let unit = match (name, time) {
         (BYTES, Time::Second) => "1 MB/s".to_owned(),
         (BYTES, Time::HourOfLife) => format!("1 MB {}", time.words()),
         _ => format!("{} {}", units::count(each as u64), time.words()),
     };
-    (each / time.seconds(), told)
+    (each / time.seconds(), unit)
 }
 
 /// `4.12 MiB for 1 a second`: what an arm needs for a unit of the measure.
@@ -140,18 +144,9 @@ fn amount(measure: &MeasureResult, time: Time) -> String {
     }
 }
 
-fn ratio(ratio: Option<&RatioToControl>) -> String {
-    optional(ratio, |ratio| match ratio.estimate.interval() {
-        Some((low, high)) => {
-            format!("{} ({}–{})", units::ratio(ratio.estimate.value), units::ratio(low), units::ratio(high))
-        }
-        None => units::ratio(ratio.estimate.value),
-    })
-}
-
 /// Connections, flags and memory that programs freed in distress, where any was read.
 pub(crate) fn standing(report: &Report, detail: Detail) -> Option<Table> {
-    let all = || report.arms.iter().filter_map(|arm| arm.work.as_ref());
+    let all = || report.arms.iter().filter_map(|arm| arm.result.work.as_ref());
     let mut flags: Vec<&str> = all().flat_map(|work| &work.flags).map(|flag| flag.name.as_str()).collect();
     let mut seen = HashSet::new();
     flags.retain(|flag| seen.insert(*flag));
@@ -166,7 +161,7 @@ pub(crate) fn standing(report: &Report, detail: Detail) -> Option<Table> {
     let columns =
         columns.chain(flags.iter().map(|flag| figure(flag))).chain(freed.then(|| figure(freed_title)));
     let rows = report.ranking().into_iter().filter_map(|index| {
-        let work = report.arms[index].work.as_ref()?;
+        let work = report.arms[index].result.work.as_ref()?;
         let mut cells = vec![report.arms[index].name.clone(), work.services.to_string()];
         let connections = || optional(work.connections, |number| units::count(number.round() as u64));
         cells.extend(connected.then(connections));
@@ -174,7 +169,7 @@ pub(crate) fn standing(report: &Report, detail: Detail) -> Option<Table> {
             let count = work.flags.iter().find(|count| count.name.as_str() == *flag);
             optional(count, |count| format!("{} of {}", count.with, count.of))
         }));
-        cells.extend(freed.then(|| bytes(Some(work.oom_bytes).filter(|bytes| *bytes > 0))));
+        cells.extend(freed.then(|| bytes(Some(work.oom_bytes).filter(|bytes| *bytes > 0.0))));
         Some(Row::of_arm(report, index, cells))
     });
     Table::of(columns, rows)
@@ -201,11 +196,11 @@ mod tests {
             "standing": "unknown", "reason": "is_control", "less_is_better": false,
         }))
         .unwrap();
-        let told = |time| {
+        let shown = |time| {
             (amount(&measure, time), memory_for_it(&measure, unit("documents", [&measure].into_iter(), time)))
         };
-        assert_eq!(told(Time::Second), ("0.06 a second".to_owned(), "3.24 GiB for 1 a second".to_owned()));
+        assert_eq!(shown(Time::Second), ("0.06 a second".to_owned(), "3.24 GiB for 1 a second".to_owned()));
         let of_life = ("199 an hour of life".to_owned(), "0.92 MiB for 1 an hour of life".to_owned());
-        assert_eq!(told(Time::HourOfLife), of_life);
+        assert_eq!(shown(Time::HourOfLife), of_life);
     }
 }

@@ -4,10 +4,10 @@ use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_tune::Figure;
 
 use super::{TuneReport, noun};
-use crate::chart::Looks;
+use crate::chart::ArmStyles;
+use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::paper::Contents;
-use crate::table::{Emphasis, NOTHING, Row, Table, figure, text};
+use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, text};
 use crate::units;
 
 /// Candidates that a table lists.
@@ -113,14 +113,14 @@ impl TuneReport {
     }
 }
 
-impl Contents for TuneReport {
+impl Document for TuneReport {
     const NAME: &'static str = "tune";
 
     fn title(&self) -> String {
         format!("Settings of {}", self.over.join(", "))
     }
 
-    fn looks(&self) -> Looks {
+    fn styles(&self) -> ArmStyles {
         let arm = |spec: &str, control| Arm {
             name: spec.to_owned(),
             control,
@@ -129,10 +129,10 @@ impl Contents for TuneReport {
         let arms: Vec<Arm> = std::iter::once(arm(&self.control, true))
             .chain(self.over.iter().map(|spec| arm(spec, false)))
             .collect();
-        Looks::of(arms.iter().map(|arm| (arm, None)))
+        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
     }
 
-    fn sections(&self) -> Vec<Section> {
+    fn sections(&self, _: Detail) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
         let mut sentences = self.sentences();
         let others = sentences.split_off(sentences.len().min(1));

@@ -209,7 +209,7 @@ pub(crate) fn noun(figure: Figure) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Paper as _;
+    use crate::Document as _;
 
     fn against(figure: Figure, log_ratio: f64, half: f64) -> Against {
         let interval = Some((log_ratio - half, log_ratio + half));
@@ -287,7 +287,7 @@ mod tests {
     fn every_form_tells_fresh_figures_and_what_was_believed() {
         let found = report();
         let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), found.html().unwrap()] {
+        for text in [found.terminal(false), found.markdown(), found.html()] {
             let text = unbroken(&text);
             for told in [
                 "0.66 times (0.63–0.69)",
@@ -308,15 +308,15 @@ mod tests {
         let mut open = report();
         open.verified.as_mut().unwrap().arms[0].against[0].1.interval = Some((-0.9, 0.1));
         assert!(!open.found());
-        assert!(open.markdown().unwrap().contains("Nothing is shown to be better than glibc"));
+        assert!(open.markdown().contains("Nothing is shown to be better than glibc"));
         let mut broken = report();
         broken.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.2, 0.02);
         assert!(!broken.found());
-        assert!(broken.markdown().unwrap().contains("is shown to break the limit of 1.05 of CPU time"));
+        assert!(broken.markdown().contains("is shown to break the limit of 1.05 of CPU time"));
         let mut idle = report();
         idle.verified.as_mut().unwrap().arms[0].against[1].1.blocks = 4;
         assert!(!idle.found());
-        let told = idle.markdown().unwrap();
+        let told = idle.markdown();
         assert!(
             told.contains(
                 "of CPU time, which has a limit, there is a figure of it and of glibc in 4 of 5 blocks only"
@@ -326,7 +326,7 @@ mod tests {
         let mut unsure = report();
         unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
         assert!(unsure.found());
-        assert!(unsure.markdown().unwrap().contains("the limit of CPU time (1.05) is kept is not shown"));
+        assert!(unsure.markdown().contains("the limit of CPU time (1.05) is kept is not shown"));
         // Whoever is shown to keep the limits comes first, even with more memory.
         let arms = &mut unsure.verified.as_mut().unwrap().arms;
         let mut kept = report().verified.unwrap().arms[0].clone();
@@ -340,10 +340,10 @@ mod tests {
     #[test]
     fn nobody_is_sure_before_noise_is_known() {
         let mut early = report();
-        assert!(early.markdown().unwrap().contains("0.60 ± 4%"));
+        assert!(early.markdown().contains("0.60 ± 4%"));
         for noise in [Some((0.0001, 2)), None] {
             early.noise = noise;
-            let text = early.markdown().unwrap();
+            let text = early.markdown();
             assert!(!text.contains('±') || !text.contains("± 4%"), "{text}");
             assert!(!text.contains("0.87–0.94"), "{text}");
         }
@@ -358,7 +358,7 @@ mod tests {
         verified.arms[0].against.iter_mut().for_each(|(_, against)| against.blocks = 2);
         verified.arms[0].against[2].1.blocks = 1;
         assert!(!cut_off.found() && cut_off.arms() == ["glibc", "mimalloc@2.0.9"]);
-        let text = cut_off.markdown().unwrap();
+        let text = cut_off.markdown();
         for told in [
             "2 of 5 blocks of the verification are there",
             "mimalloc@2.0.9 failed in 1 of 2 blocks",
@@ -374,7 +374,7 @@ mod tests {
         let mut none = report();
         none.verified = None;
         none.candidates.iter_mut().for_each(|one| one.within = false);
-        let text = none.markdown().unwrap();
+        let text = none.markdown();
         assert!(
             text.contains(
                 "None of 2 measured candidates is to be verified: 1 is worse than glibc or no better than another, 1 does not keep \
@@ -388,11 +388,11 @@ mod tests {
             (one.blocks, one.within, one.ground) = (blocks, true, Some(Ground::Failed));
             one.out = Some("failed: killed by SIGSEGV".to_owned());
         }
-        let text = none.markdown().unwrap();
+        let text = none.markdown();
         assert!(text.contains("None of 1 measured candidate is to be verified: 2 failed."), "{text}");
         assert!(text.contains("Measured 1 of 160 candidates in 1 block; 2 are out (2 failed)."), "{text}");
         none.candidates[0].out = Some("failed: \u{1b}[2J<script>".to_owned());
-        assert!(!none.terminal(false).unwrap().contains('\u{1b}'));
-        assert!(!none.html().unwrap().contains("<script>"));
+        assert!(!none.terminal(false).contains('\u{1b}'));
+        assert!(!none.html().contains("<script>"));
     }
 }

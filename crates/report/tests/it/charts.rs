@@ -6,32 +6,32 @@ use crate::fleet;
 use std::collections::BTreeMap;
 
 use fixture::Fixture;
-use heaptrial_judgement::{Happened, Trajectories};
+use heaptrial_judgement::{Calendar, Happened};
 use heaptrial_model::{Arm, Treatment};
-use heaptrial_report::{Options, Report, embedded};
+use heaptrial_report::{Document, Options, Report, embedded};
 use heaptrial_store::{ImportedTrial, Store};
 
-fn read((store, trial): (Store, i64)) -> (Report, Trajectories) {
-    Report::with_trajectories(&store, trial, &Options::default()).unwrap()
+fn read((store, trial): (Store, i64)) -> Report {
+    Report::with_charts(&store, trial, &Options::default()).unwrap()
 }
 
-fn lab(fixture: &Fixture) -> (Report, Trajectories) {
+fn lab(fixture: &Fixture) -> Report {
     let folder = tempfile::tempdir().unwrap();
     read(fixture.write(&folder.path().join("trial.db")))
 }
 
-fn import(trial: &ImportedTrial) -> (Report, Trajectories) {
+fn import(trial: &ImportedTrial) -> Report {
     let folder = tempfile::tempdir().unwrap();
     read(fleet::write(trial, &folder.path().join("fleet.db")))
 }
 
-fn chart((report, trajectories): &(Report, Trajectories), name: &str) -> String {
-    let charts = report.charts(trajectories).unwrap();
+fn chart(report: &Report, name: &str) -> String {
+    let charts = report.charts();
     charts.iter().find(|chart| chart.name == name).unwrap_or_else(|| panic!("no chart {name}")).file()
 }
 
-fn caption((report, trajectories): &(Report, Trajectories), name: &str) -> String {
-    let charts = report.charts(trajectories).unwrap();
+fn caption(report: &Report, name: &str) -> String {
+    let charts = report.charts();
     charts.into_iter().find(|chart| chart.name == name).unwrap().caption
 }
 
@@ -51,8 +51,8 @@ fn bars(svg: &str) -> Vec<(String, f64)> {
 }
 
 /// Arms with their bars.
-fn bars_of(of: &(Report, Trajectories)) -> Vec<(&heaptrial_report::Arm, String, f64)> {
-    let ranked = of.0.ranking().into_iter().map(|index| &of.0.arms[index]).filter(|arm| arm.memory.is_some());
+fn bars_of(of: &Report) -> Vec<(&heaptrial_report::Arm, String, f64)> {
+    let ranked = of.ranking().into_iter().map(|index| &of.arms[index]).filter(|arm| arm.memory.is_some());
     let bars = bars(&chart(of, "final-memory"));
     assert_eq!(ranked.clone().count(), bars.len());
     ranked.zip(bars).map(|(arm, (class, width))| (arm, class, width)).collect()
@@ -67,19 +67,19 @@ fn a_bar_and_the_ratio_beside_it_are_of_the_same_figure() {
         let mut compared = 0;
         for (arm, class, width) in &bars {
             // What is restarted at intervals is compared by averages over time.
-            let Some(ratio) = arm.ratio_as_treated().filter(|_| arm.sawtooth.is_none()) else { continue };
+            let Some(ratio) = arm.ratio().filter(|_| arm.result.sawtooth.is_none()) else { continue };
             assert!(
-                (width / control - ratio.estimate).abs() < 0.01,
+                (width / control - ratio.estimate.value).abs() < 0.01,
                 "{}: {width} {control} {}",
                 arm.name,
-                ratio.estimate
+                ratio.estimate.value
             );
             assert!(!class.contains("pale"));
             compared += 1;
         }
         assert!(compared >= 2);
         let caption = caption(&of, "final-memory");
-        assert!(caption.contains("beside it the ratio of that to the control's"), "{caption}");
+        assert!(caption.contains("at its right the ratio of that to the control's"), "{caption}");
         assert!(caption.contains("Thin upright mark: the mean of last readings"), "{caption}");
     }
 }
@@ -96,7 +96,7 @@ fn an_arm_without_the_compared_figure_shows_its_last_readings_and_no_ratio() {
     let of = import(&trial);
     let found = bars_of(&of);
     let (arm, class, _) = found.iter().find(|(arm, _, _)| arm.name == "group_mimalloc301").unwrap();
-    assert!(arm.ratio_as_treated().is_none());
+    assert!(arm.ratio().is_none());
     assert!(class.contains("pale"), "{class}");
     assert_eq!(found.iter().filter(|(_, class, _)| class.contains("pale")).count(), 1);
     assert!(chart(&of, "final-memory").contains(">last readings</tspan>"));
@@ -108,7 +108,7 @@ fn family(class: &str) -> usize {
     class.rsplit('f').next().unwrap().parse::<usize>().unwrap() / 4
 }
 
-fn families(of: &(Report, Trajectories)) -> BTreeMap<String, usize> {
+fn families(of: &Report) -> BTreeMap<String, usize> {
     bars_of(of).into_iter().map(|(arm, class, _)| (arm.name.clone(), family(&class))).collect()
 }
 
@@ -129,9 +129,9 @@ fn a_family_has_one_colour_in_all_kinds_of_reports() {
     // The dashboard's swatch of a trial that still runs is the same.
     let arm = |name: &str| Arm { name: name.to_owned(), control: false, treatment: Treatment::default() };
     let arms = ["A_mimalloc301", "group_E_glibc"].map(arm);
-    let looks = embedded::Looks::of(arms.iter().map(|arm| (arm, None)));
+    let styles = embedded::ArmStyles::of(arms.iter().map(|arm| (arm, None)));
     for (place, name) in ["mimalloc@2.0.9", "glibc"].iter().enumerate() {
-        let swatch = embedded::swatch(&looks, place).into_string();
+        let swatch = embedded::swatch(&styles, place).into_string();
         let class = swatch.split("class=\"marker ").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(family(class), tor[*name], "{swatch}");
     }
@@ -170,7 +170,7 @@ fn the_same_arms_in_another_order_look_the_same() {
 #[test]
 fn a_trial_over_days_has_a_calendar_and_a_lab_run_has_none() {
     let of = import(&fleet::contaminated());
-    let calendar = of.1.calendar.as_ref().unwrap();
+    let calendar: &Calendar = of.trajectories().unwrap().calendar.as_ref().unwrap();
     let svg = chart(&of, "over-calendar-time");
     for told in [">restarts<", ">events<", ">services read<", "UTC<"] {
         assert!(svg.contains(told), "{told}");
@@ -183,8 +183,8 @@ fn a_trial_over_days_has_a_calendar_and_a_lab_run_has_none() {
     assert!(caption.contains("Events: note 1."), "{caption}");
     assert_eq!(calendar.read.iter().map(|step| step.services).max(), Some(74));
     let lab = lab(&fixture::tor());
-    assert_eq!(lab.1.calendar, None);
-    assert!(lab.0.charts(&lab.1).unwrap().iter().all(|chart| chart.name != "over-calendar-time"));
+    assert_eq!(lab.trajectories().unwrap().calendar, None);
+    assert!(lab.charts().iter().all(|chart| chart.name != "over-calendar-time"));
 }
 
 #[test]
@@ -194,15 +194,15 @@ fn a_trial_of_hours_has_no_calendar() {
         service.lives.truncate(1);
         service.lives[0].samples.truncate(9);
     }
-    let (report, trajectories) = import(&trial);
-    assert!(report.charts(&trajectories).unwrap().iter().all(|chart| chart.name != "over-calendar-time"));
+    let report = import(&trial);
+    assert!(report.charts().iter().all(|chart| chart.name != "over-calendar-time"));
 }
 
 #[test]
 fn a_comparison_shows_treatments_as_reports_do() {
     let (tor, field) = (lab(&fixture::tor()), import(&fleet::contaminated()));
     let known = families(&tor);
-    let html = heaptrial_report::compare(&[tor.0, field.0]).html().unwrap();
+    let html = heaptrial_report::compare(&[tor, field]).html();
     let rows: Vec<(usize, &str)> = html
         .split("<th scope=\"row\">")
         .skip(1)

@@ -2,32 +2,26 @@
 
 use crate::fixture;
 
-use std::path::Path;
-
 use fixture::Fixture;
 use heaptrial_judgement::{Judgement, Rows};
-use heaptrial_model::AllocatorSpec;
-use heaptrial_report::{
-    BugParts, BugRun, Bundle, Options, Report, SCHEMA_VERSION, Trajectories, pseudonymise, terminal, write,
-    write_bug,
-};
+use heaptrial_report::{Document, Options, Ratio, Report, Reproduce, SCHEMA_VERSION, pseudonymise};
 use serde_json::Value;
 
-fn report(fixture: &Fixture) -> (Report, Trajectories) {
+fn report(fixture: &Fixture) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture.write(&folder.path().join("trial.db"));
-    Report::with_trajectories(&store, trial, &Options::default()).unwrap()
+    Report::with_charts(&store, trial, &Options::default()).unwrap()
 }
 
 #[test]
 fn a_command_run_with_losses_on_the_terminal() {
-    insta::assert_snapshot!(terminal(&report(&fixture::command(8)).0, false).unwrap());
+    insta::assert_snapshot!(report(&fixture::command(8)).terminal(false));
 }
 
 /// What others read from `report.json`.
 #[test]
 fn a_command_run_as_json() {
-    let json: Value = serde_json::from_str(&report(&fixture::command(8)).0.json().unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&report(&fixture::command(8)).json().unwrap()).unwrap();
     assert_eq!(json["schema_version"], SCHEMA_VERSION);
     assert_eq!(
         (&json["kind"], &json["outcome"], &json["seed"]),
@@ -67,40 +61,35 @@ fn a_command_run_as_json() {
     );
 }
 
-/// A bundle of a Tor run that will be written below `folder`.
-fn bundle(folder: &Path) -> Bundle {
-    let (store, trial) = fixture::tor().write(&folder.join("trial.db"));
+/// The report for the maintainers of an allocator is the ordinary one, under other names and with how to see it again.
+#[test]
+fn a_report_for_maintainers_has_no_names_and_says_how_to_see_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, trial) = fixture::tor().write(&folder.path().join("trial.db"));
     let mut rows = Rows::read(&store, trial).unwrap();
+    let names: Vec<String> = rows.services.iter().map(|service| service.name.clone()).collect();
     pseudonymise(&mut rows);
     let judgement = Judgement::from_rows(&store, rows, &Options::default()).unwrap();
-    let spec = |text: &str| text.parse::<AllocatorSpec>().unwrap();
-    let (bad, good) = (spec("mimalloc@3.0.1"), spec("mimalloc@2.1.7"));
-    let run = BugRun::new(judgement, &bad, Some(&good), &AllocatorSpec::clone).unwrap().unwrap();
-    Bundle::new((&good, &bad), &[run], BugParts::default()).unwrap()
-}
-
-fn written(bundle: &Bundle, folder: &Path) -> String {
-    let files = write_bug(bundle, &folder.join("bug")).unwrap();
-    std::fs::read_to_string(files.markdown).unwrap()
-}
-
-/// Of relays that rest the level is one of a window, and what the table has not is not told.
-#[test]
-fn a_bug_bundle_says_what_its_figures_are() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bundle = bundle(folder.path());
-    let evidence = &mut bundle.bug.evidence[0];
-    evidence.matched_age_seconds = Some(83.0 * 3600.0);
-    evidence.window_seconds = Some(24.0 * 3600.0);
-    let text = written(&bundle, folder.path());
-    assert!(text.contains("median of the last 1 d up to an age of 3 d 11 h"), "{text}");
-    assert!(text.contains("Growth is a share a day after warm-up, median over services. "), "{text}");
+    let reproduce = Reproduce {
+        bad: "mimalloc@3.0.1".to_owned(),
+        good: "mimalloc@2.0.9".to_owned(),
+        ratio: judgement.ratio_of(2, 1).as_ref().map(Ratio::from),
+        defaults: Vec::new(),
+        command: "heaptrial lab tor -a mimalloc@2.0.9 -a mimalloc@3.0.1 --repeat 3".to_owned(),
+    };
+    let command = reproduce.command.clone();
+    let report = Report::charted(&judgement).unwrap().for_maintainers(reproduce);
+    for text in [report.html(), report.markdown(), report.json().unwrap()] {
+        assert!(names.iter().all(|name| !text.contains(name.as_str())), "{text}");
+        assert!(text.contains(&command), "{text}");
+    }
+    assert!(report.charts().iter().any(|chart| chart.name == "memory-over-time"));
 }
 
 #[test]
 fn colour_changes_nothing_but_colour() {
-    let (report, _) = report(&fixture::command(8));
-    let colored = terminal(&report, true).unwrap();
+    let report = report(&fixture::command(8));
+    let colored = report.terminal(true);
     assert!(colored.contains("\x1b[1m"));
     let mut plain = String::new();
     let mut rest = colored.as_str();
@@ -110,7 +99,7 @@ fn colour_changes_nothing_but_colour() {
     }
     plain.push_str(rest);
     let trimmed: Vec<&str> = plain.lines().map(str::trim_end).collect();
-    let expected = terminal(&report, false).unwrap();
+    let expected = report.terminal(false);
     assert_eq!(trimmed, expected.lines().collect::<Vec<_>>());
 }
 
@@ -135,11 +124,11 @@ fn charts_hold_few_and_many_arms_and_services() {
                 )
             })
             .collect();
-        let (report, trajectories) = report(&fixture);
+        let report = report(&fixture);
         let folder = tempfile::tempdir().unwrap();
-        let written = write(&report, &trajectories, folder.path()).unwrap();
+        let written = report.write(folder.path()).unwrap();
         assert_eq!(written.charts.len(), 4);
-        for chart in report.charts(&trajectories).unwrap() {
+        for chart in report.charts() {
             let svg = chart.file();
             assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{}", chart.name);
         }

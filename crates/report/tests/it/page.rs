@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fixture::Fixture;
-use heaptrial_report::{Options, Report, write};
+use heaptrial_report::{Document, Options, Report};
 use heaptrial_testbed::browser::{Chromium, browser};
 
 fn html(fixture: &Fixture) -> String {
@@ -17,14 +17,14 @@ fn html(fixture: &Fixture) -> String {
 
 fn write_report(fixture: &Fixture, folder: &Path) -> PathBuf {
     let (store, trial) = fixture.write(&folder.join("trial.db"));
-    let (report, trajectories) = Report::with_trajectories(&store, trial, &Options::default()).unwrap();
-    write(&report, &trajectories, folder).unwrap().html
+    let report = Report::with_charts(&store, trial, &Options::default()).unwrap();
+    report.write(folder).unwrap().html
 }
 
 fn write_field_report(trial: &heaptrial_store::ImportedTrial, folder: &Path) -> PathBuf {
     let (store, id) = fleet::write(trial, &folder.join("fleet.db"));
-    let (report, trajectories) = Report::with_trajectories(&store, id, &Options::default()).unwrap();
-    write(&report, &trajectories, folder).unwrap().html
+    let report = Report::with_charts(&store, id, &Options::default()).unwrap();
+    report.write(folder).unwrap().html
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn hostile_names_stay_text_in_the_other_forms() {
     let folder = tempfile::tempdir().unwrap();
     let fixture = fixture::hostile();
     let (store, trial) = fixture.write(&folder.path().join("trial.db"));
-    let (report, trajectories) = Report::with_trajectories(&store, trial, &Options::default()).unwrap();
-    let terminal = heaptrial_report::terminal(&report, false).unwrap();
+    let report = Report::with_charts(&store, trial, &Options::default()).unwrap();
+    let terminal = report.terminal(false);
     assert!(!terminal.chars().any(|c| c.is_control() && c != '\n'));
-    let markdown = report.markdown(&trajectories).unwrap();
+    let markdown = report.markdown();
     let outside_code = markdown.split("````").step_by(2).collect::<String>();
     let own = ["<details>", "</details>", "<summary>", "</summary>"];
     let outside_code = own.iter().fold(outside_code, |text, tag| text.replace(tag, ""));
@@ -62,7 +62,7 @@ fn hostile_names_stay_text_in_the_other_forms() {
         .take_while(|line| line.starts_with('|'))
         .collect();
     assert!(table.len() >= 4 && table.iter().all(|line| columns(line) == columns(table[0])), "{table:#?}");
-    for chart in report.charts(&trajectories).unwrap() {
+    for chart in report.charts() {
         let svg = chart.file();
         assert!(!svg.contains("<script") && !svg.contains("</svg><"), "{svg}");
     }
@@ -95,11 +95,11 @@ fn refers_to_nothing_outside(html: &str) {
 fn writing_again_replaces_the_files_and_leaves_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture::command(2).write(&folder.path().join("trial.db"));
-    let (report, trajectories) = Report::with_trajectories(&store, trial, &Options::default()).unwrap();
+    let report = Report::with_charts(&store, trial, &Options::default()).unwrap();
     let out = folder.path().join("run/report");
-    let first = write(&report, &trajectories, &out).unwrap();
+    let first = report.write(&out).unwrap();
     fs::write(&first.html, "an older report").unwrap();
-    assert_eq!(write(&report, &trajectories, &out).unwrap(), first);
+    assert_eq!(report.write(&out).unwrap(), first);
     assert!(fs::read_to_string(&first.html).unwrap().starts_with("<!DOCTYPE html>"));
     let names = |folder: &Path| {
         let mut names: Vec<String> = fs::read_dir(folder)
@@ -117,8 +117,8 @@ fn writing_again_replaces_the_files_and_leaves_nothing_else() {
 fn a_folder_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture::command(1).write(&folder.path().join("trial.db"));
-    let (report, trajectories) = Report::with_trajectories(&store, trial, &Options::default()).unwrap();
-    let error = write(&report, &trajectories, &folder.path().join("trial.db")).unwrap_err().to_string();
+    let report = Report::with_charts(&store, trial, &Options::default()).unwrap();
+    let error = report.write(&folder.path().join("trial.db")).unwrap_err().to_string();
     assert!(error.contains("trial.db"), "{error}");
 }
 
@@ -189,7 +189,7 @@ fn a_browser_shows_a_comparison_without_a_complaint() {
     let (store, trial) = fleet::write(&fleet::contaminated(), &folder.path().join("fleet.db"));
     let field = Report::from_store(&store, trial, &Options::default()).unwrap();
     let page = folder.path().join("comparison.html");
-    fs::write(&page, heaptrial_report::compare(&[lab, field]).html().unwrap()).unwrap();
+    fs::write(&page, heaptrial_report::compare(&[lab, field]).html()).unwrap();
     for width in [1280, 390] {
         browser.open(&page, false, width, 900);
         assert_eq!(browser.complaints(), [""; 0]);

@@ -1,6 +1,6 @@
 //! The JSON of reports against the schema in docs/.
 
-use heaptrial_report::{Report, report_schema};
+use heaptrial_report::{Document, Report, report_schema};
 use serde_json::Value;
 
 const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");

@@ -81,7 +81,7 @@ pub fn leaks_named(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
     let told: Vec<&str> = analysis
         .arms
         .iter()
-        .flat_map(|arm| &arm.services)
+        .flat_map(|arm| &arm.service_verdicts)
         .flat_map(|services| services.bloating_services())
         .map(|service| service.name.as_str())
         .collect();

@@ -1,151 +1,105 @@
-//! `heaptrial report --bug SPEC`: a folder for the maintainers of an allocator.
+//! `heaptrial report --bug SPEC`: a report for the maintainers of an allocator, without names and addresses.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_allocator::Catalog;
 use heaptrial_judgement::{Judgement, Rows};
-use heaptrial_model::{AllocatorSpec, TrialKind};
-use heaptrial_report::{
-    BisectReport, BugFiles, BugParts, BugRun, Bundle, Report, SettingDefault, pseudonymise, write_bug,
-};
+use heaptrial_model::AllocatorSpec;
+use heaptrial_report::{Arm, Document, Kind, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
 
-use super::{ReportOptions, reproduce};
-use crate::commands::lab::report_in;
+use super::ReportOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
 use crate::target::Target;
 
-/// What was read of all runs.
-struct Found {
-    runs: Vec<BugRun>,
-    /// Whether the services are Tor relays.
-    tor: bool,
-}
-
-/// Writes the bundle and prints where.
+/// Writes the report and prints where.
 pub fn run(
     bad: &AllocatorSpec,
     options: &ReportOptions,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let found = read(bad, options, global)?;
-    let good = match (&options.good, found.runs.first().and_then(BugRun::good_spec)) {
-        (Some(good), _) => good.clone(),
-        (None, Some(good)) => Catalog::builtin().without_defaults(&good),
-        (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
-    };
-    let bisect = bisect_of(bad, options)?;
-    let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
-    let parts = BugParts {
+    if options.trials.len() > 1 {
+        return Err(Failure::usage("--bug takes one run or trial: write a report of each"));
+    }
+    let target = Target::find(options.trials.first().map(String::as_str), global)?;
+    let how = super::how(options, &target)?;
+    let mut rows = Rows::read(&target.store, target.trial.id).map_err(Failure::failed)?;
+    pseudonymise(&mut rows);
+    let judgement = Judgement::from_rows(&target.store, rows, &how).map_err(Failure::failed)?;
+    let report = Report::charted(&judgement).map_err(Failure::failed)?;
+    let (bad_arm, good_arm) = arms(&report, bad, options.good.as_ref())?;
+    let good = spec_of(&report.arms[good_arm]).ok_or_else(|| {
+        Failure::refused("the control has no allocator of its own; name one with --good SPEC")
+    })?;
+    let reproduce = Reproduce {
+        bad: bad.to_string(),
+        good: good.to_string(),
+        ratio: judgement.ratio_of(bad_arm, good_arm).as_ref().map(Ratio::from),
         defaults: defaults(&good, bad),
-        reproduce: reproduce::commands(&reports, (&good, bad), found.tor),
-        bisect,
+        command: command(&report, [&good, bad]),
     };
-    let bundle = Bundle::new((&good, bad), &found.runs, parts).map_err(Failure::failed)?;
     let folder =
         global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
-    let files = write_bug(&bundle, &folder)?;
-    print(&bundle, &files, global)?;
+    refuse_other_files(&folder)?;
+    let report = report.for_maintainers(reproduce);
+    let written = report.write(&folder).map_err(Failure::failed)?;
+    super::print(&report, &written, global)?;
+    eprintln!(
+        "send the whole folder: names are replaced, and texts of events, commands and messages are left out"
+    );
     Ok(ExitCode::SUCCESS)
 }
 
-/// The runs that are asked for; `None` is the last trial of --db, or the newest run.
-fn names(options: &ReportOptions) -> Vec<Option<&str>> {
-    let mut names: Vec<Option<&str>> = options.trials.iter().map(|name| Some(name.as_str())).collect();
-    if names.is_empty() {
-        names.push(None);
-    }
-    names
-}
-
-/// The runs that have an arm of `bad`.
-fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
-    let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
-    let mut found = Found { runs: Vec::new(), tor: false };
-    let mut others = Vec::new();
-    let mut good = options.good.clone();
-    for name in names(options) {
-        let target = Target::find(name, global)?;
-        let how = super::how(options, &target)?;
-        let mut rows = Rows::read(&target.store, target.trial.id).map_err(Failure::failed)?;
-        pseudonymise(&mut rows);
-        let judgement = Judgement::from_rows(&target.store, rows, &how).map_err(Failure::failed)?;
-        let report = Report::of(&judgement).map_err(Failure::failed)?;
-        let arms: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let shown = name.unwrap_or("the newest run");
-        if BugRun::arm_of(&report, bad, &without_defaults).is_none() {
-            others.push(format!("{shown} has {}", arms.join("; ")));
-            continue;
-        }
-        found.tor |= is_tor(&target)?;
-        // What was found to be good in an earlier run need not be in this one.
-        let has = |spec: &&AllocatorSpec| BugRun::arm_of(&report, spec, &without_defaults).is_some();
-        let compared = good.as_ref().filter(|spec| options.good.is_some() || has(spec));
-        let run = BugRun::new(judgement, bad, compared, &without_defaults);
-        let Some(run) = run.map_err(Failure::failed)? else {
-            return Err(nothing_to_compare(shown, bad, compared, &arms));
-        };
-        if let Some(arm) = run.unmeasured() {
-            others.push(format!("in {shown} no service of {arm} counts"));
-            continue;
-        }
-        good = good.or_else(|| run.good_spec());
-        found.runs.push(run);
-    }
-    if found.runs.is_empty() {
-        return Err(no_arm(bad, &others));
-    }
-    for other in others {
-        eprintln!("left out, without figures of {bad}: {other}");
-    }
-    Ok(found)
-}
-
-fn no_arm(bad: &AllocatorSpec, others: &[String]) -> Failure {
-    Failure::refused(format!(
-        "there is no evidence against {bad}: {}. heaptrial lab tor -a GOOD -a {bad} --repeat 3 makes some, or heaptrial \
-         lab run, or a trial on your services",
-        others.join(", ")
-    ))
-}
-
-fn nothing_to_compare(
-    run: &str,
+/// The arm of the bad allocator, and the one that it is compared to: that of `good`, or the control.
+fn arms(
+    report: &Report,
     bad: &AllocatorSpec,
     good: Option<&AllocatorSpec>,
-    arms: &[&str],
-) -> Failure {
-    let asked = good.map_or_else(
-        || "no arm of its family needs less, and it is the control itself".to_owned(),
-        |good| format!("there is no arm of {good}"),
-    );
-    let good = good.map_or_else(|| "GOOD".to_owned(), ToString::to_string);
-    Failure::refused(format!(
-        "{run} has nothing to compare {bad} to: {asked}; its arms are {}. Name one with --good SPEC, or make a run that \
-         has one with heaptrial lab tor -a {good} -a {bad} --repeat 3, or heaptrial lab run",
-        arms.join("; ")
-    ))
+) -> Result<(usize, usize), Failure> {
+    let of = |spec: &AllocatorSpec| {
+        let wanted = Catalog::builtin().without_defaults(spec);
+        let is_it = |own: AllocatorSpec| own == *spec || Catalog::builtin().without_defaults(&own) == wanted;
+        let plain = |arm: &&Arm| arm.treatment.options().is_empty();
+        report.arms.iter().position(|arm| Some(arm).filter(plain).and_then(spec_of).is_some_and(is_it))
+    };
+    let names: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let missing = |spec: &AllocatorSpec| {
+        Failure::refused(format!("there is no arm of {spec}; the arms are {}", names.join("; ")))
+    };
+    let bad_arm = of(bad).ok_or_else(|| missing(bad))?;
+    let good_arm = match good {
+        Some(good) => of(good).ok_or_else(|| missing(good))?,
+        None => {
+            report.arms.iter().position(|arm| arm.control).filter(|control| *control != bad_arm).ok_or_else(
+                || Failure::refused(format!("{bad} is the control; name another arm with --good SPEC")),
+            )?
+        }
+    };
+    for arm in [bad_arm, good_arm].map(|arm| &report.arms[arm]) {
+        if arm.typical_bytes().is_none() {
+            return Err(Failure::refused(format!(
+                "no service of {} counts: there are no figures of it",
+                arm.name
+            )));
+        }
+    }
+    Ok((bad_arm, good_arm))
 }
 
-/// What a search found that is named, of the same family.
-fn bisect_of(bad: &AllocatorSpec, options: &ReportOptions) -> Result<Option<BisectReport>, Failure> {
-    let Some(folder) = &options.bisect else { return Ok(None) };
-    let found = report_in::<BisectReport>(folder)?;
-    if found.family != bad.family {
-        return Err(Failure::refused(format!(
-            "the search in {} is of {} and says nothing of {bad}",
-            folder.display(),
-            found.family
-        )));
+/// The allocator of an arm; of one that leaves its services as they are, what was proved.
+fn spec_of(arm: &Arm) -> Option<AllocatorSpec> {
+    if !arm.allocator.is_empty() {
+        return arm.allocator.parse().ok();
     }
-    Ok(Some(found))
+    let identity = arm.identity.as_ref()?;
+    Some(AllocatorSpec { version: identity.version.clone(), ..AllocatorSpec::family(&identity.family) })
 }
 
 fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
     let found = Catalog::builtin().default_differences(&good.without_settings(), &bad.without_settings());
-    let told = found.into_iter().map(|difference| {
+    let settings = found.into_iter().map(|difference| {
         let unit = difference.unit.map_or(String::new(), |unit| format!(" ({unit})"));
         SettingDefault {
             name: difference.name,
@@ -154,14 +108,20 @@ fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
             bad: difference.bad,
         }
     });
-    told.collect()
+    settings.collect()
 }
 
-fn is_tor(target: &Target) -> Result<bool, Failure> {
-    let services = target.store.services(target.trial.id).map_err(Failure::failed)?;
-    let kind = target.trial.plan.kind;
-    Ok(matches!(kind, TrialKind::LabTor | TrialKind::ImportTorutils)
-        || services.iter().any(|service| service.name.starts_with("tor@")))
+/// A lab run of both, with the seed and the repeats of the run where it was one.
+fn command(report: &Report, arms: [&AllocatorSpec; 2]) -> String {
+    let (tor, lab) = (matches!(report.kind, Kind::LabTor | Kind::ImportTorutils), report.kind.is_lab());
+    let mut words = ["heaptrial", "lab", if tor { "tor" } else { "run" }].map(str::to_owned).to_vec();
+    words.extend(arms.iter().flat_map(|arm| ["-a".to_owned(), arm.to_string()]));
+    words.extend(["--repeat".to_owned(), if lab { report.repeats } else { 3 }.to_string()]);
+    if lab {
+        words.extend(["--seed".to_owned(), report.seed.to_string()]);
+    }
+    let program = if tor { "" } else { " -- CMD" };
+    format!("{}{program}", shell_words::join(words))
 }
 
 fn folder_name(spec: &AllocatorSpec) -> String {
@@ -169,24 +129,16 @@ fn folder_name(spec: &AllocatorSpec) -> String {
     spec.to_string().chars().map(safe).collect()
 }
 
-fn print(bundle: &Bundle, files: &BugFiles, global: &GlobalOptions) -> Result<(), Failure> {
-    let ratio = bundle.bug.evidence.first().and_then(|evidence| evidence.ratio.as_ref());
-    if ratio.is_some_and(|ratio| ratio.estimate < 1.0) {
-        eprintln!(
-            "warning: {} needs less than {}: this is no evidence against it",
-            bundle.bug.bad, bundle.bug.good
-        );
+/// What else is in the folder would be sent with it.
+fn refuse_other_files(folder: &Path) -> Result<(), Failure> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let ours = ["report.html", "report.md", "report.json", "charts"];
+    let mut names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    match names.find(|name| !ours.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(other) => Err(Failure::refused(format!(
+            "{} holds {other}, which would be sent with the report; name an empty or new folder with --out",
+            folder.display()
+        ))),
     }
-    if global.json {
-        let text = std::fs::read_to_string(&files.json).map_err(Failure::failed)?;
-        print!("{text}");
-        return Ok(());
-    }
-    println!("{}", bundle.bug.title);
-    let paths: Vec<&PathBuf> = [&files.markdown, &files.json].into_iter().chain(&files.charts).collect();
-    paths.iter().for_each(|path| println!("{}", path.display()));
-    eprintln!(
-        "the folder is all that has to be sent: names are replaced, and texts of events, commands and messages are left out"
-    );
-    Ok(())
 }

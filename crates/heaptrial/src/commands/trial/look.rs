@@ -9,7 +9,7 @@ use heaptrial_host::Instant;
 use heaptrial_judgement::look::{self, Gaps, LookState};
 use heaptrial_judgement::{Options, Rows};
 use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
-use heaptrial_report::LookReport;
+use heaptrial_report::{Document, LookReport};
 use heaptrial_store::{Store, TrialRecord};
 
 use super::{in_database, on_host};
@@ -200,7 +200,9 @@ fn exit_code(look: &LookReport) -> ExitCode {
 }
 
 fn print(look: &LookReport, global: &GlobalOptions) -> Result<(), Failure> {
-    let text = if global.json { look.json() } else { look.terminal(global.colored_stdout()) };
-    print!("{}", text.map_err(Failure::failed)?);
+    match global.json {
+        true => print!("{}", look.json().map_err(Failure::failed)?),
+        false => print!("{}", look.terminal(global.colored_stdout())),
+    }
     Ok(())
 }

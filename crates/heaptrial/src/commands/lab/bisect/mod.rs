@@ -12,7 +12,7 @@ use clap::Args;
 use heaptrial_bisect::{Next, Rules, Search};
 use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, ErrorClass, HumanDuration};
-use heaptrial_report::{BisectReport, Paper as _};
+use heaptrial_report::{BisectReport, Document as _};
 
 use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use heaptrial_allocator::HistoryCommit;
 use heaptrial_bisect::{Measurement, Search};
-use heaptrial_report::{BisectReport, Paper as _};
+use heaptrial_report::{BisectReport, Document as _};
 use serde::{Deserialize, Serialize};
 
 use super::block::MeasuredBlock;

@@ -8,10 +8,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
-use heaptrial_report::Paper;
+use heaptrial_report::Document;
 
 pub(super) use self::bench::{Bench, Carried};
 pub(super) use self::load::Load;
@@ -134,7 +135,7 @@ pub(super) fn ended_by(failure: Failure, name: &str, folder: &Path) -> Failure {
 }
 
 /// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none of this kind.
-pub(super) fn report_of<P: Paper>(
+pub(super) fn report_of<P: Document + DeserializeOwned>(
     folder: &Path,
     global: &GlobalOptions,
 ) -> Result<Option<ExitCode>, Failure> {
@@ -147,13 +148,17 @@ pub(super) fn report_of<P: Paper>(
 }
 
 /// Writes all forms of a report into `folder`, and prints the one that is to be shown and where they are.
-pub(super) fn tell(report: &impl Paper, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
+pub(super) fn tell(report: &impl Document, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
     let written = report.write(folder).map_err(Failure::failed)?;
-    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
-    output::print(&shown.map_err(Failure::failed)?)?;
+    let shown = match global.json {
+        true => report.json().map_err(Failure::failed)?,
+        false => report.terminal(global.colored_stdout()),
+    };
+    output::print(&shown)?;
     if !global.json {
-        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
-        output::print(&format!("{paths}\n"))?;
+        let paths =
+            [&written.html, &written.markdown, &written.json].map(|path| format!("\n{}", path.display()));
+        output::print(&format!("{}\n", paths.concat()))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use heaptrial_report::Paper;
+use heaptrial_report::Document;
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -151,7 +151,7 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// The report that a search left in its folder as `NAME.json`, where `heaptrial lab NAME` is the search.
-pub fn read_report<P: Paper>(folder: &Path) -> Result<P, Failure> {
+pub fn read_report<P: Document + DeserializeOwned>(folder: &Path) -> Result<P, Failure> {
     let name = P::NAME;
     let path = folder.join(format!("{name}.json"));
     let text = fs::read_to_string(&path).map_err(|error| {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use heaptrial_model::{Arm, ErrorClass, TrialPlan};
-use heaptrial_report::{Paper as _, TuneReport};
+use heaptrial_report::{Document as _, TuneReport};
 use heaptrial_tune::Search;
 
 use self::block::{Measure, obtain};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use heaptrial_report::{Paper as _, TuneReport};
+use heaptrial_report::{Document as _, TuneReport};
 use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
 use serde::{Deserialize, Serialize};
 

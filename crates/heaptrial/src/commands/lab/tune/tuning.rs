@@ -2,7 +2,7 @@
 
 use heaptrial_lab::Arrangement;
 use heaptrial_model::AllocatorSpec;
-use heaptrial_report::Paper as _;
+use heaptrial_report::Document as _;
 use heaptrial_tune::{Candidate, Next, Search};
 
 use super::block::{Measure, Outcome};

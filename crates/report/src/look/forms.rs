@@ -1,62 +1,54 @@
-//! A look for a terminal.
+//! What a look shows.
 
 use heaptrial_analysis::ENUMERATED_AT_MOST;
 
 use super::{LookReport, LookedArm};
 use crate::document::Severity;
+use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::summary::odd::severity;
-use crate::table::{Emphasis, NOTHING, Row, Table, figure, optional, ratio_with_interval, text};
-use crate::terminal::{self, Paint};
-use crate::{ReportError, escape, summary, units};
+use crate::remarks::NO_WORK;
+use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, optional, text};
+use crate::text::{date_and_time, names, sentence, severity};
+use crate::{finding_text, units};
 
 /// Names of services in a finding.
 const NAMED: usize = 4;
 
-impl LookReport {
-    /// As JSON, indented, with a line end.
-    pub fn json(&self) -> Result<String, ReportError> {
-        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
-    }
-
-    /// As lines for a terminal, in colour if `colored`.
-    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        let look = escape::printable_copy(self)?;
-        Ok(terminal::plain(&look.title(), &look.sections(), Paint { colored }))
-    }
-
-    fn sections(&self) -> Vec<Section> {
-        let result =
-            if self.number.is_some() { self.result.clone() } else { summary::sentence(&self.result) };
-        let mut blocks =
-            vec![Block::Legend(self.circumstances()), Block::Table("Arms".to_owned(), self.table())];
-        let notes = self.notes();
-        if !notes.is_empty() {
-            blocks.push(Block::Heading("What to mind".to_owned()));
-            blocks.extend(notes.into_iter().map(Block::Text));
-        }
-        blocks.push(Block::Heading(result));
-        vec![Section { id: "look", title: "", blocks }]
-    }
+impl Document for LookReport {
+    const NAME: &'static str = "look";
 
     fn title(&self) -> String {
         match (self.number, self.planned_seconds) {
             (Some(number), Some(planned)) => {
-                format!(
-                    "{}: look {number} of {}, planned at {}",
-                    self.trial,
-                    self.looks,
-                    units::duration(planned)
-                )
+                let planned = units::duration(planned);
+                format!("{}: look {number} of {}, planned at {planned}", self.trial, self.looks)
             }
             _ => format!("{}: a peek", self.trial),
         }
     }
 
+    fn lead(&self) -> String {
+        self.circumstances()
+    }
+
+    fn sections(&self, _: Detail) -> Vec<Section> {
+        let result = if self.number.is_some() { self.result.clone() } else { sentence(&self.result) };
+        let mut blocks = vec![Block::Table("Arms".to_owned(), self.table())];
+        let notes = self.notes();
+        if !notes.is_empty() {
+            blocks.push(Block::Heading("Caveats".to_owned()));
+            blocks.push(Block::List(notes));
+        }
+        blocks.push(Block::Heading(result));
+        vec![Section { id: "look", title: "", blocks }]
+    }
+}
+
+impl LookReport {
     fn circumstances(&self) -> String {
-        let at = summary::date_and_time(&self.data_until);
+        let at = date_and_time(&self.data_until);
         let age = self.matched_age_seconds.map_or_else(
-            || "There is no age that services of all arms reached".to_owned(),
+            || "Services of the arms have no age in common".to_owned(),
             |age| format!("Services are compared at an age of {}", units::duration(age)),
         );
         match (self.alpha, self.alpha_spent) {
@@ -83,8 +75,7 @@ impl LookReport {
     fn table(&self) -> Table {
         let decides = self.number.is_some();
         let works = self.arms.iter().any(|arm| arm.work.is_some());
-        let mut columns =
-            vec![text("Arm"), figure("Services"), figure("Contaminated lives"), figure("Level")];
+        let mut columns = vec![text("Arm"), figure("Services"), figure("Non-compliant"), figure("Level")];
         if decides {
             columns.push(figure(&format!("Ratio ({})", self.level())));
             columns.push(figure("Adj. p"));
@@ -99,7 +90,7 @@ impl LookReport {
                 cells.push(if arm.control {
                     "control".to_owned()
                 } else {
-                    ratio_with_interval(arm.ratio.as_ref())
+                    optional(arm.ratio.as_ref(), ToString::to_string)
                 });
                 let mark = if arm.assumes_normality { "*" } else { "" };
                 cells.push(optional(arm.p_value_adjusted, |p| format!("{}{mark}", p_value(p))));
@@ -134,7 +125,7 @@ impl LookReport {
             }
             let why = if drawn {
                 format!(
-                    "this look's level is beyond what a permutation test over {ENUMERATED_AT_MOST} drawn assignments can tell"
+                    "this look's level is beyond what a permutation test over {ENUMERATED_AT_MOST} drawn assignments can resolve"
                 )
             } else {
                 "so few services have too few assignments for a permutation test at this look's level"
@@ -142,7 +133,7 @@ impl LookReport {
             };
             notes.push(format!(
                 "* Student's t ({}): {why}. It assumes that the logarithms of memory are normally distributed.",
-                summary::names(&arms, NAMED)
+                names(&arms, NAMED)
             ));
         }
         if self.number.is_some() && self.arms.iter().all(|arm| arm.work.is_none()) {
@@ -152,35 +143,31 @@ impl LookReport {
             let level =
                 optional(arm.level_bytes_as_assigned.or(arm.level_bytes), |b| units::memory(b as f64));
             let ratio = if arm.ratio_as_assigned.is_some() && !arm.control {
-                format!(", ratio {}", ratio_with_interval(arm.ratio_as_assigned.as_ref()))
+                format!(", ratio {}", optional(arm.ratio_as_assigned.as_ref(), ToString::to_string))
             } else {
                 String::new()
             };
             notes.push(format!(
-                "{}: as assigned, over all {} services, {level}{ratio}; the table is over those that ran its treatment.",
+                "{}: as assigned, over all {} services, {level}{ratio}; the table is without non-compliant services.",
                 arm.name, arm.services
             ));
         }
-        let told = self.findings.iter().filter(|finding| finding.severity != Severity::Note);
-        notes.extend(told.map(|finding| {
-            let services = if finding.services.is_empty() {
-                String::new()
-            } else {
-                format!(" {}.", summary::names(&finding.services, NAMED))
+        let found = self.findings.iter().filter(|finding| finding.severity != Severity::Note);
+        notes.extend(found.map(|finding| {
+            let services = match finding.services.is_empty() {
+                true => String::new(),
+                false => format!(" {}.", names(&finding.services, NAMED)),
             };
             format!(
-                "- {}: {}:{services} {}",
+                "{}: {}:{services} {}",
                 severity(finding.severity),
-                finding.kind.describe(),
-                summary::sentence(&finding.evidence)
+                finding_text::of(finding.kind).title,
+                sentence(&finding.evidence)
             )
         }));
         notes
     }
 }
-
-/// What is said where nobody read what services do.
-pub(crate) const NO_WORK: &str = "Work of the services: there are no readings of it. An arm that saves memory by doing less would not be seen.";
 
 fn services(arm: &LookedArm) -> String {
     if arm.services == arm.services_treated {
@@ -193,7 +180,7 @@ fn services(arm: &LookedArm) -> String {
 fn work(arm: &LookedArm) -> String {
     match &arm.work {
         Some(_) if arm.control => "control".to_owned(),
-        Some(work) => optional(work.ratio_to_control.as_ref(), |ratio| units::ratio(ratio.estimate)),
+        Some(work) => optional(work.ratio.as_ref(), |ratio| units::ratio(ratio.estimate.value)),
         None => NOTHING.to_owned(),
     }
 }

@@ -1,10 +1,10 @@
-//! What a report says beside its figures: warnings, what could not be measured, and notes.
+//! What a report says besides its figures: warnings, what could not be measured, and notes.
 
 use heaptrial_judgement::ArmFacts;
 use heaptrial_model::Metric;
 
 use crate::document::{Arm, Event, ExcludedService, Kind, Outcome, Report, Service};
-use crate::summary::{ended, names, sentence};
+use crate::text::{ended, names, sentence};
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
@@ -12,16 +12,19 @@ const SATURATED_CPU_SHARE: f64 = 0.85;
 /// Reasons that one warning names.
 const REASONS_NAMED: usize = 3;
 /// Kinds of events that are warnings.
-const TOLD: [&str; 7] =
+const WARNED: [&str; 7] =
     ["cpu_saturated", "gap", "warning", "arm_failed", "reboot", "clock_jump", "treatment_failed"];
 /// Events of one kind beyond these are only counted.
-const TOLD_AT_MOST: usize = 8;
+const LISTED_AT_MOST: usize = 8;
 /// From this share of one CPU on, sampling is worth a warning.
 const COSTLY_SAMPLING_SHARE: f64 = 0.05;
 /// Final readings are called unequal in age below this share of the oldest.
 const EQUAL_AGE_SHARE: f64 = 0.95;
 /// A field trial with data over a smaller share of its planned length was ended early.
 const WHOLE_SHARE: f64 = 0.95;
+/// Where nobody read what services do.
+pub(crate) const NO_WORK: &str =
+    "Work of the services: it was not read. An arm that saves memory by doing less would not be noticed.";
 /// Anonymous memory so many times the proportional sum of the same tick counts pages more than once.
 const COUNTED_OFTEN: f64 = 1.25;
 /// From this share of RSS on, pages that were given back but still count are worth a note.
@@ -35,23 +38,24 @@ pub(crate) fn add(report: &mut Report) {
 }
 
 fn warnings(report: &Report) -> Vec<String> {
-    let lost = report.sources().iter().filter(|source| source.skipped > 0).map(|source| {
+    let lost = report.sources.iter().filter(|source| source.skipped > 0).map(|source| {
         let rows = if source.skipped == 1 { "row was" } else { "rows were" };
-        format!("{} malformed {rows} left out of {}.", units::count(source.skipped), source.file)
+        format!("{} malformed {rows} excluded from {}.", units::count(source.skipped), source.file)
     });
     let lasted = Some(report.duration_seconds).filter(|seconds| *seconds > 0.0);
-    let sampling = report.sampler().zip(lasted).map_or(0.0, |(sampler, lasted)| sampler.cpu_seconds / lasted);
+    let sampling = report.sampler.zip(lasted).map_or(0.0, |(sampler, lasted)| sampler.cpu_seconds / lasted);
     let costly = (sampling > COSTLY_SAMPLING_SHARE)
         .then(|| format!("Sampling took {} of one CPU.", units::share(sampling)));
-    let told = TOLD.iter().flat_map(|kind| told(report, kind));
+    let events = WARNED.iter().flat_map(|kind| of_kind(report, kind));
     let single = [early_end(report), saturation(report), unequal_age(report), costly];
     let often = report.arms.iter().filter_map(|arm| counted_often(report, arm));
-    lost.chain(single.into_iter().flatten()).chain(often).chain(told).collect()
+    lost.chain(single.into_iter().flatten()).chain(often).chain(events).collect()
 }
 
-/// Memory of an arm in which pages count once for each process, as the proportional sums of its services tell. A lab counts each page once.
+/// An arm whose memory has pages that several processes share more than once, by the proportional sums of its services. A lab counts
+/// each page once.
 fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
-    if report.kind() != Kind::Field || !matches!(report.analysis.metric, Metric::Rss | Metric::Anon) {
+    if report.kind != Kind::Field || !matches!(report.analysis.metric, Metric::Rss | Metric::Anon) {
         return None;
     }
     let own = report.services.iter().filter(|service| service.counts && service.arm == arm.name);
@@ -60,9 +64,8 @@ fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
     let (anon, proportional) = both.fold((0.0, 0.0), |sum, both| (sum.0 + both.0, sum.1 + both.1));
     (proportional > 0.0 && anon > COUNTED_OFTEN * proportional).then(|| {
         format!(
-            "Anonymous memory of {} counts pages once for each process that shares them: it is {} times what its services hold together \
-             (PSS). Ratios of forking services are off by as much as arms differ in what is shared; metric = \"cgroup\" or \"pss\" counts \
-             each page once.",
+            "Anonymous memory of {} double-counts pages shared after fork ({} times PSS), which can bias ratios. Use metric = \"pss\" or \
+             \"cgroup\".",
             arm.name,
             units::ratio(anon / proportional)
         )
@@ -71,8 +74,8 @@ fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
 
 /// How it ended, where not as planned.
 fn early_end(report: &Report) -> Option<String> {
-    let lab = report.kind().is_lab();
-    if !lab && report.kind() != Kind::Field {
+    let lab = report.kind.is_lab();
+    if !lab && report.kind != Kind::Field {
         return None;
     }
     let short = !lab && report.duration_seconds < WHOLE_SHARE * report.planned_seconds;
@@ -82,7 +85,7 @@ fn early_end(report: &Report) -> Option<String> {
         Outcome::Completed if short => "was ended",
         Outcome::Unfinished if lab => {
             return Some(
-                "No end of the run was recorded: it still runs or was killed; the figures are of what there is."
+                "No end of the run was recorded: it still runs or was killed; figures are of what was read."
                     .to_owned(),
             );
         }
@@ -95,29 +98,27 @@ fn early_end(report: &Report) -> Option<String> {
         true => String::new(),
         false => format!(" of {} planned", units::duration(report.planned_seconds)),
     };
-    Some(format!("The {which} {what} after {after}{planned}; the figures are of what there is."))
+    Some(format!("The {which} {what} after {after}{planned}; figures are of what was read."))
 }
 
 /// The events of a kind as warnings; the first ones where they are many.
-fn told(report: &Report, kind: &str) -> Vec<String> {
-    // A failure of a service is told by its arm.
+fn of_kind(report: &Report, kind: &str) -> Vec<String> {
+    // A failure of a service is a warning of its arm.
     let of_arm = |event: &Event| kind == "arm_failed" && event.service.is_some();
     let events: Vec<&Event> =
         report.events.iter().filter(|event| event.kind == kind && !of_arm(event)).collect();
-    // Each round tells of its processors; one of them is enough here, the others are among the events.
+    // Each round has one about its processors; the others are among the events.
     if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
-        let rounds = events.len();
-        let text = sentence(&heaptrial_judgement::cut(&first.text));
-        let more = format!(
-            "{rounds} rounds had saturated processors; of the first: {}",
-            ended(&heaptrial_judgement::cut(&first.text))
-        );
-        return vec![if rounds == 1 { text } else { more }];
+        let first = sentence(&heaptrial_judgement::cut(&first.text));
+        return vec![match events.len() {
+            1 => first,
+            rounds => format!("Processors were saturated in {rounds} rounds. First: {first}"),
+        }];
     }
     let mut warnings: Vec<String> =
-        events.iter().take(TOLD_AT_MOST).map(|event| about(report, event)).collect();
-    if events.len() > TOLD_AT_MOST {
-        warnings.push(format!("There are {} more events of kind {kind}.", events.len() - TOLD_AT_MOST));
+        events.iter().take(LISTED_AT_MOST).map(|event| about(report, event)).collect();
+    if events.len() > LISTED_AT_MOST {
+        warnings.push(format!("There are {} more events of kind {kind}.", events.len() - LISTED_AT_MOST));
     }
     warnings
 }
@@ -145,9 +146,9 @@ pub(crate) fn of_arm(arm: &Arm, facts: &ArmFacts) -> Vec<String> {
     match arm.services_excluded.len() {
         _ if all == 0 => warnings.push("none of its services was started".to_owned()),
         0 => {}
-        lost if lost == all => warnings.push(format!("no service counts, so it has no figures: {reasons}")),
-        1 => warnings.push(format!("1 of {all} services does not count: {reasons}")),
-        lost => warnings.push(format!("{lost} of {all} services do not count: {reasons}")),
+        lost if lost == all => warnings.push(format!("all services were excluded: {reasons}")),
+        1 => warnings.push(format!("1 of {all} services was excluded: {reasons}")),
+        lost => warnings.push(format!("{lost} of {all} services were excluded: {reasons}")),
     }
     if !facts.builds.is_empty() {
         warnings.push(format!("its services did not all run the same build: {}", facts.builds.join(", ")));
@@ -163,18 +164,18 @@ fn saturation(report: &Report) -> Option<String> {
     if report.events.iter().any(|event| event.kind == "cpu_saturated") {
         return None;
     }
-    let share = report.cpu_share().filter(|share| *share >= SATURATED_CPU_SHARE)?;
+    let share = report.cpu_share.filter(|share| *share >= SATURATED_CPU_SHARE)?;
     let cpus = report.host.cpu_count?;
     Some(format!(
-        "The services used {} of the machine's {cpus} CPUs: they waited for each other, so less work was done in \
-         the time than on an idle machine.",
+        "The services used {} of the machine's {cpus} CPUs: they waited for each other and did less work than on \
+         an idle machine.",
         units::share(share)
     ))
 }
 
 /// On hosts services start at different times; in a lab they should not differ.
 fn unequal_age(report: &Report) -> Option<String> {
-    if !report.kind().is_lab() {
+    if !report.kind.is_lab() {
         return None;
     }
     let ages =
@@ -201,7 +202,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
         ("mode of transparent huge pages", host.thp_mode.is_none()),
     ];
     let unknown: Vec<&str> = facts.into_iter().filter(|fact| fact.1).map(|fact| fact.0).collect();
-    let lab = report.kind().is_lab();
+    let lab = report.kind.is_lab();
     let lived: Vec<&Service> = report.services.iter().filter(|service| service.readings > 0).collect();
     let without_smaps = lived.iter().filter(|service| service.smaps.is_none()).count();
     let unproved: Vec<&str> = report
@@ -210,7 +211,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
         .filter(|arm| arm.identity.as_ref().is_some_and(|identity| identity.version.is_none()))
         .map(|arm| arm.name.as_str())
         .collect();
-    let no_interval = |arm: &Arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_none());
+    let no_interval = |arm: &Arm| arm.ratio().is_some_and(|ratio| ratio.estimate.low.is_none());
     let no_interval = report.arms.iter().any(no_interval);
     let no_level = |arm: &Arm| arm.memory.as_ref().is_some_and(|memory| memory.median_bytes.is_none());
     let missing = [
@@ -225,14 +226,13 @@ fn unmeasured(report: &Report) -> Vec<String> {
         (!unproved.is_empty()).then(|| {
             format!("The exact version of the allocator could not be proved for {}.", unproved.join(", "))
         }),
-        report.arms.iter().all(|arm| arm.work.is_none()).then(|| crate::look::NO_WORK.to_owned()),
+        report.arms.iter().all(|arm| arm.result.work.is_none()).then(|| NO_WORK.to_owned()),
         report.analysis.matched_age_seconds.is_none().then(|| no_matched_age(report)),
         (lab && report.arms.iter().any(no_level))
             .then(|| "Levels, ratios and slopes: there are no readings after warm-up.".to_owned()),
-        no_interval.then(|| match lab && report.repeats() == 1 {
+        no_interval.then(|| match lab && report.repeats == 1 {
             true => {
-                "Intervals: with one service per arm the spread between services is unknown; repeat the run \
-                 (--repeat) to get them."
+                "Intervals: one service per arm; repeat the run (--repeat) to get them."
                     .to_owned()
             }
             false => "Intervals of arms with too few services.".to_owned(),
@@ -243,10 +243,11 @@ fn unmeasured(report: &Report) -> Vec<String> {
 
 /// Why arms are not compared at an equal age.
 fn no_matched_age(report: &Report) -> String {
-    let none_count = none_count(report);
-    match none_count.len() {
-        0 => "Levels and ratios: there is no age that the services of all arms reached.".to_owned(),
-        several => format!("Levels and ratios: no service of {} counts.", names(&none_count, several)),
+    let excluded = |arm: &&Arm| arm.services == 0 && !arm.services_excluded.is_empty();
+    let excluded: Vec<&str> = report.arms.iter().filter(excluded).map(|arm| arm.name.as_str()).collect();
+    match excluded.len() {
+        0 => "Levels and ratios: services of the arms have no age in common.".to_owned(),
+        several => format!("Levels and ratios: no service of {} counts.", names(&excluded, several)),
     }
 }
 
@@ -254,33 +255,25 @@ fn no_matched_age(report: &Report) -> String {
 fn costs_unknown(report: &Report) -> Option<String> {
     let anon = report.services.iter().all(|service| service.anon_bytes_final.is_none());
     let cpu = report.services.iter().all(|service| service.cpu_seconds.is_none())
-        && report.kind() == Kind::ImportPrometheus;
+        && report.kind == Kind::ImportPrometheus;
     let what = match (anon, cpu) {
         (true, _) => "RssAnon, swap and CPU time",
         (false, true) => "CPU time",
         (false, false) => return None,
     };
-    Some(format!("{what} of the services: what an arm's memory costs in CPU time is not known."))
-}
-
-/// The arms none of whose services counts.
-pub(crate) fn none_count(report: &Report) -> Vec<&str> {
-    let left_out = |arm: &&Arm| arm.services == 0 && !arm.services_excluded.is_empty();
-    report.arms.iter().filter(left_out).map(|arm| arm.name.as_str()).collect()
+    Some(format!("{what} of the services: the cost in CPU time is not known."))
 }
 
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
-    if report.kind().is_lab() {
+    if report.kind.is_lab() {
         notes.push(
-            "The lab screens, the field decides: this run tells which arms are worth a trial on real services, \
-             not what those will need."
+            "The lab screens, the field decides: this run shows which arms are worth a trial on real services, not what those will need."
                 .to_owned(),
         );
         if report.analysis.metric == Metric::Cgroup {
             notes.push(
-                "Memory of a control group has cached pages of files, which are charged to whoever touched them first: which arm \
-                 that is goes by the order of starts, not by the allocator."
+                "Memory of a control group includes cached pages of files, charged to the group that touched them first."
                     .to_owned(),
             );
         }
@@ -290,7 +283,7 @@ fn notes(report: &Report) -> Vec<String> {
         let freed: u64 = own().filter_map(|service| service.smaps).map(|smaps| smaps.lazyfree_bytes).sum();
         // On a host they may have been read days before.
         let rss: u64 = own()
-            .filter(|service| report.kind().is_lab() && service.smaps.is_some())
+            .filter(|service| report.kind.is_lab() && service.smaps.is_some())
             .filter_map(|service| service.rss_bytes_final)
             .sum();
         if rss > 0 && freed as f64 >= LAZYFREE_SHARE * rss as f64 {
@@ -302,13 +295,13 @@ fn notes(report: &Report) -> Vec<String> {
             ));
         }
     }
-    if report.analysis.metric == Metric::Rss && report.kind() == Kind::LabTor {
+    if report.analysis.metric == Metric::Rss && report.kind == Kind::LabTor {
         notes.push(
-            "RSS contains the pages of the program's file, which relays share; RssAnon is the allocator's part."
+            "RSS includes the pages of the program's file, which relays share; RssAnon is the allocator's part."
                 .to_owned(),
         );
     }
-    let told = report.events.iter().filter(|event| event.kind == "note");
-    notes.extend(told.map(|event| about(report, event)));
+    let own = report.events.iter().filter(|event| event.kind == "note");
+    notes.extend(own.map(|event| about(report, event)));
     notes
 }

@@ -1,41 +1,36 @@
 //! The report as a document: what `report.json` holds and all other forms are made from.
 
-mod kind;
-mod parts;
-
+use heaptrial_analysis::{ArmPlace, Basis, Objection};
 pub use heaptrial_analysis::{
-    ArmEvents, ArmPair, ArmPlace, Basis, BeforeAfter, ByHost, DayLevel, Estimate, Extremes, FindingKind,
-    FlagCount, Growth, LimitKind, MeasureResult, OnHost, Sawtooth, SelfCheck, ServiceVerdicts, Severity,
-    Shape, WeekLevel, WorkReason, WorkStanding,
+    ArmResult, BeforeAfter, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult,
+    OnHost, Outlier, RatioToControl, SelfCheck, ServerSum, ServiceVerdicts, Severity, Verdict, WorkStanding,
 };
-pub use kind::{AsFound, Assignment, Consensuses, Imported, LabRun, ReportOf, Trial};
-pub use parts::{
-    AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, TrialHost, Work,
-};
-
+use heaptrial_judgement::Trajectories;
 pub use heaptrial_judgement::{Kind, Rest};
 use heaptrial_model::{
     About, Ending, Identity, LifeStart, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment,
 };
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::table::level;
+use crate::chart::{self, ArmStyles, Chart};
+use crate::forms::Document;
+use crate::page::{self, Section};
+use crate::summary;
+use crate::table::Detail;
 
 /// The form of [`Report`] as JSON that this version writes; described in `docs/report.schema.json`.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// Everything a report says about one trial. A pure function of the rows of the database.
 ///
-/// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. What only trials over days have is absent from a
-/// lab run's report, and the reverse.
+/// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. What a kind of trial does not have is null or empty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub schema_version: u32,
-    /// What was run, with what only that has.
-    #[serde(flatten)]
-    pub of: ReportOf,
+    pub kind: Kind,
     pub name: String,
     /// Start, RFC 3339 in UTC.
     pub started_at: String,
@@ -45,16 +40,33 @@ pub struct Report {
     /// Planned length of one life; 0 where nothing was planned.
     pub planned_seconds: f64,
     pub seed: u64,
+    /// Repeats of each arm; 1 outside a lab.
+    pub repeats: u32,
     /// The command that repeats the trial.
     pub command: String,
     /// Version of Heaptrial that ran it.
     pub tool_version: String,
     pub host: Host,
-    /// What those say who planned it: what they expect, what to know, what follows.
-    #[serde(default, skip_serializing_if = "About::is_empty")]
+    /// Hypothesis, notes and next steps of those who planned it.
     pub about: About,
     /// Parameters of the workload, as the workload wrote them.
     pub parameters: Value,
+    /// How services came into arms; `None` of a lab, which draws, and where there is one arm.
+    pub assignment: Option<Assignment>,
+    /// What sampling cost; `None` where others sampled.
+    pub sampler: Option<Sampler>,
+    /// Usual time between two readings of a service on a host.
+    pub sampling_interval_seconds: Option<f64>,
+    /// CPU time of a lab's services over the duration, as a share of all CPUs (1 is all of them).
+    pub cpu_share: Option<f64>,
+    /// The consensuses that a lab's relays took.
+    pub consensuses: Option<Consensuses>,
+    /// The procedure applied to the control alone.
+    pub self_check: Option<SelfCheck>,
+    /// The looks that a trial's plan fixed in advance.
+    pub looks: Vec<PlannedLook>,
+    /// The files that an import read.
+    pub sources: Vec<Source>,
     /// What the figures are computed from.
     pub analysis: Analysis,
     /// The arms in the order given.
@@ -67,25 +79,26 @@ pub struct Report {
     pub extremes: Extremes,
     /// What is odd about the data, gravest first.
     pub findings: Vec<Finding>,
-    /// Services far from their arm, farthest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outliers: Vec<Outlier>,
-    /// Memory by server and arm, of trials over several servers or with readings of before.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Services far from their arm, farthest first; services and arms by their positions in the trial.
+    pub outliers: Vec<NamedOutlier>,
+    /// Memory by server and arm, of trials over several servers or with readings of before; arms by their positions.
     pub server_sums: Vec<ServerSum>,
     /// Of a trial over several hosts: the hosts that are here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<TrialHost>,
     /// What each arm does on each of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_host: Vec<ByHost>,
     /// What may have distorted the result.
     pub warnings: Vec<String>,
     /// What could not be measured.
     pub unmeasured: Vec<String>,
     pub notes: Vec<String>,
+    /// How to see it again, of a report for the maintainers of an allocator.
+    pub reproduce: Option<Reproduce>,
     /// What happened during the trial, in order.
     pub events: Vec<Event>,
+    /// The thinned series that charts show; without them there are no charts.
+    #[serde(skip)]
+    pub(crate) trajectories: Option<Trajectories>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -106,7 +119,6 @@ pub struct Host {
     /// Operating system and its release.
     pub os: Option<String>,
     /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub userland: Option<String>,
     pub kernel: Option<String>,
     pub architecture: Option<String>,
@@ -120,9 +132,7 @@ pub struct Host {
     /// Control group version that accounts for memory: `v1`, `v2` or `none`.
     pub cgroup_version: Option<String>,
     pub overcommit_memory: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub libc: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_size_bytes: Option<u64>,
 }
 
@@ -141,27 +151,22 @@ pub struct Analysis {
     pub confidence_level: f64,
     /// In a field trial a service's level is the median of its readings in a window of this length that ends at
     /// the matched age.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_seconds: Option<f64>,
     /// In a field trial, whether ages count from first readings because most starts are unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ages_are_lower_bounds: Option<bool>,
     /// `stable` means that growth is within plus and minus this share a day.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stable_margin_per_day: Option<f64>,
     /// `bloating` means that memory runs out within this many days.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon_days: Option<f64>,
     /// An arm whose work is shown to be below this share of the control's does clearly less; 1 over this is what its work may
     /// take in proportion.
     pub work_margin: f64,
     /// The memory that can run out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 }
 
-/// An arm and its figures: in a lab run over the services that count, in a field trial over all that were put into
-/// it (as assigned), with [`Arm::as_treated`] beside them.
+/// An arm: what it was given and ran, and what the analysis found of it. `memory` and `ratio_to_control` are over the services
+/// that count in a lab run, and on hosts over all that were put into the arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
     pub name: String,
@@ -174,95 +179,42 @@ pub struct Arm {
     pub identity: Option<Identity>,
     /// The shared libraries that its services mapped, each build once, by name; empty where that is not known. Two builds of
     /// one name: not all of them ran with the same.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<MappedLibrary>,
     /// The build that was prepared for it, as the allocator crate describes it.
     pub obtained: Option<Value>,
     /// How many services its figures are over.
     pub services: u32,
-    /// The services that do not count, and why. In a field trial these are the off-treatment services.
+    /// The services that do not count, and why. On hosts these are the non-compliant services.
     pub services_excluded: Vec<ExcludedService>,
     /// Figures of the metric; `None` where no service counts.
     pub memory: Option<Memory>,
-    /// Median over its services of the last reading of the metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub final_median_bytes: Option<u64>,
     /// Arithmetic mean over its services of the last RSS.
     pub rss_bytes_final: Option<u64>,
     /// Arithmetic mean over its services of the last RssAnon.
     pub anon_bytes_final: Option<u64>,
     /// Where the memory of its services was at the end of a lab run, in the mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_split: Option<MemorySplit>,
-    /// Its memory in proportion to the control's; `None` for the control itself, and where nothing can
-    /// be compared.
+    /// Its memory in proportion to the control's; `None` for the control itself, and where nothing can be compared.
     pub ratio_to_control: Option<Ratio>,
     /// Median over its services of the Theil-Sen slope of the metric after warm-up.
     pub slope_bytes_per_hour: Option<f64>,
     /// Arithmetic mean over its services of the CPU time since start.
     pub cpu_seconds: Option<f64>,
     /// Median of the consensuses that its relays took: hours of a relay's life.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consensuses: Option<f64>,
     /// What may have distorted its figures.
     pub warnings: Vec<String>,
     /// The file that its list of services was read from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list: Option<String>,
-    /// Median over its services of the age at the last reading.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age_seconds: Option<f64>,
-    /// The figures without off-treatment services; `None` where it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_treated: Option<AsTreated>,
     /// `stable`, `growing`, `bloating`, `some_bloat` (a minority of its services does) or `inconclusive`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// The numbers behind the verdict, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict_reason: Option<String>,
-    /// The verdict over all services as listed, where it is another word than [`Arm::verdict`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict_as_assigned: Option<String>,
-    /// How many of its services have which verdict of their own, and which grow.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service_verdicts: Option<ServiceVerdicts>,
-    /// Growth after warm-up, without off-treatment services.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub growth: Option<Growth>,
-    /// Days from [`Arm::last_reading_at`] until memory runs out, if it goes on so; 0 where it is above its limit
-    /// already, `None` where no limit is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub days_until_full: Option<Estimate>,
-    /// Days from [`Arm::last_reading_at`] until memory has doubled, of a bloating arm without a known limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub days_until_doubled: Option<Estimate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<LimitKind>,
     /// When a service that belongs to it was read last, RFC 3339 in UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reading_at: Option<String>,
-    /// Days of further observation that are expected to decide an `inconclusive` verdict.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub days_needed: Option<f64>,
-    /// Memory by day of age, without off-treatment services.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_day: Vec<DayLevel>,
-    /// Memory by week of age, without off-treatment services, of lives longer than three weeks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_week: Vec<WeekLevel>,
-    /// Sudden changes of level common to its services.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub level_changes: Vec<LevelChange>,
-    /// For an arm that is restarted at intervals: its memory averaged over time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sawtooth: Option<Sawtooth>,
-    /// The work that its services did, without off-treatment services.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
-    /// What happened to its services, of a trial whose services Heaptrial sampled itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub events: Option<ArmEvents>,
+    /// What is uncertain about a recommendation of it, and what blocks one; of an arm that needs less than the control.
+    pub objections: Vec<Objection>,
+    /// What the analysis says.
+    #[serde(flatten)]
+    pub result: ArmResult,
 }
 
 /// A service that does not count.
@@ -298,10 +250,7 @@ pub struct Ratio {
     /// Two-sided p-value of no difference, where there is a test; not corrected for several arms.
     pub p_value: Option<f64>,
     /// The same, adjusted for the number of arms (Holm).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_value_adjusted: Option<f64>,
-    /// What to know about the interval.
-    pub note: Option<String>,
 }
 
 /// A service, counted or not. Figures are those of the life that stands for it.
@@ -328,46 +277,27 @@ pub struct Service {
     pub slope_bytes_per_hour: Option<f64>,
     pub cpu_seconds: Option<f64>,
     /// Consensuses that the relay took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consensuses: Option<u32>,
     /// Its rests after them, with the level at the end of each and the peak of the work before.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rests: Vec<Rest>,
     /// The last expensive reading (`smaps_rollup`); of a service of a host days before the last one, where there are many.
     pub smaps: Option<SlowSample>,
     /// RssAnon when that was taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smaps_anon_bytes: Option<u64>,
     /// Where its memory was at the end of a lab run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_split: Option<MemorySplit>,
     /// How the start of that life is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<LifeStart>,
     /// How often the service was restarted between its first and its last reading.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
-    /// Growth after warm-up as a share a day.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub growth_share_per_day: Option<f64>,
-    /// Memory averaged over all observed time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_average_bytes: Option<u64>,
-    /// Of off treatment the arm whose services it is like.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// If it is non-compliant, the arm whose services it is like.
     pub like: Option<String>,
     /// Why it has no level at the matched age.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_level: Option<String>,
     /// The allocator that its last life ran, as proved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<String>,
     /// Memory that it may use at most (MemoryMax).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
-    /// What it read and wrote, in bytes a second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work_bytes_per_second: Option<f64>,
 }
 
 /// What sampling cost over the whole trial.
@@ -407,11 +337,172 @@ impl Outcome {
     }
 }
 
+/// How services came into arms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Assignment {
+    #[serde(rename = "random within blocks")]
+    Random,
+    #[serde(rename = "not at random: services have another arm or block than was drawn")]
+    ByHand,
+    #[serde(rename = "as listed, not drawn at random")]
+    Listed,
+    #[serde(rename = "as listed, compared within servers, not drawn at random")]
+    ListedWithinServers,
+    #[serde(rename = "as found, not drawn at random")]
+    AsFound,
+}
+
+impl Assignment {
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Random => "random within blocks",
+            Self::ByHand => "not at random: services have another arm or block than was drawn",
+            Self::Listed => "as listed, not drawn at random",
+            Self::ListedWithinServers => "as listed, compared within servers, not drawn at random",
+            Self::AsFound => "as found, not drawn at random",
+        }
+    }
+}
+
+/// How far through the life of a relay a lab run went. A relay in life gets one consensus an hour.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Consensuses {
+    /// How many the relays took.
+    pub taken: u32,
+    /// How many times faster than life that was.
+    pub pace: Option<f64>,
+}
+
+/// Something odd about the data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    pub kind: FindingKind,
+    pub severity: Severity,
+    /// Names of the arms that it is about.
+    pub arms: Vec<String>,
+    /// Names of the services that it is about.
+    pub services: Vec<String>,
+    pub evidence: String,
+}
+
+/// A file that data were imported from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Source {
+    pub file: String,
+    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
+    pub role: String,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    pub rows: u64,
+    /// Malformed rows that were left out.
+    pub skipped: u64,
+}
+
+/// The memory that services can use before something breaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryLimit {
+    pub service_bytes: Option<u64>,
+    pub host_bytes: Option<u64>,
+    /// Of the host's memory, what was available at the last reading.
+    pub host_available_bytes: Option<u64>,
+}
+
+/// An analysis of a running trial at a time fixed in advance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedLook {
+    pub number: u32,
+    /// When, in seconds since the last service had its treatment.
+    pub planned_seconds: f64,
+    /// What it may spend of the error probability.
+    pub alpha: f64,
+    /// When it was taken, RFC 3339 in UTC; `None` where it was not.
+    pub taken_at: Option<String>,
+    pub result: Option<String>,
+}
+
+/// A host of a trial over several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialHost {
+    /// Its name in the plan.
+    pub name: String,
+    pub services: u32,
+    /// Operating system and its release.
+    pub os: Option<String>,
+    pub kernel: Option<String>,
+    /// The first processor's model name.
+    pub cpu_model: Option<String>,
+    pub cpu_count: Option<u32>,
+    pub ram_bytes: Option<u64>,
+    /// When the trial was started there, RFC 3339 in UTC.
+    pub started_at: String,
+    /// When it ended there; `None` where it ran when it was gathered.
+    pub ended_at: Option<String>,
+    /// Its last reading that is here; `None` where there is none.
+    pub last_at: Option<String>,
+}
+
+/// A service whose level is far from that of its arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedOutlier {
+    pub name: String,
+    #[serde(flatten)]
+    pub found: Outlier,
+}
+
+/// How the maintainers of an allocator see a finding again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reproduce {
+    /// The allocator that needs more, as asked for.
+    pub bad: String,
+    /// The allocator that it is compared to.
+    pub good: String,
+    /// The memory of the bad one in proportion to that of the good one.
+    pub ratio: Option<Ratio>,
+    /// Settings whose defaults differ between the two.
+    pub defaults: Vec<SettingDefault>,
+    /// A command that runs both.
+    pub command: String,
+}
+
+/// A setting whose default differs between two versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SettingDefault {
+    pub name: String,
+    /// What it does, with the unit of its values.
+    pub about: String,
+    /// Default in the good version; `None` where it has no such setting.
+    pub good: Option<String>,
+    /// Default in the bad version.
+    pub bad: Option<String>,
+}
+
+/// The JSON schema of [`Report`] (draft 2020-12), derived from the types: what `docs/report.schema.json` holds.
+pub fn report_schema() -> Value {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Report>();
+    schema.insert("title".to_owned(), "Heaptrial report".into());
+    schema.to_value()
+}
+
 impl Report {
+    /// Whether ages are those of services in life: on hosts, and of a lab's relays.
+    pub fn has_days(&self) -> bool {
+        self.kind != Kind::LabCommand
+    }
+
+    /// The thinned series that charts show; `None` of a report without charts.
+    pub fn trajectories(&self) -> Option<&Trajectories> {
+        self.trajectories.as_ref()
+    }
+
+    /// Whether what happened to services was recorded: an import has the operators' events alone.
+    pub(crate) fn counts_events(&self) -> bool {
+        matches!(self.kind, Kind::Field | Kind::Host)
+    }
+
     /// How it ended, in a word; of a trial on services without an end, that it runs.
     pub fn outcome_word(&self) -> &'static str {
         match self.outcome {
-            Outcome::Unfinished if matches!(self.kind(), Kind::Field | Kind::Host) => "running",
+            Outcome::Unfinished if matches!(self.kind, Kind::Field | Kind::Host) => "running",
             outcome => outcome.as_str(),
         }
     }
@@ -431,7 +522,7 @@ impl Report {
                 Some(false) => 1,
                 None => 2,
             };
-            (rank, place, self.arms[*index].typical_bytes().unwrap_or(u64::MAX))
+            (rank, place, self.arms[*index].typical_bytes().map_or(u64::MAX, |bytes| bytes as u64))
         };
         let mut order: Vec<usize> = (0..self.arms.len()).collect();
         order.sort_by_key(place);
@@ -457,7 +548,7 @@ impl Report {
         let level = match self.extremes.basis {
             Basis::LastReadings => None,
             Basis::AverageOverTime | Basis::LevelAtEqualAge { .. } => {
-                self.arms.get(place.arm).and_then(level)
+                self.arms.get(place.arm).and_then(Arm::level).map(|bytes| bytes.round() as u64)
             }
         };
         level.unwrap_or(place.bytes as u64)
@@ -467,33 +558,83 @@ impl Report {
 impl Arm {
     /// Whether it is shown to do less than the control's work: then its memory says nothing for its allocator.
     pub fn does_less(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.standing == WorkStanding::ClearlyLess)
+        self.result.work.as_ref().is_some_and(|work| work.standing == WorkStanding::ClearlyLess)
     }
 
-    /// Mean of the last readings of the metric, where a service counts.
-    pub fn final_bytes(&self) -> Option<u64> {
-        self.memory.as_ref().map(|memory| memory.final_bytes)
+    /// Mean of the last readings of the metric, as assigned.
+    pub fn final_bytes(&self) -> Option<f64> {
+        self.result.as_assigned.final_mean_bytes.filter(|_| self.memory.is_some())
     }
 
-    /// What the arm needs: without off-treatment services the median after warm-up or the level at the matched age; the last
-    /// reading where there is neither.
-    pub fn typical_bytes(&self) -> Option<u64> {
-        let treated = self.as_treated.as_ref();
-        treated
-            .and_then(|treated| treated.level_bytes.or(treated.final_bytes))
-            .or_else(|| self.memory.as_ref().map(|memory| memory.median_bytes.unwrap_or(memory.final_bytes)))
+    /// The level at the matched age, without non-compliant services.
+    pub fn level(&self) -> Option<f64> {
+        self.result.treated().level_bytes
     }
 
-    /// The ratio to the control without off-treatment services.
-    pub fn ratio_as_treated(&self) -> Option<&Ratio> {
-        match &self.as_treated {
-            Some(treated) => treated.ratio_to_control.as_ref(),
-            None => self.ratio_to_control.as_ref(),
-        }
+    /// What the arm needs: its level, or else the mean of its last readings, without non-compliant services.
+    pub fn typical_bytes(&self) -> Option<f64> {
+        let treated = self.result.treated();
+        treated.level_bytes.or(treated.final_mean_bytes)
+    }
+
+    /// The ratio to the control without non-compliant services.
+    pub fn ratio(&self) -> Option<&RatioToControl> {
+        self.result.treated().ratio.as_ref()
     }
 
     /// How many of its services belong to it.
     pub fn services_belonging(&self) -> u32 {
-        self.as_treated.as_ref().map_or(self.services, |treated| treated.services)
+        self.result.treated().services
+    }
+
+    /// Whether it bloats, as a whole or in some of its services.
+    pub(crate) fn bloats(&self) -> bool {
+        matches!(self.result.verdict, Some(Verdict::Bloating { .. } | Verdict::SomeBloat { .. }))
+    }
+}
+
+impl Document for Report {
+    const NAME: &'static str = "report";
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn lead(&self) -> String {
+        summary::about(self)
+    }
+
+    fn sections(&self, detail: Detail) -> Vec<Section> {
+        page::sections(self, detail)
+    }
+
+    fn styles(&self) -> ArmStyles {
+        ArmStyles::of_report(self)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        chart::all(self)
+    }
+}
+
+impl From<&RatioToControl> for Ratio {
+    fn from(ratio: &RatioToControl) -> Self {
+        let RatioToControl { estimate, method, p_value, p_value_adjusted } = ratio;
+        Self {
+            estimate: estimate.value,
+            low: estimate.low,
+            high: estimate.high,
+            method: method.clone(),
+            p_value: *p_value,
+            p_value_adjusted: *p_value_adjusted,
+        }
+    }
+}
+
+impl std::fmt::Display for Ratio {
+    /// `0.47 (0.44 to 0.51)`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let estimate = Estimate { value: self.estimate, low: self.low, high: self.high };
+        f.write_str(&crate::text::estimate(&estimate, heaptrial_model::units::ratio))
     }
 }

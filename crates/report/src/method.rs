@@ -1,7 +1,7 @@
 //! How the figures were made.
 
-use super::words::words;
 use crate::document::Report;
+use crate::terms::terms;
 use crate::units;
 
 /// One line for each method, with its source.
@@ -31,8 +31,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         }
         None => {
             "Growth: slope of each service after warm-up by H. Theil (1950) and P. K. Sen, \"Estimates of the Regression \
-             Coefficient Based on Kendall's Tau\" (1968), median over services. In a short run it tells settling from \
-             growing, not what happens in days."
+             Coefficient Based on Kendall's Tau\" (1968), median over services. A short run shows settling, not what happens in days."
         }
     };
     let verdicts = over_days.map(|(margin, horizon)| {
@@ -43,17 +42,16 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
              Bloating: it grows without saturation and memory runs out within {horizon:.0} days. Else inconclusive."
         )
     });
-    let changes = report.arms.iter().any(|arm| !arm.level_changes.is_empty());
-    let rests = report.consensuses().map(|_| {
+    let changes = report.arms.iter().any(|arm| !arm.result.level_changes.is_empty());
+    let rests = report.consensuses.as_ref().map(|_| {
         "Consensuses are the clock: a relay in life gets one an hour, so the reading at the end of the rest after its k-th one \
-         stands at an age of k hours; what is told by the hour or the day is so by consensuses, and rates of work are of such \
-         hours. CPU time is the lab's own."
+         is at an age of k hours; growth and rates of work are by such hours. CPU time is the lab's own."
             .to_owned()
     });
     let few = report
         .arms
         .iter()
-        .filter_map(|arm| arm.growth.as_ref())
+        .filter_map(|arm| arm.result.growth.as_ref())
         .any(|growth| growth.services < 6 && growth.share_per_day.low.is_some());
     let few = few.then(|| {
         "Growth of three to five services: its interval is Student's t on their slopes, which takes them as normal.".to_owned()
@@ -83,13 +81,13 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         always(growth),
         few,
         verdicts,
-        always(words(report.kind()).method),
+        always(terms(report.kind).method),
         changes.then(|| {
             "Changes of level: times at which most services of an arm step together, tested by sign over services, \
              adjusted for all times looked at (Holm)."
                 .to_owned()
         }),
-        report.self_check().map(|_| {
+        report.self_check.map(|_| {
             "Self-check (A/A): the whole comparison on random halves of the control, where there is nothing to find."
                 .to_owned()
         }),

@@ -16,7 +16,7 @@ const SPREAD: [&[usize]; SHADES] = [&[1], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
 const DASHES: [&str; 7] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "16 5", "2 5"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct ArmStyle {
     /// Position of its colour in the palette.
     pub(crate) colour: usize,
     pub(crate) dash: &'static str,
@@ -26,8 +26,8 @@ pub(crate) struct Look {
 }
 
 /// The looks of the arms of a trial, in their order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looks(Vec<Look>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArmStyles(Vec<ArmStyle>);
 
 /// What of an arm decides how it looks.
 struct Traits<'a> {
@@ -38,13 +38,13 @@ struct Traits<'a> {
     control: bool,
 }
 
-impl Looks {
+impl ArmStyles {
     /// Of arms, with the family that each was proved to run, where it was: it decides where the treatment names no
     /// allocator. Where nothing was proved the arm's name does, as it stands in lists of operators.
     pub fn of<'a>(arms: impl IntoIterator<Item = (&'a Arm, Option<&'a str>)>) -> Self {
         let traits =
             |(arm, ran): (&'a Arm, Option<&str>)| Traits::of(&arm.name, arm.control, &arm.treatment, ran);
-        Self(looks(&arms.into_iter().map(traits).collect::<Vec<_>>()))
+        Self(styles(&arms.into_iter().map(traits).collect::<Vec<_>>()))
     }
 
     /// Of the arms of a report.
@@ -53,16 +53,16 @@ impl Looks {
             let ran = arm.identity.as_ref().map(|identity| identity.family.as_str());
             Traits::of(&arm.name, arm.control, &arm.treatment, ran)
         });
-        Self(looks(&traits.collect::<Vec<_>>()))
+        Self(styles(&traits.collect::<Vec<_>>()))
     }
 
     /// Of the arm at `place`.
-    pub(crate) fn get(&self, place: usize) -> Look {
-        self.0.get(place).copied().unwrap_or(Look::UNKNOWN)
+    pub(crate) fn get(&self, place: usize) -> ArmStyle {
+        self.0.get(place).copied().unwrap_or(ArmStyle::UNKNOWN)
     }
 }
 
-impl Look {
+impl ArmStyle {
     const UNKNOWN: Self = Self {
         colour: NEUTRAL * SHADES + SPREAD[0][0],
         dash: "",
@@ -110,13 +110,13 @@ impl<'a> Traits<'a> {
             Some(spec) => known(&spec.family),
             None => ran.and_then(known).or_else(|| known(family_in(name)?.0)),
         };
-        let mut told: Vec<String> = spec.map(ToString::to_string).into_iter().collect();
-        told.extend(treatment.torrc.iter().map(|(option, value)| format!("{option} {value}")));
-        told.extend(treatment.restart_every.map(|every| every.to_string()));
+        let mut parts: Vec<String> = spec.map(ToString::to_string).into_iter().collect();
+        parts.extend(treatment.torrc.iter().map(|(option, value)| format!("{option} {value}")));
+        parts.extend(treatment.restart_every.map(|every| every.to_string()));
         Self {
             family: family.unwrap_or(NEUTRAL),
             version: spec.and_then(|spec| spec.version.clone()),
-            treatment: told.join(" "),
+            treatment: parts.join(" "),
             name,
             control,
         }
@@ -131,7 +131,7 @@ impl<'a> Traits<'a> {
 
 /// Versions of a family are shades of its colour. Where it has but one version here, its treatments are, and where
 /// they are alike too, its arms. All arms of a family differ in dashes as well, for print and colour-blind readers.
-fn looks(arms: &[Traits<'_>]) -> Vec<Look> {
+fn styles(arms: &[Traits<'_>]) -> Vec<ArmStyle> {
     arms.iter()
         .map(|arm| {
             let mut family: Vec<&Traits<'_>> =
@@ -143,7 +143,7 @@ fn looks(arms: &[Traits<'_>]) -> Vec<Look> {
             let spread = SPREAD[last.min(SHADES - 1)];
             let shade = |step: usize| spread[step % spread.len()];
             let alike = steps[..own].iter().filter(|step| shade(**step) == shade(steps[own])).count();
-            Look {
+            ArmStyle {
                 colour: arm.family * SHADES + shade(steps[own]),
                 dash: DASHES[(steps[own] + alike) % DASHES.len()],
                 marker: marker::of_family(arm.family),
@@ -186,17 +186,17 @@ mod tests {
         }
     }
 
-    fn of(arms: &[Arm]) -> Vec<Look> {
-        Looks::of(arms.iter().map(|arm| (arm, None))).0
+    fn of(arms: &[Arm]) -> Vec<ArmStyle> {
+        ArmStyles::of(arms.iter().map(|arm| (arm, None))).0
     }
 
-    fn family(look: Look) -> usize {
+    fn family(look: ArmStyle) -> usize {
         look.colour / SHADES
     }
 
     #[test]
     fn a_family_is_known_by_treatment_then_proof_then_name() {
-        let one = |arm: &Arm, ran| FAMILIES.get(family(Looks::of([(arm, ran)]).get(0))).copied();
+        let one = |arm: &Arm, ran| FAMILIES.get(family(ArmStyles::of([(arm, ran)]).get(0))).copied();
         assert_eq!(one(&arm("group_glibc", "jemalloc@5.3.0"), Some("glibc")), Some("jemalloc"));
         assert_eq!(one(&arm("A_mimalloc301", ""), None), Some("mimalloc"));
         assert_eq!(one(&arm("group_E_glibc", ""), None), Some("glibc"));
@@ -248,8 +248,8 @@ mod tests {
                     arm(&spec, &spec)
                 })
                 .collect();
-            let looks: Vec<Look> = of(&arms);
-            let before: Vec<(String, Look)> = arms.iter().map(|arm| arm.name.clone()).zip(looks).collect();
+            let looks: Vec<ArmStyle> = of(&arms);
+            let before: Vec<(String, ArmStyle)> = arms.iter().map(|arm| arm.name.clone()).zip(looks).collect();
             let by = turn % arms.len();
             arms.rotate_left(by);
             for (arm, look) in arms.iter().zip(of(&arms)) {

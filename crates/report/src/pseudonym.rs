@@ -1,15 +1,19 @@
 //! Other names for the services and arms of a trial, given to its rows before anything is made of them: no figure,
 //! finding or chart ever sees the names themselves.
 
+use std::path::PathBuf;
+
 use heaptrial_judgement::Rows;
 use heaptrial_model::{KnownEvent, Treatment};
 use serde_json::{Value, json};
+
+use crate::document::{Report, Reproduce};
 
 /// Kinds of events that say nothing without their text.
 const TEXTS: [KnownEvent; 4] =
     [KnownEvent::Warning, KnownEvent::Note, KnownEvent::ArmFailed, KnownEvent::Unattributed];
 /// What a text is replaced by.
-pub(super) const LEFT_OUT: &str = "(text left out)";
+const LEFT_OUT: &str = "(text left out)";
 
 /// Renames everything and leaves texts out. Services are called by the order of starting.
 pub fn rename(rows: &mut Rows) {
@@ -36,6 +40,34 @@ pub fn rename(rows: &mut Rows) {
         event.text = event.kind.as_str().replace('_', " ");
     }
     rows.sources.clear();
+}
+
+impl Report {
+    /// The report for the maintainers of an allocator, of rows that were [renamed](crate::pseudonymise): without texts that
+    /// somebody wrote and paths of the host.
+    pub fn for_maintainers(mut self, reproduce: Reproduce) -> Self {
+        self.name = format!("{} against {}", reproduce.bad, reproduce.good);
+        self.reproduce = Some(reproduce);
+        self.about = Default::default();
+        // The plan names services.
+        self.parameters = Value::Null;
+        self.command.clear();
+        self.looks.clear();
+        // One that somebody unpacked is known by its path.
+        self.host.userland = self.host.userland.filter(|userland| !userland.contains('/'));
+        for arm in &mut self.arms {
+            // Names of libraries may be those of a program.
+            arm.libraries.clear();
+            arm.obtained = None;
+            if let Some(identity) = &mut arm.identity {
+                identity.libraries.clear();
+                identity.evidence.clear();
+                identity.path = identity.path.take().and_then(|path| path.file_name().map(PathBuf::from));
+                identity.settings.values_mut().for_each(|value| *value = setting(value));
+            }
+        }
+        self
+    }
 }
 
 /// Hosts are called by the order of their names.
@@ -76,7 +108,7 @@ fn rename_hosts(rows: &mut Rows) {
     }
 }
 
-/// What an arm does: names that somebody gave may tell who.
+/// What an arm does: names that somebody gave may reveal who.
 fn label(treatment: &Treatment) -> String {
     let allocator = treatment.allocator.as_ref().map_or_else(|| "as found".to_owned(), ToString::to_string);
     std::iter::once(allocator).chain(treatment.options()).collect::<Vec<_>>().join(", ")
@@ -92,7 +124,7 @@ fn plain_treatment(treatment: &mut Treatment) {
 }
 
 /// A setting of an allocator; a path or an address is none.
-pub(super) fn setting(value: &str) -> String {
+fn setting(value: &str) -> String {
     let known = |c: char| c.is_ascii_alphanumeric() || "_.,:;=+-".contains(c);
     if value.chars().all(known) { value.to_owned() } else { "…".to_owned() }
 }
@@ -116,10 +148,10 @@ mod tests {
         for plain in ["0", "1", "auto", "256 MB", "20 seconds", "1.5 GBytes"] {
             assert!(is_plain(plain), "{plain}");
         }
-        for telling in
+        for revealing in
             ["198.51.100.7", "GoldenOwl", "op@example.org", "9001 IPv4Only GoldenOwl", "accept *:*", ""]
         {
-            assert!(!is_plain(telling), "{telling}");
+            assert!(!is_plain(revealing), "{revealing}");
         }
     }
 
@@ -129,8 +161,8 @@ mod tests {
         {
             assert_eq!(setting(plain), plain);
         }
-        for telling in ["/home/opuser/trace", "op@example.org", "a b", "\u{202e}"] {
-            assert_eq!(setting(telling), "…");
+        for revealing in ["/home/opuser/trace", "op@example.org", "a b", "\u{202e}"] {
+            assert_eq!(setting(revealing), "…");
         }
     }
 }

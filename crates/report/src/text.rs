@@ -1,0 +1,111 @@
+//! Parts of sentences: numbers, lists and dates, each in one notation everywhere.
+
+use heaptrial_analysis::{Estimate, Severity};
+
+use crate::units;
+
+/// `0.47 (0.44 to 0.51)`: an estimate with its interval, where it has one.
+pub(crate) fn estimate(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
+    with_interval(estimate, "", show)
+}
+
+/// `0.47 (95% CI 0.44 to 0.51)`: the same in a sentence, where no column says what the interval is.
+pub(crate) fn estimate_in_sentence(estimate: &Estimate, level: f64, show: impl Fn(f64) -> String) -> String {
+    with_interval(estimate, &format!("{} CI ", units::share(level)), show)
+}
+
+fn with_interval(estimate: &Estimate, level: &str, show: impl Fn(f64) -> String) -> String {
+    match estimate.interval() {
+        Some((low, high)) => format!("{} ({level}{} to {})", show(estimate.value), show(low), show(high)),
+        None => show(estimate.value),
+    }
+}
+
+/// `12 days`, `1 day`, `less than a day`.
+pub(crate) fn days(days: f64) -> String {
+    match days {
+        days if days < 1.0 => "less than a day".to_owned(),
+        days if days < 9.95 => {
+            format!("{days:.1} days").replace(".0 days", " days").replace("1 days", "1 day")
+        }
+        days => format!("{} days", units::count(days.round() as u64)),
+    }
+}
+
+/// `2026-01-02T03:04:05.678Z` as `2026-01-02 03:04 UTC`.
+pub(crate) fn date_and_time(rfc3339: &str) -> String {
+    match (rfc3339.get(..10), rfc3339.get(11..16)) {
+        (Some(date), Some(time)) => format!("{date} {time} UTC"),
+        _ => rfc3339.to_owned(),
+    }
+}
+
+/// A time in seconds since 1970, by strftime.
+pub(crate) fn stamp(seconds: f64, format: &str) -> String {
+    let time = jiff::Timestamp::from_second(seconds as i64);
+    time.map_or_else(|_| String::new(), |time| time.strftime(format).to_string())
+}
+
+/// `1 service`, `1,200 services`.
+pub(crate) fn number(number: u64, of: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {of}{plural}", units::count(number))
+}
+
+/// `a, b and c`; of more than `limit` the first ones and how many more.
+pub(crate) fn names(names: &[impl AsRef<str>], limit: usize) -> String {
+    let mut shown: Vec<String> = names.iter().take(limit).map(|name| name.as_ref().to_owned()).collect();
+    if names.len() > limit {
+        shown.push(format!("{} more", units::count((names.len() - limit) as u64)));
+    }
+    match shown.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// As a sentence: a capital letter at the start, a full stop at the end.
+pub(crate) fn sentence(text: &str) -> String {
+    capitalised(&ended(text.trim_start()))
+}
+
+/// With a full stop at the end.
+pub(crate) fn ended(text: &str) -> String {
+    let text = text.trim_end();
+    if text.is_empty() || text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
+/// With a capital letter at the start.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
+}
+
+/// The word for a severity.
+pub(crate) fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Grave => "grave",
+        Severity::Caution => "caution",
+        Severity::Note => "note",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_one_notation() {
+        let known = Estimate { value: 1.1, low: Some(0.9), high: Some(1.3) };
+        let show = |value: f64| format!("{value:.1}");
+        assert_eq!(estimate(&known, show), "1.1 (0.9 to 1.3)");
+        assert_eq!(estimate_in_sentence(&known, 0.95, show), "1.1 (95% CI 0.9 to 1.3)");
+        assert_eq!(estimate(&Estimate::bare(1.1), show), "1.1");
+    }
+
+    #[test]
+    fn days_are_of_few_digits() {
+        assert_eq!([0.4, 1.0, 2.54, 102.4].map(days), ["less than a day", "1 day", "2.5 days", "102 days"]);
+    }
+}
