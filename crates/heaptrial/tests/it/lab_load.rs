@@ -429,7 +429,7 @@ fn what_is_no_program_is_told_apart() {
 }
 
 #[test]
-fn the_command_that_repeats_a_run_keeps_every_byte() {
+fn a_word_that_is_no_text_is_refused() {
     use std::os::unix::ffi::OsStrExt as _;
     let folder = folder();
     let raw = std::ffi::OsStr::from_bytes(b"\xffname");
@@ -440,6 +440,19 @@ fn the_command_that_repeats_a_run_keeps_every_byte() {
         .arg(raw)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).contains("-- sleep 5 $'\\377name'"), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("UTF-8"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_service_that_never_gets_ready_is_waited_for_once() {
+    let folder = folder();
+    let script = "test \"{arm}\" = glibc && touch {dir}/ready; exec sleep 60";
+    let options =
+        ["--repeat", "3", "--duration", "600ms", "--ready", "path:{dir}/ready", "--ready-timeout", "1s"];
+    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1"];
+    let output = lab(folder.path(), &arms, &options, &["sh", "-c", script]);
+    let printed = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert_eq!(printed.matches("was not started").count(), 2, "{printed}");
 }

@@ -51,13 +51,6 @@ impl Store {
         result
     }
 
-    /// The trial of a run whose blocks are taken in one by one; `None` before the first.
-    pub fn trial_of_run(&self, run: &str) -> Result<Option<i64>, StoreError> {
-        let sql = format!("SELECT id FROM trial WHERE json_extract(parameters_json, '$.{RUN}') = ?1");
-        let found = self.rows("looking for a run", &sql, params![run], |row| row.get(0))?;
-        Ok(found.into_iter().next())
-    }
-
     /// Blocks of a trial of which services are here, ascending.
     pub fn blocks(&self, trial_id: i64) -> Result<Vec<u32>, StoreError> {
         let sql = "SELECT DISTINCT block FROM service WHERE trial_id = ?1 ORDER BY block";
