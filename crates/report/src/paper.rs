@@ -6,10 +6,27 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::chart::{Chart, Looks};
-use crate::page::Section;
+use crate::page::{Block, Section};
+use crate::table::{Emphasis, Row, Table};
 use crate::terminal::{self, Paint};
 use crate::write::replace;
 use crate::{ReportError, escape, html, markdown};
+
+/// A section of one table, if there is one, below a legend.
+pub(crate) fn table_section(
+    id: &'static str,
+    title: &'static str,
+    legend: Option<String>,
+    table: Option<Table>,
+) -> Option<Section> {
+    let table = Block::Table(title.to_owned(), table?);
+    Some(Section { id, title, blocks: legend.map(Block::Legend).into_iter().chain([table]).collect() })
+}
+
+/// A row of no arm.
+pub(crate) fn row(cells: Vec<String>) -> Row {
+    Row { arm: None, emphasis: Emphasis::None, cells }
+}
 
 /// What a document of sections is made of.
 pub(crate) trait Contents: Serialize + DeserializeOwned {

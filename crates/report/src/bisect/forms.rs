@@ -5,9 +5,9 @@ use heaptrial_model::{Arm, Treatment};
 use super::{BisectReport, CHART, ChangeReport};
 use crate::chart::{Chart, Looks};
 use crate::page::{Block, Section};
-use crate::paper::Contents;
+use crate::paper::{Contents, row, table_section};
 use crate::summary::names;
-use crate::table::{Emphasis, Row, Table, figure, text};
+use crate::table::{Table, figure, text};
 use crate::{markdown, units};
 
 /// Files of a commit that are listed.
@@ -18,11 +18,11 @@ const FITTED: &str = "Ratios are those of the course that fits all blocks togeth
 const COMMITS: usize = 40;
 
 impl BisectReport {
-    /// What a bug bundle tells of it, as Markdown under a heading of its own. Texts must be printable.
+    /// What a bug bundle has of it, as Markdown under a heading of its own. Texts must be printable.
     pub(crate) fn for_bug(&self) -> String {
-        let told = ["result", "changes", "positions", "skipped"];
+        let kept = ["result", "changes", "positions", "skipped"];
         let mut sections = self.sections();
-        sections.retain(|section| told.contains(&section.id));
+        sections.retain(|section| kept.contains(&section.id));
         for section in &mut sections {
             let title = std::mem::take(&mut section.title);
             section.blocks.retain(|block| !matches!(block, Block::Chart(_)));
@@ -126,25 +126,15 @@ impl Contents for BisectReport {
         if !what.is_empty() {
             sections.push(section("changes", "What changed", what));
         }
-        if let Some(table) = self.positions_table() {
-            let title = "Positions that were measured";
-            sections.push(section(
-                "positions",
-                title,
-                vec![
-                    Block::Legend(format!("{}. {FITTED}", self.figure())),
-                    Block::Table(title.to_owned(), table),
-                ],
-            ));
-        }
-        if let Some(table) = self.skipped_table() {
-            let title = "What could not be measured";
-            sections.push(section("skipped", title, vec![Block::Table(title.to_owned(), table)]));
-        }
+        sections.extend(table_section(
+            "positions",
+            "Positions that were measured",
+            Some(format!("{}. {FITTED}", self.figure())),
+            self.positions_table(),
+        ));
+        sections.extend(table_section("skipped", "What could not be measured", None, self.skipped_table()));
         sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
-        if let Some(table) = self.blocks_table() {
-            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
-        }
+        sections.extend(table_section("blocks", "Blocks", None, self.blocks_table()));
         sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
         sections
     }
@@ -197,8 +187,4 @@ fn what_changed(change: &ChangeReport) -> Vec<Block> {
     }
     blocks.push(Block::List(items));
     blocks
-}
-
-fn row(cells: Vec<String>) -> Row {
-    Row { arm: None, emphasis: Emphasis::None, cells }
 }
