@@ -198,10 +198,13 @@ impl Resolved {
                 .filter(|entry| version.is_none_or(|version| family.has_setting(entry, version)))
                 .map(|entry| entry.name.clone())
                 .collect();
+            // As the environment of a service has it.
+            let of_variable = |entry: &&SettingEntry| entry.variable.as_ref() == Some(&setting.name);
+            let by_variable = family.settings.iter().find(of_variable).map(|entry| entry.name.clone());
             return Err(ResolveError::UnknownSetting {
                 family: family.name.clone(),
                 name: setting.name.clone(),
-                near: nearest(&setting.name, known.iter().map(String::as_str)),
+                near: by_variable.or_else(|| nearest(&setting.name, known.iter().map(String::as_str))),
                 known,
             });
         };
@@ -342,6 +345,7 @@ mod tests {
             ("mimalloc@2.0.9+secur", "did you mean `secure`?"),
             ("mimalloc@2.1.7?purge_dely=0", "did you mean `purge_delay`?"),
             ("glibc?arena_mx=1", "did you mean `arena_max`?"),
+            ("glibc?MALLOC_ARENA_MAX=2", "did you mean `arena_max`?"),
         ] {
             let message = resolve(text).unwrap_err().to_string();
             assert!(message.contains(near), "{text}: {message}");

@@ -14,9 +14,7 @@ mod errand;
 mod error;
 mod http;
 mod interrupt;
-mod looks;
 mod memory_split;
-mod peak;
 mod placeholders;
 mod processors;
 mod program;
@@ -32,7 +30,6 @@ mod sharing;
 mod supervisor;
 mod tor;
 mod userland;
-mod whose;
 mod work;
 mod workload;
 
