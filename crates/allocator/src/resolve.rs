@@ -142,7 +142,15 @@ impl Resolved {
             let there = |entry: &&SettingEntry| version.is_none_or(|at| family.has_setting(entry, at));
             let known: Vec<&str> =
                 family.settings.iter().filter(there).map(|entry| entry.name.as_str()).collect();
-            return Err(unknown(&format!("{} has no setting", family.name), &setting.name, &known));
+            // As the environment of a service has it.
+            let of_variable = |entry: &&SettingEntry| entry.variable.as_ref() == Some(&setting.name);
+            let what = format!("{} has no setting", family.name);
+            return Err(match family.settings.iter().find(of_variable) {
+                Some(entry) => {
+                    ResolveError(format!("{what} `{}`; it is `{}` here", setting.name, entry.name))
+                }
+                None => unknown(&what, &setting.name, &known),
+            });
         };
         match version {
             Some(version) if !family.has_setting(entry, version) => {
@@ -285,6 +293,7 @@ mod tests {
             ("mimalloc@2.0.9+secur", "did you mean `secure`?"),
             ("mimalloc@2.1.7?purge_dely=0", "did you mean `purge_delay`?"),
             ("glibc?arena_mx=1", "did you mean `arena_max`?"),
+            ("glibc?MALLOC_ARENA_MAX=2", "it is `arena_max` here"),
         ] {
             let message = resolve(text).unwrap_err().to_string();
             assert!(message.contains(near), "{text}: {message}");

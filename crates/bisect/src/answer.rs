@@ -9,7 +9,7 @@ use crate::noise::Noise;
 use crate::posterior::{Gap, Posterior};
 use crate::search::weight;
 
-/// A change below this share of the difference of the ends is told where it is seen, and not looked for.
+/// A change below this share of the difference of the ends is reported where it is seen, and not looked for.
 const LARGE: f64 = 0.25;
 /// Half of an interval's error.
 const TAIL: f64 = 0.025;

@@ -66,7 +66,7 @@ impl Grid {
         }
     }
 
-    /// The least noise that this grid can tell.
+    /// The least noise that this grid can distinguish.
     pub(crate) fn least_noise(&self) -> f64 {
         self.step
     }

@@ -23,7 +23,7 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// All that are considered. Noise below `least` is not told apart from it.
+    /// All that are considered. Noise below `least` is not distinguished from it.
     pub(crate) fn all(least: f64) -> Vec<Self> {
         let mut all = Vec::new();
         for (size, likely) in SIZES {

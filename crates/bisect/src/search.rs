@@ -156,7 +156,7 @@ impl Search {
         Answer::of(posterior, of_last, self.rules.confidence, self.blocks, |at| self.testable(at))
     }
 
-    /// Whether a measurement of this position could tell something new. Of builds that are the same, that one is measured which
+    /// Whether a measurement of this position could show something new. Of builds that are the same, that one is measured which
     /// was measured already; what is the same as position 0 is known.
     fn testable(&self, position: usize) -> bool {
         let told_by_another = |(a, b): &(usize, usize)| match self.measured.range(*a..=*b).next() {

@@ -8,12 +8,11 @@ use clap::{Arg, Command};
 use crate::command_line;
 
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 16] = [
+const PAGES: [(&str, &str); 15] = [
     ("allocators package", "install.md"),
     ("agent", "agent.md"),
     ("explain", "explain.md"),
     ("import", "import.md"),
-    ("lab attach", "lab-tune.md"),
     ("lab bisect", "lab-tune.md"),
     ("lab tune", "lab-tune.md"),
     ("preflight", "trial-plan.md"),

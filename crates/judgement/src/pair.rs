@@ -1,12 +1,9 @@
 //! The figures of each arm of a lab run that a search compares within a block.
 
-use heaptrial_analysis::{DAY, FleetLife, ServiceWork};
-use heaptrial_stats::{median, theil_sen_slope};
+use heaptrial_analysis::{FleetLife, ServiceWork};
+use heaptrial_stats::median;
 
 use crate::Judgement;
-
-/// Readings of a life that a slope is taken over at most; its cost grows with their square.
-const POINTS: usize = 200;
 
 /// What a search over settings knows of a service: natural logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,8 +11,6 @@ pub struct RunFigures {
     /// Level of memory in bytes, itself.
     pub level_bytes: f64,
     pub level: f64,
-    /// Of the factor by which memory grew after warm-up; `None` of too few readings.
-    pub growth: Option<f64>,
     /// Of CPU seconds.
     pub cpu: Option<f64>,
     /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
@@ -30,16 +25,9 @@ impl Judgement {
     pub fn run_figures(&self, arm: usize, control: usize) -> Result<RunFigures, String> {
         let level_bytes = self.level_of_arm(arm)?;
         let index = self.service_of(arm).ok_or("it was not started")?;
-        let life = self.fleet.services[index].current();
         let cpu = self.services[index].cpu_seconds.filter(|seconds| *seconds > 0.0);
         let work = self.work_lost(index, self.service_of(control));
-        Ok(RunFigures {
-            level_bytes,
-            level: level_bytes.ln(),
-            growth: life.and_then(|life| self.growth_of(life)),
-            cpu: cpu.map(f64::ln),
-            work,
-        })
+        Ok(RunFigures { level_bytes, level: level_bytes.ln(), cpu: cpu.map(f64::ln), work })
     }
 
     fn service_of(&self, arm: usize) -> Option<usize> {
@@ -52,7 +40,7 @@ impl Judgement {
     }
 
     /// The level of the only service of the arm at `arm`, in bytes; why there is none, if there is none.
-    pub fn level_of_arm(&self, arm: usize) -> Result<f64, String> {
+    fn level_of_arm(&self, arm: usize) -> Result<f64, String> {
         let index = self.service_of(arm).ok_or("it was not started")?;
         if let Some(why) = &self.services[index].excluded {
             return Err(why.clone());
@@ -69,20 +57,6 @@ impl Judgement {
         let ages = counted.filter_map(|(service, _)| service.current()?.last_age());
         let age = ages.fold(f64::INFINITY, f64::min);
         level_between(life, self.analysis.settings.level_from(age), age)
-    }
-
-    /// The logarithm of the factor by which memory grew from the end of warm-up to the last reading, by the median slope.
-    fn growth_of(&self, life: &FleetLife) -> Option<f64> {
-        let from = self.analysis.settings.warm_up_of(life.last_age()?);
-        let readings: Vec<(f64, f64)> = life
-            .readings
-            .iter()
-            .filter(|reading| f64::from(reading.age_seconds) >= from && reading.kib > 0)
-            .map(|reading| (f64::from(reading.age_seconds) / DAY, f64::from(reading.kib).ln()))
-            .collect();
-        let every = readings.len().div_ceil(POINTS).max(1);
-        let thinned: Vec<(f64, f64)> = readings.iter().copied().step_by(every).collect();
-        Some(theil_sen_slope(&thinned)? * (readings.last()?.0 - readings.first()?.0))
     }
 }
 

@@ -20,8 +20,6 @@ pub(crate) struct Ends {
     /// By program and how it ended.
     failures: BTreeMap<(String, Manner), Failures>,
     out_of_memory: u64,
-    /// The service's age at the first of these.
-    out_of_memory_at: Option<f64>,
     /// How many of them lived for less than a tick.
     brief: u64,
     missed: bool,
@@ -54,9 +52,7 @@ impl Ends {
         let manner = match (end.signal, end.code) {
             (Some(SIGKILL), _) if oom => {
                 self.out_of_memory += 1;
-                self.out_of_memory_at.get_or_insert(age_seconds);
-                let text =
-                    format!("its process {}{} was killed for want of memory", end.pid, named(&end.program));
+                let text = format!("its process {}{} was OOM-killed", end.pid, named(&end.program));
                 return (self.out_of_memory == 1).then_some((KnownEvent::OomKill, text));
             }
             (Some(signal), _) => Manner::Killed(signal),
@@ -84,11 +80,6 @@ impl Ends {
         self.out_of_memory
     }
 
-    /// `, the first at 3.2 s`, where that was seen.
-    pub(crate) fn first_out_of_memory(&self) -> String {
-        self.out_of_memory_at.map_or_else(String::new, |age| format!(", the first at {age:.1} s"))
-    }
-
     /// What is to be told of an end after the service was asked to end by a signal: crashes of code that runs then. A process that
     /// dies of what it was sent, or of SIGKILL, which programs send to what they have not ended in time, has not crashed.
     pub(crate) fn crash_when_asked(end: &ProcessEnd, asked_by: i32) -> Option<String> {
@@ -109,12 +100,10 @@ impl Ends {
     /// What may make its figures wrong. `in_cgroup` where processes of less than a tick are in them.
     pub(crate) fn warnings(&self, in_cgroup: bool, tick: Duration) -> Vec<String> {
         let mut warnings = Vec::new();
-        let others: Vec<String> = self
-            .failures
-            .iter()
-            .filter(|((_, manner), _)| matches!(manner, Manner::Exited(_)))
-            .map(told)
-            .collect();
+        // Without numbers of processes and times: of each service it is the same warning.
+        let exited = self.failures.keys().filter(|(_, manner)| matches!(manner, Manner::Exited(_)));
+        let others: Vec<String> =
+            exited.map(|(program, manner)| format!("{}{}", manner.words(), named(program))).collect();
         if !others.is_empty() {
             warnings.push(format!("processes of it failed: {}", cut(others)));
         }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_host::{HostRoot, ProcessTree, ServiceProcesses, ServiceSampler};
 use heaptrial_model::Ending;
 
 use crate::Accounting;
@@ -31,7 +30,6 @@ pub(crate) struct ErrandPlace {
 pub(crate) struct Errand {
     /// What it is for: `prepare`, `load`, `conclude`.
     what: &'static str,
-    pid: i32,
     supervisor: Option<Supervisor>,
     stdout: PathBuf,
     stderr: PathBuf,
@@ -53,9 +51,9 @@ impl Errand {
             end: EndRequest { signal: EndSignal::INTERRUPT, ..EndRequest::default() },
             cgroup: None,
         };
-        let (supervisor, key) = Supervisor::start(&place.supervisor, &Accounting::not_measured(), &command)
+        let (supervisor, _) = Supervisor::start(&place.supervisor, &Accounting::not_measured(), &command)
             .map_err(|error| format!("its --{what} could not be started: {error}"))?;
-        Ok(Self { what, pid: key.pid, supervisor: Some(supervisor), stdout, stderr, ended: None })
+        Ok(Self { what, supervisor: Some(supervisor), stdout, stderr, ended: None })
     }
 
     /// What it writes to its standard output and error.
@@ -101,15 +99,6 @@ impl Errand {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-    }
-
-    /// CPU time in seconds that it and all that it started took; `None` once it is gone.
-    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        let processes = ServiceProcesses::kept_by(self.supervisor.as_ref()?.pid(), self.pid);
-        let root = HostRoot::default();
-        let mut sampler = ServiceSampler::of(&root, processes, None).ok()?;
-        sampler.follow(&ProcessTree::scan(&root).ok()?);
-        Some(sampler.read().ok()?.cpu_us as f64 / 1e6)
     }
 
     pub(crate) fn failed(&self) -> bool {

@@ -13,9 +13,7 @@ mod ends;
 mod errand;
 mod error;
 mod interrupt;
-mod looks;
 mod memory_split;
-mod peak;
 mod placeholders;
 mod processors;
 mod program;
@@ -31,7 +29,6 @@ mod sharing;
 mod supervisor;
 mod tor;
 mod userland;
-mod whose;
 mod work;
 mod workload;
 

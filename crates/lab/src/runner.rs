@@ -1,26 +1,24 @@
 //! The run: order, children, identities, samples and the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, SlowBudget, TickCost};
+use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, MemorySplit, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
 use crate::end_watch::ProcessEnd;
 use crate::ends::Ends;
-use crate::looks::Looks;
 use crate::memory_split::memory_split;
-use crate::peak::Peak;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::{Sampling, empty_tick};
 use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
-    RunningService, When, ending_of, kept_command, last_words, prove_at_the_end, prove_identity,
+    RunningService, When, clause, ending_of, kept_command, last_words, prove_at_the_end, prove_identity,
 };
-use crate::sharing::{SHARE_OF_TIME, Sharing};
+use crate::sharing::Sharing;
 use crate::supervisor::{KeptCgroup, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
 use crate::{Accounting, Inside, Interrupt, LabError, PreparedArm};
@@ -176,6 +174,9 @@ fn run_part(
         arm_ids,
         sequence: 0,
         positions: 0,
+        ready: BTreeSet::new(),
+        never_ready: BTreeSet::new(),
+        printed: BTreeSet::new(),
         interrupt,
         progress,
         control: Control::NotSeen,
@@ -208,6 +209,11 @@ struct Run<'a> {
     arm_ids: Vec<i64>,
     sequence: i64,
     positions: u32,
+    /// Arms whose service was ready once, and arms whose service waited in vain to be.
+    ready: BTreeSet<i64>,
+    never_ready: BTreeSet<i64>,
+    /// Warnings and notes that were printed.
+    printed: BTreeSet<String>,
     interrupt: &'a Interrupt,
     progress: &'a mut dyn Progress,
     control: Control,
@@ -333,6 +339,10 @@ impl Run<'_> {
             attributes.insert("memory_max_bytes".to_owned(), bytes.into());
             self.store.set_attributes(service_id, &attributes.clone().into())?;
         }
+        if self.never_ready.contains(&arm_id) {
+            self.fail(service_id, slot, "was not started: it did not become ready in an earlier repeat")?;
+            return Ok(None);
+        }
         if let Err(why) = round.prepare(index) {
             if !self.interrupt.requested() {
                 self.fail(service_id, slot, &why)?;
@@ -389,7 +399,7 @@ impl Run<'_> {
                 _ => "",
             };
             if ending != Ending::Interrupted {
-                let otherwise = format!("{ending}{hint}{}", last_words(&command.stderr));
+                let otherwise = format!("{}{hint}{}", clause(&ending), last_words(&command.stderr));
                 self.enter_end(service_id, slot, supervisor.oom_kills(), "as it started", &otherwise)?;
             }
             return Ok(None);
@@ -408,10 +418,6 @@ impl Run<'_> {
             cgroup,
             ends: Ends::default(),
             sharing: Sharing::default(),
-            peak: Peak::default(),
-            looks: Looks::default(),
-            obtained: slot.arm.obtained.clone(),
-            sharing_budget: SlowBudget::new(SHARE_OF_TIME, Duration::ZERO),
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
@@ -421,6 +427,7 @@ impl Run<'_> {
         };
         match round.ready(index, &|| service.is_alive()) {
             Ok(ages_count_now) => {
+                self.ready.insert(arm_id);
                 if ages_count_now {
                     let now = heaptrial_host::Instant::now();
                     let seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
@@ -442,9 +449,14 @@ impl Run<'_> {
                 let ending = service.ended(When::AtTheEnd).unwrap_or(Ending::Interrupted);
                 self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
                 if !self.interrupt.requested() {
+                    // Without a control nothing can be compared, and another wait would be as long.
+                    if ending == Ending::Interrupted && !self.ready.contains(&arm_id) {
+                        self.never_ready.insert(arm_id);
+                        self.see_control(slot, Control::Refuted);
+                    }
                     let how = match ending {
                         Ending::Interrupted => String::new(),
-                        ending => format!("; it {ending}"),
+                        ending => format!("; it {}", clause(&ending)),
                     };
                     let otherwise = format!("{why}{how}{}", last_words(&service.stderr));
                     self.enter_end(service_id, slot, service.oom_kills(), "before it was ready", &otherwise)?;
@@ -481,14 +493,14 @@ impl Run<'_> {
         match (self.plan.memory_limit_bytes, oom_kills) {
             (Some(limit), 1..) => {
                 let limit = units::memory(limit as f64);
-                let text = format!("does not live under {limit}: killed for want of memory {when}");
+                let text = format!("does not live under {limit}: OOM-killed {when}");
                 self.outlived(service_id, slot, &text)
             }
             (None, 1..) => {
                 self.outcome.out_of_memory += 1;
                 let text = format!(
-                    "was killed for want of memory {when}, without a --memory-limit: this machine, or the control group that the run \
-                     is in, has too little"
+                    "was OOM-killed {when}, without a --memory-limit: this machine, or the control group that the run is in, has \
+                     too little memory"
                 );
                 self.fail(service_id, slot, &text)
             }
@@ -558,15 +570,11 @@ impl Run<'_> {
             events.push(warning(text.to_owned()));
         }
         events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
-        events.extend(service.peak.told(self.plan.metric).map(warning));
         let kills = service.oom_kills();
         self.outcome.out_of_memory += usize::from(limit.is_none() && kills > 0);
         if let (Some(limit), Some(cgroup)) = (limit, &service.cgroup) {
             if kills > 0 {
-                let first = service.ends.first_out_of_memory();
-                let why = format!(
-                    "does not live under {limit}: {kills} of its processes were killed for want of memory{first}"
-                );
+                let why = format!("does not live under {limit}: {kills} of its processes were OOM-killed");
                 self.outlived(service.service_id, slot, &why)?;
                 self.store.fail_life(service.life_id, &why)?;
             } else if service.sampler.outside().is_none() {
@@ -724,7 +732,7 @@ impl Run<'_> {
             // What a process of it died of may be why it ended.
             service.follow_ends(self.plan.tick);
             let crash = service.ends.crash().map_or_else(String::new, |crash| format!("; {crash}"));
-            let otherwise = format!("{ending} {after}{crash}{}", last_words(&service.stderr));
+            let otherwise = format!("{} {after}{crash}{}", clause(&ending), last_words(&service.stderr));
             self.enter_end(service.service_id, slot, service.oom_kills(), &after, &otherwise)?;
             service.ending = Some(ending);
             // Ends what the service left behind.
@@ -750,7 +758,11 @@ impl Run<'_> {
             }
             let service = event.slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
             let named = event.slot.map(|slot| format!("{}: ", slots[slot].arm.arm.name));
-            self.progress.message(&format!("{}{}", named.unwrap_or_default(), event.text));
+            // What is the same of further services is in the report.
+            let is_new = self.printed.insert(event.text.clone());
+            if is_new || !matches!(event.kind, KnownEvent::Warning | KnownEvent::Note) {
+                self.progress.message(&format!("{}{}", named.unwrap_or_default(), event.text));
+            }
             let now = heaptrial_host::Instant::now().wall_us;
             let id = service.map(|service| service.service_id);
             self.store.add_event(self.trial_id, id, now, event.kind, &event.text)?;
@@ -764,11 +776,7 @@ impl Run<'_> {
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             let obtained = &slots[service.slot].arm.obtained;
-            let at_the_end = prove_at_the_end(&self.root, service.processes, obtained, &service.passed);
-            let proved = at_the_end.and_then(|identity| match service.looks.refuted() {
-                Some(why) => Err(why.to_owned()),
-                None => Ok(identity),
-            });
+            let proved = prove_at_the_end(&self.root, service.processes, obtained, &service.passed);
             let entered = match proved {
                 Ok(identity) => {
                     self.see_control(&slots[service.slot], Control::Proved);

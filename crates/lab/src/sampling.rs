@@ -8,8 +8,7 @@ use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
 use crate::service::RunningService;
-use crate::sharing::{SUM_OVER_PROCESSES, read_each_page_once};
-use crate::whose::Whose;
+use crate::sharing;
 use crate::workload::{Event, Round, Slot};
 
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
@@ -35,7 +34,6 @@ pub(crate) struct Sampling {
     tree_read: Option<Instant>,
     tree_budget: SlowBudget,
     usage: Option<CpuUsage>,
-    whose: Whose,
     busy_shares: Vec<f64>,
     previous_boottime_us: Option<i64>,
     /// Of writing the previous tick, which is entered with the next one.
@@ -56,7 +54,6 @@ impl Sampling {
             tree_read: None,
             tree_budget: SlowBudget::new(TREE_SHARE, Duration::ZERO),
             usage: CpuUsage::read(root).ok(),
-            whose: Whose::default(),
             busy_shares: Vec::new(),
             previous_boottime_us: None,
             write_cost: TickCost::default(),
@@ -85,8 +82,7 @@ impl Sampling {
         let allowed = self.slow_budget.allows(self.started.elapsed());
         self.slow_turn += usize::from(allowed);
         let turn = self.slow_turn;
-        let elapsed = Some(self.started.elapsed());
-        self.take_with(services, round, sequence, elapsed, |alive, tick| {
+        self.take_with(services, round, sequence, |alive, tick| {
             let index = turn % alive.len().max(1);
             alive
                 .get_mut(index)
@@ -102,7 +98,7 @@ impl Sampling {
         round: &dyn Round,
         sequence: i64,
     ) -> TickInput {
-        self.take_with(services, round, sequence, None, |alive, tick| {
+        self.take_with(services, round, sequence, |alive, tick| {
             alive.iter_mut().map(|service| read_slow(service, tick)).sum()
         })
     }
@@ -121,20 +117,13 @@ impl Sampling {
         services: &mut [RunningService],
         round: &dyn Round,
         sequence: i64,
-        elapsed: Option<Duration>,
         read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
     ) -> TickInput {
         let now = heaptrial_host::Instant::now();
         let mut tick = empty_tick(sequence, now);
         let ((), cost) = TickCost::measure(|| {
-            if self.follow_trees(services) {
-                round.load_cpu_seconds().into_iter().for_each(|seconds| self.whose.load(seconds));
-            }
-            self.read_samples(services, round, &mut tick, now, elapsed);
-            // At the end all are proved.
-            for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-                elapsed.into_iter().for_each(|elapsed| service.look(&self.root, elapsed));
-            }
+            self.follow_trees(services);
+            self.read_samples(services, round, &mut tick, now);
             let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
             let spent = read_slow(&mut alive, &mut tick);
             if !spent.is_zero() {
@@ -144,9 +133,7 @@ impl Sampling {
         tick.cost_wall_us = cost.wall_us + self.write_cost.wall_us;
         tick.cost_cpu_us = cost.cpu_us + self.write_cost.cpu_us;
         if let (Some(before), Ok(after)) = (self.usage, CpuUsage::read(&self.root)) {
-            let share = after.busy_share_since(&before);
-            share.into_iter().for_each(|share| self.whose.busy(share));
-            self.busy_shares.extend(share);
+            self.busy_shares.extend(after.busy_share_since(&before));
             self.usage = Some(after);
         }
         tick
@@ -172,17 +159,16 @@ impl Sampling {
             1 => "the service had to wait for processors",
             _ => "services waited for each other, and figures of arms that need much CPU may be too low",
         };
-        let whose = self.whose.told().map_or_else(String::new, |told| format!("{told}; "));
         let text = format!(
-            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {whose}{effect}",
+            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {effect}",
             median * 100.0,
             over as f64 / shares.len() as f64 * 100.0
         );
         (median >= SATURATED_SHARE).then_some(Event { slot: None, kind: KnownEvent::CpuSaturated, text })
     }
 
-    /// Where processes may have come or gone, and now and then; tells whether it was now and then.
-    fn follow_trees(&mut self, services: &mut [RunningService]) -> bool {
+    /// Where processes may have come or gone, and now and then.
+    fn follow_trees(&mut self, services: &mut [RunningService]) {
         let due = self.tree_read.is_none_or(|read| read.elapsed() >= TREE_GAP);
         let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
         let mut moved = false;
@@ -202,7 +188,6 @@ impl Sampling {
         if due {
             self.tree_read = Some(Instant::now());
         }
-        due
     }
 
     fn read_samples(
@@ -211,12 +196,10 @@ impl Sampling {
         round: &dyn Round,
         tick: &mut TickInput,
         now: heaptrial_host::Instant,
-        elapsed: Option<Duration>,
     ) {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let (sample, sum) = match read_each_page_once(service, &self.root, elapsed) {
-                Ok(Some(read)) => read,
-                Ok(None) => continue,
+            let sample = match sharing::read(service) {
+                Ok(sample) => sample,
                 // A service that ended since is noticed at the next tick.
                 Err(error) if error.is_gone() => continue,
                 Err(error) => {
@@ -226,7 +209,6 @@ impl Sampling {
                 }
             };
             tick.samples.push((service.life_id, sample));
-            self.whose.service(service.slot, sample.cpu_us as f64 / 1e6);
             let view = &mut self.views[service.slot];
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             view.rss_bytes = sample.rss_bytes;
@@ -238,7 +220,6 @@ impl Sampling {
             });
             let work = round.work(service.slot).into_iter();
             tick.work.extend(work.map(|(name, value)| (service.life_id, name, value)));
-            tick.observations.push((service.life_id, SUM_OVER_PROCESSES, sum as f64));
             for (name, value) in round.observe(service.slot) {
                 tick.observations.push((service.life_id, name, value));
             }

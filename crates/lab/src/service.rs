@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
 use heaptrial_host::{
-    Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler, SlowBudget,
+    Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
 };
 use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
 use crate::end::EndRequest;
 use crate::ends::Ends;
-use crate::looks::Looks;
-use crate::peak::Peak;
 use crate::sharing::Sharing;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Launch, Slot};
@@ -35,7 +33,7 @@ const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Processes of a tree with less than this share of the tree's RSS together, such as a shell that waits for the program,
 /// may run what they like.
-pub(crate) const NEGLIGIBLE_SHARE: f64 = 0.05;
+const NEGLIGIBLE_SHARE: f64 = 0.05;
 
 /// A service that was started.
 #[derive(Debug)]
@@ -58,11 +56,6 @@ pub(crate) struct RunningService {
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) ends: Ends,
     pub(crate) sharing: Sharing,
-    pub(crate) peak: Peak,
-    pub(crate) looks: Looks,
-    /// What its arm is to run.
-    pub(crate) obtained: Obtained,
-    pub(crate) sharing_budget: SlowBudget,
     /// Ticks at which it could not be read, and why at the first of them.
     pub(crate) unread: (u64, Option<String>),
 }
@@ -104,12 +97,6 @@ impl RunningService {
         events
     }
 
-    /// Looks whether its processes run the treatment, so long after the start of the round.
-    pub(crate) fn look(&mut self, root: &HostRoot, elapsed: Duration) {
-        let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
-        self.looks.look(root, &self.sampler, (&self.obtained, &self.passed), age, elapsed);
-    }
-
     /// How many of its processes the kernel killed for want of memory.
     pub(crate) fn oom_kills(&self) -> u64 {
         // The group is gone soon after the service; the supervisor looked before that.
@@ -148,6 +135,14 @@ impl RunningService {
             message => message,
         };
         message.and_then(ending_of)
+    }
+}
+
+/// How a service ended, behind its name.
+pub(crate) fn clause(ending: &Ending) -> String {
+    match ending {
+        Ending::Signaled(_) | Ending::Interrupted | Ending::Stopped => format!("was {ending}"),
+        _ => ending.to_string(),
     }
 }
 

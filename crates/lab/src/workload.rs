@@ -167,12 +167,6 @@ pub trait Round {
         Vec::new()
     }
 
-    /// CPU time in seconds that the load took so far. Where nothing is said, it is a part of this process.
-    fn load_cpu_seconds(&self) -> Option<f64> {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
-    }
-
     /// Called before the services are ended: stops the load and tells what is worth telling.
     fn finish(&mut self) -> Vec<Event>;
 

@@ -58,7 +58,7 @@ pub struct SpecError {
 const FAMILY: &str = "an allocator family (lower-case letters, digits, `-` or `_`, starting with a letter)";
 const VERSION: &str = "a version (digits, letters, `.`, `-` or `~`, starting with a digit) after `@`";
 const VARIANT: &str = "a variant name (lower-case letters, digits, `-` or `_`) after `+`";
-const SETTING: &str = "a setting name (lower-case letters, digits, `.` or `_`)";
+const SETTING: &str = "a setting name (letters, digits, `.` or `_`)";
 const VALUE: &str = "a value (letters, digits or any of `. _ : , / + -`) after `=`";
 
 impl AllocatorSpec {
@@ -70,6 +70,17 @@ impl AllocatorSpec {
     /// The same build without its settings: what has to be obtained.
     pub fn without_settings(&self) -> Self {
         Self { settings: Vec::new(), ..self.clone() }
+    }
+
+    /// Whether both ask for the same, in whatever order they have variants and settings.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let sorted = |spec: &Self| {
+            let mut spec = spec.clone();
+            spec.variants.sort();
+            spec.settings.sort_by(|a, b| a.name.cmp(&b.name));
+            spec
+        };
+        sorted(self) == sorted(other)
     }
 }
 
@@ -113,7 +124,7 @@ impl FromStr for AllocatorSpec {
         if scanner.eat('?') {
             loop {
                 let at = scanner.rest;
-                let name = scanner.word(SETTING, |c| c.is_ascii_lowercase(), is_setting)?;
+                let name = scanner.word(SETTING, |c| c.is_ascii_alphabetic(), is_setting)?;
                 if settings.iter().any(|s| s.name == name) {
                     return Err(scanner.error_at(at, "a setting that was not named before"));
                 }
@@ -149,7 +160,7 @@ fn is_version(c: char) -> bool {
 }
 
 fn is_setting(c: char) -> bool {
-    c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_')
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_')
 }
 
 fn is_value(c: char) -> bool {

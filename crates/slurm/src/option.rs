@@ -3,25 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 /// An option of `sbatch` in its long form, such as `partition=short` or `exclusive`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SubmitOption {
-    name: String,
-    value: Option<String>,
-}
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmitOption(String);
 
 /// Why a text is no option that can be passed on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitOptionError {
-    /// It does not look like one.
     #[error(
         "`{0}` is no option of sbatch: NAME=VALUE or NAME in its long form, such as partition=short or exclusive"
     )]
     Form(String),
-    /// It is decided by what is submitted.
     #[error("{0} is decided by the run; leave it out")]
     Decided(String),
 }
@@ -46,16 +38,6 @@ const DECIDED: [&str; 16] = [
     "wrap",
 ];
 
-impl SubmitOption {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn argument(&self) -> String {
-        format!("--{self}")
-    }
-}
-
 impl FromStr for SubmitOption {
     type Err = SubmitOptionError;
 
@@ -74,30 +56,13 @@ impl FromStr for SubmitOption {
         if DECIDED.contains(&name) {
             return Err(SubmitOptionError::Decided(name.to_owned()));
         }
-        Ok(Self { name: name.to_owned(), value: value.map(str::to_owned) })
+        Ok(Self(text.to_owned()))
     }
 }
 
 impl fmt::Display for SubmitOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Some(value) => write!(f, "{}={value}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
-
-impl TryFrom<String> for SubmitOption {
-    type Error = SubmitOptionError;
-
-    fn try_from(text: String) -> Result<Self, SubmitOptionError> {
-        text.parse()
-    }
-}
-
-impl From<SubmitOption> for String {
-    fn from(option: SubmitOption) -> Self {
-        option.to_string()
+        f.write_str(&self.0)
     }
 }
 

@@ -11,7 +11,6 @@ const CPU_STEP_SECONDS: f64 = 1e-6;
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     Level,
-    Growth,
     Cpu,
     /// What of the work is missing.
     Work,
@@ -22,8 +21,6 @@ pub enum Figure {
 pub struct ArmFigures {
     /// Of the level of memory in bytes.
     pub level: f64,
-    /// Of the factor by which memory grew.
-    pub growth: Option<f64>,
     /// Of CPU seconds.
     pub cpu: Option<f64>,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
@@ -51,14 +48,12 @@ pub struct Limits {
     pub cpu: Option<f64>,
     /// Of what of the work is missing.
     pub work: Option<f64>,
-    pub growth: Option<f64>,
 }
 
 impl ArmFigures {
     pub fn get(&self, figure: Figure) -> Option<f64> {
         match figure {
             Figure::Level => Some(self.level),
-            Figure::Growth => self.growth,
             Figure::Cpu => self.cpu,
             Figure::Work => self.work,
         }
@@ -71,7 +66,7 @@ impl ArmFigures {
     /// Memory is read in pages, CPU time in microseconds; of work that is not known.
     pub(crate) fn step(&self, figure: Figure) -> f64 {
         match figure {
-            Figure::Level | Figure::Growth => (PAGE_BYTES / self.level.exp()).ln_1p(),
+            Figure::Level => (PAGE_BYTES / self.level.exp()).ln_1p(),
             Figure::Cpu => self.cpu.map_or(0.0, |cpu| (CPU_STEP_SECONDS / cpu.exp()).ln_1p()),
             Figure::Work => 0.0,
         }
@@ -80,7 +75,7 @@ impl ArmFigures {
 
 impl Limits {
     pub fn given(&self) -> impl Iterator<Item = (Figure, f64)> {
-        let all = [(Figure::Cpu, self.cpu), (Figure::Work, self.work), (Figure::Growth, self.growth)];
+        let all = [(Figure::Cpu, self.cpu), (Figure::Work, self.work)];
         all.into_iter().filter_map(|(figure, limit)| Some((figure, limit?)))
     }
 }

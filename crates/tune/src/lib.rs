@@ -5,7 +5,7 @@
 //! blocks in and says which candidates the next one has ([`Next`]); at last it names winners, which are verified in blocks
 //! of their own ([`verified`]).
 //!
-//! Three things are told apart. What is *compared* is within blocks ([`Comparison`], least squares over candidates and
+//! Three things are distinguished. What is *compared* is within blocks ([`Comparison`], least squares over candidates and
 //! blocks). Who is *dropped* is decided by that alone, with an error probability that is spent over all blocks (`race`). What
 //! is measured *next* comes from a [`Model`] of how settings act, which may be wrong and costs only blocks when it is.
 //!

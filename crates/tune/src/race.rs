@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::comparison::Comparison;
 use crate::figures::Figure;
 
-/// Degrees of freedom below which noise counts as unknown: nobody is dropped, and nothing told of how sure a belief is.
+/// Degrees of freedom below which noise counts as unknown: nobody is dropped, and how sure a belief is remains open.
 pub const LEAST_FREEDOM: usize = 3;
 /// Nor by a single run of its own, which may have been in a mode of its own.
 const LEAST_BLOCKS: usize = 2;

@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::figures::{Block, Figure, Limits, least_sd};
 
-/// With this probability a plan asks that a difference is told.
+/// The probability with which a plan wants a difference to be shown.
 pub const POWER: f64 = 0.8;
 
 /// A winner against another arm, by fresh blocks alone.
@@ -165,7 +165,7 @@ fn each(winners: usize, level: f64) -> f64 {
     1.0 - (1.0 - level) / winners.max(1) as f64
 }
 
-/// The log ratio that so many blocks tell from none with a probability of [`POWER`], where a log ratio of one block has this
+/// The log ratio that so many blocks distinguish from none with a probability of [`POWER`], where a log ratio of one block has this
 /// standard deviation. `None` of fewer than two blocks.
 pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<f64> {
     let freedom = blocks.checked_sub(1)? as f64;
@@ -242,12 +242,8 @@ mod tests {
 
     #[test]
     fn blocks_that_agree_give_no_interval_of_no_width() {
-        let at = |level: f64, cpu: f64, work: f64| ArmFigures {
-            level,
-            cpu: Some(cpu.ln()),
-            work: Some(work),
-            ..ArmFigures::default()
-        };
+        let at =
+            |level: f64, cpu: f64, work: f64| ArmFigures { level, cpu: Some(cpu.ln()), work: Some(work) };
         let blocks: Vec<Block> = [17.0, 18.1, 19.3]
             .map(|base| Block { control: at(base, 0.1, 0.0), arms: vec![(0, at(base - 0.5, 0.2, 0.3))] })
             .into();

@@ -225,19 +225,6 @@ fn family_json(family: &Family) -> Value {
 }
 
 impl SourceOptions {
-    /// The options as words of a command line that repeats a run.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        words.extend(self.mirror.as_ref().map(|mirror| format!("--mirror {}", shell_words::quote(mirror))));
-        words.extend(self.offline.then(|| "--offline".to_owned()));
-        words.extend(
-            self.sources
-                .iter()
-                .filter_map(|name| Some(format!("--source {}", name.to_possible_value()?.get_name()))),
-        );
-        words
-    }
-
     /// The mirror, where it is a folder of this machine.
     pub fn mirror_folder(&self) -> Option<&Path> {
         self.mirror.as_deref().map(Path::new).filter(|folder| folder.is_dir())

@@ -1,38 +1,39 @@
 //! `heaptrial lab`: the same workload under several allocators, on this machine or on a cluster.
 
 mod bisect;
+mod executor;
 mod like;
 mod options;
-mod place;
 mod relay_memory;
+mod repeat_command;
 mod run;
 mod score;
 mod search;
-pub(super) mod shell;
+mod slurm;
 mod tor;
 mod tune;
 mod userland;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Subcommand;
 use heaptrial_allocator::{Catalog, Resolved};
-use heaptrial_lab::{Accounting, Inside, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule, Workload};
+use heaptrial_lab::{Accounting, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule, Workload};
 use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan};
 use heaptrial_report::{BisectReport, Options, TuneReport};
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
+use self::executor::On;
 use self::like::Runs;
 use self::options::LabOptions;
-use self::place::On;
-pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
+use self::repeat_command::RepeatCommand;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
 pub use self::search::read_report as report_in;
-use self::shell::quoted;
+pub use self::slurm::{BLOCK_COMMAND, run_task};
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;
 use super::report::write_and_print;
@@ -50,11 +51,9 @@ pub enum LabCommand {
     Tor(Box<TorOptions>),
     /// Search releases or upstream's commits for what changed the memory, by runs until it is sure
     Bisect(Box<BisectOptions>),
-    /// Go on watching a run whose blocks a cluster carries out, and collect its results
-    Attach(AttachOptions),
     /// Search settings of allocators for the least memory, and verify what was found on fresh seeds
     Tune(Box<TuneOptions>),
-    /// Tell how well lab runs of relays told what an import or a field trial showed
+    /// Score how well lab runs of relays predicted an import or a field trial
     Score(ScoreOptions),
 }
 
@@ -70,12 +69,11 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
     match &command {
         LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
         LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,
-        LabCommand::Bisect(_) | LabCommand::Tune(_) | LabCommand::Attach(_) | LabCommand::Score(_) => {}
+        LabCommand::Bisect(_) | LabCommand::Tune(_) | LabCommand::Score(_) => {}
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),
         LabCommand::Bisect(options) => bisect::run(&options, global),
-        LabCommand::Attach(options) => place::attach(&options, global),
         LabCommand::Tune(options) => tune::run(&options, global),
         LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => tor::run(&options, global),
@@ -96,51 +94,44 @@ fn execute(
     plan: &TrialPlan,
     workload: &dyn Workload,
     duration: Option<HumanDuration>,
-    words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
     let metric = check(options, plan, workload, duration)?;
-    let seed = options.seed.unwrap_or_else(rand::random);
     let allocators = resolve(plan, options)?;
-    run_folder::check(global.out.as_deref())?;
-    let command = repeat_command(kind, &options.words(seed, metric), words);
+    let home = run_folder::named(global.out.as_deref(), kind)?;
+    let earlier = if options.executor.on == On::Slurm { slurm::seed_in(&home) } else { None };
+    if earlier.is_none() {
+        run_folder::check(global.out.as_deref())?;
+    }
+    let seed = options.seed.or(earlier).unwrap_or_else(rand::random);
+    let command = RepeatCommand::own()?.of_run(kind, seed);
     if options.dry_run {
         let control = plan.arms.iter().position(|arm| arm.control).unwrap_or(0);
         let arms = plan.arms.len();
         let schedule = Schedule::draw(arms, control, options.repeat, workload.arrangement(), seed);
-        print_schedule(plan, &schedule, duration, &command, global.json);
+        print_schedule(plan, &schedule, duration, &command.to_string(), global.json);
         return Ok(ExitCode::SUCCESS);
     }
     let accounting = accounting(options, metric)?;
-    let home = run_folder::named(global.out.as_deref(), kind)?;
-    let place = options.place.place(home.clone())?;
+    let executor = options.executor.executor(home.clone())?;
     let arms = prepare(allocators, options, global)?;
-    let folder = run_folder::create(Some(&home), kind)?;
-    eprintln!("seed {seed}; the run's folder is {}", folder.display());
-    let lab = LabPlan {
-        name: plan.name.clone(),
-        arms,
-        repeats: options.repeat,
-        duration: duration.map(|duration| duration.0),
-        tick: options.tick.0,
-        metric,
-        accounting,
-        memory_limit_bytes: options.memory_limit,
-        seed,
-        processors: options.processors,
-        command,
-        database: global.db.clone().unwrap_or_else(|| folder.join("heaptrial.db")),
-        folder: folder.clone(),
-        supervisor: PathBuf::from(OWN_PROGRAM),
-        userland: Inside::current(),
+    let folder = match earlier {
+        Some(_) => home,
+        None => run_folder::create(Some(&home), kind)?,
     };
+    eprintln!("seed {seed}; the run's folder is {}", folder.display());
+    let mut lab = options.plan_in(&folder, &command, duration, metric, accounting);
+    lab = LabPlan { name: plan.name.clone(), arms, repeats: options.repeat, seed, ..lab };
+    if let Some(database) = &global.db {
+        lab.database = database.clone();
+    }
     describe(&lab, plan)?;
-    let interrupt = heeding_signals(options.place.on)?;
-    let outcome = place.run(&lab, plan, workload, &interrupt, &mut LiveProgress::new());
+    let interrupt = heeding_signals(options.executor.on)?;
+    let outcome = executor.run(&lab, plan, &command, workload, &interrupt, &mut LiveProgress::new());
     conclude(&lab.database, &folder, seed, outcome, global)
 }
 
-/// Reports on a run that has ended, whatever ended it, and tells how it did.
+/// Reports on a run that has ended, whatever ended it.
 fn conclude(
     database: &Path,
     folder: &Path,
@@ -164,12 +155,12 @@ fn conclude(
     match outcome.failed_services {
         0 if outcome.unread_work().is_empty() => Ok(ExitCode::SUCCESS),
         0 => Err(Failure::failed(format!(
-            "of the work {} no service told anything, so that it has no figures; the report tells what was there in its place",
+            "no service gave a figure of the work {}; the report has what there was instead",
             outcome.unread_work().join(", ")
         ))),
-        1 => Err(Failure::failed("a service failed, and is in no figure; the report tells why")),
+        1 => Err(Failure::failed("a service failed, and is in no figure; the report has the reason")),
         failed => Err(Failure::failed(format!(
-            "{failed} services failed, and are in no figure; the report tells why"
+            "{failed} services failed, and are in no figure; the report has the reasons"
         ))),
     }
 }
@@ -206,9 +197,9 @@ fn check(
     Ok(metric)
 }
 
-/// Where figures come from. Of a cluster each node tells by itself, and this machine's are of no block.
+/// Where figures come from. Each node of a cluster finds its own, and this machine's are of no block.
 fn accounting(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
-    match options.place.on {
+    match options.executor.on {
         On::Here => accounting_here(options, metric),
         On::Slurm => Ok(Accounting::find()),
     }
@@ -267,10 +258,7 @@ fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<Resol
         let spec = arm.allocator();
         let given = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
         let catalog = Catalog::builtin();
-        let ran = match options.processors {
-            Some(processors) => catalog.as_on(&spec, processors).apply(&spec),
-            None => spec,
-        };
+        let ran = options.as_run(&spec);
         let found = match given {
             Some(_) => catalog.resolve_local(&ran),
             None => catalog.resolve(&ran),
@@ -297,20 +285,10 @@ fn prepare(
         .collect()
 }
 
-/// A path that means the same from any folder.
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
 /// This very program, which is also the supervisor of services, even when its file is replaced during a run.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-fn repeat_command(kind: &str, lab: &[String], own: &[String]) -> String {
-    let words: Vec<&str> = lab.iter().chain(own).map(String::as_str).collect();
-    format!("heaptrial lab {kind} {}", words.join(" "))
-}
-
-/// Writes the plan and the command into the run's folder, so that it tells what it is by itself.
+/// Writes the plan and the command into the run's folder, so that it explains itself.
 fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     let write = |name: &str, text: String| {
         let path = lab.folder.join(name);
@@ -319,7 +297,7 @@ fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     let plan = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     write("plan.json", format!("{plan}\n"))?;
     let folder = std::env::current_dir().unwrap_or_default();
-    write("command.txt", format!("cd {}\n{}\n", quoted(folder.as_os_str()), lab.command))?;
+    write("command.txt", format!("cd {}\n{}\n", shell_words::quote(&folder.to_string_lossy()), lab.command))?;
     let builds: Vec<_> = lab.arms.iter().map(|arm| &arm.obtained).collect();
     let builds = serde_json::to_string_pretty(&builds).map_err(Failure::failed)?;
     write("allocators.json", format!("{builds}\n"))

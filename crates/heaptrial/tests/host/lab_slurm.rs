@@ -19,8 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const HOLDER: &str =
     "import time\nheld = [bytes(4000) for _ in range(5000)]\nprint('held', flush=True)\ntime.sleep(600)\n";
 const PROGRAM: &str = "-- python3 /shared/holder.py";
-/// All that a task needs is asked for, so that nothing has to be measured first.
-const ALL_ASKED: &str = "--slurm mem=300M --slurm cpus-per-task=1 --slurm time=5";
+const ASKED: &str = "--slurm mem=300M --slurm cpus-per-task=1 --slurm time=5";
 
 struct Bed {
     cluster: SlurmCluster,
@@ -71,19 +70,14 @@ impl Bed {
         serde_json::from_slice(&std::fs::read(self.path(path)).ok()?).ok()
     }
 
-    /// Jobs of a run's folder, once so many or more are written down.
-    fn jobs(&self, run: &str, count: usize) -> Vec<u64> {
-        wait_for("a submission", PATIENCE, || {
-            let submitted = self.value(&format!("{run}/slurm/submitted.json"))?;
-            let jobs: Vec<u64> = submitted.as_array()?.iter().filter_map(|one| one["job"].as_u64()).collect();
-            (jobs.len() >= count).then_some(jobs)
-        })
+    /// Reports of a run's blocks that have results.
+    fn blocks(&self, run: &str) -> Vec<Value> {
+        (1..=20).filter_map(|number| self.value(&format!("{run}/blocks/{number}/block.json"))).collect()
     }
 
-    /// Reports of a run's blocks that are here.
-    fn blocks(&self, run: &str) -> Vec<Value> {
-        let found = |number: u32| self.value(&format!("{run}/blocks/{number:04}/block.json"));
-        (1..=20).filter_map(found).collect()
+    /// Tasks of the queue that wait or run, once there are any.
+    fn tasks(&self) -> Vec<String> {
+        wait_for("a task", PATIENCE, || Some(self.under_way()).filter(|tasks| !tasks.is_empty()))
     }
 
     /// Sends a signal to the process that submitted a run.
@@ -96,12 +90,9 @@ impl Bed {
         ]);
     }
 
-    fn under_way(&self, job: u64) -> Vec<String> {
-        let own = format!("{job}_");
+    fn under_way(&self) -> Vec<String> {
         let tasks = self.cluster.queue().into_iter();
-        tasks
-            .filter(|task| task.starts_with(&own) && (task.contains("RUNNING") || task.contains("PENDING")))
-            .collect()
+        tasks.filter(|task| task.contains("RUNNING") || task.contains("PENDING")).collect()
     }
 }
 
@@ -152,20 +143,23 @@ fn without_slurm_nothing_is_begun() {
     let output = run("--slurm array=1-3");
     told(&output, &["array is decided by the run"]);
     assert!(!folder.path().join("run").exists());
-    let output = support::run(folder.path(), "lab attach .");
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    told(&output, &["holds no run on a cluster"]);
 }
 
-/// Stands for Slurm: a task runs on this host at once, but block 2 of a search fails.
+/// Stands for Slurm: a task runs on this host at once, but the task of block 2 of a search fails the first time.
 const SBATCH: &str = r#"#!/bin/sh
-for script; do case $script in --job-name=*) name=${script#--job-name=};; --array=*) task=${script#--array=};; esac; done
+for script; do case $script in --array=*) task=${script#--array=};; esac; done
 case $script in
 */blocks/0002/*)
-    echo '{"node":"n2","why":"its disk is gone"}' >"${script%/*}/failed/0001.json"
-    printf '{"jobs":[{"array_job_id":7,"array_task_id":0,"name":"%s","job_state":"FAILED","nodes":"n2"}]}' "$name" >queue.json ;;
-*) SLURM_ARRAY_TASK_ID=$task SLURMD_NODENAME=n1 sh "$script" >/dev/null 2>&1 & ;;
+    if [ ! -e failed-once ]; then
+        touch failed-once
+        echo 'on n2: its disk is gone' >"${script%/*}/failed/$task"
+        echo 7
+        exit
+    fi ;;
 esac
+for one in $(echo "$task" | tr , ' '); do
+    SLURM_ARRAY_TASK_ID=$one SLURMD_NODENAME=n1 sh "$script" >/dev/null 2>&1 &
+done
 echo 7
 "#;
 
@@ -173,14 +167,11 @@ echo 7
 struct StandIn(tempfile::TempDir);
 
 impl StandIn {
-    fn new(sbatch: &str) -> Self {
+    fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("bin")).unwrap();
-        std::fs::write(folder.path().join("queue.json"), r#"{"jobs":[]}"#).unwrap();
         std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
-        for (name, text) in
-            [("sbatch", sbatch), ("squeue", "#!/bin/sh\ncat queue.json\n"), ("scancel", "#!/bin/sh\n")]
-        {
+        for (name, text) in [("sbatch", SBATCH), ("squeue", "#!/bin/sh\n"), ("scancel", "#!/bin/sh\n")] {
             let path = folder.path().join("bin").join(name);
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -217,11 +208,10 @@ fn numbers(report: &Value) -> Vec<u64> {
 #[test]
 fn a_search_whose_task_failed_goes_on_by_its_own_command() {
     let Some(()) = drawn(0, 6) else { return };
-    let slurm = StandIn::new(SBATCH);
+    let slurm = StandIn::new();
     let output = slurm.tune(TUNED).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     told(&output, &["block-2 of control, glibc", "on n2: its disk is gone", "lab tune --continue "]);
-    assert!(!stderr(&output).contains("lab attach"), "{}", stderr(&output));
     let so_far = json(&output);
     assert!(so_far["stopped"].as_str().unwrap().contains("its disk is gone"), "{so_far:#}");
     assert_eq!(numbers(&so_far), [1], "{}", stderr(&output));
@@ -230,51 +220,15 @@ fn a_search_whose_task_failed_goes_on_by_its_own_command() {
     let output = slurm.tune("--continue found").output().unwrap();
     assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
     let whole = json(&output);
-    assert_eq!(numbers(&whole)[..2], [1, 3], "{whole:#}");
+    assert_eq!(numbers(&whole)[..2], [1, 2], "{whole:#}");
     assert_eq!(whole["blocks"][0], so_far["blocks"][0]);
     assert_eq!(std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap(), first);
 }
 
 #[test]
-fn what_a_task_delivered_after_its_search_was_gone_is_taken_in() {
-    let Some(()) = drawn(4, 6) else { return };
-    // Of this search no task fails.
-    let slurm = StandIn::new(&SBATCH.replace("*/blocks/0002/*)", "none)"));
-    let mut search = slurm.tune(TUNED).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_for("the task of a block", PATIENCE, || {
-        let submitted = std::fs::read(slurm.path("found/blocks/0001/slurm/submitted.json")).ok()?;
-        serde_json::from_slice::<Value>(&submitted).ok()?[0]["job"].as_u64()
-    });
-    search.kill().unwrap();
-    search.wait().unwrap();
-    let report = slurm.path("found/blocks/0001/blocks/0001/block.json");
-    assert!(!report.exists(), "the task ended before its search");
-    wait_for("what the task delivers", PATIENCE, || report.is_file().then_some(()));
-    // The task of the stand-in has the lock of whoever submitted it, until it ends.
-    let lock = slurm.path("found/blocks/0001/slurm/lock");
-    wait_for("the end of the task", PATIENCE, || {
-        let free = Command::new("flock").arg("--nonblock").arg(&lock).arg("true").status().unwrap();
-        free.success().then_some(())
-    });
-    let delivered = std::fs::read(&report).unwrap();
-
-    let output = slurm.tune("--continue found").output().unwrap();
-    told(&output, &["is taken up"]);
-    assert_eq!(std::fs::read(&report).unwrap(), delivered);
-    // Whatever came of blocks on a busy machine: none was begun of which no step tells.
-    let steps = std::fs::read_to_string(slurm.path("found/tune-steps.jsonl")).unwrap();
-    let of_blocks = ["searched", "verified", "void"]
-        .iter()
-        .map(|step| steps.matches(&format!("\"step\":\"{step}\"")).count());
-    assert!(steps.contains("\"number\":1,"), "{steps}");
-    let begun = std::fs::read_dir(slurm.path("found/blocks")).unwrap().count();
-    assert_eq!(of_blocks.sum::<usize>(), begun, "{steps}");
-}
-
-#[test]
 fn work_that_no_block_tells_of_fails_the_run() {
     let Some(()) = drawn(2, 6) else { return };
-    let slurm = StandIn::new(SBATCH);
+    let slurm = StandIn::new();
     // The first block tells of nothing, and the other of one of the two.
     let load = "sleep 0.3; case {repeat} in 2) echo rps 5;; esac";
     let options = [&["--work", "rps=rps ([0-9]+)"][..], &["--work", "tps=tps ([0-9]+)"]];
@@ -287,7 +241,7 @@ fn work_that_no_block_tells_of_fails_the_run() {
     succeeds(&run("one", options[0]));
     let output = run("both", &options.concat());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    told(&output, &["of the work tps no service told anything"]);
+    told(&output, &["no service gave a figure of the work tps"]);
 }
 
 #[test]
@@ -303,25 +257,19 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     let mut bed = Bed { cluster, folder };
 
     a_node_that_dies_costs_its_block(&mut bed);
-    a_submitter_that_dies_is_replaced(&bed);
-    ctrl_c_cancels_and_keeps_what_is_there(&bed);
-    a_folder_that_takes_nothing_loses_nothing(&bed, &small.0);
-    what_cannot_be_is_told(&bed);
+    the_same_command_goes_on_where_its_process_died(&bed);
+    ctrl_c_cancels_and_keeps_what_has_results(&bed);
+    what_failed_is_run_again_by_the_same_command(&bed, &small.0);
+    what_cannot_be_is_refused(&bed);
     a_search_has_its_blocks_carried_out_there(&bed);
     a_search_of_settings_and_its_winners_too(&bed);
-    a_search_that_dies_takes_its_task_up(&bed);
 }
 
 fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
     let asked = "--repeat 6 --duration 3s";
-    let run = bed.start(&format!("{asked} --on slurm --out /shared/died --json"));
-    // The first block tells what the others ask for.
-    let jobs = bed.jobs("died", 2);
-    let submitted = bed.value("died/slurm/submitted.json").unwrap();
-    assert_eq!((&submitted[0]["blocks"], &submitted[0]["asked"]), (&serde_json::json!([0]), &Value::Null));
-    assert_eq!(submitted[1]["asked"]["processors"], 1);
+    let run = bed.start(&format!("{asked} --on slurm {ASKED} --out /shared/died --json"));
     let on_n2 = wait_for("a task on n2", PATIENCE, || {
-        let tasks = bed.under_way(jobs[1]);
+        let tasks = bed.under_way();
         tasks
             .iter()
             .find(|task| task.contains("RUNNING n2"))
@@ -335,13 +283,8 @@ fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
     let now = ["scontrol", "update", &format!("JobId={on_n2}"), "StartTime=now"];
     bed.cluster.controller.ok(&now);
     let output = ended(run, 0);
-    told(&output, &["is started again by Slurm: n2 died", "5 blocks submitted", "each asks for"]);
-
-    let restarted: Vec<Value> =
-        bed.blocks("died").into_iter().filter(|block| block["restarts"] != 0).collect();
+    told(&output, &["6 blocks submitted"]);
     assert_eq!(bed.blocks("died").len(), 6);
-    assert_eq!(restarted.len(), 1, "{restarted:?}");
-    assert_eq!(format!("{}_{}", jobs[1], restarted[0]["block"]), on_n2);
 
     // The same seed gives the same blocks here.
     let report = json(&output);
@@ -380,37 +323,36 @@ fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
     assert_eq!(std::fs::read_dir(bed.path("died/logs")).unwrap().count(), 24);
 }
 
-fn a_submitter_that_dies_is_replaced(bed: &Bed) {
-    let run = bed
-        .start("-a jemalloc?narenas=1 --repeat 3 --duration 1s --tick 200ms --on slurm --out /shared/left");
+fn the_same_command_goes_on_where_its_process_died(bed: &Bed) {
     // Two arms have one library.
-    let first = bed.jobs("left", 1);
+    let command = format!(
+        "-a jemalloc?narenas=1 --repeat 3 --duration 1s --tick 200ms --on slurm {ASKED} --out /shared/left --json"
+    );
+    let run = bed.start(&command);
+    let first = bed.tasks();
     bed.signal("-KILL", "left");
     run.wait_with_output().unwrap();
-    let output = bed.command("lab attach /shared/left --json").output().unwrap();
+    let output = bed.lab(&command).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(json(&output)["services"].as_array().unwrap().len(), 9);
-    let jobs = bed.jobs("left", 2);
-    assert_eq!(jobs[0], first[0]);
-    // Each block was a task once.
-    let of_run = |task: &&String| jobs.iter().any(|job| task.starts_with(&format!("{job}_")));
-    assert_eq!(bed.cluster.queue().iter().filter(of_run).count(), 3);
-    assert_eq!(bed.blocks("left").len(), 3);
-    // Who comes later finds all of it done.
-    let output = bed.command("lab attach /shared/left --again --json").output().unwrap();
+    assert!(!stderr(&output).contains("submitted"), "tasks were under way ({first:?}): {}", stderr(&output));
+    // All of it has results, whatever is asked of the cluster.
+    let again = command.replace("mem=300M", "mem=400M");
+    let output = bed.lab(&again).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(json(&output)["services"].as_array().unwrap().len(), 9);
-    assert_eq!(bed.jobs("left", 2), jobs);
+    // Another run does not go on in its folder.
+    let output = bed.lab(&command.replace("--repeat 3", "--repeat 4")).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }
 
-fn ctrl_c_cancels_and_keeps_what_is_there(bed: &Bed) {
-    let run = bed.start(&format!("--repeat 8 --duration 2s --on slurm {ALL_ASKED} --out /shared/cut --json"));
-    let jobs = bed.jobs("cut", 1);
+fn ctrl_c_cancels_and_keeps_what_has_results(bed: &Bed) {
+    let run = bed.start(&format!("--repeat 8 --duration 2s --on slurm {ASKED} --out /shared/cut --json"));
     wait_for("a block", PATIENCE, || (!bed.blocks("cut").is_empty()).then_some(()));
     bed.signal("-INT", "cut");
     let output = ended(run, 1);
     told(&output, &["the run was interrupted"]);
-    wait_for("an empty queue", PATIENCE, || bed.under_way(jobs[0]).is_empty().then_some(()));
+    wait_for("an empty queue", PATIENCE, || bed.under_way().is_empty().then_some(()));
     let report = json(&output);
     let services = report["services"].as_array().unwrap().len();
     assert_eq!(report["outcome"], "interrupted");
@@ -418,37 +360,30 @@ fn ctrl_c_cancels_and_keeps_what_is_there(bed: &Bed) {
     assert_eq!(services, 2 * bed.blocks("cut").len());
 }
 
-fn a_folder_that_takes_nothing_loses_nothing(bed: &Bed, small: &Path) {
-    let run = bed.start("--repeat 1 --duration 4s --on slurm --out /shared/small/full");
-    bed.jobs("small/full", 1);
+fn what_failed_is_run_again_by_the_same_command(bed: &Bed, small: &Path) {
+    let command = format!("--repeat 1 --duration 4s --on slurm {ASKED} --out /shared/small/full --json");
+    let run = bed.start(&command);
+    bed.tasks();
     let filler = small.join("filler");
     let filled =
         Command::new("dd").args(["if=/dev/zero", "bs=4k"]).arg(format!("of={}", filler.display())).output();
     assert!(stderr(&filled.unwrap()).contains("No space left"));
     let output = ended(run, 1);
-    told(
-        &output,
-        &[
-            "no results of 1 of 1 block",
-            "cannot write to the run's folder",
-            "quota",
-            "lab attach /shared/small/full --again",
-        ],
-    );
+    told(&output, &["no results of 1 of 1 block", "the same command with --out /shared/small/full"]);
     std::fs::remove_file(&filler).unwrap();
-    let output = bed.command("lab attach /shared/small/full --again --json").output().unwrap();
+    let output = bed.lab(&command).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(json(&output)["services"].as_array().unwrap().len(), 2);
 }
 
-fn what_cannot_be_is_told(bed: &Bed) {
+fn what_cannot_be_is_refused(bed: &Bed) {
     let output = bed.lab("--on slurm --slurm partition=nope --out /shared/nope").output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    told(&output, &["invalid partition specified: nope", "`sinfo` lists the partitions"]);
+    told(&output, &["invalid partition specified: nope", "`sinfo` lists partitions"]);
     // Every host has a home of its own.
     let output = bed.lab("--on slurm --repeat 2 --out /home/ana/run").output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    told(&output, &["does not see the run's folder", "--out", "no results of 2 of 2 blocks"]);
+    told(&output, &["no results of 2 of 2 blocks", "does not share /home/ana/run"]);
 }
 
 fn a_search_has_its_blocks_carried_out_there(bed: &Bed) {
@@ -505,26 +440,4 @@ fn a_search_of_settings_and_its_winners_too(bed: &Bed) {
     for block in blocks {
         assert_by_a_node(bed, &format!("tuned/blocks/{:04}", block["number"].as_u64().unwrap()));
     }
-}
-
-fn a_search_that_dies_takes_its_task_up(bed: &Bed) {
-    let search = bed
-        .command(
-            "lab tune --json --out /shared/killed --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 \
-             --winners 1 run --on slurm --source host --ready log:^held --duration 3s --tick 200ms --seed 7 -- python3 \
-             /shared/settings.py",
-        )
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let job = bed.jobs("killed/blocks/0002", 1)[0];
-    bed.cluster.controller.ok(&["pkill", "-KILL", "-f", "^/ht/heaptrial lab tune.*--out /shared/killed "]);
-    search.wait_with_output().unwrap();
-    // Its task is still in the queue, or just ran.
-    let output = bed.command("lab tune --json --continue /shared/killed").output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    told(&output, &["is taken up"]);
-    assert_eq!(numbers(&json(&output)), [1, 2, 3, 4]);
-    assert_eq!(bed.jobs("killed/blocks/0002", 1), [job]);
 }

@@ -289,7 +289,7 @@ fn a_load_that_ends_early_is_told_and_one_that_is_cut_off_too() {
     let told = stderr(&output);
     assert!(told.contains("the load ended by itself after "), "{told}");
     assert!(told.contains("the load wrote no tps; see"), "{told}");
-    assert!(told.contains("of the work tps no service told anything"), "{told}");
+    assert!(told.contains("no service gave a figure of the work tps"), "{told}");
     std::fs::remove_dir_all(folder.path().join("run")).unwrap();
     let options = ["--duration", "1s", "--load", "sleep 60", "--work", "tps=([0-9]+) tps"];
     let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
@@ -306,7 +306,7 @@ fn work_that_nothing_tells_fails_the_run() {
         let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
         assert_eq!(output.status.code(), Some(found), "{}", stderr(&output));
         let told = stderr(&output);
-        assert_eq!(told.contains("of the work kept no service told anything"), found == 1, "{told}");
+        assert_eq!(told.contains("no service gave a figure of the work kept"), found == 1, "{told}");
     }
 }
 
@@ -429,7 +429,7 @@ fn what_is_no_program_is_told_apart() {
 }
 
 #[test]
-fn the_command_that_repeats_a_run_keeps_every_byte() {
+fn a_word_that_is_no_text_is_refused() {
     use std::os::unix::ffi::OsStrExt as _;
     let folder = folder();
     let raw = std::ffi::OsStr::from_bytes(b"\xffname");
@@ -440,6 +440,19 @@ fn the_command_that_repeats_a_run_keeps_every_byte() {
         .arg(raw)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).contains("-- sleep 5 $'\\377name'"), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("UTF-8"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_service_that_never_gets_ready_is_waited_for_once() {
+    let folder = folder();
+    let script = "test \"{arm}\" = glibc && touch {dir}/ready; exec sleep 60";
+    let options =
+        ["--repeat", "3", "--duration", "600ms", "--ready", "path:{dir}/ready", "--ready-timeout", "1s"];
+    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1"];
+    let output = lab(folder.path(), &arms, &options, &["sh", "-c", script]);
+    let printed = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert_eq!(printed.matches("was not started").count(), 2, "{printed}");
 }

@@ -182,7 +182,6 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
             2,
             "--blocks 2 is too little",
         ),
-        ("--over glibc --time 9s", 2, "--time 9 s is too little"),
         ("--over glibc --work-within 1.05", 2, "but no work"),
         ("--over glibc --candidates 1", 2, "2..=50"),
     ] {
@@ -199,26 +198,6 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
         assert!(stderr(&output).contains(told), "{options}: {}", stderr(&output));
     }
     assert!(!folder.join("run").exists());
-}
-
-#[test]
-fn a_plan_by_time_tells_no_number_of_blocks_that_nobody_knows() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    // How long the program runs is its own business.
-    let unknown = "--time 1h run --load true --dry-run -- true";
-    let over = "--over glibc --setting arena_max=1,2,4";
-    let told = stdout(&tune(folder, &format!("{over} {unknown}")));
-    assert!(!told.contains("12 blocks") && told.contains("known once the first was run"), "{told}");
-    assert!(told.contains("1 h in all"), "{told}");
-    let dry = json(&tune(folder, &format!("--json {over} {unknown}")));
-    assert_eq!((&dry["blocks"], &dry["measured_at_most"]), (&Value::Null, &Value::Null), "{dry:#}");
-    assert_eq!(dry["seconds"], 3600.0);
-    // Where it is told how long services live, there can be no more than these.
-    let known = stdout(&tune(folder, &format!("{over} --time 1h run --duration 10s --dry-run -- true")));
-    assert!(known.contains("At most ") && known.contains("makes it fewer"), "{known}");
-    let asked = stdout(&tune(folder, &format!("{over} --blocks 9 run --duration 10s --dry-run -- true")));
-    assert!(asked.contains(". 9 blocks of glibc"), "{asked}");
 }
 
 /// The report of a search over two settings of a program that writes its work into its folder; nothing keeps the limits.

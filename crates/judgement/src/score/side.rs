@@ -1,93 +1,89 @@
 //! One side of a score: the lab, or the field.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use heaptrial_analysis::{Analysis, Finding, Fleet, FleetArm, Severity, analyse};
-use heaptrial_model::{Arm, Metric, Version};
+use heaptrial_analysis::{Analysis, Fleet, FleetArm, Severity, analyse};
+use heaptrial_model::{Arm, Metric};
 use heaptrial_store::{ArmRecord, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{LeftOut, ScoreError};
-use crate::consensuses::ConsensusClock;
+use super::ScoreError;
 use crate::lab::LabRun;
 use crate::{Kind, Options, Rows};
+
+/// Parameters in which runs that are joined may differ: their length, their groups, and what each arm makes of a number of
+/// processors.
+const OWN_PARAMETERS: [&str; 3] = ["consensuses", "together", "memory_accounting"];
+/// Facts of the host that change what a relay needs.
+const HOST_FACTS: [&str; 5] = ["userland", "os", "architecture", "page_size_bytes", "thp_mode"];
 
 /// A trial that a score is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
     pub name: String,
     pub kind: Kind,
-    /// Seed of a lab run.
+    /// Of a lab run.
     pub seed: Option<u64>,
-    /// Repeats of each arm of a lab run.
-    pub repeats: Option<u32>,
-    /// Consensuses that its relays took: hours of life that it went through.
+    /// Consensuses that the relays of a lab run got.
     pub consensuses: Option<u32>,
-    /// How many times faster than life it went.
-    pub pace: Option<f64>,
-    /// The reading that stands for memory.
     pub metric: Metric,
     /// The command that repeats it; empty of an import.
     pub command: String,
-    /// Version of Heaptrial that made it.
-    pub tool_version: String,
 }
 
 /// A lab's runs or a trial in the field, judged.
 #[derive(Debug)]
 pub struct Side {
     pub(super) trials: Vec<Scored>,
-    pub(super) metric: Metric,
-    /// What a lab's runs have in common.
-    conditions: BTreeMap<String, Value>,
     /// In the order of the fleet's.
     pub(super) arms: Vec<Arm>,
+    /// That were obtained for the arms.
+    versions: Vec<Option<String>>,
     pub(super) fleet: Fleet,
     pub(super) analysis: Analysis,
 }
 
 impl Side {
-    /// Lab runs of relays as one fleet: arms of one treatment are one arm, and each repeat of each run is a block of its own,
-    /// with its own control. `metric` stands in place of the one that they were planned with, where it was read too.
+    /// Lab runs of relays as one fleet: arms of one name are one arm, and each repeat of each run is a block of its own.
+    /// `metric` replaces the one that they were planned with.
     pub fn of_lab(
         runs: &[(&Store, i64)],
         metric: Option<Metric>,
         options: &Options,
     ) -> Result<Self, ScoreError> {
-        let mut joined: Option<Self> = None;
-        let mut known: Vec<(String, i64, u64)> = Vec::new();
+        let mut joined: Option<(Self, BTreeMap<String, Value>)> = None;
         for (store, trial_id) in runs {
             let mut rows = Rows::read(store, *trial_id)?;
             rows.trial.plan.metric = metric.unwrap_or(rows.trial.plan.metric);
             let name = rows.trial.plan.name.clone();
-            // A copy of its database is the same run too.
-            let plan = &rows.trial.plan;
-            let own = (plan.boot_id.clone(), plan.started_wall_us, plan.seed);
-            if known.contains(&own) {
-                let why = "they are the same run, which repeats nothing".to_owned();
-                return Err(ScoreError::Apart { first: name.clone(), second: name, why });
-            }
-            known.push(own);
             if rows.kind != Kind::LabTor {
-                return Err(ScoreError::NotALab { name, kind: rows.kind.describe() });
+                return Err(ScoreError::Refused(format!(
+                    "`{name}` is a {}; a score is of lab runs of relays (`heaptrial lab tor`)",
+                    rows.kind.describe()
+                )));
             }
             let run = LabRun::read(store, &rows)?;
-            let Some(clock) = run.consensuses() else { return Err(ScoreError::NoConsensuses { name }) };
+            let clock = run.consensuses().ok_or_else(|| {
+                ScoreError::Refused(format!(
+                    "no relay of `{name}` got a consensus, so it has no age to compare at"
+                ))
+            })?;
             let fleet = run.fleet(&rows, options);
-            let scored = scored(&rows, Some(&clock));
+            let scored = scored(&rows, Some(clock.consensuses));
             let conditions = conditions(&rows);
             match &mut joined {
-                Some(side) => side.join(scored, fleet, &arms(&rows), &conditions)?,
-                None => {
-                    let side = Self::judged(scored, fleet, arms(&rows), options);
-                    joined = Some(Self { conditions, ..side });
+                None => joined = Some((Self::judged(scored, fleet, &rows, options), conditions)),
+                Some((side, known)) => {
+                    side.can_join(&scored, &rows, known, &conditions).map_err(|why| {
+                        let first = &side.trials[0].name;
+                        ScoreError::Refused(format!("`{first}` and `{name}` cannot be scored as one: {why}"))
+                    })?;
+                    side.join(scored, fleet, &rows);
                 }
             }
         }
-        let Some(mut side) = joined else {
-            return Err(ScoreError::NoAge { left_out: vec!["no lab run was named".to_owned()] });
-        };
+        let (mut side, _) = joined.ok_or_else(|| ScoreError::Refused("no lab run was named".to_owned()))?;
         if runs.len() > 1 {
             side.analysis = analyse(&side.fleet, &options.settings);
         }
@@ -98,11 +94,24 @@ impl Side {
     pub fn of_field(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ScoreError> {
         let rows = Rows::read(store, trial_id)?;
         if rows.kind != Kind::Field && !rows.kind.is_import() {
-            let name = rows.trial.plan.name.clone();
-            return Err(ScoreError::NotTheField { name, kind: rows.kind.describe() });
+            return Err(ScoreError::Refused(format!(
+                "`{}` is a {}; a score is against an import or a field trial",
+                rows.trial.plan.name,
+                rows.kind.describe()
+            )));
         }
         let fleet = rows.fleet(store, options)?;
-        Ok(Self::judged(scored(&rows, None), fleet, arms(&rows), options))
+        Ok(Self::judged(scored(&rows, None), fleet, &rows, options))
+    }
+
+    fn judged(scored: Scored, fleet: Fleet, rows: &Rows, options: &Options) -> Self {
+        Self {
+            analysis: analyse(&fleet, &options.settings),
+            trials: vec![scored],
+            arms: rows.arms.iter().map(|record| record.arm.clone()).collect(),
+            versions: rows.arms.iter().map(version).collect(),
+            fleet,
+        }
     }
 
     /// The position of its control.
@@ -110,180 +119,109 @@ impl Side {
         self.arms.iter().position(|arm| arm.control)
     }
 
-    /// Services that were put into an arm and are in none of its figures.
-    pub(super) fn left_out(&self, arm: usize) -> LeftOut {
-        let mut left_out = LeftOut::default();
-        for (result, service) in self.analysis.services.iter().zip(&self.fleet.services) {
-            if !service.arms.contains(&arm) {
-                continue;
-            }
-            match result.off_treatment_in.iter().find(|other| other.arm == arm) {
-                Some(other) if other.proved => left_out.proved.push(service.name.clone()),
-                Some(other) => {
-                    let like = other.like.map(|like| self.arms[like].name.clone());
-                    left_out.inferred.push((service.name.clone(), like));
-                }
-                None if service.current().is_none() => left_out.not_read += 1,
-                None => {}
-            }
-        }
-        left_out
-    }
-
-    /// Its analysis with the services in their arms that an inference from memory leaves out; `None` where none is.
-    pub(super) fn as_listed(&self) -> Option<Analysis> {
-        let mut analysis = self.analysis.clone();
-        let mut any = false;
-        for service in &mut analysis.services {
-            any |= service.off_treatment_in.iter().any(|other| !other.proved);
-            service.off_treatment_in.retain(|other| other.proved);
-        }
-        any.then_some(analysis)
-    }
-
     /// Grave findings on an arm of `arms` or on all, in words.
-    pub(super) fn grave(&self, arms: &[usize]) -> Vec<String> {
-        let findings = self.analysis.findings.iter().filter(|finding| {
+    pub(super) fn grave(&self, side: &str, arms: &[usize]) -> Vec<String> {
+        let is_grave = |finding: &&heaptrial_analysis::Finding| {
             finding.severity == Severity::Grave
                 && (finding.arms.is_empty() || finding.arms.iter().any(|arm| arms.contains(arm)))
-        });
-        let told = |finding: &Finding| {
-            let names: Vec<&str> = finding.arms.iter().map(|arm| self.arms[*arm].name.as_str()).collect();
-            match names[..] {
-                [] => finding.evidence.clone(),
-                _ => format!("{}: {}", names.join(", "), finding.evidence),
-            }
         };
-        findings.map(told).collect()
+        let text = |finding: &heaptrial_analysis::Finding| {
+            let names: Vec<&str> = finding.arms.iter().map(|arm| self.arms[*arm].name.as_str()).collect();
+            let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            format!("In the {side}'s data{of}: {}.", finding.evidence)
+        };
+        self.analysis.findings.iter().filter(is_grave).map(text).collect()
     }
 
-    fn judged(scored: Scored, fleet: Fleet, arms: Vec<Arm>, options: &Options) -> Self {
-        let analysis = analyse(&fleet, &options.settings);
-        let conditions = BTreeMap::new();
-        Self { metric: scored.metric, trials: vec![scored], conditions, arms, fleet, analysis }
+    /// Why a run cannot be joined, if it cannot.
+    fn can_join(
+        &self,
+        scored: &Scored,
+        rows: &Rows,
+        known: &BTreeMap<String, Value>,
+        conditions: &BTreeMap<String, Value>,
+    ) -> Result<(), String> {
+        if self.trials.iter().any(|known| known == scored) {
+            return Err("they are the same run, which repeats nothing".to_owned());
+        }
+        if scored.metric != self.trials[0].metric {
+            return Err("they compare different metrics; add --metric rss".to_owned());
+        }
+        if known != conditions {
+            let mut names = known.keys().chain(conditions.keys());
+            let name =
+                names.find(|name| known.get(*name) != conditions.get(*name)).map_or("", String::as_str);
+            return Err(format!("they differ in `{name}`; score each by itself"));
+        }
+        for record in &rows.arms {
+            let known = self.arms.iter().zip(&self.versions).find(|(known, _)| known.name == record.arm.name);
+            if known
+                .is_some_and(|(known, of)| known.treatment != record.arm.treatment || *of != version(record))
+            {
+                return Err(format!("`{}` is another treatment or version in the second", record.arm.name));
+            }
+        }
+        let control = self.control().map(|control| &self.arms[control].name);
+        match control.filter(|control| rows.arms.iter().all(|record| record.arm.name != **control)) {
+            Some(control) => Err(format!("the second has no arm {control}, the control of the first")),
+            None => Ok(()),
+        }
     }
 
     /// Adds the services of one more run.
-    fn join(
-        &mut self,
-        scored: Scored,
-        fleet: Fleet,
-        arms: &[Arm],
-        conditions: &BTreeMap<String, Value>,
-    ) -> Result<(), ScoreError> {
-        let apart = |why: String| {
-            let told = |trial: &Scored| match trial.seed {
-                Some(seed) => format!("{}, seed {seed}", trial.name),
-                None => trial.name.clone(),
-            };
-            let first = self.trials.first().map_or_else(String::new, told);
-            ScoreError::Apart { first, second: told(&scored), why }
-        };
-        if scored.metric != self.metric {
-            let metrics = [self.metric, scored.metric].map(Metric::describe);
-            return Err(apart(format!("they compare {} and {}; say --metric rss", metrics[0], metrics[1])));
-        }
-        let names: BTreeSet<&String> = self.conditions.keys().chain(conditions.keys()).collect();
-        if let Some(name) = names.into_iter().find(|name| self.conditions.get(*name) != conditions.get(*name))
-        {
-            let told = |conditions: &BTreeMap<String, Value>| {
-                conditions.get(name).map_or_else(|| "not told".to_owned(), Value::to_string)
-            };
-            let (one, other) = (told(&self.conditions), told(conditions));
-            return Err(apart(format!("their `{name}` differs: {one} and {other}; score each by itself")));
-        }
-        if let Some(control) = self.control().map(|control| &self.arms[control])
-            && !arms.iter().any(|arm| arm.treatment == control.treatment)
-        {
-            return Err(apart(format!(
-                "the second has no arm of {}, the control of the first",
-                control.name
-            )));
-        }
-        let renamed = |arm: &&Arm| {
-            self.arms.iter().any(|known| known.name == arm.name && known.treatment != arm.treatment)
-        };
-        if let Some(arm) = arms.iter().find(renamed) {
-            return Err(apart(format!(
-                "`{}` is one treatment in the first and another in the second",
-                arm.name
-            )));
-        }
-        let mut places: BTreeMap<usize, usize> = BTreeMap::new();
-        for (place, arm) in arms.iter().enumerate() {
-            let of_treatment =
-                |arms: &[Arm]| arms.iter().filter(|other| other.treatment == arm.treatment).count();
-            // Builds of commits are of one version: then arms go by name.
-            let one = of_treatment(arms) == 1 && of_treatment(&self.arms) == 1;
-            let own = self
-                .arms
-                .iter()
-                .position(|known| known.treatment == arm.treatment && (one || known.name == arm.name));
-            let own = own.unwrap_or_else(|| {
-                self.arms.push(Arm { control: false, ..arm.clone() });
-                let FleetArm { name, restarted, .. } = fleet.arms[place].clone();
-                self.fleet.arms.push(FleetArm { name, control: false, restarted });
-                self.arms.len() - 1
-            });
-            places.insert(place, own);
-        }
+    fn join(&mut self, scored: Scored, fleet: Fleet, rows: &Rows) {
+        let places: Vec<usize> = rows
+            .arms
+            .iter()
+            .zip(&fleet.arms)
+            .map(|(record, of_fleet)| {
+                self.arms.iter().position(|known| known.name == record.arm.name).unwrap_or_else(|| {
+                    self.arms.push(Arm { control: false, ..record.arm.clone() });
+                    self.versions.push(version(record));
+                    self.fleet.arms.push(FleetArm { control: false, ..of_fleet.clone() });
+                    self.arms.len() - 1
+                })
+            })
+            .collect();
         let next = self.fleet.services.iter().map(|service| service.block + 1).max().unwrap_or(0);
         for mut service in fleet.services {
             service.block += next;
-            service.arms = service.arms.iter().filter_map(|arm| places.get(arm).copied()).collect();
+            service.arms = service.arms.iter().map(|arm| places[*arm]).collect();
             self.fleet.services.push(service);
         }
         self.trials.push(scored);
-        Ok(())
     }
 }
 
-/// Parameters of a run that change what a relay needs.
+/// What changes the memory of a relay in a run.
 fn conditions(rows: &Rows) -> BTreeMap<String, Value> {
-    /// How long it was, in which groups, and how memory was read.
-    const OTHERS: [&str; 3] = ["consensuses", "together", "memory_accounting"];
     let plan = &rows.trial.plan;
     let parameters = plan.parameters.as_object().into_iter().flatten();
     let mut conditions: BTreeMap<String, Value> = parameters
-        .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
+        .filter(|(name, _)| !OWN_PARAMETERS.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    // What it means for each arm follows from the number, and runs need not have the same arms.
-    conditions
-        .get_mut("processors")
-        .and_then(Value::as_object_mut)
-        .map(|processors| processors.remove("arms"));
-    for name in ["userland", "os", "architecture", "page_size_bytes", "thp_mode"] {
-        let told = plan.host_facts.get(name).filter(|value| !value.is_null());
-        conditions.extend(told.map(|value| (name.to_owned(), value.clone())));
+    if let Some(processors) = conditions.get_mut("processors").and_then(Value::as_object_mut) {
+        processors.remove("arms");
     }
+    let facts =
+        HOST_FACTS.iter().filter_map(|name| Some(((*name).to_owned(), plan.host_facts.get(name)?.clone())));
+    conditions.extend(facts.filter(|(_, value)| !value.is_null()));
     conditions
 }
 
-/// The arms, each with the version that was prepared for it where its spec tells none.
-fn arms(rows: &Rows) -> Vec<Arm> {
-    let with_version = |record: &ArmRecord| {
-        let mut arm = record.arm.clone();
-        let version = record.obtained.as_ref().and_then(|obtained| obtained.get("version")?.as_str());
-        if let Some(allocator) = arm.treatment.allocator.as_mut().filter(|spec| spec.version.is_none()) {
-            allocator.version = version.map(Version::new);
-        }
-        arm
-    };
-    rows.arms.iter().map(with_version).collect()
+fn version(record: &ArmRecord) -> Option<String> {
+    Some(record.obtained.as_ref()?.get("version")?.as_str()?.to_owned())
 }
 
-fn scored(rows: &Rows, clock: Option<&ConsensusClock>) -> Scored {
+fn scored(rows: &Rows, consensuses: Option<u32>) -> Scored {
     let plan = &rows.trial.plan;
     Scored {
         name: plan.name.clone(),
         kind: rows.kind,
-        seed: clock.map(|_| plan.seed),
-        repeats: clock.map(|_| plan.repeats),
-        consensuses: clock.map(|clock| clock.consensuses),
-        pace: clock.and_then(|clock| clock.pace),
+        seed: consensuses.map(|_| plan.seed),
+        consensuses,
         metric: plan.metric,
         command: plan.command.clone(),
-        tool_version: plan.tool_version.clone(),
     }
 }

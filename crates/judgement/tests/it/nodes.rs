@@ -153,7 +153,6 @@ fn blocks_taken_in_any_order_are_the_run() {
     let local_id = write(&here, 0..REPEATS, 0.5);
     let local = Store::open(&here).unwrap();
 
-    assert_eq!(store.trial_of_run("token").unwrap(), Some(trial_id));
     assert_eq!(store.blocks(trial_id).unwrap(), (0..REPEATS).collect::<Vec<_>>());
     let services = |store: &Store, id| {
         let services = store.services(id).unwrap().into_iter();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use heaptrial_analysis::Verdict;
-use heaptrial_judgement::score::{LeftOut, MatchedBy, Partners, Score, ScoreError, Side, WithoutLevel};
+use heaptrial_judgement::score::{Score, ScoreError, Side};
 use heaptrial_judgement::{Judgement, Options};
 use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
 use heaptrial_stats::kendall;
@@ -216,15 +216,6 @@ fn field_read(
     seed: u64,
     reads: impl Fn(usize, i64) -> bool,
 ) -> Written {
-    field_running((arms, hours, services, seed), reads, |arm, _| arm)
-}
-
-/// The same, where `runs` tells by position whose memory an arm's relay has.
-fn field_running(
-    (arms, hours, services, seed): (&[Known], i64, usize, u64),
-    reads: impl Fn(usize, i64) -> bool,
-    runs: impl Fn(usize, usize) -> usize,
-) -> Written {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
     let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, seed);
@@ -235,7 +226,7 @@ fn field_running(
         for (place, life) in lives.iter().enumerate().filter(read) {
             let own = 1.0 + 0.03 * noise(seed, place as u64, 3);
             let rough = 1.0 + 0.005 * noise(seed, place as u64, hour as u64 + 50);
-            let known = &arms[runs(place % arms.len(), place / arms.len())];
+            let known = &arms[place % arms.len()];
             tick.samples.push((*life, sample(known.at(hour as f64) * own * rough)));
         }
         store.write_tick(trial, &tick).unwrap();
@@ -325,10 +316,9 @@ fn three_seeds_have_intervals_and_verdicts() {
     let trial = field(&in_field, 130, 8, 9);
     let lab = of_lab(&runs.iter().collect::<Vec<_>>()).unwrap();
     let score = Score::of(&lab, &of_field(&trial), &[], &[]).unwrap();
-    assert!(score.ages.iter().all(|at| at.without.is_empty()), "{:?}", score.ages);
+    assert!(score.ages.iter().all(|at| at.arms.len() == 4), "{:?}", score.ages);
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [24.0, 72.0]);
-    assert_eq!(score.left_out.len(), 1);
-    assert!(score.left_out[0].why.contains("reached 72 h"), "{:?}", score.left_out);
+    assert_eq!(score.not_compared.iter().map(|(age, _)| *age).collect::<Vec<_>>(), [120.0]);
     let growth = &score.growth[3];
     assert!(matches!(growth.lab_verdict, Some(Verdict::Bloating { .. })), "{growth:?}");
     assert!(matches!(growth.field_verdict, Some(Verdict::Bloating { .. })), "{growth:?}");
@@ -336,7 +326,7 @@ fn three_seeds_have_intervals_and_verdicts() {
     assert!(factor.low.unwrap() < 0.5 && 0.5 < factor.high.unwrap(), "{factor:?}");
     // What is not shown to grow in the field has no factor.
     assert!(score.growth[..3].iter().all(|growth| growth.factor.is_none()));
-    let ratio = score.ages[1].arms[1].lab.ratio.unwrap();
+    let ratio = score.ages[1].arms.iter().find(|arm| arm.arm == 1).unwrap().lab.ratio.unwrap();
     assert!((ratio.value * 600.0 / 250.0 - 1.0).abs() < 0.04, "{ratio:?}");
     assert!(ratio.low.unwrap() < ratio.value && ratio.value < ratio.high.unwrap(), "{ratio:?}");
 }
@@ -383,9 +373,9 @@ fn the_field_is_ordered_within_its_servers() {
     let trial = field_on_servers(&arms, 60, 8, uneven);
     let score = Score::of(&lab, &of_field(&trial), &[24.0], &[]).unwrap();
     let at = &score.ages[0];
-    assert_eq!((at.pairs, at.pairs_alike, at.unlike.len()), (3, 3, 0), "{at:?}");
-    assert_eq!(at.order_in_field, [vec![2], vec![1], vec![0]]);
-    assert!(at.arms[1].field.level_bytes > at.arms[0].field.level_bytes);
+    assert_eq!((at.pairs, at.pairs_alike), (3, 3), "{at:?}");
+    assert_eq!(at.arms.iter().map(|arm| arm.arm).collect::<Vec<_>>(), [2, 1, 0]);
+    assert!(at.arms[1].field.level_bytes > at.arms[2].field.level_bytes);
 }
 
 #[test]
@@ -395,12 +385,13 @@ fn who_shares_no_server_with_the_control_has_no_place_in_the_order() {
     let trial = field_on_servers(&arms, 60, 8, |arm, _| u32::from(arm == 2));
     let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
     let at = &score.ages[0];
-    assert_eq!((at.pairs, &at.unordered[..]), (1, &[2][..]), "{at:?}");
-    assert!(!score.grave_in_field.is_empty(), "arm and server cannot be told apart");
+    assert_eq!(at.pairs, 1, "{at:?}");
+    assert!(at.arms.iter().any(|arm| arm.arm == 2 && arm.field.ratio.is_none()), "{at:?}");
+    assert!(!score.findings.is_empty(), "arm and server cannot be distinguished");
 }
 
 #[test]
-fn a_version_that_was_proved_stands_where_the_spec_tells_none() {
+fn runs_of_several_versions_are_not_joined() {
     let specs = [("glibc", 600.0), ("jemalloc", 250.0), ("mimalloc", 200.0)];
     let arms = specs.map(|(name, level)| Known { name, level, growth: 0.0 });
     let proved = |seed: u64, versions: [&str; 3]| {
@@ -412,26 +403,21 @@ fn a_version_that_was_proved_stands_where_the_spec_tells_none() {
         run
     };
     let run = proved(1, ["2.41", "5.3.0", "2.0.9"]);
-    let named = [("glibc", 6000.0), ("jemalloc@5.2.1", 2500.0), ("mimalloc@2.0.9", 2000.0)];
-    let trial = field(&named.map(|(name, level)| Known { name, level, growth: 0.0 }), 60, 4, 9);
-    let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
-    let partners: Vec<&str> = score.arms.iter().map(|pair| pair.field.as_str()).collect();
-    assert_eq!(partners, ["glibc", "mimalloc@2.0.9"]);
     let other = proved(2, ["2.41", "5.3.0", "3.0.1"]);
     let error = of_lab(&[&run, &other]).unwrap_err();
-    assert!(error.to_string().contains("`mimalloc` is one treatment in the first"), "{error}");
+    assert!(error.to_string().contains("`mimalloc` is another treatment or version"), "{error}");
 }
 
 #[test]
-fn an_arm_that_one_side_has_no_level_of_is_named() {
+fn an_arm_without_a_level_on_one_side_is_not_compared() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
     let lab = lab(&arms, 30, 1, 0.0, Tells::Rests);
     let trial = field_read(&arms, 60, 3, 9, |arm, hour| arm != 2 || hour > 12);
     let score = Score::of(&of_lab(&[&lab]).unwrap(), &of_field(&trial), &[12.0, 28.0], &[]).unwrap();
     let [early, late] = score.ages.as_slice() else { panic!("{:?}", score.ages) };
-    assert_eq!(early.without, [WithoutLevel { arm: 2, in_lab: false, hours: Some((13.0, 60.0)) }]);
     assert_eq!((early.pairs, early.arms.len()), (3, 3));
-    assert_eq!((late.without.len(), late.pairs), (0, 6));
+    assert!(early.arms.iter().all(|arm| arm.arm != 2), "{early:?}");
+    assert_eq!((late.pairs, late.arms.len()), (6, 4));
 }
 
 #[test]
@@ -443,7 +429,7 @@ fn groups_with_the_same_control_are_one_lab() {
     let score = Score::of(&of_lab(&[&first, &second]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
     assert_eq!(score.arms.len(), 4);
     assert_eq!((score.ages[0].pairs, score.ages[0].pairs_alike), (6, 6));
-    for arm in &score.ages[0].arms[1..] {
+    for arm in score.ages[0].arms.iter().filter(|arm| arm.arm != 0) {
         let factor = arm.factor.unwrap().value;
         assert!((factor - 1.0).abs() < 0.05, "{arm:?}");
     }
@@ -465,9 +451,8 @@ fn lab_and_field_need_not_have_the_same_control() {
         let truth = 250.0 / 600.0 / (2028.0 / 6028.0);
         assert!((jemalloc.factor.unwrap().value / truth - 1.0).abs() < 0.05, "{jemalloc:?}");
         // In the field 3.0.1 is above jemalloc, in the lab below.
-        assert_eq!((score.ages[0].pairs_alike, score.ages[0].unlike.len()), (5, 1));
+        assert_eq!((score.ages[0].pairs_alike, score.ages[0].pairs), (5, 6));
     }
-    assert_eq!((score.lab_control.as_str(), score.field_control.as_str()), ("mimalloc@2.0.9", "glibc"));
     // The field's control has no partner, then the lab's serves, and then any.
     let stranger = Known { name: "tcmalloc", ..in_field[0].clone() };
     for (others, first) in [(&[1, 0][..], "glibc"), (&[3, 2], "mimalloc@2.0.9")] {
@@ -475,54 +460,9 @@ fn lab_and_field_need_not_have_the_same_control() {
         let arms: Vec<Known> = [stranger.clone()].into_iter().chain(others).collect();
         let trial = of_field(&field(&arms, 60, 6, 9));
         let score = Score::of(&of_lab(&[&usual]).unwrap(), &trial, &[], &[]).unwrap();
-        assert_eq!((names(&score)[0].as_str(), score.field_control.as_str()), (first, "tcmalloc"));
+        assert_eq!(names(&score)[0], first);
         assert_eq!(score.ages[0].arms.iter().filter(|arm| arm.factor.is_none()).count(), 1);
     }
-}
-
-#[test]
-fn services_in_no_figure_are_counted() {
-    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let runs = [1, 2].map(|seed| lab(&arms, 30, seed, 0.0, Tells::Rests));
-    let mut trial = field(&arms, 60, 8, 9);
-    // The first of glibc runs something else.
-    let first = trial.store.services(trial.trial).unwrap()[0].id;
-    let life = trial.store.lives_of(first).unwrap()[0].id;
-    trial.store.contaminate(life, "maps jemalloc").unwrap();
-    let score = Score::of(&of_lab(&[&runs[0], &runs[1]]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
-    let left = |of: fn(&Partners) -> &LeftOut| score.arms.iter().map(of).cloned().collect::<Vec<_>>();
-    assert_eq!(left(|pair| &pair.lab_left_out), vec![LeftOut::default(); 4]);
-    let proved = LeftOut { proved: vec!["glibc-0".to_owned()], ..LeftOut::default() };
-    let none = LeftOut::default();
-    assert_eq!(left(|pair| &pair.field_left_out), [proved, none.clone(), none.clone(), none]);
-    assert_eq!(score.ages[0].arms[0].field.services, 7);
-    // What is proved needs no other figures beside.
-    assert_eq!(score.ages[0].as_listed, None);
-}
-
-#[test]
-fn of_services_that_memory_alone_leaves_out_it_is_told_what_they_would_change() {
-    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let lab = of_lab(&[&lab(&arms, 30, 1, 0.0, Tells::Rests)]).unwrap();
-    let of = |as_jemalloc: usize, arms: &[Known]| {
-        let runs = |arm, service| if arm == 0 && service < as_jemalloc { 1 } else { arm };
-        let trial = field_running((arms, 60, 8, 9), |_, _| true, runs);
-        Score::of(&lab, &of_field(&trial), &[24.0], &[]).unwrap()
-    };
-    let score = of(1, &arms);
-    let inferred = vec![("glibc-0".to_owned(), Some("jemalloc".to_owned()))];
-    assert_eq!(score.arms[0].field_left_out, LeftOut { inferred, ..LeftOut::default() });
-    let (at, listed) = (&score.ages[0], score.ages[0].as_listed.as_ref().unwrap());
-    assert_eq!(listed.order, at.order_in_field);
-    // Of eight relays of glibc one has jemalloc's memory; both with 28 MiB of files.
-    let moved = (278.0_f64 / 628.0).powf(1.0 / 8.0);
-    assert_eq!(listed.ratios.iter().map(|ratio| ratio.0).collect::<Vec<_>>(), [1, 2, 3]);
-    for (arm, ratio) in &listed.ratios {
-        let without = at.arms[*arm].field.ratio.unwrap().value;
-        assert!((ratio * moved / without - 1.0).abs() < 0.02, "{ratio} {without}");
-    }
-    // Nothing is hinted at where all have their own arm's memory.
-    assert_eq!(of(0, &arms).ages[0].as_listed, None);
 }
 
 #[test]
@@ -532,7 +472,7 @@ fn a_short_trial_is_compared_at_the_age_that_it_reached() {
     let trial = of_field(&field(&arms, 15, 3, 9));
     let score = Score::of(&lab, &trial, &[], &[]).unwrap();
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [15.0]);
-    assert_eq!(score.left_out.len(), 3);
+    assert_eq!(score.not_compared.len(), 3);
     // An age that is asked for twice is one.
     let score = Score::of(&lab, &trial, &[12.0, 6.0, 12.0], &[]).unwrap();
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [6.0, 12.0]);
@@ -546,8 +486,7 @@ fn arms_that_need_the_same_are_in_no_other_order() {
     let score = Score::of(&of_lab(&[&runs[0], &runs[1]]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
     let at = &score.ages[0];
     assert_eq!((at.pairs, at.pairs_alike, at.pairs_tied), (6, 4, 1));
-    assert_eq!(at.order_in_lab, [vec![3], vec![1, 2], vec![0]]);
-    assert_eq!(at.unlike.iter().map(|pair| (pair.less, pair.more)).collect::<Vec<_>>(), [(2, 3)]);
+    assert_eq!(at.arms.iter().map(|arm| arm.arm).collect::<Vec<_>>(), [3, 1, 2, 0]);
 }
 
 #[test]
@@ -558,22 +497,28 @@ fn what_cannot_be_compared_is_refused() {
     let said = |error: ScoreError| error.to_string();
 
     let silent = lab(&arms, 10, 1, 0.0, Tells::Nothing);
-    assert!(said(of_lab(&[&silent]).unwrap_err()).contains("how many consensuses"));
+    assert!(said(of_lab(&[&silent]).unwrap_err()).contains("got a consensus"));
 
     let stranger = [arms[0].clone(), Known { name: "tcmalloc", ..arms[1].clone() }];
     let stranger = of_lab(&[&lab(&stranger, 30, 1, 0.0, Tells::Rests)]).unwrap();
     let error = said(Score::of(&stranger, &field_side, &[], &[]).unwrap_err());
-    assert!(error.contains("partner in the field: 1;") && error.contains("\n- `jemalloc` of"), "{error}");
+    assert!(error.contains("1 of the arms") && error.contains("--match LAB=FIELD"), "{error}");
     let by_hand = Score::of(&stranger, &field_side, &[], &["tcmalloc=jemalloc".to_owned()]).unwrap();
-    assert_eq!(by_hand.arms[1].by, MatchedBy::Hand);
-    assert_eq!(by_hand.alone.iter().map(|arm| arm.arm.as_str()).collect::<Vec<_>>(), &NAMES[2..]);
+    assert_eq!((by_hand.arms[1].lab.as_str(), by_hand.arms[1].field.as_str()), ("tcmalloc", "jemalloc"));
+    assert_eq!(by_hand.only_in_field, &NAMES[2..]);
+    for unknown in ["tcmalloc", "tcmalloc=none"] {
+        assert!(matches!(
+            Score::of(&stranger, &field_side, &[], &[unknown.to_owned()]),
+            Err(ScoreError::Match(_))
+        ));
+    }
 
     let good = lab(&arms, 30, 1, 0.0, Tells::Rests);
     let error = said(Score::of(&of_lab(&[&good]).unwrap(), &field_side, &[48.0], &[]).unwrap_err());
-    assert!(error.contains("48 consensuses: glibc of the lab has no level there"), "{error}");
+    assert!(error.contains("48 consensuses: glibc of the lab"), "{error}");
 
     let error = of_lab(&[&trial]).unwrap_err();
-    assert!(said(error).contains("only a lab run of relays"));
+    assert!(said(error).contains("lab runs of relays"));
     let error = Side::of_field(&good.store, good.trial, &Options::default()).unwrap_err();
     assert!(said(error).contains("against an import or a field trial"));
 
@@ -581,7 +526,12 @@ fn what_cannot_be_compared_is_refused() {
     let rss = Side::of_lab(&[(&good.store, good.trial)], Some(Metric::Rss), &Options::default()).unwrap();
     let score = Score::of(&rss, &field_side, &[], &[]).unwrap();
     assert_eq!(score.lab[0].metric, Metric::Rss);
-    assert!((score.ages[0].arms[2].lab.level_bytes as f64 / MIB / 128.0 - 1.0).abs() < 0.03);
+    assert!(
+        (score.ages[0].arms.iter().find(|arm| arm.arm == 2).unwrap().lab.level_bytes as f64 / MIB / 128.0
+            - 1.0)
+            .abs()
+            < 0.03
+    );
 }
 
 proptest! {
@@ -619,17 +569,16 @@ proptest! {
             if apart(&l) && apart(&f) {
                 let order = kendall(&l, &f).unwrap();
                 prop_assert_eq!(at.pairs_alike as usize, order.concordant);
-                prop_assert_eq!(at.unlike.len(), order.discordant);
                 prop_assert!((at.tau_b.unwrap() - order.tau_b.unwrap()).abs() < 1e-12);
             }
         }
-        for growth in &score.growth {
-            let (l, f) = (in_lab[growth.arm].growth, in_field[growth.arm].growth);
+        for (arm, growth) in score.growth.iter().enumerate() {
+            let (l, f) = (in_lab[arm].growth, in_field[arm].growth);
             let found = growth.lab_bytes_per_hour.unwrap().value / MIB;
             // Noise of 1% of the level over 30 hours.
-            prop_assert!((found - l).abs() < 0.1 * l + 0.0006 * in_lab[growth.arm].at(50.0), "{} {}", found, l);
+            prop_assert!((found - l).abs() < 0.1 * l + 0.0006 * in_lab[arm].at(50.0), "{} {}", found, l);
             let found = growth.field_bytes_per_hour.unwrap().value / MIB;
-            prop_assert!((found - f).abs() < 0.1 * f + 0.0006 * in_field[growth.arm].at(50.0), "{} {}", found, f);
+            prop_assert!((found - f).abs() < 0.1 * f + 0.0006 * in_field[arm].at(50.0), "{} {}", found, f);
         }
     }
 }

@@ -169,10 +169,6 @@ impl Round for CommandRound {
         })
     }
 
-    fn load_cpu_seconds(&self) -> Option<f64> {
-        self.load.as_ref()?.errand.cpu_seconds()
-    }
-
     fn is_over(&self) -> bool {
         let Some(load) = self.load.as_ref().filter(|load| load.over) else { return false };
         self.options.ends_with_load || load.errand.failed()

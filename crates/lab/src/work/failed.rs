@@ -3,39 +3,10 @@
 use heaptrial_model::REQUESTS_FAILED_AND_TRIED;
 use regex::Regex;
 
-/// Lines of wrk, ab, hey and oha that tell of requests that failed, which are among those that they tell to have tried; the first group
-/// is how many.
-const AMONG_TRIED: [&str; 6] = [
-    r"^ +Non-2xx or 3xx responses: ([0-9]+)",
-    r"^Non-2xx responses: +([0-9]+)",
-    r"^ +\[[45][0-9]{2}\]\s+([0-9]+) responses",
-    r"^ +\(Connect: ([0-9]+), ",
-    r"^ +\(Connect: .* Receive: ([0-9]+)",
-    r"^ +\(Connect: .* Exceptions: ([0-9]+)",
-];
+use super::preset::PRESETS;
 
-/// Lines of pgbench and wrk that tell of such as come on top of those.
-const ON_TOP: [&str; 5] = [
-    r"^number of failed transactions: ([0-9]+) ",
-    r"^ +Socket errors: connect ([0-9]+)",
-    r"^ +Socket errors: .* read ([0-9]+)",
-    r"^ +Socket errors: .* write ([0-9]+)",
-    r"^ +Socket errors: .* timeout ([0-9]+)",
-];
-
-/// Above the errors of hey and oha, which come on top too: they are called as systems and libraries call them.
+/// Above the errors of hey and oha.
 const ERRORS: &str = "Error distribution:";
-const ERROR: &str = r"^ +\[([0-9]+)\]\s";
-/// What oha says of those that were on their way at its end.
-const CUT_OFF: &str = "aborted due to deadline";
-
-/// Lines that tell how many were tried.
-const TRIED: [&str; 4] = [
-    r"^ +([0-9]+) requests in ",
-    r"^Complete requests: +([0-9]+)",
-    r"^ +\[[0-9]{3}\]\s+([0-9]+) responses",
-    r"^number of transactions actually processed: ([0-9]+)",
-];
 
 /// Counts what a load tells of failures.
 #[derive(Debug)]
@@ -55,13 +26,14 @@ pub(crate) struct Failed {
 impl Default for Failed {
     fn default() -> Self {
         // A test reads each of them.
-        let all = |lines: &[&str]| lines.iter().filter_map(|line| Regex::new(line).ok()).collect();
+        let all = |lines: &[String]| lines.iter().filter_map(|line| Regex::new(line).ok()).collect();
+        let lines = &PRESETS.failed;
         Self {
-            among_tried: all(&AMONG_TRIED),
-            on_top: all(&ON_TOP),
-            error: all(&[ERROR]),
+            among_tried: all(&lines.among_tried),
+            on_top: all(&lines.on_top),
+            error: all(std::slice::from_ref(&lines.error)),
             of_errors: false,
-            tried_lines: all(&TRIED),
+            tried_lines: all(&lines.tried),
             count: 0.0,
             tried: 0.0,
             told: (0.0, 0.0),
@@ -77,7 +49,7 @@ impl Failed {
             lines.iter().filter_map(told).sum::<f64>()
         };
         self.of_errors = line.trim_end() == ERRORS || self.of_errors && line.starts_with(' ');
-        let errors = match self.of_errors && !line.ends_with(CUT_OFF) {
+        let errors = match self.of_errors && !line.ends_with(&PRESETS.failed.cut_off) {
             true => found(&self.error),
             false => 0.0,
         };
@@ -171,7 +143,7 @@ mod tests {
             let mut failed = Failed::default();
             let known =
                 (failed.among_tried.len(), failed.on_top.len(), failed.tried_lines.len(), failed.error.len());
-            assert_eq!(known, (AMONG_TRIED.len(), ON_TOP.len(), TRIED.len(), 1));
+            assert_eq!(known, (6, 5, 4, 1));
             output.lines().for_each(|line| failed.read(line));
             assert_eq!((failed.count, failed.told().is_some()), (count, count > 0.0), "{output}");
             let counts: Vec<f64> = failed.counts().into_iter().map(|(_, count)| count).collect();

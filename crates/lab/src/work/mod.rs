@@ -1,7 +1,6 @@
 //! What a service does for its users while it is under load: where the numbers come from, and their reading.
 
 mod failed;
-mod number;
 mod output;
 mod polled;
 mod preset;

@@ -8,7 +8,6 @@ use heaptrial_model::WorkMeasure;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::number::with_commas;
 use super::{Told, Work, WorkSource};
 
 /// A line longer than this is no line that a tool writes for people.
@@ -103,7 +102,7 @@ impl OutputReader {
                 let own = cells.next().is_some_and(|first| first == row);
                 // What was not measured stands as dashes.
                 let cell = cells.nth(self.places[index]?.checked_sub(1)?).filter(|_| own)?;
-                Some((index, work.told(with_commas(cell)?)))
+                Some((index, work.told(cell.parse().ok()?)))
             }
             _ => None,
         };
@@ -130,7 +129,8 @@ fn unnamed<'h>(pattern: &Regex, found: &Captures<'h>) -> Vec<&'h str> {
 }
 
 fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<f64> {
-    with_commas(unnamed(pattern, found).first()?)
+    // A comma may be of thousands or decimal: a number with one is none.
+    unnamed(pattern, found).first()?.trim_end_matches(',').parse().ok()
 }
 
 fn unit<'h>(pattern: &Regex, found: &Captures<'h>) -> Option<&'h str> {
@@ -192,7 +192,8 @@ mod tests {
         assert_eq!(read(&latency, "  Latency   250us"), [("less:latency_ms".to_owned(), 0.25)]);
         assert_eq!(read(&latency, "  Latency   2s"), [("less:latency_ms".to_owned(), 2000.0)]);
         let named = [r"requests=^(?P<name>\w+): ([0-9.,]+) requests"];
-        assert_eq!(read(&named, "SET: 1,200.5 requests"), [("SET requests".to_owned(), 1200.5)]);
+        assert_eq!(read(&named, "SET: 1200.5 requests"), [("SET requests".to_owned(), 1200.5)]);
+        assert_eq!(read(&named, "SET: 1,200 requests"), []);
         assert_eq!(read(&named, "SET: none"), []);
     }
 

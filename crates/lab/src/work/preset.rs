@@ -2,96 +2,44 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use regex::Regex;
+use serde::Deserialize;
 
 use super::{Aside, Work};
 
 /// A load generator whose output is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkPreset(&'static Known);
+pub struct WorkPreset(&'static Preset);
 
-#[derive(Debug, PartialEq, Eq)]
-struct Known {
-    name: &'static str,
-    work: &'static [&'static str],
-    /// Headings between which numbers are of something else: of some of the requests, or of one run of several.
-    aside: Option<[&'static str; 2]>,
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct Preset {
+    name: String,
+    work: Vec<String>,
+    /// Headings between which numbers are of something else.
+    aside: Option<[String; 2]>,
 }
 
-/// What each one writes in its summary. Those without a summary of its latency percentiles (wrk without `--latency`) give
-/// what they have.
-const KNOWN: &[Known] = &[
-    Known {
-        name: "pgbench",
-        work: &[
-            r"tps=^tps = ([0-9.]+) \((?:without initial connection time|excluding connections establishing)\)",
-            r"less:latency_ms=^latency average = ([0-9.]+) ms",
-        ],
-        aside: None,
-    },
-    Known { name: "wrk", work: WRK, aside: None },
-    Known { name: "wrk2", work: WRK, aside: Some(["Uncorrected Latency", r"^\S"]) },
-    Known {
-        name: "ab",
-        work: &[
-            r"requests=^Requests per second: +([0-9.]+) ",
-            r"less:latency_ms=^Time per request: +([0-9.]+) \[ms\] \(mean\)$",
-            r"less:p99_ms=^ +99% +([0-9]+)$",
-        ],
-        aside: None,
-    },
-    Known {
-        name: "hey",
-        work: &[
-            r"requests=^ +Requests/sec:\s+([0-9.]+)",
-            r"less:latency_ms=^ +Average:\s+([0-9.]+) (secs)",
-            r"less:p99_ms=^ +99%+ in ([0-9.]+) (secs)",
-        ],
-        aside: None,
-    },
-    // With --no-tui; its units are those that fit.
-    Known {
-        name: "oha",
-        work: &[
-            r"requests=^ +Requests/sec:\s+([0-9.]+)",
-            r"less:latency_ms=^ +Average:\s+([0-9.]+) (ns|us|µs|ms|secs?|10 sec|min|10 min|hr)$",
-            r"less:p99_ms=^ +99(?:\.00)?% in ([0-9.]+) (ns|us|µs|ms|secs?|10 sec|min|10 min|hr)$",
-        ],
-        aside: Some([r"^Response time \w+ \(", r"^\S"]),
-    },
-    // Which columns there are depends on its options.
-    Known {
-        name: "memtier",
-        work: &[
-            "requests=table:Totals#Ops/sec",
-            "less:latency_ms=table:Totals#Avg. Latency",
-            "less:p99_ms=table:Totals#p99 Latency",
-        ],
-        aside: Some([
-            r"^(?:BEST RUN|WORST RUN|RUN #[0-9]+) RESULTS",
-            "^(?:ALL STATS|AGGREGATED AVERAGE RESULTS)",
-        ]),
-    },
-    // With -q or --csv; of each test one measure.
-    Known {
-        name: "redis-benchmark",
-        work: &[
-            r"requests=^(?P<name>\S.*?): ([0-9.]+) requests per second",
-            r"less:p50_ms=^(?P<name>\S.*?): [0-9.]+ requests per second, p50=([0-9.]+) msec",
-            r#"requests=^"(?P<name>[^"]+)","([0-9.]+)","#,
-            r#"less:latency_ms=^"(?P<name>[^"]+)","[0-9.]+","([0-9.]+)","#,
-            r#"less:p99_ms=^"(?P<name>[^"]+)",(?:"[0-9.]+",){5}"([0-9.]+)","#,
-        ],
-        aside: None,
-    },
-];
+/// How load generators count requests that failed.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct FailedLines {
+    pub(super) among_tried: Vec<String>,
+    pub(super) on_top: Vec<String>,
+    pub(super) tried: Vec<String>,
+    pub(super) error: String,
+    pub(super) cut_off: String,
+}
 
-const WRK: &[&str] = &[
-    r"requests=^Requests/sec: +([0-9.]+)",
-    r"less:latency_ms=^ +Latency +([0-9.]+)(us|ms|s|m|h) ",
-    r"less:p99_ms=^ +99(?:\.000)?% +([0-9.]+)(us|ms|s|m|h) *$",
-];
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Presets {
+    preset: Vec<Preset>,
+    pub(super) failed: FailedLines,
+}
+
+/// A test reads all of them.
+pub(super) static PRESETS: LazyLock<Presets> =
+    LazyLock::new(|| toml::from_str(include_str!("presets.toml")).unwrap_or_default());
 
 /// A name that is no preset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,21 +47,21 @@ const WRK: &[&str] = &[
 pub struct UnknownPreset(String);
 
 fn names() -> String {
-    KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+    PRESETS.preset.iter().map(|preset| preset.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl FromStr for WorkPreset {
     type Err = UnknownPreset;
 
     fn from_str(text: &str) -> Result<Self, UnknownPreset> {
-        let known = KNOWN.iter().find(|known| known.name == text);
+        let known = PRESETS.preset.iter().find(|preset| preset.name == text);
         known.map(Self).ok_or_else(|| UnknownPreset(text.to_owned()))
     }
 }
 
 impl fmt::Display for WorkPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name)
+        f.write_str(&self.0.name)
     }
 }
 
@@ -124,6 +72,7 @@ impl WorkPreset {
         let aside = self
             .0
             .aside
+            .as_ref()
             .and_then(|[begins, ends]| Some(Aside { begins: heading(begins)?, ends: heading(ends)? }));
         let work = self.0.work.iter().filter_map(|text| text.parse::<Work>().ok());
         work.map(|work| Work { optional: true, aside: aside.clone(), ..work }).collect()
@@ -151,7 +100,8 @@ mod tests {
 
     #[test]
     fn every_pattern_can_be_read() {
-        for known in KNOWN {
+        assert_eq!(PRESETS.preset.len(), 8);
+        for known in &PRESETS.preset {
             let preset: WorkPreset = known.name.parse().unwrap();
             assert_eq!(preset.work().len(), known.work.len(), "{preset}");
             let aside = preset.work().iter().all(|work| work.aside.is_some());

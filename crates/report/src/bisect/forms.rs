@@ -6,7 +6,7 @@ use super::{BisectReport, ChangeReport};
 use crate::chart::{ArmStyles, Chart};
 use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::table::{Detail, Emphasis, Row, Table, figure, text};
+use crate::table::{Detail, Table, figure, row, table_section, text};
 use crate::text::names;
 use crate::units;
 
@@ -110,25 +110,15 @@ impl Document for BisectReport {
         if !what.is_empty() {
             sections.push(section("changes", "What changed", what));
         }
-        if let Some(table) = self.positions_table() {
-            let title = "Positions that were measured";
-            sections.push(section(
-                "positions",
-                title,
-                vec![
-                    Block::Legend(format!("{}. {FITTED}", self.figure())),
-                    Block::Table(title.to_owned(), table),
-                ],
-            ));
-        }
-        if let Some(table) = self.skipped_table() {
-            let title = "What could not be measured";
-            sections.push(section("skipped", title, vec![Block::Table(title.to_owned(), table)]));
-        }
+        sections.extend(table_section(
+            "positions",
+            "Positions that were measured",
+            Some(format!("{}. {FITTED}", self.figure())),
+            self.positions_table(),
+        ));
+        sections.extend(table_section("skipped", "What could not be measured", None, self.skipped_table()));
         sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
-        if let Some(table) = self.blocks_table() {
-            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
-        }
+        sections.extend(table_section("blocks", "Blocks", None, self.blocks_table()));
         sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
         sections
     }
@@ -181,8 +171,4 @@ fn what_changed(change: &ChangeReport) -> Vec<Block> {
     }
     blocks.push(Block::List(items));
     blocks
-}
-
-fn row(cells: Vec<String>) -> Row {
-    Row { arm: None, emphasis: Emphasis::None, cells }
 }

@@ -34,7 +34,7 @@ pub struct BisectReport {
     pub left_out: usize,
     /// Where the line to the newer end leaves what it shares with the older end, if that is not on it.
     pub forks_at: Option<String>,
-    /// The commit on the line that merges the older end in, as it is told.
+    /// The commit on the line that merges the older end in, in words.
     pub merged_at: Option<String>,
     /// Whether positions are commits; else releases.
     pub of_commits: bool,

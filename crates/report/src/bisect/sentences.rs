@@ -23,56 +23,56 @@ impl BisectReport {
             units::ratio(ends.interval[1].exp()),
             units::counted(ends.measured, "block")
         );
-        let mut told = Vec::new();
+        let mut sentences = Vec::new();
         if let Some(why) = &self.stopped {
-            told.push(format!("{why}: this is what there was until then."));
+            sentences.push(format!("{why}: this is what there was until then."));
         }
         if self.blocks.is_empty() && self.stopped.is_some() {
-            told.push("Nothing was measured.".to_owned());
-            return told;
+            sentences.push("Nothing was measured.".to_owned());
+            return sentences;
         }
         if self.answer.same_ends {
-            told.push(format!(
+            sentences.push(format!(
                 "{} and {} build the same library, byte for byte: there is nothing to search for between them.",
                 self.older, self.newer
             ));
-            return told;
+            return sentences;
         }
         if ends.measured == 0 {
-            told.push(format!("The newer end, {}, could not be measured.", self.newer));
-            return told;
+            sentences.push(format!("The newer end, {}, could not be measured.", self.newer));
+            return sentences;
         }
         if !self.ends_differ() {
-            told.push(format!(
+            sentences.push(format!(
                 "Good and bad do not differ here: {} {interval}; the probability that there is a difference is {}. There is \
                  nothing to search for under this load.",
                 self.compared(&self.newer, &size, &format!("what {} does", self.older)),
                 sure(ends.differ)
             ));
-            return told;
+            return sentences;
         }
         for (change, report) in self.answer.changes.iter().zip(&self.changes) {
-            told.push(self.one(change, report));
+            sentences.push(self.one(change, report));
             if let Some(fork) = self.forks_at.as_ref().filter(|_| change.after == 0 && change.to > 1) {
-                told.push(format!(
+                sentences.push(format!(
                     "The line to {} starts at {fork}: the change may be what {} alone has, and be none of those commits.",
                     self.newer, self.older
                 ));
             }
         }
         let whole = self.compared(&self.newer, &size, &format!("what {} does", self.older));
-        told.push(format!("Between the ends: {whole} {interval}."));
+        sentences.push(format!("Between the ends: {whole} {interval}."));
         let found = self.answer.changes.iter().filter(|change| change.narrowest).count();
         if self.answer.changes.len() > 1 && found == self.answer.changes.len() {
-            told.push(format!("There are {} changes, not one.", found));
+            sentences.push(format!("There are {} changes, not one.", found));
         }
         if !self.answer.found && self.stopped.is_none() {
-            told.push(format!(
-                "It is not narrowed down as far as it could be with the {} asked for: more blocks would tell (--blocks).",
+            sentences.push(format!(
+                "It is not narrowed down as far as it could be with the {} asked for: --blocks allows more.",
                 sure(self.confidence)
             ));
         }
-        told
+        sentences
     }
 
     fn one(&self, change: &Change, report: &ChangeReport) -> String {

@@ -10,6 +10,7 @@ pub(crate) mod work;
 use heaptrial_model::Metric;
 
 use crate::document::{Arm, RatioToControl, Report};
+use crate::page::{Block, Section};
 use crate::text::estimate;
 use crate::units::{self, Pace};
 
@@ -55,6 +56,22 @@ impl Row {
         let emphasis = if report.arms[arm].control { Emphasis::Control } else { Emphasis::None };
         Self { arm: Some(arm), emphasis, cells }
     }
+}
+
+/// A row of no arm.
+pub(crate) fn row(cells: Vec<String>) -> Row {
+    Row { arm: None, emphasis: Emphasis::None, cells }
+}
+
+/// A section of one table, if there is one, below a legend.
+pub(crate) fn table_section(
+    id: &'static str,
+    title: &'static str,
+    legend: Option<String>,
+    table: Option<Table>,
+) -> Option<Section> {
+    let table = Block::Table(title.to_owned(), table?);
+    Some(Section { id, title, blocks: legend.map(Block::Legend).into_iter().chain([table]).collect() })
 }
 
 /// How a row stands out.

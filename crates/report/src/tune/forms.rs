@@ -7,7 +7,7 @@ use super::{TuneReport, noun};
 use crate::chart::ArmStyles;
 use crate::forms::Document;
 use crate::page::{Block, Section};
-use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, text};
+use crate::table::{Detail, NOTHING, Table, figure, row, table_section, text};
 use crate::units;
 
 /// Candidates that a table lists.
@@ -139,36 +139,33 @@ impl Document for TuneReport {
         let others = (!others.is_empty()).then_some(Block::List(others));
         let result = [Block::Lead(sentences)].into_iter().chain(others).collect();
         let mut sections = vec![section("result", "Result", result)];
-        let mut table = |id, title: &'static str, legend: &str, table: Option<Table>| {
-            if let Some(table) = table {
-                let legend = Block::Legend(legend.to_owned());
-                sections.push(section(id, title, vec![legend, Block::Table(title.to_owned(), table)]));
-            }
-        };
-        table(
+        sections.extend(table_section(
             "verified",
             "On fresh seeds",
-            "Ratios of blocks that the search never saw, with intervals, and what the search believed.",
+            Some(
+                "Ratios of blocks that the search never saw, with intervals, and what the search believed."
+                    .to_owned(),
+            ),
             self.verified_table(),
-        );
-        table(
+        ));
+        let effects = "Memory relative to the setting with its default, in the mean over the measured candidates of the allocator with everything \
+             else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.";
+        sections.extend(table_section(
             "effects",
             "What each setting does",
-            "Memory relative to the setting with its default, in the mean over the measured candidates of the allocator with everything \
-             else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.",
+            Some(effects.to_owned()),
             self.effects_table(),
-        );
-        table(
+        ));
+        let candidates = "In proportion to the control, as the search believes it; CPU time as measured. No result: the best of many look better \
+             than they are.";
+        sections.extend(table_section(
             "candidates",
             "Candidates that were measured",
-            "In proportion to the control, as the search believes it; CPU time as measured. No result: the best of many look better \
-             than they are.",
+            Some(candidates.to_owned()),
             self.candidates_table(),
-        );
+        ));
         sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
-        if let Some(table) = self.blocks_table() {
-            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
-        }
+        sections.extend(table_section("blocks", "Blocks", None, self.blocks_table()));
         if self.found() {
             let text = "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
             let blocks = vec![Block::Text(text.to_owned()), Block::Verbatim(self.arms_text())];
@@ -177,8 +174,4 @@ impl Document for TuneReport {
         sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
         sections
     }
-}
-
-fn row(cells: Vec<String>) -> Row {
-    Row { arm: None, emphasis: Emphasis::None, cells }
 }

@@ -166,7 +166,7 @@ impl TuneReport {
         })
     }
 
-    /// Whether enough was measured more than once to tell how sure the search is.
+    /// Whether enough was measured more than once to know how sure the search is.
     fn is_noise_known(&self) -> bool {
         self.noise.is_some_and(|(_, freedom)| freedom >= LEAST_FREEDOM)
     }
@@ -200,7 +200,6 @@ impl TuneReport {
 pub(crate) fn noun(figure: Figure) -> &'static str {
     match figure {
         Figure::Level => "memory",
-        Figure::Growth => "growth",
         Figure::Cpu => "CPU time",
         Figure::Work => "work missed",
     }

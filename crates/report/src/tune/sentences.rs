@@ -17,48 +17,48 @@ fn times(log_ratio: f64, interval: Option<(f64, f64)>) -> String {
 
 impl TuneReport {
     pub(super) fn sentences(&self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut sentences = Vec::new();
         if let Some(why) = &self.stopped {
-            told.push(format!("{why}: this is what there was until then."));
+            sentences.push(format!("{why}: this is what there was until then."));
         }
         let Some(verified) = &self.verified else {
-            told.push(self.nothing());
-            return told;
+            sentences.push(self.nothing());
+            return sentences;
         };
         if verified.blocks == 0 {
-            told.push(
+            sentences.push(
                 "The winners of the search were not verified yet; what the search believes is no result."
                     .to_owned(),
             );
-            return told;
+            return sentences;
         }
         if verified.blocks < verified.asked {
-            told.push(format!(
+            sentences.push(format!(
                 "{} of {} of the verification are there; no winner is named before all of them are.",
                 verified.blocks,
                 units::counted(verified.asked, "block")
             ));
-            told.extend(verified.arms.iter().filter_map(|arm| self.belief(arm)));
-            return told;
+            sentences.extend(verified.arms.iter().filter_map(|arm| self.belief(arm)));
+            return sentences;
         }
         let winners = self.winners();
         for arm in &winners {
-            told.push(self.one(arm));
+            sentences.push(self.one(arm));
         }
         if winners.is_empty() {
-            told.push(format!(
+            sentences.push(format!(
                 "Nothing is shown to be better than {} by {} on seeds that the search never saw.",
                 self.control,
                 units::counted(verified.blocks, "block")
             ));
         }
         for arm in &verified.arms {
-            told.extend(self.belief(arm));
+            sentences.extend(self.belief(arm));
         }
         for arm in verified.arms.iter().filter(|arm| !winners.iter().any(|winner| winner.spec == arm.spec)) {
-            told.push(self.not_borne_out(arm));
+            sentences.push(self.not_borne_out(arm));
         }
-        told
+        sentences
     }
 
     fn nothing(&self) -> String {

@@ -9,7 +9,7 @@ use super::{Search, Standing};
 use crate::proposal::{Bound, Choice};
 use crate::space::Candidate;
 
-/// Noise of a run's log where nothing tells it yet.
+/// Noise of a run's log where it is not known yet.
 const USUAL_NOISE: f64 = 0.05;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

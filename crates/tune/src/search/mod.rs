@@ -159,7 +159,7 @@ impl Search {
         })
     }
 
-    /// What a model is told: the log ratio of each place, and that of the control where it is a candidate.
+    /// What a model knows: the log ratio of each place, and that of the control where it is a candidate.
     fn known(&self, compared: &Compared) -> Vec<Known> {
         let of_arm = |(place, arm): (usize, &usize)| {
             let blocks = compared.comparison.measured(place);

@@ -17,7 +17,7 @@ use crate::commands::value::size_word;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// How long a relay may take to tell of its connections.
+/// How long a relay may take to report its connections.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// More than so many take hours: who wants them asks for them.
 const CONSENSUSES: u64 = 36;
@@ -107,7 +107,7 @@ fn read(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Likeness, Fail
         Some(mode) => {
             likeness.says("transparent huge pages", mode, "of this host's kernel, which the lab has as well")
         }
-        None => likeness.unread("transparent huge pages", "the kernel does not tell"),
+        None => likeness.unread("transparent huge pages", "the kernel does not report it"),
     }
     match relay {
         Some(relay) => of_relay(&mut likeness, &process, &relay, facts.cpu_count),
@@ -168,7 +168,7 @@ fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count
             let held = connections.min(CONNECTIONS);
             likeness.sets("connections", "--connections", held, "its control port or MetricsPort");
         }
-        Ok(None) => likeness.unread("connections", "the relay does not tell"),
+        Ok(None) => likeness.unread("connections", "the relay does not report it"),
         Err(error) => likeness.unread("connections", error),
     }
     match process.age() {

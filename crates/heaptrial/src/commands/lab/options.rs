@@ -1,17 +1,17 @@
 //! What every lab run can be asked for.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use heaptrial_lab::Userland;
+use heaptrial_allocator::Catalog;
+use heaptrial_lab::{Accounting, Inside, LabPlan, Userland};
 use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialName, TrialPlan};
 
-use super::absolute;
-use super::place::PlaceOptions;
-use super::shell::quoted;
+use super::OWN_PROGRAM;
+use super::executor::ExecutorOptions;
+use super::repeat_command::RepeatCommand;
 use crate::commands::allocators::SourceOptions;
-use crate::commands::value::{ValueError, size, size_word};
+use crate::commands::value::{ValueError, size};
 use crate::exit::Failure;
 
 /// Options of every lab run.
@@ -62,7 +62,7 @@ pub(super) struct LabOptions {
     #[arg(long, value_name = "PACKAGE", requires = "userland")]
     pub(super) userland_package: Vec<String>,
     #[command(flatten)]
-    pub(super) place: PlaceOptions,
+    pub(super) executor: ExecutorOptions,
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -82,6 +82,42 @@ fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
 }
 
 impl LabOptions {
+    /// A run in a folder, still without a name, arms and a seed.
+    pub(super) fn plan_in(
+        &self,
+        folder: &Path,
+        command: &RepeatCommand,
+        duration: Option<HumanDuration>,
+        metric: Metric,
+        accounting: Accounting,
+    ) -> LabPlan {
+        LabPlan {
+            name: String::new(),
+            arms: Vec::new(),
+            repeats: 1,
+            duration: duration.map(|duration| duration.0),
+            tick: self.tick.0,
+            metric,
+            accounting,
+            memory_limit_bytes: self.memory_limit,
+            seed: 0,
+            processors: self.processors,
+            command: command.to_string(),
+            database: folder.join("heaptrial.db"),
+            folder: folder.to_owned(),
+            supervisor: PathBuf::from(OWN_PROGRAM),
+            userland: Inside::current(),
+        }
+    }
+
+    /// What runs in an arm of this spec: with the settings that make it size itself for --processors.
+    pub(super) fn as_run(&self, spec: &AllocatorSpec) -> AllocatorSpec {
+        match self.processors {
+            Some(processors) => Catalog::builtin().as_on(spec, processors).apply(spec),
+            None => spec.clone(),
+        }
+    }
+
     /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file
     /// says, or by `name`.
     pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
@@ -107,43 +143,5 @@ impl LabOptions {
             Failure::usage("no arms; name allocators with -a SPEC, or a plan with --arms FILE")
         })?;
         TrialPlan::from_toml(usual).map_err(Failure::failed)
-    }
-
-    /// The options as words of a command line that repeats the run.
-    pub(super) fn words(&self, seed: u64, metric: Metric) -> Vec<String> {
-        let mut words = Vec::new();
-        for spec in &self.allocators {
-            words.push(format!("-a {}", shell_words::quote(&spec.to_string())));
-        }
-        if let Some(path) = &self.arms {
-            words.push(format!("--arms {}", quoted(absolute(path).as_os_str())));
-        }
-        for (spec, path) in &self.from {
-            let mut word = OsString::from(format!("{spec}="));
-            word.push(absolute(path));
-            words.push(format!("--from {}", quoted(&word)));
-        }
-        words.extend(self.sources.words());
-        words.extend(
-            self.userland
-                .iter()
-                .map(|userland| format!("--userland {}", shell_words::quote(&userland.to_string()))),
-        );
-        words.extend(
-            self.userland_package
-                .iter()
-                .map(|package| format!("--userland-package {}", shell_words::quote(package))),
-        );
-        words.extend(self.place.words());
-        words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
-        words.extend(self.processors.map(|number| format!("--processors {number}")));
-        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {}", size_word(bytes))));
-        words.extend([
-            format!("--repeat {}", self.repeat),
-            format!("--seed {seed}"),
-            format!("--tick {}", self.tick),
-            format!("--metric {metric}"),
-        ]);
-        words
     }
 }

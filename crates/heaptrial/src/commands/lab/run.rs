@@ -9,13 +9,12 @@ use heaptrial_host::ProcessPattern;
 use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
 use heaptrial_model::{HumanDuration, TrialPlan};
 
-use super::shell::quoted;
 use super::{LabOptions, execute};
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// A service that has nothing to tell its end by is observed for so long.
+/// A service without a --duration and a --load is observed for so long.
 const DURATION: HumanDuration = HumanDuration::from_secs(60);
 
 /// Options of `lab run`.
@@ -111,16 +110,16 @@ fn factor(text: &str) -> Result<f64, ValueError> {
 
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
-    let (workload, duration, words) = options.workload(&plan)?;
-    execute("run", &options.lab, &plan, &workload, duration, &words, global)
+    let (workload, duration) = options.workload(&plan)?;
+    execute("run", &options.lab, &plan, &workload, duration, global)
 }
 
 impl RunOptions {
-    /// The program as a workload, how long it is observed at most, and both as words of a command line.
+    /// The program as a workload, and how long it is observed at most.
     pub(super) fn workload(
         &self,
         plan: &TrialPlan,
-    ) -> Result<(CommandWorkload, Option<HumanDuration>, Vec<String>), Failure> {
+    ) -> Result<(CommandWorkload, Option<HumanDuration>), Failure> {
         if self.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
             return Err(Failure::usage(
                 "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
@@ -156,13 +155,7 @@ impl RunOptions {
         }
         let of_workload = self.service.options(self.command.clone(), ends_with_load);
         let workload = CommandWorkload::new(CommandOptions { tick: self.lab.tick.0, ..of_workload })?;
-        let mut words = self.service.words();
-        words.extend(duration.map(|duration| format!("--duration {duration}")));
-        if !self.command.is_empty() {
-            let program: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
-            words.push(format!("-- {}", program.join(" ")));
-        }
-        Ok((workload, duration, words))
+        Ok((workload, duration))
     }
 
     /// Whether `--work` or `--work-preset` was given.
@@ -170,10 +163,12 @@ impl RunOptions {
         !self.service.work.is_empty() || !self.service.work_preset.is_empty()
     }
 
-    /// Whether anything that is run is told a seed.
+    /// Whether anything that is run takes a seed.
     pub(super) fn has_seed(&self) -> bool {
-        let command = self.command.iter().map(|word| word.to_string_lossy().into_owned());
-        self.service.words().into_iter().chain(command).any(|word| word.contains("{seed}"))
+        let service = &self.service;
+        let commands = [&service.prepare, &service.load, &service.conclude].into_iter().flatten().cloned();
+        let program = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        commands.chain(program).any(|word| word.contains("{seed}"))
     }
 
     pub(super) fn work_margin(&self) -> Option<f64> {
@@ -220,28 +215,6 @@ impl ServiceOptions {
             work_margin: self.work_margin,
             ..CommandOptions::of(command)
         }
-    }
-
-    /// The options as words of a command line.
-    fn words(&self) -> Vec<String> {
-        let word = |name: &str, value: &dyn std::fmt::Display| {
-            format!("--{name} {}", quoted(OsStr::new(&value.to_string())))
-        };
-        let mut words = Vec::new();
-        words.extend(self.prepare.as_ref().map(|text| word("prepare", text)));
-        if let Some(ready) = &self.ready {
-            words.extend([word("ready", ready), word("ready-timeout", &self.ready_timeout)]);
-        }
-        words.extend(self.load.as_ref().map(|text| word("load", text)));
-        words.extend(self.conclude.as_ref().map(|text| word("conclude", text)));
-        words.extend(self.work_preset.iter().map(|preset| word("work-preset", preset)));
-        words.extend(self.work.iter().map(|work| word("work", work)));
-        words.extend(self.count.as_ref().map(|pattern| word("count", pattern)));
-        words.extend(self.work_margin.map(|margin| word("work-margin", &margin)));
-        words.extend(self.warm_up.map(|warm_up| word("warm-up", &warm_up)));
-        words.extend([word("end-signal", &self.end_signal), word("grace", &self.grace)]);
-        words.extend(self.keep_dirs.then(|| "--keep-dirs".to_owned()));
-        words
     }
 }
 

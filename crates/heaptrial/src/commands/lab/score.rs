@@ -1,4 +1,4 @@
-//! `heaptrial lab score`: how well lab runs of relays told what a trial in the field showed.
+//! `heaptrial lab score`: how well lab runs of relays predicted a trial in the field.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub struct ScoreOptions {
     /// reached, else the most that both did]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     at: Vec<u32>,
-    /// An arm of the lab and the arm of the field that is the same; repeat it. Others are matched by their allocators
+    /// An arm of the lab and the arm of the field that is the same; repeat it. Others match by equal allocators, versions and settings
     #[arg(long = "match", value_name = "LAB=FIELD")]
     matches: Vec<String>,
     /// The reading of the lab that is compared: rss or anon [default: the run's own]
@@ -50,7 +50,7 @@ pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let ages: Vec<f64> = options.at.iter().map(|consensuses| f64::from(*consensuses)).collect();
     let score = ScoreReport::of(&lab, &field, &ages, &options.matches)?;
     let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("score"));
-    search::tell(&score, &folder, global)?;
+    search::print_report(&score, &folder, global)?;
     Ok(ExitCode::SUCCESS)
 }
 

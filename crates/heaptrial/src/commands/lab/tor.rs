@@ -105,17 +105,14 @@ fn rate(text: &str) -> Result<f64, ValueError> {
 
 pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
-    let (workload, duration, words) = options.workload(&plan)?;
+    let (workload, duration) = options.workload(&plan)?;
     eprintln!("{}", options.memory(&plan));
-    execute("tor", &options.lab, &plan, &workload, duration, &words, global)
+    execute("tor", &options.lab, &plan, &workload, duration, global)
 }
 
 impl TorOptions {
-    /// The relays as a workload, how long they live at most, and both as words of a command line.
-    pub(super) fn workload(
-        &self,
-        plan: &TrialPlan,
-    ) -> Result<(TorWorkload, Option<HumanDuration>, Vec<String>), Failure> {
+    /// The relays as a workload, and how long they live at most.
+    pub(super) fn workload(&self, plan: &TrialPlan) -> Result<(TorWorkload, Option<HumanDuration>), Failure> {
         if let Some((arm, key)) =
             plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
         {
@@ -123,9 +120,8 @@ impl TorOptions {
         }
         let duration = self.duration.or(plan.duration);
         let parameters = self.parameters(plan, duration)?;
-        let words = self.words(duration, &parameters);
         let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
-        Ok((workload, duration, words))
+        Ok((workload, duration))
     }
 
     fn parameters(
@@ -170,30 +166,6 @@ impl TorOptions {
         let in_time = duration.map(|duration| (duration.0.as_secs_f64() / LEAST_CYCLE.as_secs_f64()) as u32);
         let consensuses = self.consensuses.into_iter().chain(in_time).min().unwrap_or(CONSENSUSES);
         RelayMemory::of(plan, self.entries, consensuses, &self.relays())
-    }
-
-    fn words(&self, duration: Option<HumanDuration>, parameters: &TorParameters) -> Vec<String> {
-        let mut words = vec![
-            format!("--entries {}", self.entries),
-            format!("--retain {}", self.retain),
-            format!("--rest {}", HumanDuration(Duration::from_secs_f64(parameters.rest_seconds))),
-            format!("--together {}", parameters.together),
-            format!("--clients {}", self.clients),
-            format!("--arrivals {}", self.arrivals),
-            format!("--stay {}", self.stay),
-            format!("--connections {}", self.connections),
-            format!("--ntor-rate {}", self.ntor_rate),
-            format!("--cells {}", self.cells),
-            format!("--circuit-life {}", self.circuit_life),
-        ];
-        words.extend(
-            self.torrc.iter().map(|(option, value)| {
-                format!("--torrc {}", shell_words::quote(&format!("{option}={value}")))
-            }),
-        );
-        words.extend(parameters.consensuses.map(|consensuses| format!("--consensuses {consensuses}")));
-        words.extend(duration.map(|duration| format!("--duration {duration}")));
-        words
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn enter_from(
     also: Option<&Path>,
     started: &Path,
 ) -> Result<(), Failure> {
-    options.place.check(options.userland.is_some())?;
+    options.executor.check(options.userland.is_some())?;
     let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
         return Ok(());
     };
@@ -50,8 +50,8 @@ pub(super) fn enter_from(
         .chain([also, Some(started)].into_iter().flatten().filter_map(existing_folder))
         .collect();
     std::env::set_current_dir(started).map_err(Failure::failed)?;
-    let told = userland.enter(&root, &folders, &host);
-    told.map(|never| match never {}).map_err(|error| Failure::of(error.class(), error))
+    let entered = userland.enter(&root, &folders, &host);
+    entered.map(|never| match never {}).map_err(|error| Failure::of(error.class(), error))
 }
 
 /// What services run in, in words: the userland, or the system of this host.

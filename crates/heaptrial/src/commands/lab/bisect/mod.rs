@@ -1,32 +1,29 @@
 //! `heaptrial lab bisect`: which release or commit changed the memory.
 
-mod block;
-mod record;
+mod report;
+mod steps;
 mod subject;
-mod told;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_allocator::Obtained;
 use heaptrial_bisect::{Next, Rules, Search};
+use heaptrial_judgement::RunFigures;
 use heaptrial_lab::Arrangement;
-use heaptrial_model::{AllocatorSpec, ErrorClass, HumanDuration};
-use heaptrial_report::{BisectReport, Document as _};
+use heaptrial_model::{AllocatorSpec, HumanDuration};
+use heaptrial_report::{BisectReport, Document as _, units};
 
-use self::block::{Measure, Measured};
-use self::record::{Kept, Record, Step};
-use self::subject::Subject;
-use super::search::{
-    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, built_otherwise, command_of, ended_by, tell,
-    write_plan,
-};
-use super::{LabCommand, accounting, check, heeding_signals, userland};
+use self::steps::{Record, Step, same_build};
+use self::subject::{History, Subject};
+use super::search::{self, Ask, Beginning, Block, Earlier, Facts, Kept, Load, Wanted};
+use super::{LabCommand, LabOptions};
 use crate::commands::Command;
 use crate::commands::value::{ValueError, number};
-use crate::exit::{Failure, code};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder;
 
 const WHAT: &str = "the builds";
 
@@ -70,74 +67,47 @@ fn confidence(text: &str) -> Result<f64, ValueError> {
 
 /// Searches, or goes on with it.
 pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let Some(folder) = &options.goes_on else { return start(options, global) };
-    if options.load.is_some() {
-        return Err(Failure::usage(
-            "--continue takes everything as it was asked for; leave run or tor and its options out",
-        ));
-    }
-    let kept = Kept::read(folder)?;
-    let here = std::env::current_dir().map_err(Failure::failed)?;
-    let (command, folder) = asked_again(folder, &kept.started)?;
-    let Command::Lab(LabCommand::Bisect(asked)) = command else {
-        return Err(Failure::refused(format!("{} holds no search", folder.display())));
+    let Some(folder) = &options.goes_on else { return begin(options, global) };
+    let earlier = Earlier::<History>::open(BisectReport::NAME, folder, options.load.as_ref())?;
+    let Command::Lab(LabCommand::Bisect(asked)) = &earlier.command else {
+        return Err(Failure::refused(format!("{} holds no search over a history", folder.display())));
     };
-    kept.started.enter(asked.load()?.lab(WHAT)?, global, &folder, &here)?;
-    let record = Record::open(&folder, record::STEPS)?;
-    let blocks = options.blocks.or(asked.blocks);
-    search(&asked, &kept, record, blocks, global)
+    earlier.enter(asked.load()?.lab(WHAT)?, global)?;
+    search(asked, &earlier.kept, &earlier.folder, options.blocks.or(asked.blocks), global)
 }
 
-fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let lab = options.load()?.lab(WHAT)?;
-    userland::enter(lab, global, options.mirror.as_deref())?;
-    if global.db.is_some() {
-        return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
-    }
-    let started = Started::here()?;
+fn begin(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let beginning = Beginning::new(options.load()?, WHAT, options.mirror.as_deref(), global)?;
+    let lab = beginning.lab;
     let subject = Subject::find(options)?;
-    let (workload, duration) = options.load()?.workload(&subject.plan())?;
-    check(lab, &subject.plan(), workload.as_ref(), duration)?;
-    run_folder::check(global.out.as_deref())?;
-    let in_turn = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
-    let block = duration.map(|duration| HumanDuration(duration.0 * in_turn));
-    let rules = rules(options, options.blocks, subject.positions.len());
+    let (workload, duration) = beginning.workload(&subject.plan(), global)?;
+    let one_by_one = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
+    let block = duration.map(|duration| HumanDuration(duration.0 * one_by_one));
+    let rules = rules(options, options.blocks, subject.history.positions.len());
     if lab.dry_run {
-        return told::plan(&subject, rules, block, global);
+        return report::print_plan(&subject, rules, block, global);
     }
-    lab.place.reach()?;
-    eprintln!("{}", told::plan_line(&subject, rules, block));
-    // What cannot be had is told before anything is written.
+    lab.executor.executor(PathBuf::new())?;
+    eprintln!("{}", report::plan_line(&subject, rules, block));
+    // What cannot be had is reported before anything is written.
+    let name = |end: usize| &subject.history.positions[end].name;
     let of_end = |end: usize| -> Result<String, Failure> {
         let obtained = subject.obtain(end, lab)?;
-        obtained.map(|obtained| obtained.sha256).map_err(|why| {
-            Failure::refused(format!("{} cannot be measured: {why}", subject.positions[end].name))
-        })
+        obtained
+            .map(|obtained| obtained.sha256)
+            .map_err(|why| Failure::refused(format!("{} cannot be measured: {why}", name(end))))
     };
     let (older, newer) = (of_end(0)?, of_end(subject.last())?);
     if older == newer {
         return Err(Failure::refused(format!(
             "{} and {} build the same library, byte for byte (SHA-256 {older}): there is nothing to search for between them",
-            subject.positions[0].name,
-            subject.positions[subject.last()].name
+            name(0),
+            name(subject.last())
         )));
     }
-    let kept = Kept {
-        schema_version: record::SCHEMA_VERSION,
-        started,
-        seed: lab.seed.unwrap_or_else(rand::random),
-        older_is_good: subject.older_is_good,
-        positions: subject.positions.clone(),
-        left_out: subject.left_out,
-        forks: subject.forks,
-        merged_at: subject.merged_at.clone(),
-        older_sha256: older,
-    };
-    let folder = run_folder::create(global.out.as_deref(), "bisect")?;
-    write_plan(&folder, BisectReport::NAME, &kept)?;
-    let record = Record::open(&folder, record::STEPS)?;
-    eprintln!("seed {}; the search's folder is {}", kept.seed, folder.display());
-    search(options, &kept, record, options.blocks, global)
+    let builds = BTreeMap::from([(name(0).clone(), older)]);
+    let (kept, folder) = beginning.keep(BisectReport::NAME, builds, subject.history, global)?;
+    search(options, &kept, &folder, options.blocks, global)
 }
 
 impl BisectOptions {
@@ -154,132 +124,144 @@ fn rules(options: &BisectOptions, blocks: Option<u32>, positions: usize) -> Rule
 /// Measures until it is found, and reports what there is.
 fn search(
     options: &BisectOptions,
-    kept: &Kept,
-    mut record: Record,
+    kept: &Kept<History>,
+    folder: &Path,
     blocks: Option<u32>,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let lab = options.load()?.lab(WHAT)?;
-    let subject = Subject::kept(options, kept)?;
-    let (workload, duration) = options.load()?.workload(&subject.plan())?;
-    let metric = check(lab, &subject.plan(), workload.as_ref(), duration)?;
-    let rules = rules(options, blocks, subject.positions.len());
-    let mut search = Search::new(subject.last(), subject.releases(), rules);
-    record.steps.iter().for_each(|step| step.apply(&mut search));
-    let older = match subject.obtain(0, lab)? {
-        Ok(obtained) => obtained,
-        Err(why) => {
-            return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name)));
-        }
+    let subject = Subject::kept(options, kept.subject.clone())?;
+    let plan = subject.plan();
+    let rules = rules(options, blocks, subject.history.positions.len());
+    let bisect = Bisect {
+        search: Search::new(subject.last(), subject.releases(), rules),
+        subject,
+        confidence: options.confidence,
+        builds: &kept.builds,
     };
-    if kept.older_sha256 != older.sha256 {
-        return Err(built_otherwise(&subject.positions[0].name));
+    search::drive(bisect, kept, folder, options.load()?, &plan, global)
+}
+
+/// A search over a history.
+struct Bisect<'a> {
+    subject: Subject,
+    search: Search,
+    confidence: f64,
+    builds: &'a BTreeMap<String, String>,
+}
+
+impl Bisect<'_> {
+    fn name(&self, position: usize) -> &str {
+        &self.subject.history.positions[position].name
     }
-    let measure = Measure {
-        bench: Bench {
-            options: lab,
-            workload: workload.as_ref(),
-            duration: duration.map(|duration| duration.0),
-            metric,
-            accounting: accounting(lab, metric)?,
-            place: lab.place.place(record.folder.clone())?,
-            interrupt: heeding_signals(lab.place.on)?,
-            command: command_of(&kept.started.arguments),
-        },
-        seed: kept.seed,
-        subject: &subject,
-    };
-    let tell_so_far = |search: &Search, record: &Record| {
-        let stopped = Some(UNDER_WAY.to_owned());
-        let so_far = search.so_far();
-        let report = told::report(&subject, search, so_far, &measure, record, options.confidence, stopped)?;
-        report.write(&record.folder).map(drop).map_err(Failure::failed)
-    };
-    let mut stopped = None;
-    let mut failed = None;
-    let answer = loop {
-        tell_so_far(&search, &record)?;
-        let position = match search.next() {
-            Next::Done(answer) => break *answer,
-            Next::Measure(position) => position,
-        };
-        let obtained = subject.obtain(position, lab)?;
-        // Ctrl-C ends a compiler too: that tells nothing of the commit.
-        if measure.bench.interrupt.requested() {
-            stopped = Some("It was interrupted".to_owned());
-            break search.so_far();
+
+    fn wanted(&self, position: usize) -> Wanted {
+        Wanted { at: position, name: self.name(position).to_owned(), spec: self.subject.spec(position) }
+    }
+}
+
+impl search::Search for Bisect<'_> {
+    type Step = Step;
+    type Report = BisectReport;
+
+    fn control(&self) -> Wanted {
+        self.wanted(0)
+    }
+
+    fn next(&mut self, record: &Record) -> Result<search::Next<Step>, Failure> {
+        if let Some((position, why)) = record.given_up() {
+            return Ok(search::Next::Enter(Step::Skipped { position, why: why.to_owned() }));
         }
-        let obtained = match obtained {
-            Ok(obtained) => obtained,
-            Err(why) => {
-                eprintln!(
-                    "{} is left out: {}",
-                    subject.positions[position].name,
-                    why.lines().next().unwrap_or("")
+        Ok(match self.search.next() {
+            Next::Done(_) => search::Next::Done,
+            Next::Measure(position) => {
+                search::Next::Measure(Ask { arms: vec![self.wanted(position)], fresh: false })
+            }
+        })
+    }
+
+    fn obtain(&self, wanted: &Wanted, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure> {
+        self.subject.obtain(wanted.at, lab)
+    }
+
+    fn known_build(&self, wanted: &Wanted, record: &Record) -> Option<String> {
+        let measured =
+            || record.builds().find(|(at, _)| *at == wanted.at).map(|(_, sha256)| sha256.to_owned());
+        self.builds.get(&wanted.name).cloned().or_else(measured)
+    }
+
+    fn without(&self, wanted: &Wanted, why: &str) -> Step {
+        Step::Skipped { position: wanted.at, why: why.to_owned() }
+    }
+
+    fn not_measured(&self, wanted: &Wanted, obtained: &Obtained, record: &Record) -> Option<Step> {
+        let older = self.builds.values().map(|sha256| (0, sha256.as_str()));
+        let known: Vec<(usize, &str)> = older.chain(record.builds()).collect();
+        let with = same_build(&known, wanted.at, &obtained.sha256)?;
+        Some(Step::Same { position: wanted.at, with })
+    }
+
+    fn steps(&self, ask: &Ask, block: Block) -> Vec<Step> {
+        let arms = ask.arms.iter().zip(block.builds).zip(block.arms);
+        let step =
+            |((wanted, sha256), figures): ((&Wanted, String), Result<RunFigures, String>)| match figures {
+                Ok(figures) => Step::Measured {
+                    block: block.number,
+                    position: wanted.at,
+                    sha256,
+                    older_bytes: block.control.level_bytes,
+                    bytes: figures.level_bytes,
+                    log_ratio: figures.level - block.control.level,
+                },
+                Err(why) => Step::Failed { block: block.number, position: wanted.at, why },
+            };
+        arms.map(step).collect()
+    }
+
+    fn apply(&mut self, step: &Step) -> Result<(), Failure> {
+        step.apply(&mut self.search);
+        Ok(())
+    }
+
+    fn line(&self, step: &Step) -> Option<String> {
+        match step {
+            Step::Measured { block, position, log_ratio, .. } => {
+                let mut line = format!(
+                    "block {block}: {} {} times {}",
+                    self.name(*position),
+                    units::ratio(log_ratio.exp()),
+                    self.name(0)
                 );
-                record.enter(Step::Skipped { position, why })?.apply(&mut search);
-                continue;
-            }
-        };
-        if record.builds().any(|(at, sha256)| at == position && sha256 != obtained.sha256) {
-            failed = Some(built_otherwise(&subject.positions[position].name));
-            break search.so_far();
-        }
-        let known = [(0, older.sha256.clone())].into_iter().chain(record.builds());
-        if let Some(with) = told::same_build(known, position, &obtained.sha256) {
-            record.enter(Step::Same { position, with })?.apply(&mut search);
-            continue;
-        }
-        let measured = match measure.measure(&record, position, &older, &obtained) {
-            Ok(measured) => measured,
-            Err(failure) => {
-                stopped = Some(failure.to_string());
-                failed = Some(failure);
-                break search.so_far();
-            }
-        };
-        match measured {
-            Measured::Ratio(block) => {
-                let step = Step::Measured { block, position, sha256: obtained.sha256.clone() };
-                record.enter(step)?.apply(&mut search);
-                eprintln!("{}", told::progress(&subject, &search, block, position));
-            }
-            Measured::Failed(block, why) => {
-                eprintln!("block {block}: {} failed: {why}", subject.positions[position].name);
-                record.enter(Step::Failed { block, position, why: why.clone() })?.apply(&mut search);
-                if record.is_given_up(position, &why) {
-                    record.enter(Step::Skipped { position, why })?.apply(&mut search);
+                if let Some(progress) = self.search.progress() {
+                    let (after, to) = progress.between;
+                    let share = units::share(progress.probability);
+                    line.push_str(&format!(
+                        "; a change after {} up to {} ({share})",
+                        self.name(after),
+                        self.name(to)
+                    ));
                 }
+                Some(line)
             }
-            Measured::OlderFailed(block, why) => {
-                eprintln!("block {block}: {} failed: {why}", subject.positions[0].name);
-                record.enter(Step::Failed { block, position: 0, why: why.clone() })?.apply(&mut search);
-                if record.failures_in_a_row() >= TRIES {
-                    stopped = Some(format!("{} failed: {why}", subject.positions[0].name));
-                }
+            Step::Failed { block, position, why } => {
+                Some(format!("block {block}: {} failed: {why}", self.name(*position)))
             }
-            Measured::Interrupted => stopped = Some("It was interrupted".to_owned()),
+            Step::Skipped { position, why } => {
+                Some(format!("{} is excluded: {}", self.name(*position), why.lines().next().unwrap_or("")))
+            }
+            Step::Void { .. } | Step::Same { .. } => None,
         }
-        if stopped.is_some() {
-            match search.next() {
-                Next::Done(answer) => break *answer,
-                Next::Measure(_) => break search.so_far(),
-            }
-        }
-    };
-    let report =
-        told::report(&subject, &search, answer, &measure, &record, options.confidence, stopped.clone())?;
-    let told = tell(&report, &record.folder, global);
-    if let Some(failure) = failed {
-        return Err(ended_by(failure, "bisect", &record.folder));
     }
-    told?;
-    match stopped {
-        Some(why) => Err(Failure::failed(format!(
-            "{why}; `heaptrial lab bisect --continue {}` goes on",
-            record.folder.display()
-        ))),
-        None if report.answer.found => Ok(ExitCode::SUCCESS),
-        None => Ok(code(ErrorClass::Inconclusive)),
+
+    fn report(
+        &self,
+        record: &Record,
+        facts: &Facts,
+        stopped: Option<String>,
+    ) -> Result<BisectReport, Failure> {
+        report::of(self, record, facts, stopped)
+    }
+
+    fn found(report: &BisectReport) -> bool {
+        report.answer.found
     }
 }

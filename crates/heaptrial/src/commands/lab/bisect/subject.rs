@@ -1,13 +1,12 @@
 //! What is searched: positions of a history, and how each of them is had.
 
-use heaptrial_allocator::{Catalog, Family, HistoryCommit, ObtainError, Obtained, Repository, Resolved};
+use heaptrial_allocator::{Catalog, Family, HistoryCommit, Obtained, Repository};
 use heaptrial_model::{AllocatorSpec, TrialPlan, Version};
 use serde::{Deserialize, Serialize};
 
 use super::BisectOptions;
-use super::record::Kept;
 use crate::commands::lab::LabOptions;
-use crate::commands::lab::search::{arm, plan_of};
+use crate::commands::lab::search::{arm, obtain, or_why, plan_of};
 use crate::exit::Failure;
 
 /// A position of a history.
@@ -20,17 +19,24 @@ pub(super) struct Position {
     pub(super) commit: Option<HistoryCommit>,
 }
 
-/// A history between good and bad.
-pub(super) struct Subject {
-    pub(super) good: AllocatorSpec,
-    pub(super) bad: AllocatorSpec,
+/// A history, as it was when the search began.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct History {
     pub(super) older_is_good: bool,
     pub(super) positions: Vec<Position>,
+    /// Commits that build nothing new.
     pub(super) left_out: usize,
     /// Whether the older end is not on the line to the newer one: position 1 is where that forks off.
     pub(super) forks: bool,
     /// The commit on the line that merges the older end in.
     pub(super) merged_at: Option<HistoryCommit>,
+}
+
+/// A history between good and bad.
+pub(super) struct Subject {
+    pub(super) good: AllocatorSpec,
+    pub(super) bad: AllocatorSpec,
+    pub(super) history: History,
     pub(super) repository: Option<Repository>,
 }
 
@@ -51,23 +57,14 @@ impl Subject {
     }
 
     /// The history that was found when the search began.
-    pub(super) fn kept(options: &BisectOptions, kept: &Kept) -> Result<Self, Failure> {
+    pub(super) fn kept(options: &BisectOptions, history: History) -> Result<Self, Failure> {
         let (good, bad) = ends(options)?;
         let family = Catalog::builtin().resolve_local(&bad)?.family;
         let repository = match &options.mirror {
             Some(path) => Some(Repository::open(path, &family)?),
             None => None,
         };
-        Ok(Self {
-            good,
-            bad,
-            older_is_good: kept.older_is_good,
-            positions: kept.positions.clone(),
-            left_out: kept.left_out,
-            forks: kept.forks,
-            merged_at: kept.merged_at.clone(),
-            repository,
-        })
+        Ok(Self { good, bad, history, repository })
     }
 
     fn of_releases(good: AllocatorSpec, bad: AllocatorSpec) -> Result<Self, Failure> {
@@ -104,23 +101,21 @@ impl Subject {
             version: Some(version.clone()),
             commit: None,
         });
-        Ok(Self {
-            good,
-            bad,
+        let history = History {
             older_is_good,
             positions: positions.collect(),
             left_out: 0,
             forks: false,
             merged_at: None,
-            repository: None,
-        })
+        };
+        Ok(Self { good, bad, history, repository: None })
     }
 
     fn of_commits(options: &BisectOptions, good: AllocatorSpec, bad: AllocatorSpec) -> Result<Self, Failure> {
         let family = Catalog::builtin().resolve_local(&good)?.family;
         let Some(recipe) = &family.build else {
             return Err(Failure::refused(format!(
-                "the catalog does not tell how {} is built from source",
+                "the catalog has no recipe to build {} from source",
                 family.name
             )));
         };
@@ -154,32 +149,30 @@ impl Subject {
             version: None,
             commit: Some(commit),
         });
-        Ok(Self {
-            good,
-            bad,
+        let history = History {
             older_is_good,
             positions: positions.collect(),
             left_out: line.left_out,
             forks: line.forks,
             merged_at: line.merged_at,
-            repository: Some(repository),
-        })
+        };
+        Ok(Self { good, bad, history, repository: Some(repository) })
     }
 
     pub(super) fn last(&self) -> usize {
-        self.positions.len() - 1
+        self.history.positions.len() - 1
     }
 
     /// Positions that are releases, which are asked first.
     pub(super) fn releases(&self) -> Vec<usize> {
         let is_release =
             |position: &Position| position.commit.as_ref().is_none_or(|commit| !commit.tags.is_empty());
-        (0..self.positions.len()).filter(|at| is_release(&self.positions[*at])).collect()
+        (0..self.history.positions.len()).filter(|at| is_release(&self.history.positions[*at])).collect()
     }
 
     /// What runs at a position: family, variants and settings; a version where the catalog has it.
     pub(super) fn spec(&self, position: usize) -> AllocatorSpec {
-        AllocatorSpec { version: self.positions[position].version.clone(), ..self.bad.clone() }
+        AllocatorSpec { version: self.history.positions[position].version.clone(), ..self.bad.clone() }
     }
 
     /// The ends as a plan, for what a workload wants to know of its arms.
@@ -194,41 +187,15 @@ impl Subject {
         position: usize,
         lab: &LabOptions,
     ) -> Result<Result<Obtained, String>, Failure> {
-        let catalog = Catalog::builtin();
         let spec = self.spec(position);
-        let ran = match lab.processors {
-            Some(processors) => catalog.as_on(&spec, processors).apply(&spec),
-            None => spec,
-        };
-        let obtainer = lab.sources.obtainer(None)?;
-        let told = match (&self.repository, &self.positions[position].commit) {
+        match (&self.repository, &self.history.positions[position].commit) {
             (Some(repository), Some(commit)) => {
-                let resolved: Resolved = catalog.resolve_local(&ran)?;
-                obtainer.obtain_commit(&resolved, repository, &commit.id)
+                let resolved = Catalog::builtin().resolve_local(&lab.as_run(&spec))?;
+                or_why(lab.sources.obtainer(None)?.obtain_commit(&resolved, repository, &commit.id))
             }
-            _ => catalog
-                .resolve(&ran)
-                .map_err(ObtainError::from)
-                .and_then(|resolved| obtainer.obtain(&resolved)),
-        };
-        match told {
-            Ok(obtained) => Ok(Ok(obtained)),
-            Err(ObtainError::Cache(error)) => Err(error.into()),
-            Err(error) => Ok(Err(why_not(&error))),
+            _ => obtain(&spec, lab),
         }
     }
-}
-
-/// Why a build cannot be had, in a line: of a compiler's output, its first error.
-fn why_not(error: &ObtainError) -> String {
-    let text = match error {
-        ObtainError::NoSource { attempts, .. } => {
-            attempts.iter().map(|attempt| attempt.why.to_string()).collect::<Vec<_>>().join("\n")
-        }
-        error => error.to_string(),
-    };
-    let of_compiler = text.lines().find(|line| line.contains("error:"));
-    of_compiler.or(text.lines().next()).unwrap_or_default().trim().to_owned()
 }
 
 /// Good and bad, of one family and variant, with the same settings.

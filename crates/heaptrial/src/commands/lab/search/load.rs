@@ -7,7 +7,7 @@ use heaptrial_model::{HumanDuration, TrialPlan};
 use crate::commands::lab::{LabOptions, RunOptions, TorOptions};
 use crate::exit::Failure;
 
-/// What is run, and for how long where that is told.
+/// What is run, and for how long at most.
 type Timed = (Box<dyn Workload>, Option<HumanDuration>);
 
 /// Under what load; with the options of that command, but for its arms.
@@ -55,7 +55,7 @@ impl Load {
         }
     }
 
-    /// Whether its arms tell what they do beside using memory; relays tell what their clients got.
+    /// Whether the work of its arms is measured; of relays it is what their clients got.
     pub(in super::super) fn has_work(&self) -> bool {
         match self {
             Self::Run(run) => run.has_work(),
@@ -83,11 +83,11 @@ impl Load {
     pub(in super::super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
         Ok(match self {
             Self::Tor(tor) => {
-                let (workload, duration, _) = tor.workload(plan)?;
+                let (workload, duration) = tor.workload(plan)?;
                 (Box::new(workload), duration)
             }
             Self::Run(run) => {
-                let (workload, duration, _) = run.workload(plan)?;
+                let (workload, duration) = run.workload(plan)?;
                 (Box::new(workload), duration)
             }
         })

@@ -1,34 +1,36 @@
-//! What searches over lab runs share: the load, a block, and steps that are on disk before the next one.
+//! What searches over lab runs share: the loop of blocks, and steps that are on disk before the search is informed of them.
 
 mod bench;
+mod drive;
 mod load;
 mod record;
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
+use heaptrial_allocator::{Catalog, ObtainError, Obtained};
+use heaptrial_lab::Workload;
+use heaptrial_model::{About, AllocatorSpec, Arm, HumanDuration, Pace, Treatment, TrialPlan};
 use heaptrial_report::Document;
 
-pub(super) use self::bench::{Bench, Carried};
+pub(super) use self::bench::{Block, Wanted};
+pub(super) use self::drive::{Ask, Facts, Next, Search, drive};
 pub(super) use self::load::Load;
 pub use self::record::read_report;
-pub(super) use self::record::{Numbered, Record, plan_file, read_plan, write_plan};
-use super::{LabOptions, userland};
+pub(super) use self::record::{Record, Step};
+use super::repeat_command::RepeatCommand;
+use super::{LabOptions, check, userland};
 use crate::commands::Command;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output;
+use crate::{output, run_folder};
 
-/// What the document of a search tells until its end.
-pub(super) const UNDER_WAY: &str = "The search is under way, or was cut off";
-
-/// Times that something may fail in the lab before it is given up.
-pub(super) const TRIES: usize = 3;
+/// The form that this version writes.
+const SCHEMA_VERSION: u32 = 1;
 
 /// An arm under this name.
 pub(super) fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
@@ -52,103 +54,177 @@ pub(super) fn plan_of(name: &str, arms: Vec<Arm>) -> TrialPlan {
     }
 }
 
-/// Words of this command line after the program.
-fn own_arguments() -> Result<Vec<String>, Failure> {
-    let words = std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok());
-    words.collect::<Option<_>>().ok_or_else(|| {
-        Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
-    })
+/// Gets an allocator of the catalog; the inner error is why it cannot be had or does not take its settings.
+pub(super) fn obtain(spec: &AllocatorSpec, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure> {
+    let obtainer = lab.sources.obtainer(None)?;
+    let resolved = Catalog::builtin().resolve(&lab.as_run(spec)).map_err(ObtainError::from);
+    or_why(resolved.and_then(|resolved| obtainer.obtain(&resolved)))
 }
 
-/// Those words as a command.
-pub(super) fn command_of(arguments: &[String]) -> String {
-    let words: Vec<_> = arguments.iter().map(|word| shell_words::quote(word)).collect();
-    format!("heaptrial {}", words.join(" "))
+/// Tells what one allocator lacks from what stops all of them.
+pub(super) fn or_why(obtained: Result<Obtained, ObtainError>) -> Result<Result<Obtained, String>, Failure> {
+    match obtained {
+        Ok(obtained) => Ok(Ok(obtained)),
+        Err(ObtainError::Cache(error)) => Err(error.into()),
+        Err(error) => Ok(Err(why_not(&error))),
+    }
+}
+
+/// Of a compiler's output, its first error.
+fn why_not(error: &ObtainError) -> String {
+    let text = match error {
+        ObtainError::NoSource { attempts, .. } => {
+            attempts.iter().map(|attempt| attempt.why.to_string()).collect::<Vec<_>>().join("\n")
+        }
+        error => error.to_string(),
+    };
+    let of_compiler = text.lines().find(|line| line.contains("error:"));
+    let first = of_compiler.or(text.lines().next()).unwrap_or_default().trim();
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    let cause = cause.filter(|cause| !text.contains(cause.as_str()));
+    cause.map_or(first.to_owned(), |cause| format!("{first}: {cause}"))
 }
 
 /// How a search was started.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Started {
-    /// Words of the command line after the program.
-    pub(super) arguments: Vec<String>,
-    pub(super) directory: PathBuf,
+    pub(super) command: RepeatCommand,
+    directory: PathBuf,
     /// What its services run in: a userland, or the system of the host.
-    pub(super) runs_in: String,
+    runs_in: String,
 }
 
-impl Started {
-    pub(super) fn here() -> Result<Self, Failure> {
+/// What a search was asked for, and what was found when it began: `NAME-plan.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Kept<S> {
+    schema_version: u32,
+    pub(super) started: Started,
+    pub(super) seed: u64,
+    /// Digests of the builds that it began with, by name.
+    pub(super) builds: BTreeMap<String, String>,
+    pub(super) subject: S,
+}
+
+/// A search that is about to begin.
+pub(super) struct Beginning<'a> {
+    pub(super) load: &'a Load,
+    pub(super) lab: &'a LabOptions,
+    started: Started,
+}
+
+impl<'a> Beginning<'a> {
+    /// Of a search that chooses `what`; in a userland `also` is visible.
+    pub(super) fn new(
+        load: &'a Load,
+        what: &str,
+        also: Option<&Path>,
+        global: &GlobalOptions,
+    ) -> Result<Self, Failure> {
+        let lab = load.lab(what)?;
+        userland::enter(lab, global, also)?;
+        if global.db.is_some() {
+            return Err(Failure::usage(
+                "a search has a database for each block, in its folder; leave --db out",
+            ));
+        }
         let directory = std::env::current_dir().map_err(Failure::failed)?;
-        Ok(Self { arguments: own_arguments()?, directory, runs_in: userland::runs_in()? })
+        let started = Started { command: RepeatCommand::own()?, directory, runs_in: userland::runs_in()? };
+        Ok(Self { load, lab, started })
     }
 
-    /// Goes on where `lab`, of what was asked for, runs: this program starts anew in its userland. Refuses to go on in another.
-    pub(super) fn enter(
+    /// The workload of these arms, if a lab run could have it.
+    pub(super) fn workload(
         &self,
-        lab: &LabOptions,
+        plan: &TrialPlan,
         global: &GlobalOptions,
-        folder: &Path,
-        from: &Path,
-    ) -> Result<(), Failure> {
-        userland::enter_from(lab, global, Some(folder), from)?;
-        let here = userland::runs_in()?;
-        if here != self.runs_in {
+    ) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
+        let (workload, duration) = self.load.workload(plan)?;
+        check(self.lab, plan, workload.as_ref(), duration)?;
+        run_folder::check(global.out.as_deref())?;
+        Ok((workload, duration))
+    }
+
+    /// Writes down what the search is about, in its new folder.
+    pub(super) fn keep<S: Serialize>(
+        self,
+        name: &str,
+        builds: BTreeMap<String, String>,
+        subject: S,
+        global: &GlobalOptions,
+    ) -> Result<(Kept<S>, PathBuf), Failure> {
+        let seed = self.lab.seed.unwrap_or_else(rand::random);
+        let kept = Kept { schema_version: SCHEMA_VERSION, started: self.started, seed, builds, subject };
+        let folder = run_folder::create(global.out.as_deref(), name)?;
+        record::write_plan(&folder, name, &kept)?;
+        eprintln!("seed {seed}; the search's folder is {}", folder.display());
+        Ok((kept, folder))
+    }
+}
+
+/// A search that began earlier.
+pub(super) struct Earlier<S> {
+    pub(super) kept: Kept<S>,
+    pub(super) command: Command,
+    pub(super) folder: PathBuf,
+    /// Where this process was started.
+    here: PathBuf,
+}
+
+impl<S: DeserializeOwned> Earlier<S> {
+    /// Reads what the search in a folder was asked for, and goes to where it was started.
+    pub(super) fn open(name: &str, folder: &Path, load: Option<&Load>) -> Result<Self, Failure> {
+        if load.is_some() {
+            return Err(Failure::usage(
+                "--continue takes everything as it was asked for; leave run or tor and its options out",
+            ));
+        }
+        let kept: Kept<S> = record::read_plan(folder, name)?;
+        let here = std::env::current_dir().map_err(Failure::failed)?;
+        let folder = std::path::absolute(folder).map_err(Failure::failed)?;
+        if kept.schema_version != SCHEMA_VERSION {
+            return Err(Failure::refused(format!("{} is of another version of Heaptrial", folder.display())));
+        }
+        let directory = &kept.started.directory;
+        std::env::set_current_dir(directory).map_err(|error| {
+            Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
+        })?;
+        Ok(Self { command: kept.started.command.parse()?, kept, folder, here })
+    }
+
+    /// Goes on where it ran: this program starts again in its userland. Refuses to go on in another.
+    pub(super) fn enter(&self, lab: &LabOptions, global: &GlobalOptions) -> Result<(), Failure> {
+        userland::enter_from(lab, global, Some(&self.folder), &self.here)?;
+        let (there, here) = (&self.kept.started.runs_in, userland::runs_in()?);
+        if here != *there {
             return Err(Failure::refused(format!(
-                "the search in {} ran in {}, and would go on in {here}, whose figures cannot be put together with those; go on \
-                 where it ran, or begin anew",
-                folder.display(),
-                self.runs_in
+                "the search in {} ran in {there}, and would go on in {here}, whose figures are not comparable; go on where it \
+                 ran, or begin again",
+                self.folder.display()
             )));
         }
         Ok(())
     }
 }
 
-/// What a search in `folder` was asked for; goes to where it was started. Gives the folder as it is found from there.
-pub(super) fn asked_again(folder: &Path, started: &Started) -> Result<(Command, PathBuf), Failure> {
-    let Started { arguments, directory, .. } = started;
-    let words = std::iter::once("heaptrial").chain(arguments.iter().map(String::as_str));
-    let (_, command) = crate::parse(words.map(str::to_owned)).map_err(|error| {
-        Failure::refused(format!("{} is of another version of Heaptrial: {error}", folder.display()))
-    })?;
-    let folder = std::path::absolute(folder).map_err(Failure::failed)?;
-    std::env::set_current_dir(directory).map_err(|error| {
-        Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
-    })?;
-    Ok((command, folder))
-}
-
-/// A refusal to put figures of two builds of one allocator together.
-pub(super) fn built_otherwise(build: &str) -> Failure {
-    Failure::refused(format!(
-        "{build} is another library now than the one that the search measured, as after an upgrade of it or of the compiler, and \
-         figures of both cannot be put together: go on where it is the one of then, or begin anew"
-    ))
-}
-
-/// A failure that ended a search, `name` as a command, after its report: the way on is the search's own.
-pub(super) fn ended_by(failure: Failure, name: &str, folder: &Path) -> Failure {
-    failure.hint(format!(
-        "blocks that were measured are kept; `heaptrial lab {name} --continue {}` measures what has no results, and goes on",
-        shell_words::quote(&folder.to_string_lossy())
-    ))
-}
-
-/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none of this kind.
+/// Prints the report of a search whose folder this is, and writes it again; `None` where it is none of this kind.
 pub(super) fn report_of<P: Document + DeserializeOwned>(
     folder: &Path,
     global: &GlobalOptions,
 ) -> Result<Option<ExitCode>, Failure> {
-    if !folder.join(plan_file(P::NAME)).is_file() {
+    if !folder.join(record::plan_file(P::NAME)).is_file() {
         return Ok(None);
     }
     let report: P = read_report(folder)?;
-    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
+    print_report(&report, global.out.as_deref().unwrap_or(folder), global)?;
     Ok(Some(ExitCode::SUCCESS))
 }
 
 /// Writes all forms of a report into `folder`, and prints the one that is to be shown and where they are.
-pub(super) fn tell(report: &impl Document, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
+pub(super) fn print_report(
+    report: &impl Document,
+    folder: &Path,
+    global: &GlobalOptions,
+) -> Result<(), Failure> {
     let written = report.write(folder).map_err(Failure::failed)?;
     let shown = match global.json {
         true => report.json().map_err(Failure::failed)?,

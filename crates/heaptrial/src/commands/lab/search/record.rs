@@ -33,28 +33,39 @@ impl Drop for Held {
     }
 }
 
-/// A step that may be of a block.
-pub(in super::super) trait Numbered {
-    /// The number of that block.
+/// A step of a search.
+pub(in super::super) trait Step {
+    /// The number of the block that it is of, if it is of one.
     fn block(&self) -> Option<usize>;
+
+    /// A block whose control has no figures.
+    fn void(block: usize, why: String) -> Self;
+
+    fn is_void(&self) -> bool;
 }
 
-impl<S: Numbered> Record<S> {
-    /// The last block that was begun, where no step tells what came of it.
-    pub(in super::super) fn left_behind(&self) -> Option<usize> {
+impl<S: Step> Record<S> {
+    /// How often the control failed in a row until now.
+    pub(super) fn voids_in_a_row(&self) -> usize {
+        let blocks = self.steps.iter().rev().filter(|step| step.block().is_some());
+        blocks.take_while(|step| step.is_void()).count()
+    }
+
+    /// The last block that was begun, if no step is of it.
+    pub(super) fn left_behind(&self) -> Option<usize> {
         let last = self.next_block() - 1;
         let of_last = |step: &S| step.block() == Some(last);
         (last > 0 && !self.steps.iter().any(of_last)).then_some(last)
     }
 }
 
-/// Name of the file that tells what a search of this kind was asked for.
-pub(in super::super) fn plan_file(of: &str) -> String {
+/// Name of the file that has what a search of this kind was asked for.
+pub(super) fn plan_file(of: &str) -> String {
     format!("{of}-plan.json")
 }
 
 /// Reads what a search of this kind in a folder was asked for.
-pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, of: &str) -> Result<P, Failure> {
+pub(super) fn read_plan<P: DeserializeOwned>(folder: &Path, of: &str) -> Result<P, Failure> {
     let path = folder.join(plan_file(of));
     let text = fs::read_to_string(&path)
         .map_err(|error| Failure::refused(format!("{} holds no search: {error}", folder.display())))?;
@@ -63,7 +74,7 @@ pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, of: &str) 
 }
 
 /// Writes it into a folder that holds none yet.
-pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Result<(), Failure> {
+pub(super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Result<(), Failure> {
     let path = folder.join(plan_file(of));
     let text = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     let created = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -78,8 +89,14 @@ pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: 
 }
 
 impl<S: Serialize + DeserializeOwned> Record<S> {
+    /// The steps of a test.
+    #[cfg(test)]
+    pub(in super::super) fn in_folder(folder: &Path) -> Self {
+        Self::open(folder, "steps").unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
     /// The steps in a file of the folder, which need not be there yet. A last line that was cut off by a crash is no step.
-    pub(in super::super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
+    pub(super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
         let lock = lock(folder)?;
         let path = folder.join(name);
         let text = match fs::read_to_string(&path) {
@@ -103,7 +120,7 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
         Ok(Self { folder: folder.to_owned(), steps, path, file, _lock: lock })
     }
 
-    /// Writes a step down, and gives it back to be acted on.
+    /// Writes a step down, and returns it to be acted on.
     pub(in super::super) fn enter(&mut self, step: S) -> Result<&S, Failure> {
         let line = serde_json::to_string(&step).map_err(Failure::failed)? + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
@@ -115,11 +132,11 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
 
 impl<S> Record<S> {
     /// The number of the next block: one whose folder is not there, as that of an interrupted block is.
-    pub(in super::super) fn next_block(&self) -> usize {
+    pub(super) fn next_block(&self) -> usize {
         (1..).find(|number| !self.block_folder(*number).exists()).unwrap_or(usize::MAX)
     }
 
-    pub(in super::super) fn block_folder(&self, number: usize) -> PathBuf {
+    pub(super) fn block_folder(&self, number: usize) -> PathBuf {
         self.folder.join("blocks").join(format!("{number:04}"))
     }
 }
@@ -166,9 +183,17 @@ pub fn read_report<P: Document + DeserializeOwned>(folder: &Path) -> Result<P, F
 mod tests {
     use super::*;
 
-    impl Numbered for u32 {
+    impl Step for u32 {
         fn block(&self) -> Option<usize> {
             Some(*self as usize)
+        }
+
+        fn void(block: usize, _: String) -> Self {
+            block as u32
+        }
+
+        fn is_void(&self) -> bool {
+            false
         }
     }
 

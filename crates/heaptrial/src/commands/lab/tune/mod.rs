@@ -1,137 +1,79 @@
 //! `heaptrial lab tune`: which settings of which allocators need the least memory.
 
-mod block;
 mod cost;
 mod options;
-mod record;
+mod report;
 mod space;
-mod told;
-mod tuning;
+mod steps;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptrial_model::{Arm, ErrorClass, TrialPlan};
+use heaptrial_allocator::Obtained;
+use heaptrial_judgement::RunFigures;
+use heaptrial_model::{AllocatorSpec, Arm, TrialPlan};
 use heaptrial_report::{Document as _, TuneReport};
-use heaptrial_tune::Search;
+use heaptrial_tune::{ArmFigures, Candidate, Next, Search};
 
-use self::block::{Measure, obtain};
 use self::cost::Cost;
 pub use self::options::TuneOptions;
-use self::record::{Kept, Record};
 use self::space::Found;
-use self::tuning::Tuning;
-use super::search::{Bench, Started, arm, asked_again, command_of, ended_by, plan_of, tell, write_plan};
-use super::{LabCommand, accounting, check, heeding_signals, userland};
+use self::steps::{Measured, MeasuredArm, Record, Step, Winner};
+use super::search::{self, Ask, Beginning, Block, Earlier, Facts, Kept, Wanted, arm, plan_of};
+use super::{LabCommand, LabOptions};
 use crate::commands::Command;
-use crate::exit::{Failure, code};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder;
 
 const WHAT: &str = "the arms";
-/// Blocks of a search that nobody gave a budget.
-const BLOCKS: usize = 12;
-
-/// How long a search may go on.
-#[derive(Debug, Clone, Copy)]
-enum Budget {
-    /// So many blocks, and those of the verification.
-    Blocks(usize),
-    /// So many seconds of blocks, those of the verification among them.
-    Seconds(f64),
-}
 
 /// Searches, or goes on with it.
 pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let Some(folder) = &options.goes_on else { return start(options, global) };
-    if options.load.is_some() {
-        return Err(Failure::usage(
-            "--continue takes everything as it was asked for; leave run or tor and its options out",
-        ));
-    }
-    let kept = Kept::read(folder)?;
-    let here = std::env::current_dir().map_err(Failure::failed)?;
-    let (command, folder) = asked_again(folder, &kept.started)?;
-    let Command::Lab(LabCommand::Tune(asked)) = command else {
+    let Some(folder) = &options.goes_on else { return begin(options, global) };
+    let earlier = Earlier::<Found>::open(TuneReport::NAME, folder, options.load.as_ref())?;
+    let Command::Lab(LabCommand::Tune(asked)) = &earlier.command else {
         return Err(Failure::refused(format!("{} holds no search over settings", folder.display())));
     };
-    kept.started.enter(asked.load()?.lab(WHAT)?, global, &folder, &here)?;
-    let record = Record::open(&folder, record::STEPS)?;
-    let more = options.blocks.is_some() || options.time.is_some();
-    if more && record.verification().is_some() {
-        return Err(Failure::refused(format!(
-            "the winners of the search in {} were chosen and are verified, which ends it: without --blocks and --time the \
-             verification goes on; begin a longer search in another folder",
-            folder.display()
-        )));
-    }
-    let budget = budget(if more { options } else { &asked });
-    search(&asked, &kept, record, budget, global)
+    earlier.enter(asked.load()?.lab(WHAT)?, global)?;
+    let more = options.blocks.is_some();
+    let blocks = if more { options } else { asked }.search_blocks();
+    search(asked, &earlier.kept, &earlier.folder, blocks, more, global)
 }
 
-fn budget(options: &TuneOptions) -> Budget {
-    match (options.blocks, options.time) {
-        (_, Some(time)) => Budget::Seconds(time.0.as_secs_f64()),
-        (Some(blocks), None) => Budget::Blocks(blocks as usize),
-        (None, None) => Budget::Blocks(BLOCKS),
-    }
-}
-
-fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let load = options.load()?;
-    let lab = load.lab(WHAT)?;
-    userland::enter(lab, global, None)?;
-    if global.db.is_some() {
-        return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
-    }
-    let started = Started::here()?;
+fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let beginning = Beginning::new(options.load()?, WHAT, None, global)?;
+    let lab = beginning.lab;
     let found = Found::of(options)?;
-    let control = found.candidate(&options.control);
     let plan = every_base(options, &found);
-    let (workload, duration) = load.workload(&plan)?;
-    check(lab, &plan, workload.as_ref(), duration)?;
-    run_folder::check(global.out.as_deref())?;
-    let rules = options.rules()?;
-    let cost = Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
-    let size = found.space.all(told::COUNTED).map(|all| all.len() - usize::from(control.is_some()));
+    let (workload, duration) = beginning.workload(&plan, global)?;
+    let cost = Cost::of(options, &found.rules, workload.arrangement(), duration);
+    let size = found.space.all(report::COUNTED).map(|all| all.len() - usize::from(found.control.is_some()));
     cost.check(found.space.bases.len(), size)?;
     if lab.dry_run {
-        return told::plan(&found, options, size, &cost, global);
+        return report::print_plan(&found, options, size, &cost, global);
     }
-    let seed = lab.seed.unwrap_or_else(rand::random);
-    lab.place.reach()?;
-    eprint!("{}", told::plan_text(&found, options, size, &cost));
-    // What cannot be had is told before anything is written.
+    lab.executor.executor(PathBuf::new())?;
+    eprint!("{}", report::plan_text(&found, options, size, &cost));
+    // What cannot be had is reported before anything is written.
     let mut builds = BTreeMap::new();
     for arm in &plan.arms {
-        match obtain(&arm.allocator(), lab)? {
+        match search::obtain(&arm.allocator(), lab)? {
             Ok(obtained) => builds.insert(obtained.spec.without_settings().to_string(), obtained.sha256),
             Err(why) => return Err(Failure::refused(format!("{} cannot be measured: {why}", arm.name))),
         };
     }
-    let kept = Kept {
-        schema_version: record::SCHEMA_VERSION,
-        started,
-        seed,
-        space: found.space.clone(),
-        left_out: found.left_out.clone(),
-        rules,
-        control,
-        builds,
-    };
-    let folder = run_folder::create(global.out.as_deref(), "tune")?;
-    write_plan(&folder, TuneReport::NAME, &kept)?;
-    let record = Record::open(&folder, record::STEPS)?;
-    eprintln!("seed {seed}; the search's folder is {}", folder.display());
-    search(options, &kept, record, budget(options), global)
+    let (kept, folder) = beginning.keep(TuneReport::NAME, builds, found, global)?;
+    search(options, &kept, &folder, options.search_blocks(), false, global)
 }
 
-/// The control, all allocators as they come and what is beside, for what a workload wants to know of its arms.
+/// The control, all allocators with default settings and those that winners are compared with, for what a workload wants to
+/// know of its arms.
 fn every_base(options: &TuneOptions, found: &Found) -> TrialPlan {
     let mut arms: Vec<Arm> = vec![arm("control", options.control.clone(), true)];
     let bases = found.space.defaults().map(|candidate| found.space.name(&candidate));
-    let beside = options.others().into_iter().map(ToString::to_string);
-    for name in bases.chain(beside) {
+    let others = options.others().into_iter().map(ToString::to_string);
+    for name in bases.chain(others) {
         if arms.iter().any(|arm| arm.name == name) {
             continue;
         }
@@ -143,58 +85,193 @@ fn every_base(options: &TuneOptions, found: &Found) -> TrialPlan {
 /// Measures as long as the budget lasts, verifies the winners, and reports what there is.
 fn search(
     options: &TuneOptions,
-    kept: &Kept,
-    record: Record,
-    budget: Budget,
+    kept: &Kept<Found>,
+    folder: &Path,
+    blocks: usize,
+    more: bool,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let load = options.load()?;
-    let lab = load.lab(WHAT)?;
-    let found = Found { space: kept.space.clone(), left_out: kept.left_out.clone() };
-    let plan = every_base(options, &found);
-    let (workload, duration) = load.workload(&plan)?;
-    let metric = check(lab, &plan, workload.as_ref(), duration)?;
-    let mut search = Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
-    record.steps.iter().try_for_each(|step| step.apply(&mut search))?;
-    let bench = Bench {
-        options: lab,
-        workload: workload.as_ref(),
-        duration: duration.map(|duration| duration.0),
-        metric,
-        accounting: accounting(lab, metric)?,
-        place: lab.place.place(record.folder.clone())?,
-        interrupt: heeding_signals(lab.place.on)?,
-        command: command_of(&kept.started.arguments),
-    };
-    let measure = Measure {
-        bench,
-        seed: kept.seed,
-        control: options.control.clone(),
+    let found = &kept.subject;
+    let plan = every_base(options, found);
+    let tune = Tune {
+        options,
+        found,
         builds: &kept.builds,
-        cache: BTreeMap::new(),
+        search: Search::new(found.space.clone(), found.rules.clone(), found.control.clone(), kept.seed),
+        blocks,
+        more,
     };
-    let mut tuning = Tuning { options, kept, search, record, measure, budget };
-    tuning.have(&options.control.clone())?;
-    for spec in options.others() {
-        tuning.have(spec)?;
+    search::drive(tune, kept, folder, options.load()?, &plan, global)
+}
+
+/// A search over settings: blocks of candidates, then blocks of the winners on fresh seeds.
+struct Tune<'a> {
+    options: &'a TuneOptions,
+    found: &'a Found,
+    builds: &'a BTreeMap<String, String>,
+    search: Search,
+    /// Of the search, without those of the verification.
+    blocks: usize,
+    /// Whether an earlier search was given more of them.
+    more: bool,
+}
+
+impl Tune<'_> {
+    fn wanted(&self, at: usize, spec: &str) -> Result<Wanted, Failure> {
+        let spec = spec.parse().map_err(|error| Failure::failed(format!("{spec}: {error}")))?;
+        Ok(Wanted::of_spec(at, spec))
     }
-    tuning.tell_so_far()?;
-    let ended = tuning.race().and_then(|stopped| match stopped {
-        Some(why) => Ok(Some(why)),
-        None => tuning.verify(),
-    });
-    let ended = ended.map_err(|failure| ended_by(failure, "tune", &tuning.record.folder));
-    let stopped = ended.as_ref().map_or_else(|failure| Some(failure.to_string()), Option::clone);
-    let report = tuning.report(stopped);
-    let told = tell(&report, &tuning.record.folder, global);
-    let stopped = ended?;
-    told?;
-    match stopped {
-        Some(why) => Err(Failure::failed(format!(
-            "{why}; `heaptrial lab tune --continue {}` goes on",
-            tuning.record.folder.display()
-        ))),
-        None if report.found() => Ok(ExitCode::SUCCESS),
-        None => Ok(code(ErrorClass::Inconclusive)),
+
+    /// A block of the search; `None` where it is over.
+    fn race(&mut self, record: &Record) -> Result<Option<search::Next<Step>>, Failure> {
+        if record.verification().is_some() || record.searched() >= self.blocks {
+            return Ok(None);
+        }
+        let Some(candidates) = record.chosen() else {
+            let Next::Measure(chosen) = self.search.next_step() else { return Ok(None) };
+            let candidates = chosen.iter().map(|at| self.search.candidates()[*at].clone()).collect();
+            return Ok(Some(search::Next::Enter(Step::Chosen { candidates })));
+        };
+        let arm = |candidate: &Candidate| {
+            let at = self.search.candidates().iter().position(|known| known == candidate);
+            self.wanted(at.unwrap_or_default(), &self.found.space.name(candidate))
+        };
+        let arms = candidates.iter().map(arm).collect::<Result<_, _>>()?;
+        Ok(Some(search::Next::Measure(Ask { arms, fresh: false })))
     }
+
+    fn winners(&self) -> Option<Step> {
+        let standings = self.search.standings();
+        let winners = self.search.winners().into_iter().map(|at| {
+            let candidate = self.search.candidates()[at].clone();
+            let standing = standings.iter().find(|standing| standing.candidate == at);
+            Winner {
+                spec: self.found.space.name(&candidate),
+                candidate,
+                believed: standing.and_then(|standing| standing.believed),
+            }
+        });
+        let winners: Vec<Winner> = winners.collect();
+        let is_winner = |other: &AllocatorSpec| {
+            winners
+                .iter()
+                .filter_map(|winner| winner.spec.parse().ok())
+                .any(|spec: AllocatorSpec| spec.is_same(other))
+        };
+        let others = self.options.others().into_iter().filter(|other| !is_winner(other));
+        let beside = others.map(ToString::to_string).collect();
+        (!winners.is_empty()).then_some(Step::Winners { winners, beside })
+    }
+}
+
+impl search::Search for Tune<'_> {
+    type Step = Step;
+    type Report = TuneReport;
+
+    fn control(&self) -> Wanted {
+        Wanted { at: 0, name: "control".to_owned(), spec: self.options.control.clone() }
+    }
+
+    fn needed(&self) -> Vec<Wanted> {
+        self.options.others().into_iter().map(|spec| Wanted::of_spec(0, spec.clone())).collect()
+    }
+
+    fn check(&self, record: &Record) -> Result<(), Failure> {
+        match record.verification() {
+            Some(_) if self.more => Err(Failure::refused(
+                "the winners of this search were chosen and are verified, which ends it: without --blocks the \
+                 verification goes on; begin a longer search in another folder",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn next(&mut self, record: &Record) -> Result<search::Next<Step>, Failure> {
+        if let Some(next) = self.race(record)? {
+            return Ok(next);
+        }
+        let Some(verification) = record.verification() else {
+            return Ok(self.winners().map_or(search::Next::Done, search::Next::Enter));
+        };
+        if verification.blocks.len() >= self.options.verify as usize {
+            return Ok(search::Next::Done);
+        }
+        let names = verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside);
+        let arms = names.enumerate().map(|(at, name)| self.wanted(at, name)).collect::<Result<_, _>>()?;
+        Ok(search::Next::Measure(Ask { arms, fresh: true }))
+    }
+
+    fn obtain(&self, wanted: &Wanted, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure> {
+        search::obtain(&wanted.spec, lab)
+    }
+
+    fn known_build(&self, wanted: &Wanted, _: &Record) -> Option<String> {
+        self.builds.get(&wanted.spec.without_settings().to_string()).cloned()
+    }
+
+    fn without(&self, wanted: &Wanted, why: &str) -> Step {
+        let candidate = self.search.candidates()[wanted.at].clone();
+        Step::Failed { candidate, spec: wanted.name.clone(), why: why.to_owned() }
+    }
+
+    fn steps(&self, ask: &Ask, block: Block) -> Vec<Step> {
+        let Block { number, seconds, control, arms, .. } = block;
+        let (mut measured, mut failed) = (Vec::new(), Vec::new());
+        for (wanted, figures) in ask.arms.iter().zip(arms) {
+            match figures {
+                Ok(of_arm) => measured.push(MeasuredArm {
+                    at: wanted.at,
+                    candidate: (!ask.fresh).then(|| self.search.candidates()[wanted.at].clone()),
+                    spec: wanted.name.clone(),
+                    level_bytes: of_arm.level_bytes,
+                    figures: figures_of(of_arm),
+                }),
+                Err(why) => failed.push((wanted, why)),
+            }
+        }
+        let block = Measured {
+            number,
+            seconds,
+            control_bytes: control.level_bytes,
+            control: figures_of(control),
+            arms: measured,
+        };
+        if ask.fresh {
+            let failed = failed.into_iter().map(|(wanted, why)| (wanted.at, why)).collect();
+            return vec![Step::Verified { block, failed }];
+        }
+        let failed = failed.into_iter().map(|(wanted, why)| self.without(wanted, &why));
+        failed.chain([Step::Searched { block }]).collect()
+    }
+
+    fn apply(&mut self, step: &Step) -> Result<(), Failure> {
+        step.apply(&mut self.search)
+    }
+
+    fn line(&self, step: &Step) -> Option<String> {
+        match step {
+            Step::Failed { spec, why, .. } => {
+                Some(format!("{spec} is out: {}", why.lines().next().unwrap_or("")))
+            }
+            Step::Searched { block } => Some(report::progress(&self.search, block)),
+            Step::Winners { winners, .. } => {
+                let names: Vec<&str> = winners.iter().map(|winner| winner.spec.as_str()).collect();
+                Some(format!("verified on fresh seeds: {}", names.join(", ")))
+            }
+            Step::Verified { block, .. } => Some(report::verified_line(block)),
+            Step::Chosen { .. } | Step::Void { .. } => None,
+        }
+    }
+
+    fn report(&self, record: &Record, facts: &Facts, stopped: Option<String>) -> Result<TuneReport, Failure> {
+        Ok(self.report_of(record, facts, stopped))
+    }
+
+    fn found(report: &TuneReport) -> bool {
+        report.found()
+    }
+}
+
+fn figures_of(run: RunFigures) -> ArmFigures {
+    ArmFigures { level: run.level, cpu: run.cpu, work: run.work }
 }

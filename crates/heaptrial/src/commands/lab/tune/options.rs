@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_allocator::Narrowed;
-use heaptrial_model::{AllocatorSpec, HumanDuration};
+use heaptrial_model::AllocatorSpec;
 use heaptrial_tune::{Limits, Rules};
 
 use crate::commands::lab::search::Load;
@@ -13,6 +13,9 @@ use crate::exit::Failure;
 
 /// Work may be less by this factor where nobody says how much less.
 const WORK_WITHIN: f64 = 1.11;
+
+/// Blocks of a search that nobody gave any.
+const BLOCKS: usize = 12;
 
 /// Options of `lab tune`.
 #[derive(Debug, Args)]
@@ -39,44 +42,27 @@ pub struct TuneOptions {
     /// [default: lab run's --work-margin, or 1.11]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub(super) work_within: Option<f64>,
-    /// The most growth after warm-up, as a factor of the control's
-    #[arg(long, value_name = "FACTOR", value_parser = factor)]
-    pub(super) growth_within: Option<f64>,
     /// Settings that differ by less than this factor are as good as each other
     #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]
     pub(super) margin: f64,
     /// Candidates that run beside the control in each block: the best so far, and others
     #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=50))]
     pub(super) candidates: u32,
-    /// Blocks to search in [default: 12, or what --time holds]
+    /// Blocks to search in [default: 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(super) blocks: Option<u32>,
-    /// Time for the search and its verification, in place of --blocks
-    #[arg(long, value_name = "DURATION", conflicts_with = "blocks")]
-    pub(super) time: Option<HumanDuration>,
     /// Winners that are verified at most
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(super) winners: u32,
     /// Blocks in which winners are verified, on seeds that the search never saw
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(super) verify: u32,
-    /// Go on with a search that was interrupted, as it was asked for; --blocks or --time give it more
+    /// Go on with a search that was interrupted, as it was asked for; --blocks gives it more
     #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "settings", "keep", "control",
-          "beside", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify"])]
+          "beside", "cpu_within", "work_within", "margin", "candidates", "winners", "verify"])]
     pub(super) goes_on: Option<PathBuf>,
     #[command(subcommand)]
     pub(super) load: Option<Load>,
-}
-
-/// Whether specs come to the same, in whatever order they have their settings.
-pub(super) fn same(a: &AllocatorSpec, b: &AllocatorSpec) -> bool {
-    let sorted = |spec: &AllocatorSpec| {
-        let mut spec = spec.clone();
-        spec.variants.sort();
-        spec.settings.sort_by(|a, b| a.name.cmp(&b.name));
-        spec
-    };
-    sorted(a) == sorted(b)
 }
 
 fn factor(text: &str) -> Result<f64, ValueError> {
@@ -98,11 +84,16 @@ impl TuneOptions {
     pub(super) fn others(&self) -> Vec<&AllocatorSpec> {
         let mut others: Vec<&AllocatorSpec> = Vec::new();
         for spec in &self.beside {
-            if !others.iter().chain([&&self.control]).any(|known| same(known, spec)) {
+            if !others.iter().chain([&&self.control]).any(|known| known.is_same(spec)) {
                 others.push(spec);
             }
         }
         others
+    }
+
+    /// Blocks of the search, without those of the verification.
+    pub(super) fn search_blocks(&self) -> usize {
+        self.blocks.map_or(BLOCKS, |blocks| blocks as usize)
     }
 
     pub(in super::super) fn load(&self) -> Result<&Load, Failure> {
@@ -116,17 +107,13 @@ impl TuneOptions {
             (None, false) => None,
             (Some(_), false) => {
                 return Err(Failure::usage(
-                    "how much less work may be done is told, but no work: `run --work NAME=SOURCE` tells where it is read",
+                    "a limit of work is given, but no work: `run --work NAME=SOURCE` names where it is read",
                 ));
             }
             (within, true) => Some(within.unwrap_or(WORK_WITHIN).ln()),
         };
         Ok(Rules {
-            limits: Limits {
-                cpu: self.cpu_within.map(f64::ln),
-                work,
-                growth: self.growth_within.map(f64::ln),
-            },
+            limits: Limits { cpu: self.cpu_within.map(f64::ln), work },
             arms: self.candidates as usize,
             margin: self.margin.ln(),
             error: 0.05,

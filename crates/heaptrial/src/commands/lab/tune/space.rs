@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 
 use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, Searched, Tried};
 use heaptrial_model::{AllocatorSpec, Setting as Given};
-use heaptrial_tune::{Base, Candidate, Level, Needs, Setting, Space};
+use heaptrial_tune::{Base, Candidate, Level, Needs, Rules, Setting, Space};
+use serde::{Deserialize, Serialize};
 
 use super::options::TuneOptions;
 use crate::exit::Failure;
 
-/// A space and what was left out of it.
+/// A space, as it was when the search began.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Found {
     pub(super) space: Space,
+    pub(super) rules: Rules,
+    /// The candidate that the control is.
+    pub(super) control: Option<Candidate>,
     /// Allocators that are left out, and why.
     pub(super) left_out: Vec<(String, String)>,
 }
@@ -39,10 +44,11 @@ impl Found {
                 Err(error) => return Err(error.into()),
             }
         }
-        let found = Self { space: Space { bases }, left_out };
-        let control = found.candidate(&options.control);
+        let space = Space { bases };
+        let control = space.find(&options.control.to_string());
+        let found = Self { rules: options.rules()?, space, control, left_out };
         let nothing =
-            found.space.all(1).is_some_and(|all| all.iter().all(|one| Some(one) == control.as_ref()));
+            found.space.all(1).is_some_and(|all| all.iter().all(|one| Some(one) == found.control.as_ref()));
         if nothing {
             let why: String = found.left_out.iter().map(|(_, why)| format!("\n  {why}")).collect();
             return Err(Failure::usage(format!(
@@ -52,11 +58,6 @@ impl Found {
             )));
         }
         Ok(found)
-    }
-
-    /// The candidate that a spec is, if it is one.
-    pub(super) fn candidate(&self, spec: &AllocatorSpec) -> Option<Candidate> {
-        self.space.find(&spec.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a search tells: its plan, how far it is, and its report.
+//! The plan of a search, how far it is, and its report.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,12 @@ use heaptrial_tune::{
 };
 use serde_json::json;
 
-use super::Tuning;
+use super::Tune;
 use super::cost::Cost;
 use super::options::TuneOptions;
-use super::record::{Measured, Step};
 use super::space::Found;
+use super::steps::{Measured, Record, Step};
+use crate::commands::lab::search::Facts;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
@@ -30,61 +31,35 @@ const NOISES: [f64; 2] = [0.03, 0.1];
 /// What will be done, and what it can and cannot find.
 pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize>, cost: &Cost) -> String {
     let mut text = String::new();
-    let mut line = |told: String| text.push_str(&(told + "\n"));
+    let mut line = |sentence: String| text.push_str(&(sentence + "\n"));
     for base in &found.space.bases {
         line(base.name.clone());
         for setting in &base.settings {
-            let values = setting.levels.iter().map(|level| level.value.as_deref().unwrap_or("as it comes"));
+            let values = setting.levels.iter().map(|level| level.value.as_deref().unwrap_or("default"));
             line(format!("  {}: {}", setting.name, values.collect::<Vec<_>>().join(", ")));
         }
     }
     for (name, why) in &found.left_out {
-        line(format!("{name} is left out: {why}"));
+        line(format!("{name} is excluded: {why}"));
     }
     let counted = match size {
         Some(size) => units::counted(size, "candidate"),
         None => format!("up to {:.0} candidates", found.space.size_at_most()),
     };
-    let length = match (cost.time(), cost.seconds_in_all()) {
-        (Some(time), _) => format!("; {} in all", units::duration(time)),
-        (None, Some(all)) => format!("; {} in all", units::duration(all)),
-        (None, None) => String::new(),
-    };
-    let blocks = match (cost.time(), cost.blocks) {
-        (Some(_), Some(blocks)) => format!("At most {}", units::counted(blocks, "block")),
-        (_, Some(blocks)) => units::counted(blocks, "block"),
-        (_, None) => "Blocks".to_owned(),
-    };
+    let length = cost.seconds.map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
     line(format!(
-        "{counted}. {blocks} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
+        "{counted}. {} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
+        units::counted(cost.blocks, "block"),
         options.control,
         cost.arms,
         units::counted(cost.verify, "block"),
         if cost.winners == 1 { "the winner".to_owned() } else { format!("up to {} winners", cost.winners) },
     ));
-    if cost.time().is_some() {
-        let what = match cost.blocks {
-            Some(_) => {
-                "What comes before and after the services of a block is not known yet and makes it fewer."
-            }
-            None => {
-                "How many blocks that time holds is known once the first was run: how long the load runs is its own business."
-            }
-        };
-        line(format!(
-            "{what} A block is begun where it and the verification still fit by the mean of those before it; the first is run in \
-             any case. Every allocator as it comes takes {}.",
-            units::counted(cost.least(found.space.bases.len(), size) - 1, "block")
-        ));
-    }
-    line(match (size, cost.reach()) {
-        (_, None) => "What is like no candidate that was measured by then is not found.".to_owned(),
-        (Some(size), Some(reach)) if size <= reach && cost.time().is_none() => {
-            "Every candidate can be measured.".to_owned()
-        }
-        (_, Some(reach)) => format!(
-            "At most {reach} different candidates can be measured, less the best so far in each block; what is like none of them is \
-             not found."
+    line(match size {
+        Some(size) if size <= cost.reach() => "Every candidate can be measured.".to_owned(),
+        _ => format!(
+            "At most {} different candidates can be measured; what is like none of them is not found.",
+            cost.reach()
         ),
     });
     let apart = NOISES.iter().filter_map(|noise| {
@@ -92,7 +67,7 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
     });
     line(format!(
-        "The verification tells a winner from the control and what is beside it with a probability of {:.0}% if they differ by {}.",
+        "The verification distinguishes a winner from the control and from --beside with a probability of {:.0}% if they differ by {}.",
         100.0 * POWER,
         apart.collect::<Vec<_>>().join(", by ")
     ));
@@ -103,10 +78,10 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
 }
 
 /// Where the load is the same whatever the seed.
-const NO_SEED: &str = "Nothing of the load has {seed}: it is the same in every block, and what is found holds for this one course of it. A program \
-                       that takes a seed (`-- CMD --seed {seed}`) has another course in each block, and fresh ones in the verification.";
+const NO_SEED: &str = "Nothing of the load has {seed}: it is the same in every block, and what is found holds for it alone. A program that takes a \
+                       seed (`-- CMD --seed {seed}`) does something else in each block.";
 
-pub(super) fn plan(
+pub(super) fn print_plan(
     found: &Found,
     options: &TuneOptions,
     size: Option<usize>,
@@ -125,8 +100,8 @@ pub(super) fn plan(
         "blocks": cost.blocks,
         "runs_of_a_block": cost.arms + 1,
         "verification_blocks": cost.verify,
-        "measured_at_most": cost.reach().map(|reach| size.unwrap_or(usize::MAX).min(reach)),
-        "seconds": cost.time().or_else(|| cost.seconds_in_all()),
+        "measured_at_most": size.unwrap_or(usize::MAX).min(cost.reach()),
+        "seconds": cost.seconds,
     }))
 }
 
@@ -153,7 +128,7 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
         None => text.push_str("\n  nothing better than the control so far"),
     }
     let measured = standings.iter().filter(|standing| standing.blocks > 0).count();
-    text.push_str(&format!("; {measured} measured, {out} out\n"));
+    text.push_str(&format!("; {measured} measured, {out} out"));
     text
 }
 
@@ -162,14 +137,13 @@ pub(super) fn verified_line(block: &Measured) -> String {
     let arms = block.arms.iter().map(|arm| {
         format!(" {} {}", arm.spec, units::ratio((arm.figures.level - block.control.level).exp()))
     });
-    format!("block {}, fresh seed:{}\n", block.number, arms.collect::<Vec<_>>().join(";"))
+    format!("block {}, fresh seed:{}", block.number, arms.collect::<Vec<_>>().join(";"))
 }
 
 fn what(figure: Figure) -> &'static str {
     match figure {
         Figure::Cpu => "CPU time",
         Figure::Work => "less work",
-        Figure::Growth => "growth",
         Figure::Level => "memory",
     }
 }
@@ -184,16 +158,16 @@ fn ground(reason: &DropReason) -> Ground {
 
 fn reason(search: &Search, standing: &Standing) -> Option<String> {
     let name = |at: usize| search.space().name(&search.candidates()[at]);
-    let told = |log_ratio: f64| format!("{} times", units::ratio(log_ratio.exp()));
+    let times = |log_ratio: f64| format!("{} times", units::ratio(log_ratio.exp()));
     Some(match standing.dropped.as_ref()? {
         DropReason::Worse { than: Some(than), log_ratio } => {
-            format!("no better than {} ({})", name(*than), told(*log_ratio))
+            format!("no better than {} ({})", name(*than), times(*log_ratio))
         }
         DropReason::Worse { than: None, log_ratio } => {
-            format!("worse than the control ({})", told(*log_ratio))
+            format!("worse than the control ({})", times(*log_ratio))
         }
         DropReason::Limit { figure, log_ratio } => {
-            format!("{}: {} the control's", what(*figure), told(*log_ratio))
+            format!("{}: {} the control's", what(*figure), times(*log_ratio))
         }
         DropReason::Missing { figure: Figure::Work } => "it did no work, and the control did".to_owned(),
         DropReason::Missing { figure } => {
@@ -203,10 +177,10 @@ fn reason(search: &Search, standing: &Standing) -> Option<String> {
     })
 }
 
-impl Tuning<'_> {
+impl Tune<'_> {
     /// The report of what there is.
-    pub(super) fn report(&self, stopped: Option<String>) -> TuneReport {
-        let (search, rules) = (&self.search, &self.kept.rules);
+    pub(super) fn report_of(&self, record: &Record, facts: &Facts, stopped: Option<String>) -> TuneReport {
+        let (search, rules) = (&self.search, &self.found.rules);
         let standings = search.standings();
         let name = |at: usize| search.space().name(&search.candidates()[at]);
         let cpu = search.ratios(Figure::Cpu);
@@ -237,41 +211,41 @@ impl Tuning<'_> {
             control_bytes: block.control_bytes,
             arms: block.arms.iter().map(|arm| (arm.spec.clone(), arm.level_bytes)).collect(),
         };
-        let blocks = self.record.steps.iter().filter_map(|step| match step {
+        let blocks = record.steps.iter().filter_map(|step| match step {
             Step::Searched { block } => Some(of_block(block, false)),
             Step::Verified { block, .. } => Some(of_block(block, true)),
             _ => None,
         });
-        let control_candidate = usize::from(self.kept.control.is_some());
+        let control_candidate = usize::from(self.found.control.is_some());
         TuneReport {
             schema_version: TUNE_SCHEMA_VERSION,
             control: self.options.control.to_string(),
             over: search.space().bases.iter().map(|base| base.name.clone()).collect(),
-            left_out: self.kept.left_out.clone(),
+            left_out: self.found.left_out.clone(),
             limits: rules.limits,
             keep: self.options.keep.clone(),
-            metric: self.measure.bench.metric.describe().to_owned(),
+            metric: facts.metric.clone(),
             margin: rules.margin,
             error: rules.error,
-            seed: self.kept.seed,
-            command: self.measure.bench.command.clone(),
+            seed: facts.seed,
+            command: facts.command.clone(),
             possible: search.space().all(COUNTED).map(|all| all.len() - control_candidate),
-            seconds: self.record.seconds(),
+            seconds: record.seconds(),
             noise: search.noise(),
             candidates: candidates.collect(),
             effects: effects.collect(),
-            verified: self.verification(),
+            verified: self.verification(record),
             stopped,
             blocks: blocks.collect(),
         }
     }
 
-    fn verification(&self) -> Option<VerifiedReport> {
-        let verification = self.record.verification()?;
+    fn verification(&self, record: &Record) -> Option<VerifiedReport> {
+        let verification = record.verification()?;
         let winners = verification.winners.len();
         let names: Vec<&String> =
             verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside).collect();
-        let rules = &self.kept.rules;
+        let rules = &self.found.rules;
         // CPU time is reported whether it is limited or not.
         let mut figures = vec![Figure::Level, Figure::Cpu];
         figures.extend(rules.limits.given().map(|(figure, _)| figure));

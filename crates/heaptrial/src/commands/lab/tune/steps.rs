@@ -1,37 +1,12 @@
-//! What a search keeps in its folder: what was asked for, the space, and every step.
+//! Steps of a search over settings.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use heaptrial_report::{Document as _, TuneReport};
-use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
+use heaptrial_tune::{ArmFigures, Block, Candidate, Search};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::lab::search::{self, Started};
+use crate::commands::lab::search;
 use crate::exit::Failure;
 
-/// The form that this version writes.
-pub(super) const SCHEMA_VERSION: u32 = 1;
-pub(super) const STEPS: &str = "tune-steps.jsonl";
-
-/// The folder with its steps.
 pub(super) type Record = search::Record<Step>;
-
-/// What was asked for, and the space that it came to.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
-    pub(super) schema_version: u32,
-    pub(super) started: Started,
-    pub(super) seed: u64,
-    pub(super) space: Space,
-    /// Allocators that are left out, and why.
-    pub(super) left_out: Vec<(String, String)>,
-    pub(super) rules: Rules,
-    /// The candidate that the control is.
-    pub(super) control: Option<Candidate>,
-    /// Digests of the builds by their specs without settings.
-    pub(super) builds: BTreeMap<String, String>,
-}
 
 /// A block as it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,7 +65,7 @@ impl Measured {
 }
 
 impl Step {
-    /// Tells a search of it. What is verified is nothing that the search may know. Figures of a candidate that is not the one
+    /// Informs a search of it. What is verified is nothing that the search may know. Figures of a candidate that is not the one
     /// at its place are refused.
     pub(super) fn apply(&self, search: &mut Search) -> Result<(), Failure> {
         match self {
@@ -105,7 +80,7 @@ impl Step {
                 let other = |arm: &&MeasuredArm| search.candidates().get(arm.at) != arm.candidate.as_ref();
                 if let Some(arm) = block.arms.iter().find(other) {
                     return Err(Failure::refused(format!(
-                        "{STEPS}: block {} measured {}, which is not what the search has at place {}: steps of two searches are \
+                        "block {} measured {}, which is not what the search has at place {}: steps of two searches are \
                          mixed, or some are missing; begin anew in another folder",
                         block.number, arm.spec, arm.at
                     )));
@@ -118,7 +93,7 @@ impl Step {
     }
 }
 
-impl search::Numbered for Step {
+impl search::Step for Step {
     fn block(&self) -> Option<usize> {
         match self {
             Self::Void { number, .. } => Some(*number),
@@ -126,16 +101,13 @@ impl search::Numbered for Step {
             Self::Chosen { .. } | Self::Failed { .. } | Self::Winners { .. } => None,
         }
     }
-}
 
-impl Kept {
-    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
-        let kept: Self = search::read_plan(folder, TuneReport::NAME)?;
-        if kept.schema_version != SCHEMA_VERSION {
-            let path = folder.join(search::plan_file(TuneReport::NAME));
-            return Err(Failure::refused(format!("{} is of another version of Heaptrial", path.display())));
-        }
-        Ok(kept)
+    fn void(number: usize, why: String) -> Self {
+        Self::Void { number, why }
+    }
+
+    fn is_void(&self) -> bool {
+        matches!(self, Self::Void { .. })
     }
 }
 
@@ -161,11 +133,9 @@ impl Record {
         (!left.is_empty()).then_some(left)
     }
 
-    pub(super) fn searched(&self) -> impl Iterator<Item = &Measured> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Searched { block } => Some(block),
-            _ => None,
-        })
+    /// Blocks of the search.
+    pub(super) fn searched(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step, Step::Searched { .. })).count()
     }
 
     /// The verification, if it has begun.
@@ -186,12 +156,6 @@ impl Record {
         Some(Verification { winners, beside, blocks, failed })
     }
 
-    /// How often the control failed one time after the other until now.
-    pub(super) fn voids_in_a_row(&self) -> usize {
-        let blocks = self.steps.iter().rev().filter(|step| !matches!(step, Step::Chosen { .. }));
-        blocks.take_while(|step| matches!(step, Step::Void { .. })).count()
-    }
-
     /// Seconds that all blocks took.
     pub(super) fn seconds(&self) -> f64 {
         self.steps
@@ -206,7 +170,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_tune::{Base, Level, Limits, Setting};
+    use heaptrial_tune::{Base, Level, Limits, Rules, Setting, Space};
 
     use super::*;
 
@@ -237,8 +201,8 @@ mod tests {
         Step::Chosen { candidates }.apply(&mut search).unwrap();
         Step::Searched { block: measured(1, 1, Some(1)) }.apply(&mut search).unwrap();
         for (at, candidate) in [(1, Some(0)), (2, Some(1)), (0, None)] {
-            let told = Step::Searched { block: measured(2, at, candidate) }.apply(&mut search);
-            assert!(told.unwrap_err().to_string().contains("block 2 measured m"));
+            let refused = Step::Searched { block: measured(2, at, candidate) }.apply(&mut search);
+            assert!(refused.unwrap_err().to_string().contains("block 2 measured m"));
         }
         assert_eq!(search.blocks().len(), 1);
     }
@@ -246,7 +210,7 @@ mod tests {
     #[test]
     fn what_was_chosen_and_not_carried_out_is_not_chosen_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::open(folder.path(), STEPS).unwrap();
+        let mut record = Record::in_folder(folder.path());
         let [one, two] = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] });
         let failed = |candidate: &Candidate| Step::Failed {
             candidate: candidate.clone(),

@@ -1,8 +1,8 @@
-//! What a search tells: its plan, how far it is, and its report.
+//! The plan of a search, and its report.
 
 use std::process::ExitCode;
 
-use heaptrial_bisect::{Answer, Rules, Search};
+use heaptrial_bisect::{Next, Rules};
 use heaptrial_model::HumanDuration;
 use heaptrial_report::{
     BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
@@ -10,9 +10,10 @@ use heaptrial_report::{
 };
 use serde_json::json;
 
-use super::block::{Measure, MeasuredBlock};
-use super::record::{Record, Step};
+use super::Bisect;
+use super::steps::{Record, Step};
 use super::subject::Subject;
+use crate::commands::lab::search::Facts;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
@@ -29,7 +30,7 @@ fn usual_blocks(positions: usize) -> usize {
 /// What will be done; `block` is how long a block lasts, without what comes before and after its services.
 pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDuration>) -> String {
     let what = if subject.repository.is_some() { "commits" } else { "releases" };
-    let left_out = match subject.left_out {
+    let left_out = match subject.history.left_out {
         0 => String::new(),
         count => format!(" ({count} more change nothing that is compiled)"),
     };
@@ -37,22 +38,23 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDura
         Some(_) => format!(", {} of them releases, which are asked first", subject.releases().len()),
         None => String::new(),
     };
-    let usual = usual_blocks(subject.positions.len()).min(rules.most_blocks);
+    let usual = usual_blocks(subject.history.positions.len()).min(rules.most_blocks);
     let length = block.map_or(String::new(), |block| {
         format!("; a block is {block}, so {} to {}", lasting(block, usual), lasting(block, rules.most_blocks))
     });
     format!(
         "{} to {}: {} {what}{left_out}{releases}; usually {usual} blocks of two runs, at most {}{length}",
-        subject.positions[0].name,
-        subject.positions[subject.last()].name,
-        subject.positions.len(),
+        subject.history.positions[0].name,
+        subject.history.positions[subject.last()].name,
+        subject.history.positions.len(),
         rules.most_blocks
     )
 }
 
 fn fork(subject: &Subject) -> String {
-    let (older, newer) = (&subject.positions[0].name, &subject.positions[subject.last()].name);
-    let at = &subject.positions[1].name;
+    let (older, newer) =
+        (&subject.history.positions[0].name, &subject.history.positions[subject.last()].name);
+    let at = &subject.history.positions[1].name;
     match merged_at(subject) {
         Some(merge) => format!(
             "{older} is beside the line to {newer}, and merged into it at {merge}; the line starts where it leaves what they \
@@ -66,7 +68,7 @@ fn fork(subject: &Subject) -> String {
 
 /// The commit that merges the older end into the line.
 fn merged_at(subject: &Subject) -> Option<String> {
-    let merge = subject.merged_at.as_ref()?;
+    let merge = subject.history.merged_at.as_ref()?;
     Some(format!("{} \"{}\" ({})", merge.id.get(..12).unwrap_or(&merge.id), merge.subject, merge.day))
 }
 
@@ -74,7 +76,7 @@ fn lasting(block: HumanDuration, blocks: usize) -> String {
     units::duration(block.0.as_secs_f64() * blocks as f64)
 }
 
-pub(super) fn plan(
+pub(super) fn print_plan(
     subject: &Subject,
     rules: Rules,
     block: Option<HumanDuration>,
@@ -83,6 +85,7 @@ pub(super) fn plan(
     if global.json {
         let releases = subject.releases();
         let positions: Vec<_> = subject
+            .history
             .positions
             .iter()
             .enumerate()
@@ -97,67 +100,41 @@ pub(super) fn plan(
             })
             .collect();
         return print_json(json!({
-            "older_is_good": subject.older_is_good,
+            "older_is_good": subject.history.older_is_good,
             "positions": positions,
-            "left_out": subject.left_out,
-            "forks": subject.forks,
-            "merged_at": subject.merged_at,
-            "usual_blocks": usual_blocks(subject.positions.len()).min(rules.most_blocks),
+            "left_out": subject.history.left_out,
+            "forks": subject.history.forks,
+            "merged_at": subject.history.merged_at,
+            "usual_blocks": usual_blocks(subject.history.positions.len()).min(rules.most_blocks),
             "most_blocks": rules.most_blocks,
             "runs_of_a_block": 2,
             "block_seconds": block.map(|block| block.0.as_secs_f64()),
         }));
     }
     let mut text = plan_line(subject, rules, block) + "\n";
-    if subject.forks {
+    if subject.history.forks {
         text.push_str(&format!("  {}\n", fork(subject)));
     }
     for at in subject.releases() {
-        text.push_str(&format!("  {at:>5}  {}\n", subject.positions[at].name));
+        text.push_str(&format!("  {at:>5}  {}\n", subject.history.positions[at].name));
     }
     print(&text)
 }
 
-/// The nearest position that is known to build the same file.
-pub(super) fn same_build(
-    known: impl Iterator<Item = (usize, String)>,
-    position: usize,
-    sha256: &str,
-) -> Option<usize> {
-    let known: Vec<(usize, String)> = known.filter(|(at, _)| *at != position).collect();
-    let same = known.iter().filter(|(_, digest)| digest == sha256).map(|(at, _)| *at);
-    // Where another build lies between, it was changed and changed back.
-    let next_to = |at: &usize| {
-        let (from, to) = (*at.min(&position), *at.max(&position));
-        known.iter().all(|(other, digest)| digest == sha256 || *other < from || *other > to)
-    };
-    same.filter(next_to).min_by_key(|at| at.abs_diff(position))
-}
-
-/// One line after a block.
-pub(super) fn progress(subject: &Subject, search: &Search, block: MeasuredBlock, position: usize) -> String {
-    let name = |at: usize| subject.positions[at].name.as_str();
-    let mut line =
-        format!("{block}: {} {} times {}", name(position), units::ratio(block.log_ratio.exp()), name(0));
-    if let Some(progress) = search.progress() {
-        let (after, to) = progress.between;
-        let share = units::share(progress.probability);
-        line.push_str(&format!("; a change after {} up to {} ({share})", name(after), name(to)));
-    }
-    line
-}
-
 /// The report of what there is.
-pub(super) fn report(
-    subject: &Subject,
-    search: &Search,
-    answer: Answer,
-    measure: &Measure<'_>,
+pub(super) fn of(
+    bisect: &Bisect<'_>,
     record: &Record,
-    confidence: f64,
+    facts: &Facts,
     stopped: Option<String>,
 ) -> Result<BisectReport, Failure> {
-    let name = |at: usize| subject.positions[at].name.clone();
+    let Bisect { subject, search, confidence, .. } = bisect;
+    let history = &subject.history;
+    let answer = match search.next() {
+        Next::Done(answer) => *answer,
+        Next::Measure(_) => search.so_far(),
+    };
+    let name = |at: usize| history.positions[at].name.clone();
     let skipped: Vec<SkippedPosition> = record
         .steps
         .iter()
@@ -174,10 +151,10 @@ pub(super) fn report(
         let mut commits = Vec::new();
         for at in range {
             // Where the line forks off is older than the older end: a commit there is no change from that.
-            if subject.forks && at == 1 {
+            if subject.history.forks && at == 1 {
                 continue;
             }
-            let Some(commit) = &subject.positions[at].commit else { continue };
+            let Some(commit) = &subject.history.positions[at].commit else { continue };
             let changed = match &subject.repository {
                 Some(repository) if detailed => Some(repository.changes(&commit.id)?),
                 _ => None,
@@ -209,13 +186,13 @@ pub(super) fn report(
             sd: if level.position == 0 { 0.0 } else { level.sd() },
         });
     let blocks = record.steps.iter().filter_map(|step| match step {
-        Step::Measured { block, position, .. } => Some(BlockReport {
-            number: block.block,
+        Step::Measured { block, position, older_bytes, bytes, log_ratio, .. } => Some(BlockReport {
+            number: *block,
             position: *position,
             name: name(*position),
-            older_bytes: block.older_bytes,
-            bytes: block.bytes,
-            log_ratio: block.log_ratio,
+            older_bytes: *older_bytes,
+            bytes: *bytes,
+            log_ratio: *log_ratio,
         }),
         _ => None,
     });
@@ -229,17 +206,17 @@ pub(super) fn report(
         family: subject.bad.family.clone(),
         older: name(0),
         newer: name(subject.last()),
-        older_is_good: subject.older_is_good,
-        metric: measure.bench.metric.describe().to_owned(),
+        older_is_good: subject.history.older_is_good,
+        metric: facts.metric.clone(),
         settings: settings.collect(),
-        seed: measure.seed,
-        command: measure.bench.command.clone(),
-        positions: subject.positions.len(),
-        left_out: subject.left_out,
-        forks_at: subject.forks.then(|| name(1)),
+        seed: facts.seed,
+        command: facts.command.clone(),
+        positions: subject.history.positions.len(),
+        left_out: subject.history.left_out,
+        forks_at: subject.history.forks.then(|| name(1)),
         merged_at: merged_at(subject),
         of_commits: subject.repository.is_some(),
-        confidence,
+        confidence: *confidence,
         stopped,
         answer,
         changes,
