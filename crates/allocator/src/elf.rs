@@ -167,22 +167,26 @@ impl<'d> Elf<'d> {
 
     /// Addresses of the slots that hold the resolved address of an imported function.
     pub(crate) fn import_slots(&self, name: &str) -> Vec<u64> {
-        let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
-        let relocations = || {
-            let table = |(address, size): &(u32, u32)| {
-                self.table::<elf::Rela64<Endianness>>(*address, self.tag(*size)?)
-            };
-            tables.iter().filter_map(table).flatten()
-        };
         let symbol = |relocation: &elf::Rela64<Endianness>| relocation.r_sym(self.endian, false);
-        // No table tells the number of symbols in each file.
-        let last = relocations().map(symbol).max();
-        let Some(index) = last.and_then(|last| self.import_index(name, last)) else { return Vec::new() };
+        let index = self.last_relocated().and_then(|last| self.import_index(name, last));
+        let Some(index) = index else { return Vec::new() };
         // A pointer to the function in data is no binding: the program may put another one there (`uv_replace_allocator`).
         let binds =
             |relocation: &elf::Rela64<Endianness>| BINDINGS.contains(&relocation.r_type(self.endian, false));
-        let of_it = relocations().filter(|relocation| symbol(relocation) == index && binds(relocation));
+        let of_it = self.relocations().filter(|relocation| symbol(relocation) == index && binds(relocation));
         of_it.map(|relocation| relocation.r_offset(self.endian)).collect()
+    }
+
+    fn relocations(&self) -> impl Iterator<Item = &'d elf::Rela64<Endianness>> {
+        let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
+        let table =
+            |(address, size): (u32, u32)| self.table::<elf::Rela64<Endianness>>(address, self.tag(size)?);
+        tables.into_iter().filter_map(table).flatten()
+    }
+
+    /// The greatest index of a symbol that a relocation names: no table has the number of symbols in each file.
+    fn last_relocated(&self) -> Option<u32> {
+        self.relocations().map(|relocation| relocation.r_sym(self.endian, false)).max()
     }
 
     /// The newest `GLIBC_` version of the symbols it needs.
@@ -271,6 +275,13 @@ impl<'d> Elf<'d> {
         let bytes = self.at_address(self.tag(address)?, size_bytes)?;
         let count = bytes.len() / std::mem::size_of::<T>();
         object::pod::slice_from_bytes(bytes, count).ok().map(|(slice, _)| slice)
+    }
+
+    /// Whether it cannot run without a function of another file; what it takes only where it is there does not count.
+    pub(crate) fn requires(&self, name: &str) -> bool {
+        let index = self.last_relocated().and_then(|last| self.import_index(name, last));
+        let symbol = index.and_then(|index| self.dynamic_symbol(index));
+        symbol.is_some_and(|symbol| symbol.st_bind() != elf::STB_WEAK)
     }
 
     /// Index of an imported symbol, of those up to `last`.

@@ -29,6 +29,9 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     preload(&bed, &units[0], &jemalloc);
     preload(&bed, &units[1], "libjemalloc.so.2");
     preload(&bed, &units[2], "/opt/gone/libmimalloc.so.2.0");
+    preload(&bed, &units[4], "\"libjemalloc.so.1 libjemalloc.so.2\"");
+    let setting = format!("/etc/systemd/system/{}.d/arenas.conf", units[5]);
+    bed.container.write(setting, "[Service]\nEnvironment=MALLOC_ARENA_MAX=2\n", 0o644).unwrap();
     bed.container.ok(&["systemctl", "daemon-reload"]);
     // One has its drop-in and was not restarted.
     bed.container.ok(&["systemctl", "restart", &units[0], &units[1], &units[2]]);
@@ -199,8 +202,8 @@ fn a_user_sees_what_may_be_seen_and_learns_what_is_missing() {
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let table = stdout(&output);
-    assert!(table.contains("not told (asked for libjemalloc.so.2)"), "{table}");
-    assert!(table.contains("of 2 the allocator is not told"), "{table}");
+    assert!(table.contains("not known (asked for libjemalloc.so.2)"), "{table}");
+    assert!(table.contains("of 2 the allocator is not known"), "{table}");
     assert!(table.contains(" MiB "), "{table}");
     assert!(stderr(&output).contains("run it as the process' user or as root"), "{}", stderr(&output));
 }

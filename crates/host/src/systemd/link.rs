@@ -15,7 +15,7 @@ use crate::Scope;
 /// A connection, and what is heard over it.
 #[derive(Debug)]
 pub(super) struct Link {
-    bus: Bus,
+    pub(super) bus: Bus,
     scope: Scope,
     /// Tells connections of one program apart.
     number: u64,
@@ -25,18 +25,20 @@ pub(super) struct Link {
 }
 
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
-const SERVICE: &str = "org.freedesktop.systemd1.Service";
+pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const TIMER: &str = "org.freedesktop.systemd1.Timer";
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd tells of a unit: after each
 /// reload it looks anew for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 9] = [
+const FACTS_OF_UNIT: [&str; 11] = [
     "Id",
     "Description",
     "LoadState",
     "FragmentPath",
     "DropInPaths",
     "NeedDaemonReload",
+    "RefuseManualStart",
+    "RefuseManualStop",
     "ActiveState",
     "SubState",
     "InvocationID",

@@ -9,8 +9,8 @@ use heaptrial_host::{HostRoot, Mapping, Process};
 use serde::{Deserialize, Serialize};
 
 use crate::environment_file;
-use crate::preflight::{UnitText, variables};
 use crate::services::NextStart;
+use crate::unit_environment::{assignments, sets};
 
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
@@ -24,6 +24,15 @@ pub struct Preload {
 }
 
 impl Preload {
+    /// Whether another of these is of the same name without its version and is loaded: people list what several releases have.
+    pub fn is_alternative(&self, all: &[Self]) -> bool {
+        let stem = |library: &Self| {
+            let name = file_name(&library.library);
+            name.split(".so").next().unwrap_or(name).to_owned()
+        };
+        all.iter().any(|other| other != self && other.loaded == Some(true) && stem(other) == stem(self))
+    }
+
     pub(crate) fn of(root: &HostRoot, process: &Process, unit: &Unit) -> Vec<Self> {
         let own = process.environ().ok().filter(|_| !process.environ_is_overwritten().unwrap_or(true));
         let environment = own.unwrap_or_else(|| NextStart::of(root, unit).variables());
@@ -99,11 +108,16 @@ pub fn host_preloads(root: &HostRoot) -> Vec<PathBuf> {
 /// The files that make up a unit, of those that set `LD_PRELOAD`: unit file, drop-ins, files of variables, in the order in which
 /// they apply.
 pub fn files_with_preload(root: &HostRoot, unit: &Unit) -> Vec<PathBuf> {
-    let text = UnitText::read(root, unit);
-    let sets =
-        |value: &str| variables(value).iter().any(|(name, value)| name == LD_PRELOAD && !value.is_empty());
-    let of_unit = text.collected("Service", "Environment").into_iter().filter(|found| sets(&found.value));
-    let mut files: Vec<PathBuf> = of_unit.map(|found| found.file.clone()).collect();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for file in unit.unit_file.iter().chain(&unit.drop_ins) {
+        for value in assignments(root, file, "Environment") {
+            match value.is_empty() {
+                true => files.clear(),
+                false if sets(&value, LD_PRELOAD) => files.push(file.clone()),
+                false => {}
+            }
+        }
+    }
     let of_files = environment_file::read(root, &unit.environment_files);
     files.extend(of_files.into_iter().filter(|found| found.name == LD_PRELOAD).map(|found| found.file));
     files.dedup();
@@ -149,6 +163,17 @@ mod tests {
         assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/lib/a.so"), "the same by a link");
         assert!(!loaded("r--p", "/opt/a.so", of_opt, "/opt/a.so"), "refused by the loader");
         assert!(!loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "/opt/a.so"), "another of that name");
+    }
+
+    #[test]
+    fn one_of_several_versions_of_a_library_is_enough() {
+        let preload = |library: &str, loaded| Preload { library: library.to_owned(), loaded: Some(loaded) };
+        let all = [
+            preload("libjemalloc.so.1", false),
+            preload("libjemalloc.so.2", true),
+            preload("libx.so", false),
+        ];
+        assert_eq!(all.clone().map(|preload| preload.is_alternative(&all)), [true, false, false]);
     }
 
     #[test]

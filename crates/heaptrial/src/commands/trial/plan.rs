@@ -96,7 +96,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         (draw_with(&builds_of_hosts([(host.as_str(), &allocators.builds)]))?, allocators)
     };
     let (further, warned) = match surveys.as_slice() {
-        [] => further(&plan, &fleet, &allocators, &paths, options.dry_run)?,
+        [] => further(&plan, &fleet, &allocators, &paths, (options.dry_run, global))?,
         surveys => (treatments::of_surveys(surveys, &plan), Warned::default()),
     };
     let shown = Shown {
@@ -136,12 +136,12 @@ fn further(
     fleet: &Fleet,
     allocators: &Allocators,
     paths: &Paths,
-    dry_run: bool,
+    (dry_run, global): (bool, &GlobalOptions),
 ) -> Result<(Vec<Section>, Warned), Failure> {
     if dry_run {
         Ok(Default::default())
     } else {
-        treatments::sections(plan, &fleet.services, allocators, paths)
+        treatments::sections(&global.systemd()?, plan, &fleet.services, allocators, paths)
     }
 }
 

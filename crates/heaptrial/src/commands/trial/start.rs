@@ -78,7 +78,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
     // A dry run shows them all.
     let warned = if options.dry_run { Warned::default() } else { warned };
-    preflight(&paths, &prepared, &services, &obtained, &warned).map_err(meanwhile)?;
+    preflight(&systemd, &paths, &prepared, &services, &obtained, &warned).map_err(meanwhile)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -253,13 +253,14 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
 
 /// Tells what speaks against the treatments and was not told yet, and refuses what would not take hold.
 pub fn preflight(
+    systemd: &Systemd,
     paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
     warned: &Warned,
 ) -> Result<(), Failure> {
-    let mut findings = heaptrial_change::preflight(&HostRoot::default(), paths, prepared, services, obtained);
+    let mut findings = heaptrial_change::preflight(systemd, paths, prepared, services, obtained);
     let all = findings.len();
     findings.retain(|finding| !warned.has(finding));
     if findings.len() < all {
