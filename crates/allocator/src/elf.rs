@@ -13,7 +13,7 @@ use heaptrial_model::Version;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef, elf};
 
-pub use facts::{Examiner, ObjectFacts, examine_object};
+pub use facts::{Examiner, ObjectFacts};
 pub use needed::{NeededFile, needed_files};
 
 /// Why a file cannot be read as an ELF file of this machine.

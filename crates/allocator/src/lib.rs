@@ -42,7 +42,7 @@ pub use catalog::{
 };
 pub use defaults::DefaultDifference;
 pub use elf::{
-    ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
+    ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, needed_files,
 };
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};

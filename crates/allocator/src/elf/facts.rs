@@ -27,7 +27,7 @@ pub struct ObjectFacts {
 }
 
 /// Reads what bears on preloading of an ELF file of this machine. Reads a program's constants, 24 MiB at most.
-pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
+fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
     let file = ElfFile::open(path)?;
     let elf = Elf::parse(&file)?;
     let is_program = elf.has_interpreter() || elf.is_static();

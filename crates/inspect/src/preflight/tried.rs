@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use heaptrial_allocator::{PROBE_COMMAND, ProbeAnswer, prove};
+use heaptrial_allocator::{Expected, PROBE_COMMAND, ProbeAnswer, prove};
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::{Systemd, SystemdError, TransientCommand, TransientEnd, Unit};
 use heaptrial_model::ServiceName;
@@ -114,7 +114,9 @@ impl<'a> Prober<'a> {
         let environment = preload.environment_with(library);
         let failure = match self.run(service.name(), &environment, &preload.unset) {
             Ok(Ran::Answered(answer, stderr)) => {
-                return compare(root, service, preload, &environment, (&answer, &stderr), findings);
+                let object = library.map(Path::to_owned);
+                let expected = Expected { object, ..preload.expected.clone() };
+                return compare(root, service, (&expected, &environment), (&answer, &stderr), findings);
             }
             Ok(Ran::Failed(failure)) => failure,
             Err(error) => return not_tried(&error.to_string(), findings),
@@ -205,8 +207,7 @@ fn not_tried(why: &str, findings: &mut Findings) {
 fn compare(
     root: &HostRoot,
     service: &Service,
-    preload: &PlannedPreload,
-    environment: &[(String, String)],
+    (expected, environment): (&Expected, &[(String, String)]),
     (answer, stderr): (&ProbeAnswer, &str),
     findings: &mut Findings,
 ) {
@@ -234,10 +235,9 @@ fn compare(
         );
         return;
     }
-    if let Err(mismatch) = prove(&preload.expected, &answer.identity(&preload.expected)) {
+    if let Err(mismatch) = prove(expected, &answer.identity(expected)) {
         let mismatch = mismatch.with_stderr(stderr);
-        let said = mismatch.loader_message.clone().unwrap_or_default();
-        let reason = if said.is_empty() { mismatch.why } else { said.clone() };
+        let reason = mismatch.loader_message.unwrap_or(mismatch.why);
         findings.refuse(
             Check::Probe,
             format!(
@@ -245,7 +245,7 @@ fn compare(
                 mismatch.found, mismatch.expected
             ),
             "the unit would be active without the treatment",
-            fix_of(&said, false),
+            fix_of(&reason, false),
         );
     }
 }
