@@ -10,7 +10,7 @@ use std::time::Duration;
 use heaptrial_inspect::preflight::{Check, Finding};
 use heaptrial_testbed::{Container, drawn};
 
-use support::bed::{Bed, example};
+use support::bed::Bed;
 use support::{stderr, stdout, wait_for};
 
 /// A service, a treatment, and what the preflight is to say.
@@ -286,8 +286,7 @@ fn takes_hold(bed: &Bed, case: &Case) -> bool {
 
 /// What the preflight says of each case, tried on the host itself.
 fn findings(bed: &Bed) -> Vec<Vec<Finding>> {
-    let program = bed.container.install_program(&example("preflight_cases")).unwrap();
-    let mut words = vec![program, "/ht/heaptrial".to_owned()];
+    let mut words = ["/ht/examples/preflight_cases", "/ht/heaptrial"].map(str::to_owned).to_vec();
     words.extend(CASES.iter().map(|case| format!("{}={}", case.unit(), case.library)));
     let lines = bed.container.ok(&words);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

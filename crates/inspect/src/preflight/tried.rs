@@ -75,22 +75,16 @@ impl<'a> Prober<'a> {
             .zip(to_try)
             .map(|((service, treatment), to_try)| (*service, treatment.preload.as_ref().filter(|_| *to_try)))
             .collect();
-        let mut placed: BTreeMap<PathBuf, io::Result<Placed>> = BTreeMap::new();
+        let mut placed = Placed::default();
         for preload in preloads.iter().filter_map(|(_, preload)| *preload) {
             if let (Some(library), Some(source)) = (preload.library(), &preload.source) {
-                placed.entry(library.to_owned()).or_insert_with(|| Placed::of(library, source));
+                placed.add(library, source);
             }
         }
         let try_one = |(service, preload): &(&Service, Option<&PlannedPreload>)| {
             let mut findings = Findings::new(service.name().clone());
             if let Some(preload) = preload {
-                let library = preload.library().map(|library| placed.get(library).ok_or(library));
-                let library = match library {
-                    None => Ok(None),
-                    Some(Err(library)) => Ok(Some(library)),
-                    Some(Ok(Ok(placed))) => Ok(Some(placed.library.as_path())),
-                    Some(Ok(Err(error))) => Err(error),
-                };
+                let library = preload.library().map(|library| placed.library(library)).transpose();
                 match library {
                     Ok(library) => self.try_one(root, service, preload, library, &mut findings),
                     Err(error) => {
@@ -294,48 +288,59 @@ fn fix_of(said: &str, by_filter: bool) -> &'static str {
     )
 }
 
-/// A library where a service would find it: as it is installed, or for the time of a probe in a folder alongside.
-#[derive(Debug)]
+/// Libraries where services would find them: as they are installed, or for the time of the probes in folders alongside.
+#[derive(Debug, Default)]
 struct Placed {
-    library: PathBuf,
-    is_copy: bool,
-    /// Folders that were made for it, outermost first.
+    /// Where each is, by where it is to be installed.
+    libraries: BTreeMap<PathBuf, io::Result<PathBuf>>,
+    /// Folders and files that were made for them, in their order.
     made: Vec<PathBuf>,
 }
 
 impl Placed {
-    fn of(installed: &Path, source: &Path) -> io::Result<Self> {
+    /// One that was not added is where it is installed.
+    fn library<'p>(&'p self, installed: &'p Path) -> Result<&'p Path, &'p io::Error> {
+        match self.libraries.get(installed) {
+            None => Ok(installed),
+            Some(placed) => placed.as_ref().map(PathBuf::as_path),
+        }
+    }
+
+    fn add(&mut self, installed: &Path, source: &Path) {
+        if !self.libraries.contains_key(installed) {
+            let placed = self.place(installed, source);
+            self.libraries.insert(installed.to_owned(), placed);
+        }
+    }
+
+    fn place(&mut self, installed: &Path, source: &Path) -> io::Result<PathBuf> {
         if installed.exists() {
-            return Ok(Self { library: installed.to_owned(), is_copy: false, made: Vec::new() });
+            return Ok(installed.to_owned());
         }
         let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let build = installed.parent().unwrap_or(installed);
         let all = build.parent().unwrap_or(build);
         remove_left_over(all);
         let folder = all.join(format!("{PREFIX}{}-{}", std::process::id(), named(build)));
-        let mut made: Vec<PathBuf> =
-            folder.ancestors().take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
-        made.reverse();
-        // Dropping it removes what was made, also after an error.
-        let placed = Self { library: folder.join(named(installed)), is_copy: true, made };
-        for folder in &placed.made {
+        let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+        for folder in missing.into_iter().rev() {
             fs::create_dir(folder)?;
+            self.made.push(folder.to_owned());
             fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         }
-        fs::copy(source, &placed.library)?;
-        fs::set_permissions(&placed.library, Permissions::from_mode(0o644))?;
-        Ok(placed)
+        let library = folder.join(named(installed));
+        self.made.push(library.clone());
+        fs::copy(source, &library)?;
+        fs::set_permissions(&library, Permissions::from_mode(0o644))?;
+        Ok(library)
     }
 }
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        if self.is_copy {
+        for path in self.made.iter().rev() {
             // What cannot be removed now is removed by the next preflight.
-            let _ = fs::remove_file(&self.library);
-        }
-        for folder in self.made.iter().rev() {
-            let _ = fs::remove_dir(folder);
+            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
         }
     }
 }
@@ -361,19 +366,28 @@ mod tests {
         let all = folder.path().join("heaptrial/allocators");
         let source = folder.path().join("source.so");
         fs::write(&source, "x").unwrap();
-        let installed = all.join("a-1/lib.so");
-        let placed = Placed::of(&installed, &source).unwrap();
-        assert!(placed.library.starts_with(&all) && placed.library.ends_with("lib.so"));
-        assert_eq!(fs::read(&placed.library).unwrap(), b"x");
+        let installed = [all.join("a-1/lib.so"), all.join("b-2/lib.so")];
+        let mut placed = Placed::default();
+        for installed in &installed {
+            placed.add(installed, &source);
+            let library = placed.library(installed).unwrap();
+            assert!(library.starts_with(&all) && library.ends_with("lib.so"));
+            assert_eq!(fs::read(library).unwrap(), b"x");
+        }
         let left_over = all.join(format!("{PREFIX}{}-b", i32::MAX));
         fs::create_dir_all(&left_over).unwrap();
-        drop(Placed::of(&installed.with_file_name("other.so"), &source).unwrap());
+        placed.add(&all.join("c-3/lib.so"), &source);
         assert!(!left_over.exists());
         drop(placed);
         assert!(!folder.path().join("heaptrial").exists());
+
+        let [installed, _] = installed;
         fs::create_dir_all(installed.parent().unwrap()).unwrap();
         fs::write(&installed, "y").unwrap();
-        assert_eq!(Placed::of(&installed, &source).unwrap().library, installed);
+        let mut placed = Placed::default();
+        placed.add(&installed, &source);
+        assert_eq!(placed.library(&installed).unwrap(), installed);
+        drop(placed);
         assert!(installed.exists());
     }
 }
