@@ -5,7 +5,7 @@ use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::Service;
-use heaptrial_inspect::preflight::{Finding, Severity};
+use heaptrial_inspect::preflight::{Finding, Prober, Severity};
 use heaptrial_model::DrawnPlan;
 use serde_json::json;
 
@@ -37,6 +37,9 @@ pub fn sections(
         text = "Nothing speaks against the treatments.\n".to_owned();
     } else if findings.iter().any(|finding| finding.refuses()) {
         text += "`trial start` refuses this plan until that is mended.\n";
+    }
+    if Prober::of(systemd).is_none() {
+        text += "No treatment was tried, which needs root: the identity proof of each service decides.\n";
     }
     let warned = Warned::of(&findings);
     let sections = vec![
