@@ -185,20 +185,6 @@ impl<'d> Elf<'d> {
         Some(found)
     }
 
-    /// The newest `GLIBC_` version of the symbols it defines.
-    fn defined_glibc(&self) -> Option<Version> {
-        let section = self.section_at(elf::SHT_GNU_VERDEF, self.tag(elf::DT_VERDEF)?)?;
-        let (mut versions, _) = section.gnu_verdef(self.endian, self.data).ok()??;
-        let mut newest = None;
-        while let Some((_, mut names)) = versions.next().ok()? {
-            // The first name is its own; further ones are its parents.
-            if let Some(own) = names.next().ok()? {
-                newest = newest.max(glibc_version(&text(own.name(self.endian, self.strings()).ok()?)?));
-            }
-        }
-        newest
-    }
-
     /// Functions of the full symbol table, where the file still has it: calls `visit` with each
     /// name and address.
     pub(crate) fn symbol_table(&self, mut visit: impl FnMut(&[u8], u64)) -> bool {

@@ -6,10 +6,16 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use heaptrial_model::{Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Family, VersionCall};
+use crate::digest;
+use crate::identify::UNKNOWN;
+use crate::prove::Expected;
+use crate::verify::{jemalloc_version, mimalloc_version};
 
 /// The internal command of the program that runs the probe.
 pub const PROBE_COMMAND: &str = "allocator-probe";
@@ -20,6 +26,10 @@ pub struct ProbeAnswer {
     pub schema_version: u32,
     /// The object that defines the `malloc` in force.
     pub malloc_from: Option<PathBuf>,
+    /// SHA-256 of that file, where the process may read it.
+    pub sha256: Option<String>,
+    /// `LD_PRELOAD`, and what allocators read as settings.
+    pub environment: BTreeMap<String, String>,
     pub mi_version: Option<i32>,
     pub mallctl_version: Option<String>,
     pub tc_version: Option<String>,
@@ -48,9 +58,12 @@ fn ask() -> ProbeAnswer {
     jemalloc_options(&mut options);
     tcmalloc_options(&mut options);
     let names = Catalog::builtin().families().flat_map(|family| family.symbols.iter());
+    let malloc_from = symbol("malloc").and_then(object_of);
     ProbeAnswer {
         schema_version: 1,
-        malloc_from: symbol("malloc").and_then(object_of),
+        sha256: malloc_from.as_ref().and_then(|path| digest::of_file(path).ok()),
+        malloc_from,
+        environment: environment(),
         mi_version: mi_version(),
         mallctl_version: mallctl_string("version"),
         tc_version: tc_version(),
@@ -58,6 +71,59 @@ fn ask() -> ProbeAnswer {
         symbols: names.filter_map(|name| Some((name.clone(), object_of(symbol(name)?)?))).collect(),
         options,
         exercised,
+    }
+}
+
+fn environment() -> BTreeMap<String, String> {
+    let is_read = |name: &str| {
+        name == "LD_PRELOAD" || Catalog::builtin().families().any(|family| family.reads_variable(name))
+    };
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    variables.filter(|(name, _)| is_read(name)).collect()
+}
+
+impl ProbeAnswer {
+    /// The version that the loaded code reports.
+    pub(crate) fn version(&self, call: VersionCall) -> Option<Version> {
+        match call {
+            VersionCall::MiVersion => self.mi_version.map(mimalloc_version),
+            VersionCall::Mallctl => self.mallctl_version.as_deref().map(jemalloc_version),
+            VersionCall::TcVersion => {
+                let text = self.tc_version.as_deref()?;
+                Some(Version::new(text.strip_prefix("gperftools ").unwrap_or(text)))
+            }
+            VersionCall::GnuGetLibcVersion => self.glibc_version.as_deref().map(Version::new),
+            VersionCall::None => None,
+        }
+    }
+
+    /// What the process runs, for [`crate::prove`]. The very file that was verified is of the family that it was verified to be.
+    pub fn identity(&self, expected: &Expected) -> Identity {
+        let is_expected = self.sha256.as_ref().is_some_and(|sha256| *sha256 == expected.sha256);
+        let has_mark = |family: &&Arc<Family>| {
+            let marks = &mut family.symbols.iter();
+            self.malloc_from.is_some()
+                && marks.any(|name| self.symbols.get(name) == self.malloc_from.as_ref())
+        };
+        let family = match is_expected {
+            true => Catalog::builtin().family(&expected.spec.family),
+            false => Catalog::builtin().families().find(has_mark),
+        };
+        let is_libc = family.is_some_and(|family| family.is_c_library);
+        let reads = |name: &str| family.is_some_and(|family| family.reads_variable(name));
+        Identity {
+            family: family.map_or_else(|| UNKNOWN.to_owned(), |family| family.name.clone()),
+            version: family.and_then(|family| self.version(family.version_call)),
+            version_range: None,
+            path: self.malloc_from.clone(),
+            build_id: None,
+            sha256: self.sha256.clone(),
+            linkage: if is_libc { Linkage::Libc } else { Linkage::Preloaded },
+            settings: self.environment.clone().into_iter().filter(|(name, _)| reads(name)).collect(),
+            evidence: Vec::new(),
+            libraries: Vec::new(),
+        }
     }
 }
 
@@ -210,5 +276,12 @@ mod tests {
         assert!(from.file_name().unwrap().to_string_lossy().starts_with("libc.so"), "{}", from.display());
         assert_eq!(answer.glibc_version.as_deref(), Some(crate::c_library::host_glibc().as_str()));
         assert!(answer.exercised && answer.mi_version.is_none() && answer.mallctl_version.is_none());
+        let expected = Expected::own_c_library("glibc".parse().unwrap(), Vec::new());
+        let mut answer = ask();
+        answer.environment.insert("MALLOC_ARENA_MAX".to_owned(), "2".to_owned());
+        let identity = answer.identity(&expected);
+        assert_eq!((identity.family.as_str(), identity.linkage), ("glibc", Linkage::Libc));
+        assert_eq!(identity.settings["MALLOC_ARENA_MAX"], "2");
+        assert!(crate::prove(&expected, &identity).unwrap_err().why.contains("MALLOC_ARENA_MAX=2"));
     }
 }

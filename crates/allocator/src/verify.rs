@@ -103,7 +103,7 @@ pub(crate) fn examine(
         let expected = expected.object.map_or("the C library".to_owned(), |path| path.display().to_string());
         return Err(VerifyError::Refused(format!(
             "`malloc` came from {} and not from {expected}{}",
-            found.display(),
+            named_by(&found),
             said(&stderr)
         )));
     }
@@ -122,6 +122,19 @@ pub(crate) fn examine(
     let verification = Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() };
     Ok(verification.of_any_machine(expected.family, &expected.settings))
 }
+
+/// An object, and whether every program of this host loads it.
+fn named_by(object: &Path) -> String {
+    let preloads = std::fs::read_to_string(HOST_PRELOADS).unwrap_or_default();
+    let is_it = |word: &str| same_file(Path::new(word), object) || object.ends_with(word);
+    match preloads.split_whitespace().any(is_it) {
+        true => format!("{}, which {HOST_PRELOADS} names (take it out there)", object.display()),
+        false => object.display().to_string(),
+    }
+}
+
+/// Libraries that every program loads (ld.so(8)).
+const HOST_PRELOADS: &str = "/etc/ld.so.preload";
 
 impl Verification {
     /// Without what the library sizes by the processors of where it was asked, unless that is given: it runs elsewhere too.
@@ -168,32 +181,20 @@ fn check_version(
 ) -> Result<Option<Version>, VerifyError> {
     let family = expected.family;
     let no_answer = |call: &str| VerifyError::other_family(family, &format!("it has no {call}"));
-    let version = match family.version_call {
-        VersionCall::MiVersion => {
-            let number = answer.mi_version.ok_or_else(|| no_answer("mi_version()"))?;
-            evidence.push(format!("mi_version() = {number}"));
-            Some(mimalloc_version(number))
-        }
-        VersionCall::Mallctl => {
-            let text = answer.mallctl_version.as_ref().ok_or_else(|| no_answer("mallctl(\"version\")"))?;
-            evidence.push(format!("mallctl(\"version\") = {text}"));
-            Some(jemalloc_version(text))
-        }
-        VersionCall::TcVersion => {
-            let text = answer.tc_version.as_ref().ok_or_else(|| no_answer("tc_version()"))?;
-            evidence.push(format!("tc_version() = {text}"));
-            Some(Version::new(text.strip_prefix("gperftools ").unwrap_or(text)))
-        }
-        VersionCall::GnuGetLibcVersion => {
-            let text = answer.glibc_version.as_ref().ok_or_else(|| no_answer("gnu_get_libc_version()"))?;
-            evidence.push(format!("gnu_get_libc_version() = {text}"));
-            Some(Version::new(text))
-        }
-        VersionCall::None => {
-            check_marks(answer, family, object, evidence)?;
-            None
-        }
+    let call = match family.version_call {
+        VersionCall::MiVersion => Some(("mi_version()", answer.mi_version.as_ref().map(ToString::to_string))),
+        VersionCall::Mallctl => Some(("mallctl(\"version\")", answer.mallctl_version.clone())),
+        VersionCall::TcVersion => Some(("tc_version()", answer.tc_version.clone())),
+        VersionCall::GnuGetLibcVersion => Some(("gnu_get_libc_version()", answer.glibc_version.clone())),
+        VersionCall::None => None,
     };
+    match call {
+        Some((call, text)) => {
+            evidence.push(format!("{call} = {}", text.ok_or_else(|| no_answer(call))?));
+        }
+        None => check_marks(answer, family, object, evidence)?,
+    }
+    let version = answer.version(family.version_call);
     match (&version, expected.version) {
         (Some(found), Some(expected)) if !family.reports(expected, found) => Err(VerifyError::Refused(
             format!("it is {} {found} and not {expected}, by its own answer", family.name),

@@ -158,15 +158,15 @@ fn of_service(
         treatment.expected = Expected::own_c_library(spec.clone(), build.settings.clone());
     }
     treatment.environment.extend(build.settings.iter().cloned());
-    treatment.unset = to_unset(service, &treatment.environment);
+    treatment.unset = to_unset(service, &spec.family, &treatment.environment);
     Ok(treatment)
 }
 
-/// Variables that the service has now, that some allocator or the loader reads, and that are no part of the treatment.
-pub fn to_unset(service: &Service, environment: &[(String, String)]) -> Vec<String> {
-    let read = |name: &str| {
-        name == PRELOAD || Catalog::builtin().families().any(|family| family.reads_variable(name))
-    };
+/// Variables that the service has now, that the loader or an allocator of the arm's family reads, and that are no part of the
+/// treatment. What other allocators read stays as it is.
+pub fn to_unset(service: &Service, family: &str, environment: &[(String, String)]) -> Vec<String> {
+    let family = Catalog::builtin().family(family);
+    let read = |name: &str| name == PRELOAD || family.is_some_and(|family| family.reads_variable(name));
     let identity = service.process.as_ref().and_then(|process| process.identity.as_ref());
     let settings = identity.into_iter().flat_map(|identity| identity.settings.keys());
     let unit = service.unit.environment.iter().map(|(name, _)| name);

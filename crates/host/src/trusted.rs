@@ -69,27 +69,8 @@ pub fn resolve(root: &HostRoot, path: &Path) -> Option<PathBuf> {
 }
 
 /// As [`resolve`], of a path that need not be there: what does not exist is taken as it is.
-pub fn followed(root: &HostRoot, path: &Path) -> Option<PathBuf> {
+fn followed(root: &HostRoot, path: &Path) -> Option<PathBuf> {
     walk(root, path, |_, _| Ok(())).ok()
-}
-
-/// The first folder or file on the way that a user who is not its owner, nor in its group, could not go through or read.
-pub fn closed_to_others(root: &HostRoot, path: &Path, user: (u32, u32)) -> Option<(PathBuf, u32)> {
-    let mut closed = None;
-    let _ = walk(root, path, |path, metadata| {
-        let mode = metadata.mode() & 0o7777;
-        let bits = match () {
-            () if metadata.uid() == user.0 => mode >> 6,
-            () if metadata.gid() == user.1 => mode >> 3,
-            () => mode,
-        };
-        let needed = if metadata.is_dir() { 0o1 } else { 0o4 };
-        if !metadata.is_symlink() && bits & needed == 0 && closed.is_none() {
-            closed = Some((path.to_owned(), mode));
-        }
-        Ok(())
-    });
-    closed
 }
 
 /// Goes along a path within the root and calls `visit` with everything on it, links before what they lead to.
@@ -234,15 +215,5 @@ mod tests {
         let (_folder, root) = tree();
         std::os::unix::fs::chown(root.path("/usr/lib"), Some(4711), None).unwrap();
         assert_eq!(judged(&root, LIBRARY), "/usr/lib belongs to user 4711, not to root");
-    }
-
-    #[test]
-    fn a_folder_that_the_service_cannot_enter_is_found() {
-        let (_folder, root) = tree();
-        let nobody = (65534, 65534);
-        assert_eq!(closed_to_others(&root, Path::new(LIBRARY), nobody), None);
-        mode(&root, "/usr/lib/heaptrial", 0o700);
-        let closed = closed_to_others(&root, Path::new(LIBRARY), nobody).unwrap();
-        assert_eq!(closed, (PathBuf::from("/usr/lib/heaptrial"), 0o700));
     }
 }

@@ -4,6 +4,7 @@ mod discover;
 mod environment_file;
 pub mod preflight;
 mod services;
+mod unit_environment;
 
 pub use discover::{Discovered, discover};
 pub use services::{

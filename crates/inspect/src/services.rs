@@ -112,6 +112,7 @@ mod tests {
             "drop_ins": [], "service_type": "simple", "exec_start": [], "user": "", "environment": [],
             "environment_files": [], "unset_environment": [], "memory_max_bytes": null,
             "sandbox": heaptrial_host::systemd::Sandbox::default(), "needs_reload": false,
+            "remain_after_exit": false, "refuse_manual_start": false, "refuse_manual_stop": false,
             "status": {
                 "active_state": "active", "sub_state": "running", "main_pid": null, "control_group": "/x",
                 "restarts": 0, "result": "success", "exec_main_code": 0, "exec_main_status": 0,

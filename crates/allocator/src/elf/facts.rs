@@ -6,12 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use heaptrial_model::Version;
-use object::elf;
 use object::read::elf::ProgramHeader as _;
 
 use super::{Elf, ElfError, ElfFile, damaged};
 use crate::file_key::FileKey;
-use crate::identify::{CarriedAllocator, bound_allocator, carried_allocators};
+use crate::identify::{CarriedAllocator, carried_allocators};
 
 /// What a program or library is, as far as it bears on preloading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,22 +19,12 @@ pub struct ObjectFacts {
     pub is_static: bool,
     /// The dynamic loader it names, as programs do (`PT_INTERP`).
     pub interpreter: Option<String>,
-    /// Names of the files it needs.
-    pub needed: Vec<String>,
-    /// The newest glibc whose symbols it needs.
-    pub needed_glibc: Option<Version>,
-    /// The newest glibc whose symbols it has: the version of a C library.
-    pub defined_glibc: Option<Version>,
     /// Whether it defines `malloc` for others.
     pub exports_malloc: bool,
     /// Allocators whose code or marks are in the file itself.
     pub carried: Vec<CarriedAllocator>,
-    /// The allocator whose own functions it frees or resizes blocks with: under another one it crashes.
-    pub bound_to: Option<CarriedAllocator>,
-    /// Whether the loader has to write to its code (`DT_TEXTREL`).
-    pub text_relocations: bool,
-    /// Whether it wants a stack that code can run on (`PT_GNU_STACK`, or none).
-    pub executable_stack: bool,
+    /// Functions of one allocator with which it frees or resizes blocks, and that allocator's family.
+    pub frees_by: Vec<(&'static str, &'static str)>,
 }
 
 /// Whether a file is a program of musl, which no library and no setting for glibc reaches.
@@ -52,16 +41,25 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
     Ok(ObjectFacts {
         is_static: elf.is_static(),
         interpreter: elf.interpreter(),
-        needed: elf.needed(),
-        needed_glibc: elf.needed_glibc(),
-        defined_glibc: elf.defined_glibc(),
         exports_malloc: elf.exported("malloc").is_some(),
         carried: if is_program { carried_allocators(&elf) } else { Vec::new() },
-        bound_to: bound_allocator(&elf),
-        text_relocations: elf.has_text_relocations(),
-        executable_stack: elf.wants_executable_stack(),
+        frees_by: FREES.into_iter().filter(|(function, _)| elf.requires(function)).collect(),
     })
 }
+
+/// Functions that take a block of their own allocator alone: what another `malloc` gave crashes in them. A program may get blocks
+/// from `malloc` and free them by these, as long as both are of one library.
+const FREES: [(&str, &str); 9] = [
+    ("sdallocx", "jemalloc"),
+    ("dallocx", "jemalloc"),
+    ("rallocx", "jemalloc"),
+    ("xallocx", "jemalloc"),
+    ("mi_free", "mimalloc"),
+    ("mi_realloc", "mimalloc"),
+    ("tc_free", "tcmalloc"),
+    ("tc_free_sized", "tcmalloc"),
+    ("scalable_free", "tbbmalloc"),
+];
 
 /// Examines one file after the other, and reads only once what is asked for again.
 #[derive(Debug, Default)]
@@ -143,50 +141,20 @@ impl Elf<'_> {
             self.segments.iter().find_map(|segment| segment.interpreter(self.endian, self.data).ok()?);
         super::text(name?)
     }
-
-    fn has_text_relocations(&self) -> bool {
-        self.tag(elf::DT_TEXTREL).is_some()
-            || self.tag(elf::DT_FLAGS).is_some_and(|flags| flags & u64::from(elf::DF_TEXTREL) != 0)
-    }
-
-    fn wants_executable_stack(&self) -> bool {
-        let stack = self.segments.iter().find(|segment| segment.p_type(self.endian) == elf::PT_GNU_STACK);
-        stack.is_none_or(|segment| segment.p_flags(self.endian) & elf::PF_X != 0)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::c_library::host_glibc;
 
     #[test]
     fn this_program_is_dynamic_and_carries_no_allocator() {
         let own = std::env::current_exe().unwrap();
         let facts = examine_object(&own).unwrap();
-        assert!(!facts.is_static && !facts.exports_malloc && !facts.text_relocations);
-        assert!(!facts.executable_stack && !runs_under_musl(&own) && facts.bound_to.is_none());
-        assert!(facts.interpreter.unwrap().contains("/ld-linux"));
-        assert_eq!(facts.defined_glibc, None);
+        assert!(!facts.is_static && !facts.exports_malloc && facts.frees_by.is_empty());
+        assert!(facts.interpreter.unwrap().contains("/ld-linux") && !runs_under_musl(&own));
         let needed = needed_files(&own).unwrap();
         let libc = needed.iter().find(|file| file.name.starts_with("libc.so")).unwrap();
         assert!(libc.versions.iter().any(|version| version.starts_with("GLIBC_2.")), "{libc:?}");
-    }
-
-    #[test]
-    fn a_c_library_has_its_own_version() {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let path: PathBuf = maps
-            .lines()
-            .find_map(|line| line.split(' ').next_back().filter(|p| p.contains("/libc.so")))
-            .unwrap()
-            .into();
-        let facts = examine_object(&path).unwrap();
-        assert!(facts.exports_malloc);
-        let (defined, host) = (facts.defined_glibc.unwrap(), host_glibc());
-        // A release may add no symbol of its own.
-        assert!(defined <= host && defined >= Version::new("2.30"), "{defined} {host}");
     }
 }

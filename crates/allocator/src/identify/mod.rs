@@ -23,8 +23,8 @@ use crate::catalog::Catalog;
 use crate::elf::{Elf, ElfError, ElfFile};
 use libraries::Packages;
 use objects::{MappedObject, MappedObjects};
+pub(crate) use program::carried_allocators;
 pub use program::{CarriedAllocator, OtherAllocator};
-pub(crate) use program::{bound_allocator, carried_allocators};
 use slots::Bound;
 
 #[derive(Debug, thiserror::Error)]

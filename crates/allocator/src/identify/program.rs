@@ -45,20 +45,6 @@ pub struct OtherAllocator {
     pub object: String,
 }
 
-/// Functions of one family that take blocks: in a program that needs one, another family's blocks end up there.
-const TAKES_BLOCKS: [(&str, &str); 10] = [
-    ("sdallocx", "jemalloc"),
-    ("dallocx", "jemalloc"),
-    ("rallocx", "jemalloc"),
-    ("xallocx", "jemalloc"),
-    ("sallocx", "jemalloc"),
-    ("mi_free", "mimalloc"),
-    ("mi_realloc", "mimalloc"),
-    ("mi_usable_size", "mimalloc"),
-    ("tc_free", "tcmalloc"),
-    ("tc_realloc", "tcmalloc"),
-];
-
 /// An allocator found in the program's file.
 struct Carried {
     family: Arc<Family>,
@@ -79,12 +65,6 @@ pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
     found
         .map(|carried| CarriedAllocator { family: carried.family.name.clone(), evidence: carried.evidence })
         .collect()
-}
-
-/// The family whose own functions take blocks of a file.
-pub(crate) fn bound_allocator(elf: &Elf<'_>) -> Option<CarriedAllocator> {
-    let (function, family) = TAKES_BLOCKS.iter().find(|(function, _)| elf.requires(function))?;
-    Some(CarriedAllocator { family: (*family).to_owned(), evidence: format!("it calls {function}") })
 }
 
 /// Allocators in a mapped file that does not serve `malloc`.

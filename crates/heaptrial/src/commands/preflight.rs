@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_allocator::{Catalog, Examiner, Obtained};
+use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_change::to_unset;
 use heaptrial_host::HostRoot;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, SystemdError};
-use heaptrial_inspect::preflight::{
-    Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room,
-};
+use heaptrial_inspect::preflight::{Finding, PlannedPreload, PlannedTreatment, Prober, Severity, check_all};
 use heaptrial_inspect::{Service, discover, examine};
 use heaptrial_model::units::counted;
 use heaptrial_model::{AllocatorSpec, ErrorClass, ServiceName, ServicePattern};
@@ -23,11 +21,12 @@ use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
 
-/// Tell whether an allocator would really take hold on services of this host
+/// Check whether an allocator would really take hold on services of this host
 ///
-/// A preload that fails is silent: the service is active and runs its old allocator. This looks for everything that
-/// would cause that, or make the service fail, and says how to fix it. The allocator is obtained and verified, as by
-/// `allocators verify`; services and their files are only read. Exit code 3 when something refuses.
+/// A preload that fails is silent: the service is active and runs its old allocator. A probe is started in a transient unit with
+/// the user, environment, limits and sandbox of each service and with the allocator, and asked what it runs. What a probe
+/// cannot show is read from the unit and its process. The allocator is obtained and verified, as by `allocators verify`; the
+/// services go on undisturbed. Exit code 3 when something refuses.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   heaptrial preflight tor@relay1 --allocator mimalloc@2.0.9
@@ -42,13 +41,12 @@ pub struct PreflightOptions {
     /// Take this library or source folder
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
+    /// Start no probe: only read units, processes and files
+    #[arg(long)]
+    no_probe: bool,
     #[command(flatten)]
     sources: SourceOptions,
 }
-
-/// What a service could come to need, for the memory of the host: allocators differ by more on some services, but a
-/// host whose services double is one where a trial is worth a thought.
-const GROWTH_FACTOR: f64 = 2.0;
 
 pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
@@ -57,27 +55,30 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCod
     let obtained = obtain(options)?;
     let paths = global.paths()?;
     let library = obtained.library.as_ref().map(|_| obtained.installed_below(&paths.allocators()));
-    let examiner = Examiner::default();
-    let of = |service: &Service| {
-        check(&root, service, &planned(&obtained, library.clone(), &paths, service), &examiner)
-    };
-    let mut findings: Vec<Finding> = services.iter().flat_map(of).collect();
-    findings.extend(memory_of_host(&root, &services));
+    let planned: Vec<_> = services
+        .iter()
+        .map(|service| (service, planned(&obtained, library.clone(), &paths, service)))
+        .collect();
+    let prober = Prober::of(&systemd).filter(|_| !options.no_probe);
+    let findings = check_all(&root, &planned, prober.as_ref());
     let refused = findings.iter().any(Finding::refuses);
     if global.json {
         let names: Vec<_> = services.iter().map(Service::name).collect();
         let value = json!({
-            "allocator": options.allocator, "library": library, "services": names, "refused": refused, "findings": findings,
+            "allocator": options.allocator, "library": library, "services": names, "tried": prober.is_some(), "refused": refused, "findings": findings,
         });
         print_json(value)?;
     } else {
         print(&text(&options.allocator, &services, &findings, global.colored_stdout()))?;
-        if !sees_all(&paths) {
+        let why = match prober.is_some() || options.no_probe {
+            false => {
+                "\nRun it as root, for services of the system, to try the allocator in place of each service."
+            }
+            true => "\nNo probe was started: the identity proof after the restart decides.",
+        };
+        if prober.is_none() {
             // A hint that nobody can see is no failure.
-            let _ = writeln!(
-                io::stderr(),
-                "\nRun as root to see processes of other users and all files of units."
-            );
+            let _ = writeln!(io::stderr(), "{why}");
         }
     }
     Ok(if refused { code(ErrorClass::Refused) } else { ExitCode::SUCCESS })
@@ -126,11 +127,6 @@ fn obtain(options: &PreflightOptions) -> Result<Obtained, Failure> {
     Ok(obtainer.obtain(&resolved?)?)
 }
 
-/// Whether who runs this may read all about services with these folders.
-fn sees_all(paths: &Paths) -> bool {
-    paths.scope.owner() == rustix::process::geteuid().as_raw()
-}
-
 /// What `trial start` would apply to the service.
 fn planned(
     obtained: &Obtained,
@@ -139,7 +135,7 @@ fn planned(
     service: &Service,
 ) -> PlannedTreatment {
     let mut preload = PlannedPreload::of(obtained, library);
-    preload.unset = to_unset(service, &preload.environment());
+    preload.unset = to_unset(service, &obtained.spec.family, &preload.environment());
     // Only root can own what is installed; another user's cache is not what `trial start` takes it from.
     if service.unit.scope.is_system() && !rustix::process::geteuid().is_root() {
         preload.source = None;
@@ -147,18 +143,6 @@ fn planned(
     let has_drop_in = !preload.environment().is_empty() || !preload.unset.is_empty();
     let unit_files = if has_drop_in { vec![paths.drop_in(service.name())] } else { Vec::new() };
     PlannedTreatment { preload: Some(preload), unit_files, replaces: true, ..PlannedTreatment::default() }
-}
-
-/// The factor is a guess, so that it can warn and not refuse.
-fn memory_of_host(root: &HostRoot, services: &[Service]) -> Option<Finding> {
-    let needs: Vec<Need> = services
-        .iter()
-        .filter_map(|service| {
-            let rss_bytes = service.process.as_ref()?.sample.rss_bytes;
-            Some(Need { service: service.name().clone(), rss_bytes, factor: GROWTH_FACTOR })
-        })
-        .collect();
-    head_room(root, &needs).map(|finding| Finding { severity: Severity::Warn, ..finding })
 }
 
 fn text(spec: &AllocatorSpec, services: &[Service], findings: &[Finding], colored: bool) -> String {
@@ -181,13 +165,10 @@ fn text(spec: &AllocatorSpec, services: &[Service], findings: &[Finding], colore
         services.iter().filter(has).count()
     };
     let refused = with(Severity::Refuse);
-    let told = counted(services.len(), "service");
+    let count = counted(services.len(), "service");
     text.push_str(&match refused {
-        0 => format!(
-            "{spec} would take hold on {told}, as far as can be told beforehand ({} with warnings).\n",
-            with(Severity::Warn)
-        ),
-        refused => format!("{spec} is refused on {refused} of {told}.\n"),
+        0 => format!("{spec} would take hold on {count} ({} with warnings).\n", with(Severity::Warn)),
+        refused => format!("{spec} is refused on {refused} of {count}.\n"),
     });
     text
 }

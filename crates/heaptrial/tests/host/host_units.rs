@@ -157,7 +157,7 @@ fn a_host_with_services_of_its_own_is_taken_as_it_is() {
 
     bed.write_trial("all", &two_arms("all", "*", "health_timeout = \"10s\""));
     let plan = bed.succeeds("trial plan all.toml --seed 1");
-    let edited = "LD_PRELOAD is set to `/nothing.so`";
+    let edited = "LD_PRELOAD is `/nothing.so` today";
     assert!(stderr(&plan).contains(&line), "{}", stderr(&plan));
     let mut planned = [of_arm(&bed, "all", "glibc"), of_arm(&bed, "all", "jemalloc")].concat();
     planned.sort();

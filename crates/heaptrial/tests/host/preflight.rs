@@ -1,18 +1,14 @@
 //! What the preflight refuses really does not take hold, and what it lets pass does: each case is a service of a real
-//! systemd, examined first and then given the treatment.
+//! systemd, on which the treatment is tried first and then applied.
 
 use crate::support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use heaptrial_allocator::Examiner;
-use heaptrial_host::HostRoot;
-use heaptrial_inspect::Service;
-use heaptrial_inspect::preflight::{Check, PlannedPreload, PlannedTreatment, check};
+use heaptrial_inspect::preflight::{Check, Finding};
 use heaptrial_testbed::{Container, drawn};
-use serde_json::Value;
 
 use support::bed::Bed;
 use support::{stderr, stdout, wait_for};
@@ -93,22 +89,21 @@ const CASES: &[Case] = &[
     case("unset", &["UnsetEnvironment=LD_PRELOAD"], Some(Check::Environment)),
     case("unset-value", &["UnsetEnvironment=LD_PRELOAD=/nothing.so"], None),
     // Where the library is.
-    case("tmpfs", &["TemporaryFileSystem=/usr/lib/heaptrial"], Some(Check::HiddenPath)),
+    case("tmpfs", &["TemporaryFileSystem=/usr/lib/heaptrial"], Some(Check::Probe)),
     case(
         "tmpfs-bound",
         &["TemporaryFileSystem=/usr/lib/heaptrial", "BindReadOnlyPaths=-/usr/lib/heaptrial/allocators"],
         None,
     ),
-    case("inaccessible", &["InaccessiblePaths=/usr/lib/heaptrial"], Some(Check::HiddenPath)),
+    case("inaccessible", &["InaccessiblePaths=/usr/lib/heaptrial"], Some(Check::Probe)),
     case(
         "inaccessible-bound",
         &["InaccessiblePaths=/usr/lib/heaptrial", "BindReadOnlyPaths=-/usr/lib/heaptrial/allocators"],
-        Some(Check::HiddenPath),
+        Some(Check::Probe),
     ),
-    case("privatetmp", &["PrivateTmp=yes"], Some(Check::HiddenPath))
-        .library("/var/tmp/case/libjemalloc.so.2"),
-    case("protecthome", &["ProtectHome=yes"], Some(Check::HiddenPath)).library("/root/case/libjemalloc.so.2"),
-    case("protecthome-bound", &["ProtectHome=yes", "BindReadOnlyPaths=/root/case"], Some(Check::HiddenPath))
+    case("privatetmp", &["PrivateTmp=yes"], Some(Check::Probe)).library("/var/tmp/case/libjemalloc.so.2"),
+    case("protecthome", &["ProtectHome=yes"], Some(Check::Probe)).library("/root/case/libjemalloc.so.2"),
+    case("protecthome-bound", &["ProtectHome=yes", "BindReadOnlyPaths=/root/case"], Some(Check::Probe))
         .library("/root/case/libjemalloc.so.2"),
     case("protecthome-tmpfs-bound", &["ProtectHome=tmpfs", "BindReadOnlyPaths=/root/case"], None)
         .library("/root/case/libjemalloc.so.2"),
@@ -123,25 +118,26 @@ const CASES: &[Case] = &[
         &[NOBODY, "PrivateTmp=yes", "ProtectHome=yes", "ProtectSystem=strict", "NoNewPrivileges=yes"],
         None,
     ),
-    case("noexec", &["NoExecPaths=/usr/lib/heaptrial"], Some(Check::NoExec)),
+    case("noexec", &["NoExecPaths=/usr/lib/heaptrial"], Some(Check::Probe)),
     case(
         "noexec-exec",
         &["NoExecPaths=/usr/lib/heaptrial", "ExecPaths=-/usr/lib/heaptrial/allocators"],
         None,
     ),
-    case("noexec-mount", &[], Some(Check::NoExec)).library("/mnt/noexec/libjemalloc.so.2"),
-    case("closed", &[NOBODY], Some(Check::LibraryPath)).library("/usr/lib/case-closed/libjemalloc.so.2"),
+    case("noexec-mount", &[], Some(Check::Probe)).library("/mnt/noexec/libjemalloc.so.2"),
+    case("closed", &[NOBODY], Some(Check::Probe)).library("/usr/lib/case-closed/libjemalloc.so.2"),
     case("closed-root", &[], None).library("/usr/lib/case-closed/libjemalloc.so.2"),
     // What the library is.
-    case("newer-glibc", &[], Some(Check::LibraryNeeds)).library("/usr/lib/case/libnewer.so"),
+    case("newer-glibc", &[], Some(Check::Probe)).library("/usr/lib/case/libnewer.so"),
     case("mdwe", &["MemoryDenyWriteExecute=yes"], None),
     case("textrel", &[], None).library("/usr/lib/case/libtextrel.so"),
-    case("textrel-mdwe", &["MemoryDenyWriteExecute=yes"], Some(Check::MemoryDenyWriteExecute))
+    case("textrel-mdwe", &["MemoryDenyWriteExecute=yes"], Some(Check::Probe))
         .library("/usr/lib/case/libtextrel.so"),
     case("execstack", &[], None).library("/usr/lib/case/libexecstack.so"),
-    case("execstack-mdwe", &["MemoryDenyWriteExecute=yes"], Some(Check::MemoryDenyWriteExecute))
+    case("execstack-mdwe", &["MemoryDenyWriteExecute=yes"], Some(Check::Probe))
         .library("/usr/lib/case/libexecstack.so"),
-    // System calls.
+    // Limits and system calls.
+    case("limit-as", &["LimitAS=4G"], None),
     case("calls", &["SystemCallFilter=@system-service"], None),
     case(
         "calls-madvise",
@@ -153,12 +149,37 @@ const CASES: &[Case] = &[
     case("calls-error", &["SystemCallFilter=~madvise", "SystemCallErrorNumber=EPERM"], None),
 ];
 
+/// The least that an allocator can be.
+const BUMP: &str = "\
+#include <stddef.h>
+#include <string.h>
+static char heap[1 << 27];
+static size_t used;
+static char *take(size_t size) { return heap + __atomic_fetch_add(&used, (size + 79) & ~63ul, __ATOMIC_RELAXED) + 64; }
+void *malloc(size_t size) { char *block = take(size + 64); ((size_t *)block)[-1] = size; return block; }
+void free(void *block) { (void)block; }
+void *calloc(size_t count, size_t size) { return memset(malloc(count * size), 0, count * size); }
+void *realloc(void *block, size_t size) {
+    void *moved = malloc(size);
+    size_t old = block ? ((size_t *)block)[-1] : 0;
+    return block ? memcpy(moved, block, old < size ? old : size) : moved;
+}
+int posix_memalign(void **out, size_t align, size_t size) {
+    size_t at = (size_t)malloc(size + align);
+    *out = (void *)((at + align - 1) / align * align);
+    return 0;
+}
+void *aligned_alloc(size_t align, size_t size) { void *out; posix_memalign(&out, align, size); return out; }
+void *memalign(size_t align, size_t size) { return aligned_alloc(align, size); }
+";
+
 /// Commands that make the programs and libraries of the cases out of sources, in a folder of this machine.
 fn build(folder: &Path) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preflight");
     std::fs::write(folder.join("stub.c"), "void newer(void) {}\n").unwrap();
     std::fs::write(folder.join("stub.map"), "GLIBC_2.99 { newer; };\n").unwrap();
     std::fs::write(folder.join("newer.c"), "void newer(void); void call(void) { newer(); }\n").unwrap();
+    std::fs::write(folder.join("bump.c"), BUMP).unwrap();
     std::fs::write(
         folder.join("textrel.s"),
         ".text\n.globl own\nown: .quad own\n.section .note.GNU-stack,\"\",%progbits\n",
@@ -179,8 +200,8 @@ fn build(folder: &Path) {
         "-shared -fPIC -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=stub.map -o stub.so stub.c"
             .to_owned(),
         "-shared -fPIC -nostdlib -o libnewer.so newer.c ./stub.so".to_owned(),
-        "-shared -Wl,-z,notext -o libtextrel.so textrel.s".to_owned(),
-        "-shared -o libexecstack.so stack.s".to_owned(),
+        "-shared -fPIC -fno-builtin -Wl,-z,notext -o libtextrel.so bump.c textrel.s".to_owned(),
+        "-shared -fPIC -fno-builtin -o libexecstack.so bump.c stack.s".to_owned(),
     ] {
         let output = Command::new("cc").current_dir(folder).args(words.split(' ')).output().unwrap();
         assert!(output.status.success(), "cc {words}\n{}", stderr(&output));
@@ -263,19 +284,12 @@ fn takes_hold(bed: &Bed, case: &Case) -> bool {
     value["processes"][0]["identity"]["family"] == "jemalloc"
 }
 
-fn planned(library: &str, root: &HostRoot) -> PlannedTreatment {
-    let needed = heaptrial_allocator::examine_object(&root.path(library)).unwrap().needed_glibc;
-    let preload = PlannedPreload {
-        spec: "jemalloc".parse().unwrap(),
-        version: None,
-        library: Some(PathBuf::from(library)),
-        source: Some(PathBuf::from(library)),
-        settings: Vec::new(),
-        unset: Vec::new(),
-        needed_glibc: needed,
-        other_glibc: None,
-    };
-    PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }
+/// What the preflight says of each case, tried on the host itself.
+fn findings(bed: &Bed) -> Vec<Vec<Finding>> {
+    let mut words = ["/ht/examples/preflight_cases", "/ht/heaptrial"].map(str::to_owned).to_vec();
+    words.extend(CASES.iter().map(|case| format!("{}={}", case.unit(), case.library)));
+    let lines = bed.container.ok(&words);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -286,27 +300,28 @@ fn what_is_refused_does_not_take_hold_and_what_is_not_does() {
     let folder = tempfile::tempdir().unwrap();
     build(folder.path());
     install(host, folder.path());
+    let before = bed.snapshot();
+    let pids = || CASES.iter().map(|case| bed.property(&case.unit(), "MainPID")).collect::<Vec<_>>();
+    let pids_before = pids();
 
-    let listed = bed.json("services case-* --json");
-    let listed: Vec<Value> = serde_json::from_value(listed["services"].clone()).unwrap();
-    let services: Vec<Service> =
-        listed.into_iter().map(|service| serde_json::from_value(service).unwrap()).collect();
-    assert_eq!(services.len(), CASES.len());
-    let root = HostRoot::at(host.root());
     let mut wrong = Vec::new();
-    for case in CASES {
-        let service = services.iter().find(|service| service.name().as_str() == case.unit()).unwrap();
-        let findings = check(&root, service, &planned(case.library, &root), &Examiner::default());
+    for (case, findings) in CASES.iter().zip(findings(&bed)) {
         let mut refused: Vec<Check> = findings.iter().filter(|f| f.refuses()).map(|f| f.check).collect();
-        // That /var/tmp is open to all is another reason, which says nothing about taking hold.
-        refused.retain(|check| *check != Check::LibraryPath || case.refusal == Some(Check::LibraryPath));
-        if refused.iter().any(|check| Some(*check) != case.refusal)
-            || refused.is_empty() != case.refusal.is_none()
-        {
+        if case.library.starts_with("/var/tmp") {
+            // That it is open to all is another reason, which says nothing about taking hold.
+            refused = if refused == [Check::LibraryPath] { vec![Check::Probe] } else { refused };
+        }
+        let expected: Vec<Check> = case.refusal.into_iter().collect();
+        if refused != expected || findings.iter().any(|f| !f.refuses() && f.check == Check::Probe) {
             wrong.push(format!("{}: expected {:?}, found {findings:#?}", case.name, case.refusal));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Nothing is left of the probes, and the services were not touched.
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    assert_eq!(pids(), pids_before);
+    let left = host.ok(&["systemctl", "list-units", "--all", "--plain", "--no-legend", "heaptrial-probe-*"]);
+    assert_eq!(left, "");
 
     for case in CASES {
         let path = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", case.unit());
@@ -345,7 +360,7 @@ fn the_command_tells_by_its_exit_code() {
     assert_eq!(both.status.code(), Some(3));
     let text = stdout(&both);
     assert!(
-        text.contains("refuse environment: LD_PRELOAD is set to `/nothing.so` by /etc/bad.env line 1"),
+        text.contains("refuse environment: LD_PRELOAD is set to `/nothing.so` by /etc/bad.env\n"),
         "{text}"
     );
     assert!(text.ends_with("jemalloc is refused on 1 of 2 services.\n"), "{text}");
@@ -357,6 +372,25 @@ fn the_command_tells_by_its_exit_code() {
 
     let own = bed.heaptrial("preflight pf-good -a glibc?arena_max=1 --offline");
     assert_eq!(own.status.code(), Some(0), "{}{}", stdout(&own), stderr(&own));
+    assert_eq!(bed.json("preflight pf-good -a jemalloc --offline --json")["tried"], true);
+
+    // Without probes what an EnvironmentFile says is not known.
+    let read = bed.succeeds("preflight pf-bad -a jemalloc --offline --no-probe");
+    assert!(stderr(&read).contains("No probe was started"), "{}", stderr(&read));
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/tmp"];
+    let read = ["/ht/heaptrial", "preflight", "pf-good", "-a", "jemalloc", "--offline"];
+    let read = host.run(&[user.as_slice(), read.as_slice()].concat());
+    assert!(stderr(&read).contains("Run it as root"), "{}{}", stdout(&read), stderr(&read));
+
+    // What a treatment takes away is announced with its value, and only what the arm's allocator reads is taken.
+    let text = "[Service]\nExecStart=/usr/bin/sleep infinity\nEnvironment=MALLOC_ARENA_MAX=2\n";
+    host.write("/etc/systemd/system/pf-arena.service", text, 0o644).unwrap();
+    host.ok(&["systemctl", "daemon-reload"]);
+    host.ok(&["systemctl", "start", "pf-arena"]);
+    let own = bed.succeeds("preflight pf-arena -a glibc --offline");
+    assert!(stdout(&own).contains("MALLOC_ARENA_MAX is `2` today and is removed"), "{}", stdout(&own));
+    let other = bed.succeeds("preflight pf-arena -a jemalloc --offline");
+    assert!(!stdout(&other).contains("MALLOC_ARENA_MAX"), "{}", stdout(&other));
     for (arguments, code, said) in [
         ("preflight nonesuch -a jemalloc --offline", 3, "there is no unit of this name"),
         ("preflight nonesuch* -a jemalloc --offline", 3, "no loaded service matches `nonesuch*`"),

@@ -29,9 +29,12 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     preload(&bed, &units[0], &jemalloc);
     preload(&bed, &units[1], "libjemalloc.so.2");
     preload(&bed, &units[2], "/opt/gone/libmimalloc.so.2.0");
+    preload(&bed, &units[4], "\"libjemalloc.so.1 libjemalloc.so.2\"");
+    let setting = format!("/etc/systemd/system/{}.d/arenas.conf", units[5]);
+    bed.container.write(setting, "[Service]\nEnvironment=MALLOC_ARENA_MAX=2\n", 0o644).unwrap();
     bed.container.ok(&["systemctl", "daemon-reload"]);
     // One has its drop-in and was not restarted.
-    bed.container.ok(&["systemctl", "restart", &units[0], &units[1], &units[2]]);
+    bed.container.ok(&["systemctl", "restart", &units[0], &units[1], &units[2], &units[4], &units[5]]);
     preload(&bed, &units[3], &jemalloc);
     bed.container.ok(&["systemctl", "daemon-reload"]);
 
@@ -40,7 +43,7 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     assert_eq!(listed["services"].as_array().unwrap().len(), 12);
     let process = |number: usize| &service(&listed, &units[number])["process"];
     for (number, unit) in units.iter().enumerate() {
-        let family = if number < 2 { "jemalloc" } else { "glibc" };
+        let family = if [0, 1, 4].contains(&number) { "jemalloc" } else { "glibc" };
         assert_eq!(process(number)["identity"]["family"], family, "{unit}");
         let pid = bed.property(unit, "MainPID").parse::<i32>().unwrap();
         assert_eq!(process(number)["life"]["pid"], pid, "{unit}");
@@ -53,18 +56,29 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     assert_eq!(process(3)["preloads"], serde_json::json!([]));
     let allocators = listed["allocators"].as_array().unwrap();
     let counts: Vec<u64> = allocators.iter().map(|entry| entry["services"].as_u64().unwrap()).collect();
-    assert_eq!(counts, [10, 2]);
+    assert_eq!(counts, [9, 3]);
 
     let table = stdout(&bed.succeeds("services churn@*"));
     assert!(table.contains("(asked for libmimalloc.so.2.0: not loaded)"), "{table}");
     assert!(table.contains("1 does not run what LD_PRELOAD asks for: churn@003\n"), "{table}");
-    assert!(table.contains("10 of 12 run glibc "), "{table}");
+    assert!(table.contains("9 of 12 run glibc "), "{table}");
     assert!(table.contains("1, LD_PRELOAD by 50-preload.conf"), "{table}");
+    // Of a list of versions the one that is there is enough, and settings are shown.
+    let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(!row("churn@005").contains("not loaded"), "{table}");
+    assert!(row("churn@006").contains("(MALLOC_ARENA_MAX=2)"), "{table}");
     // Where memory is, is known of glibc alone.
     let listed = bed.json("services churn@* --explain --json");
     let split = |number: usize| service(&listed, &units[number])["explanation"]["parsed_share"].as_f64();
-    assert!(split(0).is_none() && split(4).is_some_and(|share| share > 0.95), "{listed:#}");
+    assert!(split(0).is_none() && split(6).is_some_and(|share| share > 0.95), "{listed:#}");
     assert!(stdout(&bed.succeeds("services churn@* --explain")).contains("KEPT FREE"));
+    // What every program loads is named.
+    bed.container.write("/etc/ld.so.preload", format!("{jemalloc}\n"), 0o644).unwrap();
+    let table = stdout(&bed.succeeds("services churn@*"));
+    assert!(table.contains(&format!("/etc/ld.so.preload loads {jemalloc} into every program")), "{table}");
+    let refused = bed.heaptrial("preflight churn@010 -a glibc --offline");
+    assert!(stderr(&refused).contains("which /etc/ld.so.preload names"), "{}", stderr(&refused));
+    bed.container.ok(&["rm", "/etc/ld.so.preload"]);
     // A trial from there: what they run, and what could help. These are too small for any advice.
     let refused = bed.heaptrial("trial new small --services churn@* --from-explain");
     assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
@@ -199,8 +213,8 @@ fn a_user_sees_what_may_be_seen_and_learns_what_is_missing() {
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let table = stdout(&output);
-    assert!(table.contains("not told (asked for libjemalloc.so.2)"), "{table}");
-    assert!(table.contains("of 2 the allocator is not told"), "{table}");
+    assert!(table.contains("not known (asked for libjemalloc.so.2)"), "{table}");
+    assert!(table.contains("of 2 the allocator is not known"), "{table}");
     assert!(table.contains(" MiB "), "{table}");
     assert!(stderr(&output).contains("run it as the process' user or as root"), "{}", stderr(&output));
 }

@@ -32,13 +32,15 @@ pub(super) type Property = (&'static str, &'static str);
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd has of a unit: after each
 /// reload it looks again for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 9] = [
+const FACTS_OF_UNIT: [&str; 11] = [
     "Id",
     "Description",
     "LoadState",
     "FragmentPath",
     "DropInPaths",
     "NeedDaemonReload",
+    "RefuseManualStart",
+    "RefuseManualStop",
     "ActiveState",
     "SubState",
     "InvocationID",

@@ -7,6 +7,7 @@ mod link;
 mod name;
 mod properties;
 mod questions;
+mod transient;
 mod unit;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,8 @@ use link::Link;
 
 pub use essential::why_essential;
 pub use name::{escape, quoted, template_and_instance, unescape};
-pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
+pub use transient::{TransientCommand, TransientEnd};
+pub use unit::{Activity, BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
 #[derive(Debug, thiserror::Error)]
@@ -207,6 +209,15 @@ impl Systemd {
         // Before anything is queued this can be asked again.
         self.ask(Link::listen)?;
         self.link().queue(method, doing, name, mode)
+    }
+
+    /// Runs a command once where a service would run, in a transient unit that is gone afterwards.
+    pub fn run_like(
+        &self,
+        service: &ServiceName,
+        command: &TransientCommand<'_>,
+    ) -> Result<TransientEnd, SystemdError> {
+        self.link().run_like(service, command, |unit| self.status(unit))
     }
 
     /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.

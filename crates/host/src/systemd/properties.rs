@@ -1,12 +1,12 @@
 //! From the properties of org.freedesktop.systemd1(5) to a [`Unit`].
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use heaptrial_model::ServiceName;
 use zbus::zvariant::{Array, Structure, Value};
 
-use super::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
+use super::{Activity, BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
 use crate::Scope;
 
 /// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
@@ -40,23 +40,9 @@ impl<'m> Properties<'m> {
         texts(self.items(name))
     }
 
-    fn paths(&'m self, name: &str) -> Vec<PathBuf> {
-        // `-` marks what may be missing, `+` what is meant below the root directory.
-        let bare = |path: &String| PathBuf::from(path.trim_start_matches(['-', '+']));
-        self.texts(name).iter().map(bare).collect()
-    }
-
     /// First text of each of some structures.
     fn first_texts(&'m self, name: &str) -> Vec<&'m str> {
         self.items(name).iter().filter_map(|item| str_of(fields(item).first()?)).collect()
-    }
-
-    /// A pair of a flag and something else.
-    fn flagged(&'m self, name: &str) -> Option<(bool, &'m Value<'m>)> {
-        match fields(self.0.get(name)?) {
-            [Value::Bool(flag), value] => Some((*flag, value)),
-            _ => None,
-        }
     }
 
     /// A number of bytes, where the greatest one stands for no limit.
@@ -87,6 +73,9 @@ impl<'m> Properties<'m> {
                 .flatten()
                 .min(),
             sandbox: self.sandbox(),
+            remain_after_exit: self.flag("RemainAfterExit"),
+            refuse_manual_start: self.flag("RefuseManualStart"),
+            refuse_manual_stop: self.flag("RefuseManualStop"),
             needs_reload: self.flag("NeedDaemonReload"),
             status: self.status(),
         }
@@ -152,33 +141,17 @@ impl<'m> Properties<'m> {
     }
 
     fn sandbox(&'m self) -> Sandbox {
-        let (allowed, calls) =
-            self.flagged("SystemCallFilter").map_or((false, Vec::new()), |(allow, list)| {
-                (allow, if let Value::Array(list) = list { texts(list.inner()) } else { Vec::new() })
-            });
-        let profile = self.flagged("AppArmorProfile").and_then(|(optional, name)| {
-            let name = str_of(name).filter(|name| !name.is_empty())?.to_owned();
-            Some(AppArmorProfile { name, optional })
-        });
+        let bound = ["BindPaths", "BindReadOnlyPaths"].into_iter().flat_map(|name| self.items(name));
+        let bind_path = |item: &'m Value<'m>| match fields(item) {
+            [source, target, ..] => {
+                Some(BindPath { source: str_of(source)?.into(), target: str_of(target)?.into() })
+            }
+            _ => None,
+        };
         Sandbox {
-            memory_deny_write_execute: self.flag("MemoryDenyWriteExecute"),
-            no_new_privileges: self.flag("NoNewPrivileges"),
-            private_tmp: self.flag("PrivateTmp"),
-            protect_home: self.text("ProtectHome"),
-            protect_system: self.text("ProtectSystem"),
-            root_directory: self.path("RootDirectory"),
+            root_directory: self.path("RootDirectory").filter(|path| *path != Path::new("/")),
             root_image: self.path("RootImage"),
-            inaccessible_paths: self.paths("InaccessiblePaths"),
-            temporary_file_systems: self
-                .first_texts("TemporaryFileSystem")
-                .into_iter()
-                .map(PathBuf::from)
-                .collect(),
-            no_exec_paths: self.paths("NoExecPaths"),
-            exec_paths: self.paths("ExecPaths"),
-            apparmor_profile: profile,
-            system_calls_deny: !calls.is_empty() && !allowed,
-            system_calls: calls,
+            bind_paths: bound.filter_map(bind_path).collect(),
         }
     }
 }
@@ -187,11 +160,11 @@ fn str_of<'m>(value: &'m Value<'m>) -> Option<&'m str> {
     if let Value::Str(text) = value { Some(text.as_str()) } else { None }
 }
 
-fn texts(items: &[Value<'_>]) -> Vec<String> {
+pub(super) fn texts(items: &[Value<'_>]) -> Vec<String> {
     items.iter().filter_map(str_of).map(str::to_owned).collect()
 }
 
-fn fields<'m>(value: &'m Value<'m>) -> &'m [Value<'m>] {
+pub(super) fn fields<'m>(value: &'m Value<'m>) -> &'m [Value<'m>] {
     if let Value::Structure(structure) = value { Structure::fields(structure) } else { &[] }
 }
 

@@ -38,6 +38,10 @@ pub struct Unit {
     /// MemoryMax in bytes; `None` for no limit.
     pub memory_max_bytes: Option<u64>,
     pub sandbox: Sandbox,
+    /// Whether it stays active when its process has ended.
+    pub remain_after_exit: bool,
+    pub refuse_manual_start: bool,
+    pub refuse_manual_stop: bool,
     /// Whether the files on disk differ from what is loaded (NeedDaemonReload; does not see a new drop-in folder).
     pub needs_reload: bool,
     pub status: UnitStatus,
@@ -132,33 +136,18 @@ fn value_of<'a>(name: &str, set: &'a [(String, String)], unset: &[String]) -> Op
     found.map(|(_, value)| value.as_str()).filter(|_| !unset.iter().any(|unset| unset == name))
 }
 
-/// The confinement of a service that decides whether a library can be preloaded into it.
+/// What decides whether a service sees a path of the host at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    pub memory_deny_write_execute: bool,
-    pub no_new_privileges: bool,
-    pub private_tmp: bool,
-    /// `no`, `yes`, `read-only`, `tmpfs` (ProtectHome).
-    pub protect_home: String,
-    /// `no`, `yes`, `full`, `strict` (ProtectSystem).
-    pub protect_system: String,
+    /// Its root, where that is not the host's.
     pub root_directory: Option<PathBuf>,
     pub root_image: Option<PathBuf>,
-    pub inaccessible_paths: Vec<PathBuf>,
-    pub temporary_file_systems: Vec<PathBuf>,
-    pub no_exec_paths: Vec<PathBuf>,
-    pub exec_paths: Vec<PathBuf>,
-    pub apparmor_profile: Option<AppArmorProfile>,
-    /// System calls that are allowed, or with `deny` refused; empty without a filter (SystemCallFilter).
-    pub system_calls: Vec<String>,
-    /// Whether `system_calls` lists what is refused.
-    pub system_calls_deny: bool,
+    /// What is mounted elsewhere for it (BindPaths, BindReadOnlyPaths).
+    pub bind_paths: Vec<BindPath>,
 }
 
-/// The AppArmor profile that a unit asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AppArmorProfile {
-    pub name: String,
-    /// Whether a profile that is not loaded is no error (the `-` before the name).
-    pub optional: bool,
+pub struct BindPath {
+    pub source: PathBuf,
+    pub target: PathBuf,
 }

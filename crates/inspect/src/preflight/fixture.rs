@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::Service;
-use heaptrial_allocator::Examiner;
+use heaptrial_allocator::{Examiner, Expected};
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::Unit;
 
@@ -31,16 +31,10 @@ impl Fixture {
         fixture.file(LIBRARY, "");
         fixture.bytes(PROGRAM, &program(Some("/lib64/ld-linux-x86-64.so.2"), b""));
         fixture.mode(PROGRAM, 0o755);
-        fixture.unit_file("/etc/systemd/system/thing.service", &format!("[Service]\nExecStart={PROGRAM}\n"));
-        fixture.file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nthing:x:1001:1002::/:/bin/sh\n");
-        fixture.file("/proc/self/mountinfo", "20 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n");
-        fixture.file("/proc/sys/vm/max_map_count", "65530\n");
-        fixture.file("/proc/sys/vm/overcommit_memory", "0\n");
+        let unit = format!("[Service]\nExecStart={PROGRAM}\n");
+        fixture.file("/etc/systemd/system/thing.service", &unit);
         fixture.process_file("environ", "PATH=/bin\0");
-        fixture.process_file(
-            "limits",
-            "Max address space         unlimited            unlimited            bytes\n",
-        );
+        fixture.runs(PROGRAM);
         fixture
     }
 
@@ -67,8 +61,15 @@ impl Fixture {
         self.file(&format!("/proc/{PID}/{name}"), text);
     }
 
-    fn unit_file(&self, path: &str, text: &str) {
-        self.file(path, text);
+    pub(crate) fn process_bytes(&self, name: &str, bytes: &[u8]) {
+        self.bytes(&format!("/proc/{PID}/{name}"), bytes);
+    }
+
+    /// Makes it the program of the main process.
+    pub(crate) fn runs(&self, program: &str) {
+        let exe = self.root.path(format!("/proc/{PID}/exe"));
+        let _ = fs::remove_file(&exe);
+        std::os::unix::fs::symlink(self.root.path(program), exe).unwrap();
     }
 
     /// Adds a drop-in with these lines of `[Service]`, after those that are there.
@@ -88,9 +89,7 @@ impl Fixture {
 
     /// The service's own C library in place of a library.
     pub(crate) fn own_c_library(&mut self) {
-        let preload = self.preload();
-        preload.spec = "glibc".parse().unwrap();
-        (preload.library, preload.version) = (None, None);
+        self.preload().expected = Expected::own_c_library("glibc".parse().unwrap(), Vec::new());
     }
 
     pub(crate) fn findings(&self) -> Vec<Finding> {
@@ -128,16 +127,11 @@ impl Fixture {
 }
 
 fn planned() -> PlannedTreatment {
-    let preload = PlannedPreload {
-        spec: "jemalloc@5.3.0".parse().unwrap(),
-        version: Some(heaptrial_model::Version::new("5.3.0")),
-        library: Some(LIBRARY.into()),
-        source: None,
-        settings: Vec::new(),
-        unset: Vec::new(),
-        needed_glibc: None,
-        other_glibc: None,
+    let expected = Expected {
+        object: Some(LIBRARY.into()),
+        ..Expected::own_c_library("jemalloc@5.3.0".parse().unwrap(), Vec::new())
     };
+    let preload = PlannedPreload { expected, source: None, unset: Vec::new(), other_glibc: None };
     PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }
 }
 

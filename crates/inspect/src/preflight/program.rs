@@ -1,213 +1,163 @@
 //! Whether the program is one that a preload reaches.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use heaptrial_allocator::{ElfError, ObjectFacts};
+use heaptrial_host::trusted::resolve;
 use heaptrial_model::Linkage;
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
-use crate::preflight::secure_execution;
 use crate::preflight::subject::Subject;
-use crate::preflight::unit_text::words;
 
-/// Programs that start another one, and may change its environment or user.
-const WRAPPERS: [&str; 18] = [
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "env",
-    "sudo",
-    "su",
-    "runuser",
-    "setpriv",
-    "nice",
-    "ionice",
-    "chrt",
-    "taskset",
-    "numactl",
-    "nohup",
-    "chroot",
-    "unshare",
-    "start-stop-daemon",
-];
-
-/// Of them, those that clear the environment unless told otherwise.
-const CLEARING: [&str; 3] = ["sudo", "su", "runuser"];
+const PROOF_DECIDES: &str =
+    "whether a preload reaches the program is not known; the identity proof after the restart decides";
 
 pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
-    helpers(subject, preload, findings);
-    let Some(started) = subject.started() else { return };
-    let wrapped = wrapper(subject, &started);
-    if let Some(how) = &wrapped {
-        wrapped_finding(subject, &started, how, findings);
+    let Some(process) = &subject.service.process else { return };
+    let path = process.program.display().to_string();
+    wrapper(subject, findings);
+    if preload.library().is_some() || !preload.expected.settings.is_empty() {
+        secure_execution(subject, &path, findings);
     }
-    let program = match (&wrapped, &subject.service.process) {
-        (None, _) => started,
-        (Some(_), Some(process)) => process.program.clone(),
-        (Some(_), None) => return,
-    };
-    secure_execution::check(subject, preload, &program, findings);
-    match subject.file(&program).map(|file| subject.examiner.examine(&file)) {
-        Some(Ok(facts)) => examine(subject, preload, &program, &facts, findings),
-        Some(Err(ElfError::Architecture { found, expected, .. })) => findings.refuse(
+    match subject.examiner.examine(&subject.program_file()) {
+        Ok(facts) => examine(subject, preload, &path, &facts, findings),
+        Err(ElfError::Architecture { found, expected, .. }) => findings.refuse(
             Check::Program,
-            format!("{} is a program for {found}, and the library is for {expected}", program.display()),
+            format!("{path} is a program for {found}, and the library is for {expected}"),
             "the loader ignores a library of another kind and goes on without it",
             "leave the service out",
         ),
-        Some(Err(ElfError::NotElf { .. })) => {}
-        Some(Err(error)) => unreadable(error.to_string(), findings),
-        None => not_found(subject, &program, findings),
-    }
-}
-
-fn unreadable(what: String, findings: &mut Findings) {
-    findings.warn(
-        Check::Program,
-        what,
-        "whether a preload reaches the program cannot be told; the identity proof after the restart decides",
-        "run the preflight as root, on the host itself",
-    );
-}
-
-fn not_found(subject: &Subject<'_>, program: &Path, findings: &mut Findings) {
-    let why =
-        "whether a preload reaches the program cannot be told; the identity proof after the restart decides";
-    if program.is_absolute() {
-        let what = format!("{} was not found", program.display());
-        return findings.warn(
+        Err(ElfError::NotElf { .. }) => {}
+        Err(error) => findings.warn(
             Check::Program,
-            what,
-            why,
-            "see that the file is there, and that you may see it",
-        );
+            error.to_string(),
+            PROOF_DECIDES,
+            "run the preflight as root, on the host itself",
+        ),
     }
-    let folders: Vec<String> =
-        subject.search_path().iter().map(|folder| folder.display().to_string()).collect();
-    findings.warn(
-        Check::Program,
-        format!("{} was not found where systemd looks for it ({})", program.display(), folders.join(", ")),
-        why,
-        "name the program by its full path in ExecStart=",
-    );
 }
 
-/// How ExecStart starts something else than itself.
-fn wrapper(subject: &Subject<'_>, started: &Path) -> Option<String> {
-    let name = started.file_name()?.to_string_lossy().into_owned();
-    if WRAPPERS.contains(&name.as_str()) {
-        return Some(name);
-    }
-    let mut start = [0; 2];
-    File::open(subject.file(started)?).ok()?.read_exact(&mut start).ok()?;
-    (&start == b"#!").then(|| "a script".to_owned())
-}
-
-fn wrapped_finding(subject: &Subject<'_>, started: &Path, how: &str, findings: &mut Findings) {
-    let clears = CLEARING.contains(&how)
-        || subject.unit().exec_start.iter().flatten().any(|word| word == "-i" && how == "env");
-    let why = match clears {
-        true => {
-            "it clears the environment, so that LD_PRELOAD does not arrive at the program; the identity proof after the restart decides"
-        }
-        false => {
-            "the library is loaded into it and into all that it starts, and it may change the environment on the way; the identity proof after the restart decides"
-        }
-    };
-    findings.warn(
-        Check::Wrapper,
-        format!("ExecStart runs {} ({how}), which starts the program", started.display()),
-        why,
-        "name the program itself in ExecStart=; systemd has User=, Nice=, CPUAffinity= and the like for what wrappers do",
-    );
-}
-
-/// What else of the unit runs under the treatment.
-fn helpers(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
-    if preload.library.is_none() {
-        return;
-    }
-    let started = subject.started();
-    let mut names: Vec<String> = Vec::new();
-    for key in ["ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"] {
-        for found in subject.text.collected("Service", key) {
-            let Some(word) = words(&found.value).into_iter().next() else { continue };
-            let program = subject.program(&word);
-            let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if started.as_ref() != Some(&program) && !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    if !names.is_empty() {
+/// A script, a shell, sudo and the like. A treatment is tried in place of what ExecStart names.
+fn wrapper(subject: &Subject<'_>, findings: &mut Findings) {
+    let started = subject.unit().exec_start.last().and_then(|command| command.first());
+    let runs = subject.process.as_ref().and_then(|process| process.exe().ok());
+    let (Some(started), Some(runs)) = (started, runs) else { return };
+    let real = resolve(subject.root, started.as_ref()).unwrap_or_else(|| started.into());
+    let runs_name = runs.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let runs_name = runs_name.trim_end_matches(" (deleted)");
+    if real.file_name().is_some_and(|name| name != runs_name) {
         findings.warn(
             Check::Wrapper,
-            format!("the unit runs other programs too: {}", names.join(", ")),
-            "LD_PRELOAD reaches them as well; they are short and work with any allocator, but they are tried with it too",
-            "nothing to do, unless one of them is setuid or does heavy work",
+            format!("ExecStart runs {started}, and the main process is {}", runs.display()),
+            "the library is loaded into all that is started on the way, and the environment may be changed there; the identity proof after the restart decides",
+            "name the program itself in ExecStart=; systemd has User=, Nice=, CPUAffinity= and the like for what wrappers do",
         );
     }
+}
+
+/// The loader ignores `LD_PRELOAD` and the C library's tunables for programs that gain rights when they are started: setuid,
+/// setgid, file capabilities (ld.so(8)). A probe has no such rights; the process that runs shows them.
+fn secure_execution(subject: &Subject<'_>, path: &str, findings: &mut Findings) {
+    const AT_SECURE: u64 = 23;
+    let file = subject.process.as_ref().map(|process| subject.root.process_dir(process.pid()).join("auxv"));
+    let auxv = file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+    if auxiliary(&auxv, AT_SECURE).is_some_and(|value| value != 0) {
+        findings.refuse(
+            Check::SecureExecution,
+            format!("{path} gains rights when it is started: setuid, setgid or file capabilities"),
+            "the loader ignores LD_PRELOAD for such a program (AT_SECURE in /proc/PID/auxv): the unit would be active on its old allocator",
+            "take that from the file and give the service what it needs with AmbientCapabilities= in the unit, which does not have this effect",
+        );
+    }
+}
+
+/// An entry of the auxiliary vector (getauxval(3)).
+fn auxiliary(bytes: &[u8], wanted: u64) -> Option<u64> {
+    let number = |bytes: &[u8]| Some(u64::from_ne_bytes(bytes.try_into().ok()?));
+    bytes.chunks_exact(16).find_map(|entry| (number(&entry[..8])? == wanted).then(|| number(&entry[8..]))?)
 }
 
 fn examine(
     subject: &Subject<'_>,
     preload: &PlannedPreload,
-    program: &Path,
+    path: &str,
     facts: &ObjectFacts,
     findings: &mut Findings,
 ) {
-    let path = program.display();
-    if let Some(library) = preload.library.as_ref().filter(|_| facts.is_static) {
-        findings.refuse(
-            Check::Program,
-            format!("{path} is linked statically"),
-            format!("it is started without a dynamic loader, so nothing can load {}", library.display()),
-            "leave the service out, or build the program with the allocator",
-        );
-        return;
-    }
-    if preload.library.is_some() {
+    if let Some(library) = preload.library() {
+        if facts.is_static {
+            return findings.refuse(
+                Check::Program,
+                format!("{path} is linked statically"),
+                format!("it is started without a dynamic loader, so nothing can load {}", library.display()),
+                "leave the service out, or build the program with the allocator",
+            );
+        }
         if facts.carried.iter().any(|carried| carried.family == "go") {
-            findings.refuse(
+            return findings.refuse(
                 Check::Program,
                 format!("{path} is a Go program"),
                 "Go has a heap of its own and does not use `malloc` for it; a preload would reach C code in it only",
                 "leave the service out; Go has GOGC and GOMEMLIMIT",
             );
-            return;
         }
-        other_c_library(&path.to_string(), facts, findings);
+        other_loader(path, facts, findings);
+        other_frees(subject, preload, path, facts, findings);
     }
-    own_allocator(subject, preload, &path.to_string(), facts, findings);
+    own_allocator(subject, preload, path, facts, findings);
 }
 
-fn other_c_library(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
-    let musl = facts.interpreter.as_deref().filter(|name| name.contains("ld-musl"));
-    let other = facts.interpreter.as_deref().filter(|name| !is_glibc_loader(name));
-    if let Some(loader) = musl {
+fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
+    let Some(loader) = &facts.interpreter else { return };
+    let file = loader.rsplit('/').next().unwrap_or(loader);
+    if loader.contains("ld-musl") {
         findings.refuse(
             Check::Program,
             format!("{path} runs under musl ({loader})"),
             "a library built for glibc lacks symbols there, and musl ends a program whose preload does: the service would not start",
             "leave the service out, or give a library that is built for musl",
         );
-    } else if let Some(loader) = other {
+    } else if !["ld-linux", "ld64.so", "ld.so"].iter().any(|name| file.starts_with(name)) {
         findings.warn(
             Check::Program,
             format!("{path} runs under {loader}, which is not glibc's usual loader"),
-            "whether it heeds LD_PRELOAD cannot be told; the identity proof after the restart decides",
+            PROOF_DECIDES,
             "try one service first",
         );
     }
 }
 
-fn is_glibc_loader(name: &str) -> bool {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    file.starts_with("ld-linux") || file.starts_with("ld64.so") || file.starts_with("ld.so")
+/// Blocks of one allocator in the hands of another end the program, at once or later.
+fn other_frees(
+    subject: &Subject<'_>,
+    preload: &PlannedPreload,
+    path: &str,
+    facts: &ObjectFacts,
+    findings: &mut Findings,
+) {
+    let mut found: BTreeSet<(String, &str, &str)> =
+        facts.frees_by.iter().map(|(function, family)| (path.to_owned(), *function, *family)).collect();
+    let mappings = subject.process.as_ref().and_then(|process| process.mappings().ok()).unwrap_or_default();
+    let code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
+    for mapping in code {
+        let files = subject.process.as_ref().map(|process| process.mapped_file_candidates(mapping));
+        let examined = files.unwrap_or_default().iter().find_map(|file| subject.examiner.examine(file).ok());
+        let frees_by = examined.map(|facts| facts.frees_by).unwrap_or_default();
+        found.extend(frees_by.into_iter().map(|(function, family)| (mapping.name.clone(), function, family)));
+    }
+    let other = found.into_iter().find(|(_, _, family)| *family != preload.expected.spec.family);
+    if let Some((file, function, family)) = other {
+        findings.refuse(
+            Check::OwnAllocator,
+            format!("{file} frees memory by {function} of {family}"),
+            format!(
+                "blocks that {} gave would be freed by {family}: the service would crash, at once or later",
+                preload.expected.spec.family
+            ),
+            format!("give {family} in another version or with other settings, or leave the service out"),
+        );
+    }
 }
 
 fn own_allocator(
@@ -222,34 +172,25 @@ fn own_allocator(
     if facts.exports_malloc || runs_own {
         let evidence =
             facts.carried.first().map_or(String::new(), |carried| format!(" ({})", carried.family));
-        findings.refuse(
+        return findings.refuse(
             Check::OwnAllocator,
             format!("{path} has an allocator of its own{evidence}"),
             "the program's own `malloc` comes before any preload, which would be loaded and not used",
             "leave the service out, or build the program without it",
         );
-        return;
     }
     for carried in facts.carried.iter().filter(|carried| carried.family != "glibc") {
         findings.refuse(
             Check::OwnAllocator,
             format!("{path} carries {}: {}", carried.family, carried.evidence),
-            "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory cannot be told from outside, so the proof after the restart refuses every life",
+            "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory is not seen from outside, so the proof after the restart refuses every process",
             "leave the service out, or build the program without it",
-        );
-    }
-    if let Some(bound) = facts.bound_to.as_ref().filter(|bound| bound.family != preload.spec.family) {
-        findings.refuse(
-            Check::OwnAllocator,
-            format!("{path} is bound to {}: {}", bound.family, bound.evidence),
-            "blocks of another allocator would end up in that function, and the service would crash at once or later",
-            "leave the service out, or try versions and settings of that allocator",
         );
     }
     let linked = identity.filter(|identity| identity.linkage == Linkage::Linked);
     if let Some(identity) = linked {
         let what = format!("{path} is linked against {}", identity.label());
-        match preload.library {
+        match preload.library() {
             Some(_) => findings.warn(
                 Check::OwnAllocator,
                 what,
@@ -259,9 +200,26 @@ fn own_allocator(
             None => findings.refuse(
                 Check::OwnAllocator,
                 what,
-                format!("{} means the C library's own allocator, and the linked one stays in force", preload.spec),
+                format!(
+                    "{} means the C library's own allocator, and the linked one stays in force",
+                    preload.expected.spec
+                ),
                 "leave the arm out, or build the program without it",
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_an_auxiliary_vector() {
+        let bytes = std::fs::read("/proc/self/auxv").unwrap();
+        assert_eq!(auxiliary(&bytes, 23), Some(0));
+        let page = auxiliary(&bytes, 6).unwrap();
+        assert!(page.is_power_of_two() && page >= 4096);
+        assert_eq!(auxiliary(&[1, 2, 3], 23), None);
     }
 }

@@ -5,7 +5,6 @@ use std::fs;
 use heaptrial_relay::TorrcEdit;
 
 use crate::preflight::finding::{Check, Findings};
-use crate::preflight::mounts::mount_of;
 use crate::preflight::subject::Subject;
 
 pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
@@ -47,11 +46,11 @@ pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
         }
     }
     // The service's own view may be read-only; what counts is the host's.
-    let host_only = Subject { process: None, mappings: None, text: subject.text.clone(), ..*subject };
-    if let Some(mount) = mount_of(&host_only, &relay.torrc).filter(|mount| mount.has("ro")) {
+    let mount = rustix::fs::statvfs(subject.root.path(&relay.torrc));
+    if mount.is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)) {
         findings.refuse(
             Check::Torrc,
-            format!("{torrc} is on a file system that is mounted read-only ({})", mount.point.display()),
+            format!("{torrc} is on a file system that is mounted read-only"),
             "it cannot be changed",
             "mount it writable, or change the image that it comes from",
         );

@@ -99,7 +99,7 @@ fn kind(subject: &Subject<'_>, findings: &mut Findings) {
             "it does something and ends; there is no life to observe",
             "leave it out",
         );
-    } else if subject.text.is_on("Service", "RemainAfterExit") {
+    } else if unit.remain_after_exit {
         findings.warn(
             Check::ServiceType,
             "RemainAfterExit=yes",
@@ -119,15 +119,15 @@ fn kind(subject: &Subject<'_>, findings: &mut Findings) {
 
 fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
     let unit = subject.unit();
-    for key in ["RefuseManualStart", "RefuseManualStop"] {
-        if let Some(found) = subject.text.last("Unit", key).filter(|_| subject.text.is_on("Unit", key)) {
-            findings.refuse(
-                Check::UnitState,
-                format!("{key}=yes in {} line {}", found.file.display(), found.line),
-                "a treatment takes hold by a restart, which systemd will refuse",
-                "take it out, or leave the unit out",
-            );
-        }
+    let refusing =
+        [("RefuseManualStart", unit.refuse_manual_start), ("RefuseManualStop", unit.refuse_manual_stop)];
+    for (key, _) in refusing.into_iter().filter(|(_, refuses)| *refuses) {
+        findings.refuse(
+            Check::UnitState,
+            format!("{key}=yes"),
+            "a treatment takes hold by a restart, which systemd will refuse",
+            "take it out, or leave the unit out",
+        );
     }
     if unit.needs_reload {
         findings.warn(

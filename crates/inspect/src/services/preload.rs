@@ -9,8 +9,8 @@ use heaptrial_host::{HostRoot, Mapping, Process};
 use serde::{Deserialize, Serialize};
 
 use crate::environment_file;
-use crate::preflight::{UnitText, variables};
 use crate::services::NextStart;
+use crate::unit_environment::{assignments, sets};
 
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
@@ -24,6 +24,15 @@ pub struct Preload {
 }
 
 impl Preload {
+    /// Whether another of these is of the same name without its version and is loaded: people list what several releases have.
+    pub fn is_alternative(&self, all: &[Self]) -> bool {
+        let stem = |library: &Self| {
+            let name = file_name(&library.library);
+            name.split(".so").next().unwrap_or(name).to_owned()
+        };
+        all.iter().any(|other| other != self && other.loaded == Some(true) && stem(other) == stem(self))
+    }
+
     pub(crate) fn of(root: &HostRoot, process: &Process, unit: &Unit) -> Vec<Self> {
         let own = process.environ().ok().filter(|_| !process.environ_is_overwritten().unwrap_or(true));
         let environment = own.unwrap_or_else(|| NextStart::of(root, unit).variables());
@@ -37,7 +46,7 @@ impl Preload {
             .into_iter()
             .map(|library| Self {
                 library: library.to_owned(),
-                loaded: mappings.as_deref().map(|mappings| is_mapped(root, process, mappings, library)),
+                loaded: mappings.as_deref().map(|mappings| is_mapped(process, mappings, library)),
             })
             .collect()
     }
@@ -45,38 +54,24 @@ impl Preload {
 
 /// Whether code of a library is mapped: of one that the loader refused, as on a file system without the right to run code, its
 /// first part stays.
-fn is_mapped(root: &HostRoot, process: &Process, mappings: &[Mapping], library: &str) -> bool {
-    let is_code = |mapping: &&Mapping| mapping.is_file() && mapping.is_executable();
-    let files: Vec<&Mapping> = mappings.iter().filter(is_code).collect();
-    let name = file_name(library);
-    if files.iter().any(|file| file.name == library) {
-        return true;
-    }
+fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
     let inode = |path: &Path| Some(fs::metadata(process.seen_path(path)).ok()?.ino());
-    let has_name = |file: &&Mapping| file_name(&file.name) == name;
-    // A library is often asked for by a link to it.
-    if !library.contains('/') {
-        let beside =
-            |file: &&Mapping| Path::new(&file.name).parent().and_then(|folder| inode(&folder.join(name)));
-        return files.iter().any(|file| has_name(file) || beside(file) == Some(file.inode));
-    }
-    // Of a file that was replaced or removed since, its name has to do.
-    let replaced = |file: &&Mapping| file.deleted && has_name(file);
-    // On overlayfs of older kernels maps tells other numbers than stat.
-    let is_it = |file: &&Mapping, asked: u64| {
-        file.inode == asked || (has_name(file) && inode(Path::new(&file.name)) == Some(asked))
-    };
-    let host = fs::metadata(root.path(library)).ok().map(|metadata| metadata.ino());
-    match inode(Path::new(library)) {
-        Some(asked) => files.iter().any(|file| is_it(file, asked) || replaced(file)),
-        // The loader says where `$ORIGIN` leads to, what the process sees may be hidden from others, and one that went into another
-        // root has left the path behind.
-        None if !library.starts_with('/') || library.contains('$') || inode(Path::new("/")).is_none() => {
-            files.iter().any(has_name)
+    let name = file_name(library);
+    // The loader looks for a name without a path, and it alone knows where `$ORIGIN` leads to.
+    let by_name = !library.starts_with('/') || library.contains('$');
+    let asked = inode(Path::new(library));
+    let is_it = |file: &Mapping| {
+        let path = Path::new(&file.name);
+        let has_name = file_name(&file.name) == name;
+        // A library is often asked for by a link to it.
+        let leads_to_it = |link: Option<u64>| link.is_some() && link == inode(path);
+        match by_name {
+            true => has_name || leads_to_it(inode(&path.with_file_name(name))),
+            // Of a file that was replaced or removed since, its name has to do.
+            false => file.name == library || leads_to_it(asked) || (file.deleted && has_name),
         }
-        None if host.is_some() => files.iter().any(|file| host == Some(file.inode) || replaced(file)),
-        None => files.iter().any(replaced),
-    }
+    };
+    mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable()).any(is_it)
 }
 
 fn file_name(path: &str) -> &str {
@@ -99,11 +94,16 @@ pub fn host_preloads(root: &HostRoot) -> Vec<PathBuf> {
 /// The files that make up a unit, of those that set `LD_PRELOAD`: unit file, drop-ins, files of variables, in the order in which
 /// they apply.
 pub fn files_with_preload(root: &HostRoot, unit: &Unit) -> Vec<PathBuf> {
-    let text = UnitText::read(root, unit);
-    let sets =
-        |value: &str| variables(value).iter().any(|(name, value)| name == LD_PRELOAD && !value.is_empty());
-    let of_unit = text.collected("Service", "Environment").into_iter().filter(|found| sets(&found.value));
-    let mut files: Vec<PathBuf> = of_unit.map(|found| found.file.clone()).collect();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for file in unit.unit_file.iter().chain(&unit.drop_ins) {
+        for value in assignments(root, file, "Environment") {
+            match value.is_empty() {
+                true => files.clear(),
+                false if sets(&value, LD_PRELOAD) => files.push(file.clone()),
+                false => {}
+            }
+        }
+    }
     let of_files = environment_file::read(root, &unit.environment_files);
     files.extend(of_files.into_iter().filter(|found| found.name == LD_PRELOAD).map(|found| found.file));
     files.dedup();
@@ -123,32 +123,32 @@ mod tests {
             fs::create_dir_all(seen.join(path).parent().unwrap()).unwrap();
             fs::write(seen.join(path), path).unwrap();
         }
-        let inode = |path: &str| fs::metadata(seen.join(path)).unwrap().ino();
-        let loaded = |permissions: &str, name: &str, inode: u64, asked: &str| {
-            let line = format!("7f0000000000-7f0000001000 {permissions} 00000000 08:01 {inode} {name}\n");
+        let loaded = |permissions: &str, name: &str, asked: &str| {
+            let line = format!("7f0000000000-7f0000001000 {permissions} 00000000 08:01 4711 {name}\n");
             fs::write(dir.path().join("proc/9/maps"), line).unwrap();
             let process = Process::new(&root, 9);
-            is_mapped(&root, &process, &process.mappings().unwrap(), asked)
+            is_mapped(&process, &process.mappings().unwrap(), asked)
         };
-        let of_opt = inode("opt/a.so");
-        assert!(loaded("r-xp", "/opt/a.so", of_opt, "/opt/a.so"));
-        assert!(loaded("r-xp", "/mnt/other-name.so", of_opt, "/opt/a.so"));
-        assert!(loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "a.so"));
-        assert!(loaded("r-xp", "/usr/lib/a.so (deleted)", 4711, "/opt/a.so"), "replaced since");
-        assert!(loaded("r-xp", "/gone/a.so (deleted)", 4711, "/gone/a.so"), "removed since");
-        assert!(!loaded("r-xp", "/usr/lib/a.so", 4711, "/gone/a.so"), "the program's own of that name");
-        assert!(loaded("r-xp", "/srv/lib/a.so", 4711, "$ORIGIN/a.so"));
-        assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/usr/lib/a.so"), "another number on overlayfs");
-        fs::create_dir_all(dir.path().join("lib")).unwrap();
-        fs::write(dir.path().join("lib/b.so"), "").unwrap();
-        let of_host = fs::metadata(dir.path().join("lib/b.so")).unwrap().ino();
-        assert!(loaded("r-xp", "/usr/lib/b.so", of_host, "/lib/b.so"), "before it went into another root");
-        assert!(!loaded("r-xp", "/usr/lib/b.so", 4711, "/lib/b.so"));
-        assert!(loaded("r-xp", "/srv/b.so", 4711, "./b.so"));
+        assert!(loaded("r-xp", "/opt/a.so", "/opt/a.so"));
+        assert!(loaded("r-xp", "/usr/lib/a.so", "a.so") && loaded("r-xp", "/srv/lib/a.so", "$ORIGIN/a.so"));
+        assert!(loaded("r-xp", "/usr/lib/a.so (deleted)", "/opt/a.so"), "replaced since");
+        assert!(!loaded("r-xp", "/usr/lib/a.so", "/gone/a.so"), "the program's own of that name");
         std::os::unix::fs::symlink("usr/lib", seen.join("lib")).unwrap();
-        assert!(loaded("r-xp", "/usr/lib/a.so", 4711, "/lib/a.so"), "the same by a link");
-        assert!(!loaded("r--p", "/opt/a.so", of_opt, "/opt/a.so"), "refused by the loader");
-        assert!(!loaded("r-xp", "/usr/lib/a.so", inode("usr/lib/a.so"), "/opt/a.so"), "another of that name");
+        std::os::unix::fs::symlink("a.so", seen.join("usr/lib/link.so")).unwrap();
+        assert!(loaded("r-xp", "/usr/lib/a.so", "/lib/a.so") && loaded("r-xp", "/usr/lib/a.so", "link.so"));
+        assert!(!loaded("r--p", "/opt/a.so", "/opt/a.so"), "refused by the loader");
+        assert!(!loaded("r-xp", "/usr/lib/a.so", "/opt/a.so"), "another of that name");
+    }
+
+    #[test]
+    fn one_of_several_versions_of_a_library_is_enough() {
+        let preload = |library: &str, loaded| Preload { library: library.to_owned(), loaded: Some(loaded) };
+        let all = [
+            preload("libjemalloc.so.1", false),
+            preload("libjemalloc.so.2", true),
+            preload("libx.so", false),
+        ];
+        assert_eq!(all.clone().map(|preload| preload.is_alternative(&all)), [true, false, false]);
     }
 
     #[test]

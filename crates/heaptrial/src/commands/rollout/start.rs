@@ -72,7 +72,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
     refuse_strays(&paths, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
-    preflight(&paths, &prepared, &services, &obtained)?;
+    preflight(&systemd, &paths, &prepared, &services, &obtained)?;
     tell::tell(&target, &plan, &services);
     for difference in &unlike {
         eprintln!("warning: unlike the hosts of the trial: {difference}");

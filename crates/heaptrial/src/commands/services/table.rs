@@ -1,8 +1,9 @@
 //! Services as a table.
 
 use heaptrial_allocator::Split;
+use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::{Unit, UnitStatus};
-use heaptrial_inspect::{MainProcess, Service};
+use heaptrial_inspect::{MainProcess, Service, host_preloads};
 use heaptrial_model::{Identity, Linkage, units};
 
 use super::Shown;
@@ -72,7 +73,7 @@ pub(super) fn allocators(services: &[Shown]) -> Vec<(String, usize)> {
 
 fn summary(services: &[Shown]) -> String {
     let counts = allocators(services);
-    let told: usize = counts.iter().map(|(_, count)| count).sum();
+    let known: usize = counts.iter().map(|(_, count)| count).sum();
     let untold = services
         .iter()
         .filter_map(|shown| shown.service.process.as_ref())
@@ -85,11 +86,14 @@ fn summary(services: &[Shown]) -> String {
         [(only, count)] => format!("all {count} run {only}\n"),
         [(first, count), others @ ..] => {
             let others: String = others.iter().map(|(label, count)| format!(", {count} {label}")).collect();
-            format!("{count} of {told} run {first}{others}\n")
+            format!("{count} of {known} run {first}{others}\n")
         }
     };
     if untold > 0 {
-        lines.push_str(&format!("of {untold} the allocator is not told\n"));
+        lines.push_str(&format!("of {untold} the allocator is not known\n"));
+    }
+    for library in host_preloads(&HostRoot::default()) {
+        lines.push_str(&format!("/etc/ld.so.preload loads {} into every program\n", library.display()));
     }
     let unheard: Vec<&str> = services
         .iter()
@@ -140,13 +144,16 @@ fn allocator(process: &MainProcess) -> String {
             }
             label(identity)
         }
-        None => "not told".to_owned(),
+        None => "not known".to_owned(),
     };
+    let settings = process.identity.iter().flat_map(|identity| &identity.settings);
+    remarks.extend(settings.map(|(name, value)| format!("{name}={value}")));
     remarks.extend(process.preloads.iter().filter_map(|preload| {
         let library = preload.library.as_str();
         let name = library.rsplit('/').next().unwrap_or(library);
         match preload.loaded {
             Some(true) => None,
+            Some(false) if preload.is_alternative(&process.preloads) => None,
             Some(false) => Some(format!("asked for {name}: not loaded")),
             None => Some(format!("asked for {name}")),
         }
@@ -155,7 +162,10 @@ fn allocator(process: &MainProcess) -> String {
 }
 
 fn preload_failed(process: &MainProcess) -> bool {
-    process.preloads.iter().any(|preload| preload.loaded == Some(false))
+    process
+        .preloads
+        .iter()
+        .any(|preload| preload.loaded == Some(false) && !preload.is_alternative(&process.preloads))
 }
 
 fn relay(service: &Service) -> String {

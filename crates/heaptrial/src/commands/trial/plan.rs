@@ -97,7 +97,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let further = match surveys.as_slice() {
         // No allocator was obtained.
         [] if options.dry_run => Vec::new(),
-        [] => treatments::sections(&plan, &fleet.services, &allocators, &paths)?,
+        [] => treatments::sections(&global.systemd()?, &plan, &fleet.services, &allocators, &paths)?,
         surveys => treatments::of_surveys(surveys, &plan),
     };
     let shown = Shown {

@@ -76,7 +76,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    preflight(&paths, &prepared, &services, &obtained).map_err(meanwhile)?;
+    preflight(&systemd, &paths, &prepared, &services, &obtained).map_err(meanwhile)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -248,12 +248,13 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
 
 /// Warns of what speaks against the treatments, and refuses what would not take hold.
 pub fn preflight(
+    systemd: &Systemd,
     paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
 ) -> Result<(), Failure> {
-    let findings = heaptrial_change::preflight(&HostRoot::default(), paths, prepared, services, obtained);
+    let findings = heaptrial_change::preflight(systemd, paths, prepared, services, obtained);
     let told = |severity| told(&findings, severity);
     for warning in told(Severity::Warn) {
         eprintln!("warning: {warning}");

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_change::{preflight, prepare, refuse_strays};
+use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Paths, host_name, release};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
@@ -91,7 +92,7 @@ pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, 
     on_host::refuse_claimed(&paths, &trial.name, &trial.name, names.clone())?;
     refuse_strays(&paths, names)?;
     let allocators = arms::obtain(resolved, &options.sources, global)?;
-    let findings = findings(&trial, &fleet, &allocators, &paths)?;
+    let findings = findings(&global.systemd()?, &trial, &fleet, &allocators, &paths)?;
     let survey = Survey {
         schema_version: SCHEMA_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -136,6 +137,7 @@ fn without_secrets(mut service: Service) -> Service {
 
 /// Which service gets which arm is not drawn yet: all of them with each.
 fn findings(
+    systemd: &Systemd,
     trial: &TrialPlan,
     fleet: &Fleet,
     allocators: &Allocators,
@@ -169,8 +171,7 @@ fn findings(
         };
         let prepared = prepare(&plan, &host, &fleet.services, &allocators.obtained, paths, None)
             .map_err(|error| Failure::refused(error).about(format!("arm `{}`", arm.name)))?;
-        let mut found =
-            preflight(&HostRoot::default(), paths, &prepared, &fleet.services, &allocators.obtained);
+        let mut found = preflight(systemd, paths, &prepared, &fleet.services, &allocators.obtained);
         // What the host as a whole lacks depends on how many services get which arm.
         found.retain(|finding| finding.unit.is_some());
         findings.insert(arm.name.clone(), found);

@@ -1,7 +1,6 @@
 //! Each check is shown to fire, and not to fire, on a fixture tree. That what it refuses really keeps a treatment from
 //! taking hold is shown on a real systemd, in `crates/heaptrial/tests/host/preflight.rs`.
 
-mod apparmor;
 mod environment;
 mod library;
 mod program;

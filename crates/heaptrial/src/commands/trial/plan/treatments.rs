@@ -2,9 +2,10 @@
 
 use heaptrial_change::{Prepared, preflight, prepare};
 use heaptrial_host::Paths;
+use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::Service;
-use heaptrial_inspect::preflight::{Finding, Severity};
+use heaptrial_inspect::preflight::{Finding, Prober, Severity};
 use heaptrial_model::DrawnPlan;
 use serde_json::json;
 
@@ -16,6 +17,7 @@ use crate::exit::Failure;
 
 /// The files that the arms change, by an example of each, and the preflight of all services.
 pub fn sections(
+    systemd: &Systemd,
     plan: &DrawnPlan,
     services: &[Service],
     allocators: &Allocators,
@@ -24,7 +26,7 @@ pub fn sections(
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let prepared =
         prepare(plan, &host, services, &allocators.obtained, paths, None).map_err(Failure::refused)?;
-    let findings = preflight(&HostRoot::default(), paths, &prepared, services, &allocators.obtained);
+    let findings = preflight(systemd, paths, &prepared, services, &allocators.obtained);
     let mut text = String::new();
     for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
         for finding in told(&findings, severity) {
@@ -35,6 +37,9 @@ pub fn sections(
         text = "Nothing speaks against the treatments.\n".to_owned();
     } else if findings.iter().any(|finding| finding.refuses()) {
         text += "`trial start` refuses this plan until that is mended.\n";
+    }
+    if Prober::of(systemd).is_none() {
+        text += "No treatment was tried, which needs root: the identity proof of each service decides.\n";
     }
     Ok(vec![
         changes(plan, &prepared, paths),

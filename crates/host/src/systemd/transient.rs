@@ -1,0 +1,238 @@
+//! A command that runs once where a service would run: in a transient unit with the service's user, environment, limits and
+//! sandbox (StartTransientUnit in org.freedesktop.systemd1(5)).
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use heaptrial_model::ServiceName;
+use rustix::pipe::{PipeFlags, pipe_with};
+use zbus::zvariant::{Fd, ObjectPath, Value};
+
+use super::bus;
+use super::link::{Link, SERVICE};
+use super::properties::{fields, texts};
+use super::{Job, SystemdError, UnitStatus, name};
+
+/// What is taken over from the service: whatever bears on which allocator a process gets and on whether it can work. Nothing
+/// that makes or removes something on the host, such as RuntimeDirectory, sockets or ExecStartPre.
+const COPIED: [&str; 61] = [
+    "User",
+    "Group",
+    "SupplementaryGroups",
+    "DynamicUser",
+    "EnvironmentFiles",
+    "PassEnvironment",
+    "AppArmorProfile",
+    "SELinuxContext",
+    "SmackProcessLabel",
+    "NoNewPrivileges",
+    "SecureBits",
+    "CapabilityBoundingSet",
+    "AmbientCapabilities",
+    "Personality",
+    "LockPersonality",
+    "SystemCallFilter",
+    "SystemCallErrorNumber",
+    "SystemCallArchitectures",
+    "MemoryDenyWriteExecute",
+    "RestrictSUIDSGID",
+    "RestrictNamespaces",
+    "RestrictRealtime",
+    "RestrictAddressFamilies",
+    "ProtectHome",
+    "ProtectSystem",
+    "ProtectProc",
+    "ProcSubset",
+    "ProtectKernelTunables",
+    "ProtectKernelModules",
+    "ProtectKernelLogs",
+    "ProtectControlGroups",
+    "ProtectClock",
+    "ProtectHostname",
+    "PrivateTmp",
+    "PrivateDevices",
+    "PrivateUsers",
+    "PrivateMounts",
+    "MountAPIVFS",
+    "MountFlags",
+    "InaccessiblePaths",
+    "ReadOnlyPaths",
+    "ReadWritePaths",
+    "ExecPaths",
+    "NoExecPaths",
+    "BindPaths",
+    "BindReadOnlyPaths",
+    "TemporaryFileSystem",
+    "RootDirectory",
+    "UMask",
+    "LimitAS",
+    "LimitASSoft",
+    "LimitDATA",
+    "LimitDATASoft",
+    "LimitSTACK",
+    "LimitSTACKSoft",
+    "LimitMEMLOCK",
+    "LimitMEMLOCKSoft",
+    "LimitNOFILE",
+    "LimitNOFILESoft",
+    "LimitFSIZE",
+    "LimitFSIZESoft",
+];
+
+/// How long a command that is to end gets before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Systemd ends the command itself; this long after that it is no longer waited for.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What is run, and what is different from the service.
+#[derive(Debug, Clone)]
+pub struct TransientCommand<'a> {
+    /// Name of the transient unit.
+    pub unit: &'a ServiceName,
+    pub program: &'a Path,
+    pub arguments: &'a [&'a str],
+    /// Variables as a drop-in would set them: those of the service's EnvironmentFile come after them.
+    pub environment: &'a [(String, String)],
+    pub unset: &'a [String],
+    /// It is ended after this time.
+    pub limit: Duration,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone)]
+pub struct TransientEnd {
+    pub stdout: String,
+    pub stderr: String,
+    pub status: UnitStatus,
+}
+
+impl Link {
+    /// Runs a command once where `service` would run. The unit is gone afterwards, also where this program is killed meanwhile:
+    /// systemd forgets a unit that has ended once nobody refers to it.
+    pub(super) fn run_like(
+        &self,
+        service: &ServiceName,
+        command: &TransientCommand<'_>,
+        status: impl FnOnce(&ServiceName) -> Result<UnitStatus, SystemdError>,
+    ) -> Result<TransientEnd, SystemdError> {
+        self.listen()?;
+        let doing = format!("running {} in place of {service}", command.unit);
+        let failed = |error: zbus::Error| self.bus.error(&doing, error);
+        let reply = self.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
+        let body = reply.unwrap_or(Err(zbus::Error::InvalidReply)).map_err(failed)?.body();
+        let mut of_service = bus::properties(&body).map_err(failed)?;
+        let (stdout, to_stdout) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error).into()))?;
+        let (stderr, to_stderr) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error).into()))?;
+
+        let microseconds = |time: Duration| Value::U64(time.as_micros() as u64);
+        let mut properties = vec![
+            ("Description", Value::from(format!("Allocator probe of Heaptrial in place of {service}"))),
+            ("Type", Value::from("oneshot")),
+            ("CollectMode", Value::from("inactive-or-failed")),
+            ("AddRef", Value::from(true)),
+            ("TimeoutStartUSec", microseconds(command.limit)),
+            ("TimeoutStopUSec", microseconds(STOP_LIMIT)),
+            ("StandardOutputFileDescriptor", Value::Fd(Fd::from(to_stdout))),
+            ("StandardErrorFileDescriptor", Value::Fd(Fd::from(to_stderr))),
+            ("Environment", Value::from(environment(&of_service, command))),
+            ("UnsetEnvironment", Value::from(unset(&of_service, command))),
+            ("ExecStartEx", exec_start(&of_service, command)),
+        ];
+        for name in COPIED {
+            properties
+                .extend(of_service.remove(name).filter(|value| !is_empty(value)).map(|value| (name, value)));
+        }
+        let (stdout, stderr) = (collect(stdout), collect(stderr));
+        let no_others: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
+        let request = (command.unit.as_str(), "fail", properties, no_others);
+        let reply = self.bus.manager(&doing, "StartTransientUnit", &request);
+        // The command has copies; while ours are open, reading does not end.
+        drop(request);
+        let reply = reply?;
+        let body = reply.body();
+        let path: ObjectPath<'_> = body.deserialize().map_err(failed)?;
+        let job =
+            Job { path: path.as_str().to_owned(), unit: command.unit.clone(), connection: self.number() };
+        let waited = self.wait(&job, command.limit + STOP_LIMIT + GRACE);
+        let status = status(command.unit);
+        if waited.is_err() {
+            // What does not end is stopped; then reading ends too.
+            let _ = self.bus.manager(&doing, "StopUnit", &(command.unit.as_str(), "replace"));
+        }
+        let _ = self.bus.manager(&doing, "UnrefUnit", &command.unit.as_str());
+        waited?;
+        let status = status?;
+        let text = |reader: JoinHandle<String>| reader.join().unwrap_or_default();
+        Ok(TransientEnd { stdout: text(stdout), stderr: text(stderr), status })
+    }
+}
+
+type OfService<'m> = std::collections::HashMap<&'m str, Value<'m>>;
+
+fn environment(of_service: &OfService<'_>, command: &TransientCommand<'_>) -> Vec<String> {
+    let is_set = |entry: &String| {
+        let name = entry.split('=').next();
+        command.environment.iter().any(|(set, _)| Some(set.as_str()) == name)
+    };
+    let mut entries = list(of_service, "Environment");
+    entries.retain(|entry| !is_set(entry));
+    entries.extend(command.environment.iter().map(|(name, value)| format!("{name}={value}")));
+    entries
+}
+
+fn unset(of_service: &OfService<'_>, command: &TransientCommand<'_>) -> Vec<String> {
+    let mut names = list(of_service, "UnsetEnvironment");
+    names.extend(command.unset.iter().cloned());
+    names
+}
+
+/// The command with the prefixes that the service's own has, such as `+` for full privileges.
+fn exec_start(of_service: &OfService<'_>, command: &TransientCommand<'_>) -> Value<'static> {
+    let own = match of_service.get("ExecStartEx") {
+        Some(Value::Array(commands)) => commands.inner().first().map(fields),
+        _ => None,
+    };
+    let mut flags = match own.and_then(|own| own.get(2)) {
+        Some(Value::Array(flags)) => texts(flags.inner()),
+        _ => Vec::new(),
+    };
+    flags.retain(|flag| flag != "ignore-failure");
+    let program = command.program.to_string_lossy().into_owned();
+    let arguments =
+        std::iter::once(program.clone()).chain(command.arguments.iter().map(|word| (*word).to_owned()));
+    let arguments: Vec<String> = arguments.collect();
+    Value::from(vec![(program, arguments, flags)])
+}
+
+fn list(of_service: &OfService<'_>, name: &str) -> Vec<String> {
+    match of_service.get(name) {
+        Some(Value::Array(items)) => texts(items.inner()),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a property is as it is without a setting.
+fn is_empty(value: &Value<'_>) -> bool {
+    match value {
+        Value::Bool(flag) => !flag,
+        Value::Str(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Structure(structure) => structure.fields().last().is_some_and(is_empty),
+        _ => false,
+    }
+}
+
+fn collect(stream: OwnedFd) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is still worth showing.
+        let _ = File::from(stream).read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
