@@ -93,7 +93,7 @@ pub fn objections(analysis: &Analysis, arm: usize, control: usize) -> Vec<Object
                     let is_enough = difference(own).is_none_or(|difference| difference <= explains);
                     finding.severity == Severity::Grave && is_enough
                 }
-                None => prohibits(finding),
+                None => prohibits(finding, arm),
             },
             explains,
         });
@@ -129,9 +129,10 @@ fn explains(analysis: &Analysis, finding: &Finding, own: &ArmResult, control: &A
 }
 
 /// Grave findings after which nothing that was compared means what it says, or after which an arm is no improvement.
-fn prohibits(finding: &Finding) -> bool {
+fn prohibits(finding: &Finding, arm: usize) -> bool {
     match finding.kind {
-        FindingKind::LimitReached => true,
+        // A control at its limit would need more, not less.
+        FindingKind::LimitReached => finding.arms.contains(&arm),
         FindingKind::HostsMissing
         | FindingKind::AgeUnknown
         | FindingKind::AssignedByHand
