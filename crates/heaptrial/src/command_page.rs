@@ -11,7 +11,7 @@ use crate::command_line;
 const BEGIN: &str = "<!-- Made from the definitions of the commands; `UPDATE_DOCS=1 cargo test -p heaptrial --bins` makes it anew. -->\n";
 const END: &str = "<!-- The end of what is made. -->\n";
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 16] = [
+const PAGES: [(&str, &str); 15] = [
     ("allocators package", "packages.md"),
     ("agent", "agent.md"),
     ("explain", "explain.md"),
@@ -26,7 +26,6 @@ const PAGES: [(&str, &str); 16] = [
     ("trial look", "trial-look.md"),
     ("trial plan", "trial-plan.md"),
     ("trial stop", "reliability.md"),
-    ("adopt", "adopt.md"),
     ("watch", "watch.md"),
 ];
 
