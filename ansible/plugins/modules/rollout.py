@@ -31,12 +31,10 @@ options:
     type: list
     elements: str
     default: []
-  despite_findings:
+  force:
     description:
-      - Begin it though the verdict is that the arm bloats, or has grave findings, which is refused otherwise. What is accepted so is
-        told as warnings, and kept in the rollout's record.
-    type: bool
-    default: false
+      - Begin it though something speaks against it, for this reason. What is accepted so is kept in the rollout's record.
+    type: str
   resume:
     description: Go on with what a gate stopped or somebody paused.
     type: bool
@@ -45,7 +43,7 @@ options:
     description:
       - V(started) begins the rollout or goes on with it.
       - V(paused) stops it before its next restart; what was changed stays.
-      - V(judged) tells what its gate would say now, and changes nothing.
+      - V(judged) asks what its gate would say now, and changes nothing.
       - V(rolled_back) puts every service back as it was, or those of one wave.
     type: str
     choices: [started, paused, judged, rolled_back]
@@ -55,7 +53,6 @@ options:
     type: int
 extends_documentation_fragment:
   - heaptrial.fleet.program
-  - heaptrial.fleet.program.sources
 attributes:
   check_mode:
     description: What would be done is told by the program's own C(--dry-run).
@@ -169,9 +166,8 @@ def what_is_missing(module, name, found):
     if standing == "none":
         if not module.params["verdict"] or not module.params["services"]:
             module.fail_json(msg="to begin a rollout it takes a verdict and services", standing=standing)
-        words = ["rollout", "start", "--verdict", module.params["verdict"], "--name", name, "--yes", "--services"]
-        words += module.params["services"] + (["--despite-findings"] if module.params["despite_findings"] else [])
-        return words + module.params["options"] + heaptrial.sources(module)
+        words = ["rollout", "start", module.params["verdict"], "--name", name, "--yes", "--services"] + module.params["services"]
+        return words + (["--force", module.params["force"]] if module.params["force"] else []) + module.params["options"]
     check_verdict(module, name, found)
     if standing in ("in progress", "complete"):
         return None
@@ -189,13 +185,12 @@ def main():
         "verdict": {"type": "path"},
         "services": {"type": "list", "elements": "str", "default": []},
         "options": {"type": "list", "elements": "str", "default": []},
-        "despite_findings": {"type": "bool", "default": False},
+        "force": {"type": "str"},
         "resume": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["started", "paused", "judged", "rolled_back"], "default": "started"},
         "wave": {"type": "int"},
     }
     options.update(heaptrial.PROGRAM)
-    options.update(heaptrial.SOURCES)
     module = AnsibleModule(options, supports_check_mode=True)
     name = module.params["name"]
     found = status(module, name)

@@ -10,21 +10,21 @@ module: watch
 short_description: Watch what services of a host keep, or end that
 version_added: "0.1.0"
 description:
-  - After a trial, a rollout or an adoption, holds the services of a host to a forecast. A timer of the host looks; the task
-    begins the watch, or tells which alerts stand.
+  - Holds the services of a host to what they used before, after a trial or a rollout or as they are. A timer of the host looks; the
+    task begins the watch, or returns which alerts stand.
 options:
   name:
-    description: The trial, rollout or adoption whose services keep a treatment.
+    description: The trial or rollout whose services keep a treatment; with O(services) the name of the watch.
     type: str
     required: true
   arm:
     description: The arm that is watched; without it the one that most services run.
     type: str
-  verdict:
-    description:
-      - A verdict on the host, as C(heaptrial trial verdict) wrote it, whose forecast is taken; without it the forecast comes
-        from readings of the host.
-    type: path
+  services:
+    description: Patterns of services that are watched as they are, such as C(tor@*), where no trial names them.
+    type: list
+    elements: str
+    default: []
   options:
     description: Further options of C(heaptrial watch start), such as C(--days) and C(30).
     type: list
@@ -51,10 +51,9 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Watch what was rolled out, by what the trial found
+- name: Watch what was rolled out
   heaptrial.fleet.watch:
     name: to-mimalloc
-    verdict: /var/lib/heaptrial-fleet/to-mimalloc.verdict.json
   register: watch
   failed_when: watch is failed or watch.alerts
 
@@ -71,7 +70,7 @@ alerts:
   type: list
   elements: str
 watch:
-  description: What C(heaptrial watch status) told of it before the task.
+  description: What C(heaptrial watch status) has of it before the task.
   returned: where there was one
   type: dict
 outcome:
@@ -93,7 +92,7 @@ def standing(module, name):
 
 def alerts(found):
     """What is wrong by the watch, as texts."""
-    texts = [standing["alert"]["text"] for standing in found["alerts"]]
+    texts = ["%s: %s" % (alert["kind"], alert["text"]) for alert in found["alerts"]]
     return texts + ["no check comes by itself: %s" % fault for fault in found["timer_faults"]]
 
 
@@ -103,10 +102,8 @@ def what_is_missing(module, name, found):
         return ["watch", "stop", name, "--yes"] if found else None
     if found:
         return None
-    words = ["watch", "start", name, "--yes"]
-    for option in ("arm", "verdict"):
-        if module.params[option]:
-            words += ["--" + option, module.params[option]]
+    words = ["watch", "start"] + (module.params["services"] or [name]) + ["--name", name, "--yes"]
+    words += ["--arm", module.params["arm"]] if module.params["arm"] else []
     return words + module.params["options"]
 
 
@@ -114,7 +111,7 @@ def main():
     options = {
         "name": {"type": "str", "required": True},
         "arm": {"type": "str"},
-        "verdict": {"type": "path"},
+        "services": {"type": "list", "elements": "str", "default": []},
         "options": {"type": "list", "elements": "str", "default": []},
         "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
     }

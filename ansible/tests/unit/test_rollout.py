@@ -33,7 +33,7 @@ class Module:
 
     def __init__(self, **params):
         asked = {"state": "started", "resume": False, "wave": None, "verdict": None, "services": [], "options": []}
-        asked.update({"despite_findings": False, "offline": False, "mirror": None})
+        asked.update({"force": None})
         self.params = dict(asked, **params)
 
     def fail_json(self, msg, **_more):
@@ -107,10 +107,11 @@ class Started(unittest.TestCase):
         self.assertRaisesRegex(Failed, "cannot read", done, host("complete"), verdict=file.name)
 
     def test_is_begun_against_a_verdict_only_where_that_is_wanted(self):
-        for wanted in (False, True):
-            module = Module(verdict="v.json", services=["tor@*"], options=["--soak", "1d"], despite_findings=wanted)
+        for reason in (None, "a pilot"):
+            module = Module(verdict="v.json", services=["tor@*"], options=["--soak", "1d"], force=reason)
             words = rollout.what_is_missing(module, "r", None)
-            self.assertEqual("--despite-findings" in words, wanted)
+            self.assertEqual(words[2], "v.json")
+            self.assertEqual("--force" in words and words[words.index("--force") + 1], reason or False)
             # Patterns take all words up to the next option.
             self.assertTrue(words[words.index("tor@*") + 1].startswith("--"))
 

@@ -10,7 +10,7 @@ mod simulation;
 use std::collections::BTreeMap;
 
 use heaptrial_stats::quantile;
-use heaptrial_watch::{AlertKind, News};
+use heaptrial_watch::{AlertChange, AlertKind};
 use rayon::prelude::*;
 use simulation::{Event, Month, Noise, Told, first};
 
@@ -57,7 +57,7 @@ fn quiet(months: u64, seed: u64) {
                 .filter(|told| !told.is_empty())
                 .collect();
             let raised = |of: &Told| -> Vec<AlertKind> {
-                of.iter().filter(|alert| alert.1 == News::Raised).map(|alert| alert.2).collect()
+                of.iter().filter(|alert| alert.1 == AlertChange::Raised).map(|alert| alert.2).collect()
             };
             let kinds: Vec<Vec<AlertKind>> = told.iter().map(raised).collect();
             for kind in kinds.iter().flatten() {

@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 use crate::command_line;
 
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 15] = [
+const PAGES: [(&str, &str); 14] = [
     ("allocators package", "install.md"),
     ("agent", "agent.md"),
     ("explain", "explain.md"),
@@ -22,7 +22,6 @@ const PAGES: [(&str, &str); 15] = [
     ("trial look", "trial-plan.md"),
     ("trial plan", "trial-plan.md"),
     ("trial stop", "rollback-by-hand.md"),
-    ("adopt", "watch.md"),
     ("watch", "watch.md"),
 ];
 

@@ -32,9 +32,8 @@ impl Kind {
             TrialKind::ImportPrometheus => Self::ImportPrometheus,
             // A rollout has one arm, over services that get its treatment one after the other.
             TrialKind::Field | TrialKind::Rollout => Self::Field,
-            // A watch compares with a forecast and with no other arm, and nobody drew the arms of an adoption: services as
-            // they are found.
-            TrialKind::Host | TrialKind::Watch | TrialKind::Adoption => Self::Host,
+            // A watch compares with no other arm: services as they are found.
+            TrialKind::Host | TrialKind::Watch => Self::Host,
         }
     }
 

@@ -17,11 +17,9 @@ words! {
         Field = "field",
         /// One treatment brought to all services, wave by wave.
         Rollout = "rollout",
-        /// Services of this host that were given an allocator by hand, taken over as they are.
-        Adoption = "adoption",
         /// Services of this host that are sampled and in no trial.
         Host = "host",
-        /// Services that keep a treatment, compared with its forecast.
+        /// Services compared with what they used before.
         Watch = "watch",
     }
 }
@@ -47,15 +45,10 @@ impl TrialKind {
         matches!(self, Self::Field | Self::Rollout)
     }
 
-    /// Whether services have a treatment in it that is proved, so that a watch can look after them.
-    pub fn can_be_watched(self) -> bool {
-        self.treats_services() || self == Self::Adoption
-    }
-
     /// Whether two of these kinds that go on at once need names of their own: commands that change or watch services find them by
     /// their name alone.
     pub fn shares_names_with(self, other: Self) -> bool {
-        self == other || self.can_be_watched() && other.can_be_watched()
+        self == other || self.treats_services() && other.treats_services()
     }
 
     /// What it is, in words.
@@ -67,9 +60,8 @@ impl TrialKind {
             Self::ImportPrometheus => "imported from a Prometheus",
             Self::Field => "trial on this fleet",
             Self::Rollout => "rollout on this fleet",
-            Self::Adoption => "adoption of services as found",
             Self::Host => "sampling of this host",
-            Self::Watch => "watch after a migration",
+            Self::Watch => "watch of services",
         }
     }
 }
@@ -89,7 +81,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "`Field` is no kind of a trial; expected one of lab_command, lab_tor, import_torutils, import_prometheus, \
-             field, rollout, adoption, host, watch"
+             field, rollout, host, watch"
         );
         assert!(serde_json::from_str::<TrialKind>("\"five\"").is_err());
     }

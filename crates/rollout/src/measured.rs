@@ -1,8 +1,8 @@
-//! Whether a treatment as a whole is one that a trial measured: the library alone says little of it.
+//! A treatment as a whole: the library alone says little of it.
 
 use std::collections::BTreeMap;
 
-use heaptrial_change::{PRELOAD, ServiceState, ServiceTreatment, Stage};
+use heaptrial_change::PRELOAD;
 use heaptrial_model::HumanDuration;
 use serde::{Deserialize, Serialize};
 
@@ -23,43 +23,7 @@ pub struct Whole {
     pub thp_mode: Option<String>,
 }
 
-/// What the trials of a host say of a treatment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Evidence {
-    Measured,
-    /// Trials measured others; this is where the nearest of them differs.
-    Other {
-        nearest: String,
-        differences: Vec<String>,
-    },
-    /// No trial proved anything in a running process.
-    Nothing,
-}
-
 impl Whole {
-    /// What was proved in a service of a trial; `None` where nothing was.
-    pub fn proved(
-        treatment: &ServiceTreatment,
-        state: &ServiceState,
-        thp_mode: Option<&str>,
-    ) -> Option<Self> {
-        if !matches!(state.stage, Stage::Committed | Stage::Reverted) {
-            return None;
-        }
-        let identity = state.identity.as_ref()?;
-        let preloads = treatment.expected.object.is_some();
-        let library = if preloads { Some(identity.sha256.clone()?) } else { None };
-        let version = || identity.version.as_ref().map(ToString::to_string);
-        Some(Self {
-            library,
-            c_library: if preloads { None } else { version() },
-            settings: settings_of(&treatment.environment),
-            torrc: treatment.torrc.clone(),
-            restart_every: treatment.restart_every,
-            thp_mode: thp_mode.map(str::to_owned),
-        })
-    }
-
     /// Where it differs from what was measured, in words.
     pub fn differences(&self, measured: &Self) -> Vec<String> {
         let mut told = Vec::new();
@@ -98,16 +62,6 @@ impl Whole {
         }
         told
     }
-
-    /// What trials say of it, by the name of each.
-    pub fn evidence<'m>(&self, measured: impl IntoIterator<Item = (String, &'m Self)>) -> Evidence {
-        let differs = measured.into_iter().map(|(name, whole)| (name, self.differences(whole)));
-        match differs.min_by_key(|(_, differences)| differences.len()) {
-            None => Evidence::Nothing,
-            Some((_, differences)) if differences.is_empty() => Evidence::Measured,
-            Some((nearest, differences)) => Evidence::Other { nearest, differences },
-        }
-    }
 }
 
 /// Variables other than the one that names the library, which is compared by its bytes and not by where it lies.
@@ -145,8 +99,6 @@ fn short(sha256: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -186,18 +138,13 @@ mod tests {
 
     #[test]
     fn every_part_of_a_treatment_is_compared() {
-        assert_eq!(whole().evidence([("trial".into(), &whole())]), Evidence::Measured);
+        assert_eq!(whole().differences(&whole()), Vec::<String>::new());
         for (change, words) in CHANGES {
             let mut wanted = whole();
             change(&mut wanted);
-            let Evidence::Other { nearest, differences } = wanted.evidence([("five-way".into(), &whole())])
-            else {
-                panic!("{words} passes");
-            };
-            assert_eq!((nearest.as_str(), differences.len()), ("five-way", 1));
-            assert!(differences[0].contains(words), "{differences:?} {words}");
+            let differences = wanted.differences(&whole());
+            assert!(differences.len() == 1 && differences[0].contains(words), "{differences:?} {words}");
         }
-        assert_eq!(whole().evidence([]), Evidence::Nothing);
     }
 
     #[test]
@@ -219,24 +166,5 @@ mod tests {
     fn names_of_tor_s_options_are_taken_in_any_case() {
         let other = Whole { torrc: map(&[("numcpus", "4 ")]), ..whole() };
         assert!(whole().differences(&other).is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn only_the_very_treatment_is_found_among_others(
-            chosen in 0..CHANGES.len(), others in proptest::collection::vec(0..CHANGES.len(), 0..8),
-        ) {
-            let changed = |place: usize| {
-                let mut other = whole();
-                CHANGES[place].0(&mut other);
-                other
-            };
-            let wanted = changed(chosen);
-            let measured: Vec<Whole> = others.iter().map(|place| changed(*place)).collect();
-            let found = wanted.evidence(measured.iter().map(|whole| ("t".to_owned(), whole)));
-            let expected = others.contains(&chosen);
-            prop_assert_eq!(found == Evidence::Measured, expected);
-            prop_assert_eq!(found == Evidence::Nothing, others.is_empty());
-        }
     }
 }

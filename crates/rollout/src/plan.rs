@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_analysis::Forecast;
+use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
 use heaptrial_change::{Owner, Prepared};
 use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName, TorFlag};
 use serde::{Deserialize, Serialize};
 
-use crate::strata::Stratum;
+use crate::expected::Stratum;
 use crate::{QuietHours, WaveSizes};
-use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
 
 /// So much of a service's work is enough to go by.
 const MOST_WORK_SECONDS: f64 = 3600.0;
@@ -21,13 +20,9 @@ pub struct RolloutPlan {
     pub trial: Option<String>,
     /// Where that trial was elsewhere, the digest of its verdict.
     pub verdict: Option<String>,
-    /// What its trial found against it, which was accepted.
-    pub despite: Vec<String>,
-    /// Whether `trial` is an adoption, whose services run it as they were given it by hand.
-    pub adopted: bool,
+    /// What spoke against it, where it was started all the same.
+    pub forced: Option<Forced>,
     pub arm: String,
-    /// Whether this very build was measured in a trial of this host, or in that of its verdict.
-    pub measured: bool,
     /// The services of each wave, in the order in which they are changed.
     pub waves: Vec<Vec<ServiceName>>,
     /// Sizes that the waves were made by.
@@ -40,10 +35,17 @@ pub struct RolloutPlan {
     pub quiet_hours: Option<QuietHours>,
     /// Whether gates go by what services can tell of their work and flags.
     pub judges_work: bool,
-    /// What services of each kind are expected to use; empty where no trial measured them.
+    /// What services are expected to use. Each service is in one.
     pub strata: Vec<Stratum>,
     /// What is known of services before.
     pub before: BTreeMap<ServiceName, Before>,
+}
+
+/// A start against objections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forced {
+    pub reason: String,
+    pub objections: Vec<String>,
 }
 
 /// A service before the rollout.
@@ -51,8 +53,6 @@ pub struct RolloutPlan {
 pub struct Before {
     /// Memory that it used, in bytes.
     pub bytes: Option<f64>,
-    /// At which age, in seconds; `None` where it is not known.
-    pub age_seconds: Option<f64>,
     /// What it read and wrote a second; `None` where that is not known.
     pub work: Option<UsualWork>,
     /// Flags of its network, such as `Guard`; `None` where they are not known.
@@ -123,17 +123,10 @@ impl RolloutPlan {
         of_wave.min(of_life).max(LEAST_WORK_SECONDS)
     }
 
-    /// Name of the stratum of a service, and what it is expected to use.
-    pub fn held_to(&self, service: &ServiceName) -> (&str, Option<&Forecast>) {
-        let Some(stratum) = self.strata.iter().find(|stratum| stratum.services.contains(service)) else {
-            return ("", None);
-        };
-        (&stratum.name, stratum.forecast.as_ref())
-    }
-
-    /// All forecasts, with the name of their stratum.
-    pub fn forecasts(&self) -> impl Iterator<Item = (&str, &Forecast)> {
-        self.strata.iter().filter_map(|stratum| Some((stratum.name.as_str(), stratum.forecast.as_ref()?)))
+    /// The stratum of a service; every one of the rollout is in one.
+    pub fn stratum(&self, service: &ServiceName) -> &Stratum {
+        static NONE: Stratum = Stratum { name: String::new(), services: Vec::new(), ratio: None };
+        self.strata.iter().find(|stratum| stratum.services.contains(service)).unwrap_or(&NONE)
     }
 
     /// The services of all waves up to one, that one included.
@@ -149,9 +142,9 @@ mod tests {
     /// A plan of two waves.
     fn plan(soak: &str) -> RolloutPlan {
         serde_json::from_value(serde_json::json!({
-            "trial": null, "arm": "a", "measured": true, "waves": [["a.service"], ["b.service"]],
+            "trial": null, "verdict": null, "forced": null, "arm": "a", "waves": [["a.service"], ["b.service"]],
             "sizes": { "canary": 1, "percent": [100] }, "seed": 1, "already": [], "soak": [soak], "strata": [],
-            "before": {}, "despite": [], "adopted": false, "judges_work": true,
+            "before": {}, "judges_work": true, "quiet_hours": null,
         }))
         .unwrap()
     }

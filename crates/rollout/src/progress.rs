@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use heaptrial_change::{ChangeError, TrialState};
 use heaptrial_host::Instant;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::step::{Boot, Reason, RolloutStep};
 
@@ -24,6 +24,52 @@ pub enum WaveStage {
     Stopped,
     /// It was rolled back by command.
     RolledBack,
+}
+
+/// How far a rollout of a host has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Course {
+    #[serde(rename = "not begun")]
+    NotBegun,
+    /// A process works on it.
+    #[serde(rename = "in progress")]
+    InProgress,
+    /// It was told to pause.
+    #[serde(rename = "paused")]
+    Paused,
+    /// A gate, or a failure, stopped it.
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// No process works on it, and it neither ended nor was told to pause.
+    #[serde(rename = "cut short")]
+    CutShort,
+    #[serde(rename = "complete")]
+    Complete,
+    /// Every wave had passed, and some were put back since.
+    #[serde(rename = "complete but for waves that were rolled back")]
+    CompleteInPart,
+    /// A process puts it back.
+    #[serde(rename = "being rolled back")]
+    BeingRolledBack,
+    #[serde(rename = "rolled back")]
+    RolledBack,
+}
+
+impl Course {
+    /// In the words of `heaptrial rollout status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotBegun => "not begun",
+            Self::InProgress => "in progress",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::CutShort => "cut short",
+            Self::Complete => "complete",
+            Self::CompleteInPart => "complete but for waves that were rolled back",
+            Self::BeingRolledBack => "being rolled back",
+            Self::RolledBack => "rolled back",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

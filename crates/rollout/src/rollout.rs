@@ -405,17 +405,13 @@ fn gate_of(
     seen: Seen<'_>,
     stale_seconds: f64,
 ) -> Gate {
-    let subject = |(service, standing)| {
-        let (stratum, forecast) = plan.held_to(service);
-        Subject {
-            service,
-            standing,
-            observed: seen.observed.get(service),
-            before: plan.before.get(service),
-            stratum,
-            forecast,
-            is_new: plan.waves[wave].contains(service),
-        }
+    let subject = |(service, standing)| Subject {
+        service,
+        standing,
+        observed: seen.observed.get(service),
+        before: plan.before.get(service),
+        stratum: plan.stratum(service),
+        is_new: plan.waves[wave].contains(service),
     };
     let subjects: Vec<Subject<'_>> = services.iter().zip(seen.standings).map(subject).collect();
     let restart_every = prepared.services.iter().find_map(|treatment| treatment.restart_every);

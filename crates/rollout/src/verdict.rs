@@ -1,17 +1,16 @@
 //! What a trial found of an arm, as a file that other hosts take for their rollouts.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptrial_host::{HostFacts, release};
-use heaptrial_model::{Arm, Classified, ErrorClass, MappedLibrary, Metric, ServiceName};
+use heaptrial_model::{AllocatorSpec, Arm, Classified, ErrorClass, Metric, Pace, Treatment};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::expected::Kind;
 use crate::measured::Whole;
-use crate::strata::{Kind, Stratum, strata_of};
 
 const SCHEMA_VERSION: u32 = 1;
 /// The member that holds the digest of all others.
@@ -28,12 +27,16 @@ pub struct Verdict {
     /// Version of Heaptrial that wrote it.
     pub tool_version: String,
     pub written_at: String,
-    pub trial: String,
-    pub plan_id: String,
+    /// The trial; `None` of an allocator that nobody measured.
+    pub trial: Option<String>,
     pub arm: Arm,
     pub control: String,
+    /// What the control ran, where its treatment names it.
+    pub control_allocator: Option<AllocatorSpec>,
     pub metric: Metric,
-    /// How memory goes with age, by kind of service.
+    /// How carefully the trial restarted services.
+    pub pace: Pace,
+    /// Memory of the arm over that of the others by age, by kind of service.
     pub kinds: Vec<Kind>,
     pub hosts: Vec<MeasuredHost>,
     /// What was found of its memory.
@@ -59,17 +62,6 @@ pub struct MeasuredHost {
     pub memory_bytes: u64,
     /// The treatment as it was proved in running processes there, each once.
     pub proved: Vec<Whole>,
-    /// The shared libraries that the arm's services mapped there.
-    pub libraries: Vec<MappedLibrary>,
-}
-
-/// A host that a rollout or a watch is for.
-#[derive(Debug, Clone)]
-pub struct HostNow {
-    /// What bears on memory there.
-    pub facts: HostFacts,
-    /// What its services map now.
-    pub libraries: Vec<MappedLibrary>,
 }
 
 /// Memory of an arm over that of the control, at a matched age.
@@ -95,7 +87,7 @@ pub enum VerdictError {
     Other { path: PathBuf, why: String },
     /// Its content is not what was written.
     #[error(
-        "{path} was changed after it was written: its content has the digest {found}, and it says {told}. Take it anew from where \
+        "{path} was changed after it was written: its content has the digest {found}, and it says {told}. Copy it again from where \
          it was written"
     )]
     Changed {
@@ -104,14 +96,6 @@ pub enum VerdictError {
         found: String,
         /// The digest that it names.
         told: String,
-    },
-    /// It is another one than was wanted.
-    #[error("{path} has the digest {found}, and {wanted} is wanted")]
-    Another {
-        path: PathBuf,
-        found: String,
-        /// The one that was given.
-        wanted: String,
     },
 }
 
@@ -133,9 +117,8 @@ impl Verdict {
         Ok((serde_json::to_string_pretty(&value)? + "\n", digest))
     }
 
-    /// Reads a file whose content is as it was written, and gives its digest. `wanted` is the digest that somebody was told
-    /// by another way than the file: the file's own only shows that nothing was changed by mistake.
-    pub fn read(path: &Path, wanted: Option<&str>) -> Result<(Self, String), VerdictError> {
+    /// Reads a file whose content is as it was written, and gives its digest, which shows that nothing was changed by mistake.
+    pub fn read(path: &Path) -> Result<(Self, String), VerdictError> {
         let text = fs::read_to_string(path)
             .map_err(|source| VerdictError::File { path: path.to_owned(), source })?;
         let other = |why: String| VerdictError::Other { path: path.to_owned(), why };
@@ -146,9 +129,6 @@ impl Verdict {
         if found != told {
             return Err(VerdictError::Changed { path: path.to_owned(), found, told });
         }
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            return Err(VerdictError::Another { path: path.to_owned(), found, wanted: wanted.to_owned() });
-        }
         let version = value["schema_version"].as_u64().unwrap_or_default();
         if version != u64::from(SCHEMA_VERSION) {
             return Err(other(format!("its format is {version}, and this program knows {SCHEMA_VERSION}")));
@@ -157,97 +137,91 @@ impl Verdict {
         Ok((verdict, found))
     }
 
-    /// What speaks against rolling it out, in words.
+    /// Of an allocator that no trial measured.
+    pub fn of_spec(spec: &AllocatorSpec) -> Self {
+        let treatment = Treatment { allocator: Some(spec.clone()), ..Treatment::default() };
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            written_at: String::new(),
+            trial: None,
+            arm: Arm { name: spec.to_string(), control: true, treatment },
+            control: String::new(),
+            control_allocator: None,
+            metric: Metric::Rss,
+            pace: Pace::default(),
+            kinds: Vec::new(),
+            hosts: Vec::new(),
+            ratio: None,
+            verdict: None,
+            findings: Vec::new(),
+            borne: Vec::new(),
+        }
+    }
+
+    /// What its trial found against rolling it out, in sentences.
     pub fn against(&self) -> Vec<String> {
-        against((&self.trial, &self.arm.name), self.verdict.as_deref(), &self.findings)
+        let Some(trial) = &self.trial else { return Vec::new() };
+        let bloats = self.verdict.iter().filter(|word| BLOATS.contains(&word.as_str()));
+        let bloats = bloats.map(|word| format!("trial `{trial}` found {} {word}", self.arm.name));
+        let findings = self.findings.iter();
+        bloats.chain(findings.map(|finding| format!("grave finding of trial `{trial}`: {finding}"))).collect()
     }
 
-    /// What a rollout is warned of, in words.
-    pub fn warnings(&self) -> Vec<String> {
-        warnings(&self.trial, &self.borne)
-    }
-
-    /// In what a host is unlike all hosts of the trial, in words: the differences to the nearest of them.
-    pub fn differences(&self, host: &HostNow) -> Vec<String> {
-        self.nearest(host).into_iter().next().map(|(_, differences)| differences).unwrap_or_default()
-    }
-
-    /// The treatment as it was proved on the hosts of the trial that a host is most like, each once.
-    pub fn proved_like(&self, host: &HostNow) -> Vec<&Whole> {
-        let mut proved: Vec<&Whole> = Vec::new();
-        for (measured, _) in self.nearest(host) {
-            for whole in &measured.proved {
-                if !proved.contains(&whole) {
-                    proved.push(whole);
-                }
-            }
-        }
-        proved
-    }
-
-    /// The hosts of the trial from which a host differs in the fewest traits, with the differences.
-    fn nearest(&self, host: &HostNow) -> Vec<(&MeasuredHost, Vec<String>)> {
-        let mut told: Vec<_> =
-            self.hosts.iter().map(|measured| (measured, self.unlike(host, measured))).collect();
-        let fewest = told.iter().map(|(_, differences)| differences.len()).min();
-        told.retain(|(_, differences)| Some(differences.len()) == fewest);
-        told
-    }
-
-    fn unlike(&self, HostNow { facts, libraries }: &HostNow, measured: &MeasuredHost) -> Vec<String> {
-        let mut told = Vec::new();
-        let mut unlike = |what: &str, own: String, other: String| {
-            if own != other {
-                told.push(format!("{what}: {own} here, {other} in the trial"));
-            }
+    /// What speaks against rolling out `wanted` on a host, in sentences: what its trial found, another treatment than was measured, and
+    /// a host unlike all of its hosts.
+    pub fn objections(&self, host: &HostFacts, wanted: &Whole) -> Vec<String> {
+        let Some(trial) = &self.trial else {
+            return vec![format!("no trial measured {}", self.arm.name)];
         };
-        unlike("system", release(&facts.os), release(&measured.system));
-        unlike("architecture", facts.architecture.clone(), measured.architecture.clone());
-        unlike("processors", facts.cpu_count.to_string(), measured.processors.to_string());
-        let factor = facts.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;
-        if !(1.0 / SAME_MEMORY..=SAME_MEMORY).contains(&factor) {
-            let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
-            unlike("memory", memory(facts.ram_bytes), memory(measured.memory_bytes));
+        let mut objections = self.against();
+        // What two hosts of the trial ran makes no third one that has one trait of each.
+        let nearest =
+            self.hosts.iter().map(|measured| objections_by(measured, host, wanted)).min_by_key(Vec::len);
+        match nearest {
+            Some(nearest) => objections.extend(nearest),
+            None => objections.push(format!("trial `{trial}` proved {} in no process", self.arm.name)),
         }
-        told.extend(other_libraries(libraries, &measured.libraries));
-        told
+        objections
     }
 
-    /// The strata of a rollout's services on a host, with the forecast of the arm in each.
-    pub fn strata(
-        &self,
-        host: &str,
-        services: &[ServiceName],
-        is_relay: &dyn Fn(&str) -> bool,
-    ) -> Vec<Stratum> {
-        strata_of(&self.kinds, &self.arm.name, Some(host), services, is_relay)
+    /// What a rollout is warned of, in sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        let trial = self.trial.as_deref().unwrap_or_default();
+        let without = |finding: &String| format!("trial `{trial}`: {finding}; its figures are without them");
+        self.borne.iter().map(without).collect()
     }
 }
 
-/// Libraries of which the trial saw other builds alone. Those that nothing of it mapped may be another allocator's, or loaded by chance.
-fn other_libraries(libraries: &[MappedLibrary], of_trial: &[MappedLibrary]) -> Option<String> {
-    // `libssl.so.1.1` and `libssl.so.3` are one library.
-    let stem = |library: &MappedLibrary| library.name.split(".so").next().map(str::to_owned);
-    let is_other = |own: &&MappedLibrary| {
-        let same = |library: &MappedLibrary| library.name == own.name && library.build() == own.build();
-        of_trial.iter().any(|library| stem(library) == stem(own)) && !of_trial.iter().any(same)
+/// In what a treatment and a host are unlike those of one host of the trial.
+fn objections_by(measured: &MeasuredHost, host: &HostFacts, wanted: &Whole) -> Vec<String> {
+    let treatments = measured.proved.iter().map(|proved| wanted.differences(proved));
+    let treatment = treatments.min_by_key(Vec::len).unwrap_or_default();
+    let treatment =
+        treatment.into_iter().map(|one| format!("this is not the treatment that was measured: {one}"));
+    let host = unlike(host, measured)
+        .into_iter()
+        .map(|one| format!("this host is unlike those of the trial: {one}"));
+    treatment.chain(host).collect()
+}
+
+/// In what a host is unlike one of the trial.
+fn unlike(host: &HostFacts, measured: &MeasuredHost) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differs = |what: &str, own: String, other: String| {
+        if own != other {
+            found.push(format!("{what}: {own} here, {other} in the trial"));
+        }
     };
-    let other = libraries.iter().filter(is_other).map(|own| format!("{} {}", own.name, own.build()));
-    let other = other.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
-    (!other.is_empty()).then(|| format!("libraries in other builds than in the trial: {other}"))
-}
-
-/// What speaks against rolling out an arm of a trial, in words: the verdict on its growth, and grave findings that bear on it.
-pub fn against((trial, arm): (&str, &str), verdict: Option<&str>, findings: &[String]) -> Vec<String> {
-    let bloats = verdict.filter(|word| BLOATS.contains(word));
-    let bloats = bloats.map(|word| format!("trial `{trial}` found {arm} {word}"));
-    let findings = findings.iter().map(|finding| format!("grave finding of trial `{trial}`: {finding}"));
-    bloats.into_iter().chain(findings).collect()
-}
-
-/// What a rollout of an arm is warned of, in words.
-pub fn warnings(trial: &str, borne: &[String]) -> Vec<String> {
-    borne.iter().map(|finding| format!("trial `{trial}`: {finding}; its figures are without them")).collect()
+    differs("system", release(&host.os), release(&measured.system));
+    differs("architecture", host.architecture.clone(), measured.architecture.clone());
+    differs("processors", host.cpu_count.to_string(), measured.processors.to_string());
+    let factor = host.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;
+    if !(1.0 / SAME_MEMORY..=SAME_MEMORY).contains(&factor) {
+        let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
+        differs("memory", memory(host.ram_bytes), memory(measured.memory_bytes));
+    }
+    found
 }
 
 /// SHA-256 of a value whose members are in the order of their names, as `serde_json` keeps them.
@@ -271,16 +245,6 @@ mod tests {
         serde_json::from_value(facts).unwrap()
     }
 
-    fn library(name: &str, version: &str) -> MappedLibrary {
-        MappedLibrary {
-            name: name.into(),
-            path: format!("/usr/lib/{name}").into(),
-            package: Some(name.into()),
-            version: Some(version.into()),
-            build_id: None,
-        }
-    }
-
     fn verdict() -> Verdict {
         let measured = |processors| MeasuredHost {
             name: "alpha".into(),
@@ -289,14 +253,12 @@ mod tests {
             processors,
             memory_bytes: 768 << 30,
             proved: vec![Whole { library: Some("ab".into()), ..Whole::default() }],
-            libraries: vec![library("libzstd.so.1", "1.5.4"), library("libc.so.6", "2.36")],
         };
         Verdict {
             schema_version: SCHEMA_VERSION,
             tool_version: "0.1.0".into(),
             written_at: "2026-11-23T12:00:00Z".into(),
-            trial: "five-way".into(),
-            plan_id: "0123".into(),
+            trial: Some("five-way".into()),
             arm: Arm {
                 name: "mimalloc@2.0.9".into(),
                 control: false,
@@ -304,7 +266,9 @@ mod tests {
                     .unwrap(),
             },
             control: "glibc".into(),
+            control_allocator: Some("glibc".parse().unwrap()),
             metric: Metric::Rss,
+            pace: Pace::default(),
             kinds: Vec::new(),
             hosts: vec![measured(32), measured(64)],
             ratio: Some(MeasuredRatio {
@@ -326,15 +290,13 @@ mod tests {
         let path = folder.path().join("verdict.json");
         let (text, digest) = verdict().sealed().unwrap();
         fs::write(&path, &text).unwrap();
-        assert_eq!(Verdict::read(&path, Some(&digest)).unwrap(), (verdict(), digest.clone()));
-        let error = Verdict::read(&path, Some("00")).unwrap_err().to_string();
-        assert!(error.contains("00 is wanted"), "{error}");
+        assert_eq!(Verdict::read(&path).unwrap(), (verdict(), digest.clone()));
         // Written with other spaces it is the same.
         fs::write(&path, text.replace("  ", "\t")).unwrap();
-        assert_eq!(Verdict::read(&path, None).unwrap().1, digest);
+        assert_eq!(Verdict::read(&path).unwrap().1, digest);
         for (text, why) in [("{}", "no digest"), ("[]", "no digest"), ("x", "expected value"), ("", "EOF")] {
             fs::write(&path, text).unwrap();
-            let error = Verdict::read(&path, None).unwrap_err().to_string();
+            let error = Verdict::read(&path).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
     }
@@ -351,7 +313,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("verdict.json");
             fs::write(&path, &bytes).unwrap();
-            if let Ok((read, _)) = Verdict::read(&path, None) {
+            if let Ok((read, _)) = Verdict::read(&path) {
                 // A space in place of a line end.
                 prop_assert_eq!(read, verdict());
             }
@@ -384,7 +346,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("verdict.json");
         fs::write(&path, text).unwrap();
-        let error = Verdict::read(&path, None).unwrap_err().to_string();
+        let error = Verdict::read(&path).unwrap_err().to_string();
         assert!(error.contains("its format is 2, and this program knows 1"), "{error}");
     }
 
@@ -396,59 +358,32 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("verdict.json");
             fs::write(&path, verdict.sealed().unwrap().0).unwrap();
-            prop_assert_eq!(Verdict::read(&path, None).unwrap().0, verdict);
+            prop_assert_eq!(Verdict::read(&path).unwrap().0, verdict);
         }
     }
 
-    fn differences(verdict: &Verdict, facts: &HostFacts, libraries: &[MappedLibrary]) -> Vec<String> {
-        verdict.differences(&HostNow { facts: facts.clone(), libraries: libraries.to_vec() })
-    }
-
     #[test]
-    fn a_host_is_compared_with_the_nearest_one_of_the_trial() {
-        let same = [library("libzstd.so.1", "1.5.4"), library("libm.so.6", "2.36")];
-        assert!(differences(&verdict(), &host(), &same).is_empty());
-        let other = HostFacts { os: "Debian GNU/Linux 13 (trixie)".into(), cpu_count: 32, ..host() };
-        let told = differences(&verdict(), &other, &[library("libzstd.so.1", "1.5.7")]);
-        assert_eq!(
-            told,
-            [
-                "system: Debian GNU/Linux 13 (trixie) here, Debian GNU/Linux 12 (bookworm) in the trial",
-                "libraries in other builds than in the trial: libzstd.so.1 1.5.7"
-            ]
-        );
-        let small = HostFacts { ram_bytes: 64 << 30, cpu_count: 8, ..host() };
-        let told = differences(&verdict(), &small, &[library("libc.so.7", "3.0")]);
-        assert_eq!(
-            told,
-            [
-                "processors: 8 here, 32 in the trial",
-                "memory: 64.0 GiB here, 768 GiB in the trial",
-                "libraries in other builds than in the trial: libc.so.7 3.0"
-            ]
-        );
-    }
-
-    /// What two hosts of a trial ran makes no third one that has one trait of each.
-    #[test]
-    fn a_host_is_like_one_host_of_the_trial_as_a_whole() {
+    fn a_host_and_its_treatment_are_compared_with_one_host_of_the_trial_as_a_whole() {
         let build = |digest: &str| Whole { library: Some(digest.into()), ..Whole::default() };
         let mut verdict = verdict();
         let [alpha, beta] = &mut verdict.hosts[..] else { panic!("two hosts") };
         (alpha.processors, alpha.proved) = (64, vec![build("a")]);
-        alpha.libraries = vec![library("libzstd.so.1", "1.5.4")];
         (beta.processors, beta.proved) = (8, vec![build("b")]);
-        beta.libraries = vec![library("libzstd.so.1", "1.5.7")];
-        let (one, other) = (library("libzstd.so.1", "1.5.4"), library("libzstd.so.1", "1.5.7"));
-        let now = HostNow { facts: host(), libraries: vec![one] };
-        assert!(verdict.differences(&now).is_empty());
-        assert_eq!(verdict.proved_like(&now), [&build("a")]);
-        let now = HostNow { facts: host(), libraries: vec![other] };
+        assert_eq!(verdict.objections(&host(), &build("a")), Vec::<String>::new());
+        let small = HostFacts { cpu_count: 8, ..host() };
+        assert_eq!(verdict.objections(&small, &build("b")), Vec::<String>::new());
+        assert_eq!(verdict.objections(&small, &build("a")).len(), 1);
+        let told =
+            verdict.objections(&HostFacts { ram_bytes: 64 << 30, cpu_count: 9, ..host() }, &build("a"));
         assert_eq!(
-            verdict.differences(&now),
-            ["libraries in other builds than in the trial: libzstd.so.1 1.5.7"]
+            told,
+            [
+                "this host is unlike those of the trial: processors: 9 here, 64 in the trial",
+                "this host is unlike those of the trial: memory: 64.0 GiB here, 768 GiB in the trial",
+            ]
         );
-        // As far from the one as from the other.
-        assert_eq!(verdict.proved_like(&now), [&build("a"), &build("b")]);
+        verdict.hosts.clear();
+        assert_eq!(verdict.objections(&host(), &build("a")).len(), 1);
+        assert_eq!(Verdict::of_spec(&"jemalloc".parse().unwrap()).objections(&host(), &build("a")).len(), 1);
     }
 }

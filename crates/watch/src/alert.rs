@@ -1,23 +1,43 @@
-//! What a watch tells of.
+//! What a watch alerts.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that whoever runs the services should know.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Something that whoever runs the services should know: one alert a kind, with the services that it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
-    /// The same as long as it is about the same, such as `identity:tor@a.service`.
-    pub key: String,
     pub kind: AlertKind,
-    /// It is told anew when this changes; figures that move with each reading are not in it.
+    /// By service; what is about none has another word there, such as `host` or the path of a file.
+    pub found: BTreeMap<String, Found>,
+}
+
+/// What was found of one service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The alert has changed when this has; figures that move with each reading are not in it.
     pub state: String,
-    /// The service that it is about; `None` where it is about all or several.
-    pub service: Option<String>,
-    /// The services that it is about where they are several of one cause, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub services: Vec<String>,
-    /// What was found, with figures.
+    /// In words, with figures.
     pub text: String,
-    pub advice: String,
+}
+
+/// Something that was found at a check or a look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub kind: AlertKind,
+    pub service: String,
+    pub found: Found,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        kind: AlertKind,
+        service: impl Into<String>,
+        state: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self { kind, service: service.into(), found: Found { state: state.into(), text: text.into() } }
+    }
 }
 
 /// What an alert is about.
@@ -26,7 +46,7 @@ pub struct Alert {
 pub enum AlertKind {
     Level,
     Growth,
-    /// Memory runs out, or is nearly used up.
+    /// Memory is nearly used up.
     Memory,
     /// A process runs something else than was proved.
     Identity,
@@ -34,9 +54,9 @@ pub enum AlertKind {
     File,
     /// The files of a treatment are gone, changed or not in force.
     DropIn,
-    /// A service that is like those of the trial and has no treatment.
+    /// A service that is like those of the watch and has no treatment.
     NewService,
-    /// More crashes or kills than in the trial.
+    /// More crashes or kills than before.
     Failures,
     /// A service does not run.
     Stopped,
@@ -45,8 +65,6 @@ pub enum AlertKind {
     /// A relay lost flags of the consensus though it ran on.
     Flags,
     NoData,
-    /// A trial or rollout of this host changed or put back what is watched.
-    Transaction,
 }
 
 /// How urgent an alert is, as a priority of syslog(3).
@@ -59,29 +77,41 @@ pub enum Severity {
 }
 
 impl Alert {
-    /// All services that it names.
-    pub fn about(&self) -> impl Iterator<Item = &String> {
-        self.service.iter().chain(&self.services)
+    /// One alert a kind.
+    pub(crate) fn all(findings: impl IntoIterator<Item = Finding>) -> BTreeMap<AlertKind, Self> {
+        let mut alerts: BTreeMap<AlertKind, Self> = BTreeMap::new();
+        for Finding { kind, service, found } in findings {
+            let alert = alerts.entry(kind).or_insert_with(|| Self { kind, found: BTreeMap::new() });
+            alert.found.entry(service).or_insert(found);
+        }
+        alerts
+    }
+
+    /// The services that it is about, sorted.
+    pub fn services(&self) -> Vec<&str> {
+        self.found.keys().map(String::as_str).collect()
+    }
+
+    /// What was found, each text once with the services that it is true of.
+    pub fn text(&self) -> String {
+        let mut by_text: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (service, found) in &self.found {
+            by_text.entry(&found.text).or_default().push(service);
+        }
+        let lines = by_text.into_iter().map(|(text, services)| format!("{}: {text}", services.join(", ")));
+        lines.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether it is about the same as before.
+    pub(crate) fn is_same(&self, before: &Self) -> bool {
+        let states = |alert: &Self| -> Vec<(String, String)> {
+            alert.found.iter().map(|(service, found)| (service.clone(), found.state.clone())).collect()
+        };
+        states(self) == states(before)
     }
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 13] = [
-        Self::Level,
-        Self::Growth,
-        Self::Memory,
-        Self::Identity,
-        Self::File,
-        Self::DropIn,
-        Self::NewService,
-        Self::Failures,
-        Self::Stopped,
-        Self::Work,
-        Self::Flags,
-        Self::NoData,
-        Self::Transaction,
-    ];
-
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Level => "level",
@@ -96,7 +126,6 @@ impl AlertKind {
             Self::Work => "work",
             Self::Flags => "flags",
             Self::NoData => "no_data",
-            Self::Transaction => "transaction",
         }
     }
 
@@ -109,9 +138,7 @@ impl AlertKind {
             | Self::DropIn
             | Self::Failures
             | Self::Stopped => Severity::Error,
-            Self::File | Self::NewService | Self::Work | Self::Flags | Self::NoData | Self::Transaction => {
-                Severity::Warning
-            }
+            Self::File | Self::NewService | Self::Work | Self::Flags | Self::NoData => Severity::Warning,
         }
     }
 }

@@ -10,9 +10,10 @@ use heaptrial_model::ServiceName;
 
 use crate::error::WatchError;
 use crate::folder::{names, read_plan};
+use crate::plan::WatchPlan;
 
 /// The services that watches of this host look after at `now` (seconds since 1970), those under another treatment or none as
-/// well, each with the watch's name. Not those of the watch `own`, nor of watches that are over.
+/// well, each with the watch's name. Not those of the watch `own` or of watches of what the trial `own` measured, nor of watches that are over.
 pub fn claims(state: &Path, own: &str, now: f64) -> Result<BTreeMap<ServiceName, String>, WatchError> {
     let folder = state.join("watches");
     let entries = match fs::read_dir(&folder) {
@@ -28,7 +29,8 @@ pub fn claims(state: &Path, own: &str, now: f64) -> Result<BTreeMap<ServiceName,
                 path.display()
             ))
         })?;
-        let Some(plan) = plan.filter(|plan| plan.name != own) else { continue };
+        let is_own = |plan: &WatchPlan| plan.name == own || plan.trial.as_deref() == Some(own);
+        let Some(plan) = plan.filter(|plan| !is_own(plan)) else { continue };
         if now >= plan.started_at + plan.days * DAY {
             continue;
         }
@@ -57,7 +59,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let folder = state.path().join("watches/month");
         fs::create_dir_all(&folder).unwrap();
-        let plan = include_str!("tell/plan.json");
+        let plan = include_str!("notify/plan.json");
         fs::write(folder.join("watch.json"), plan).unwrap();
         let service: ServiceName = "s0.service".parse().unwrap();
         assert_eq!(watches_of(state.path(), [&service]), ["month"]);

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use heaptrial_analysis::ForecastError;
 use heaptrial_host::HostError;
 use heaptrial_host::systemd::SystemdError;
 use heaptrial_judgement::JudgementError;
@@ -33,15 +32,13 @@ pub enum WatchError {
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
     /// The timer does not run.
-    #[error("{timer} did not start: {why}; `systemctl status {timer}` tells more")]
+    #[error("{timer} did not start: {why}; `systemctl status {timer}` shows more")]
     Timer { timer: String, why: String },
     /// A file of the watch on the host is another one now.
     #[error(
         "{path} was changed by somebody else and is left where it is; remove it by hand and repeat the command"
     )]
     Drift { path: PathBuf },
-    #[error(transparent)]
-    Forecast(#[from] ForecastError),
     #[error(transparent)]
     Host(#[from] HostError),
     #[error(transparent)]
@@ -55,11 +52,9 @@ pub enum WatchError {
 impl Classified for WatchError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unknown { .. }
-            | Self::Exists { .. }
-            | Self::Refused(_)
-            | Self::Newer { .. }
-            | Self::Forecast(_) => ErrorClass::Refused,
+            Self::Unknown { .. } | Self::Exists { .. } | Self::Refused(_) | Self::Newer { .. } => {
+                ErrorClass::Refused
+            }
             Self::Report(error) => error.class(),
             Self::Store(error) => error.class(),
             Self::Systemd(error) => error.class(),

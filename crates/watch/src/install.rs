@@ -54,14 +54,14 @@ pub fn host_files(
     };
     let timer = timer_name(name);
     let service = format!(
-        "[Unit]\nDescription=Look whether what trial {name} showed is still so\n\n\
+        "[Unit]\nDescription=Look whether services of watch {name} are as before\n\n\
          [Service]\nType=oneshot\nExecStart={program}{database} watch check {name}\n\
          # No data, and alerts that stand: the check itself did not fail.\nSuccessExitStatus=4 5\n\
          TimeoutStartSec=15min\nNice=10\nProtectSystem=full\n",
         program = word(&program)?,
     );
     let timer_text = format!(
-        "[Unit]\nDescription=Watch services after trial {name}\n\n\
+        "[Unit]\nDescription=Watch services of {name}\n\n\
          [Timer]\nOnActiveSec=1min\nOnUnitActiveSec={every_minutes}min\nAccuracySec=10s\n"
     );
     let text = |path: PathBuf, text: String| HostFile { path, content: HostContent::Text(text) };

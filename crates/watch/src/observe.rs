@@ -15,10 +15,9 @@ use heaptrial_model::{Identity, Metric, ServiceName, TorFlag};
 use heaptrial_store::{Store, StoreError};
 use sha2::{Digest, Sha256};
 
-use crate::flags;
 use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
-use crate::transactions;
+use crate::{changed, flags};
 
 /// What a restart takes from a relay has come back by then.
 const SETTLED_SECONDS: f64 = 2.0 * DAY;
@@ -143,7 +142,7 @@ pub fn see(
             Err(error) => seen.unreadable.push(error.to_string()),
         }
     }
-    transactions::see(plan, paths, &mut seen);
+    changed::see(plan, paths, &mut seen);
     seen.files = plan.files.keys().map(|path| (path.clone(), digests.of(path))).collect();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     seen.host_bytes = meminfo_bytes(&meminfo, "MemTotal:");
@@ -238,9 +237,9 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Judg
         let told = TRAFFIC.into_iter().chain(TorFlag::ALL.iter().map(|flag| flag.observation()));
         let told = store.last_observed(life.id, told)?;
         let planned = plan.services.iter().find(|planned| planned.service.as_str() == own.service);
-        let could_tell = told.is_some() || planned.is_some_and(|planned| planned.usual_work.is_some());
+        let could_answer = told.is_some() || planned.is_some_and(|planned| planned.usual_work.is_some());
         let told = told.unwrap_or(life.started_wall_us).max(life.started_wall_us);
-        own.untold_since = could_tell.then_some(told as f64 / 1e6);
+        own.unanswered_since = could_answer.then_some(told as f64 / 1e6);
         let since = |age: f64| traffic_since(store, &life, age - DAY);
         own.worked = match store.last_age(&life)?.filter(|age| *age >= SETTLED_SECONDS) {
             Some(age) => Worked::of_counter(&since(age)?),

@@ -24,38 +24,8 @@ pub struct Seen {
     pub host_available_bytes: Option<f64>,
     /// Crashes and kills for want of memory since the start of the watch.
     pub failures: Vec<FailureSeen>,
-    /// Trials and rollouts of this host that did something to the services since the watch began, the last first.
-    pub transactions: Vec<TransactionSeen>,
     /// What could not be looked at, and why.
     pub unreadable: Vec<String>,
-}
-
-/// The unit that samples services.
-pub(crate) const AGENT: &str = "heaptrial-agent.service";
-
-/// A trial or rollout that changed services, or put them back.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TransactionSeen {
-    /// What it is, such as `trial`.
-    pub kind: String,
-    pub name: String,
-    /// What became of it, as in "was put back".
-    pub did: String,
-    /// Services that are as it left them, or that it is changing.
-    pub services: Vec<String>,
-    /// Of these, those that it is changing.
-    pub in_flight: Vec<String>,
-    /// Of these, those that it put back, as a rollout does with a wave.
-    pub put_back: Vec<String>,
-    /// Files of the host that it took away again.
-    pub files: Vec<PathBuf>,
-}
-
-impl TransactionSeen {
-    /// Whether the unit that samples services went with it.
-    pub(crate) fn takes_agent(&self) -> bool {
-        self.files.iter().any(|path| path.file_name().is_some_and(|name| name == AGENT))
-    }
 }
 
 /// A service as it is.
@@ -68,9 +38,9 @@ pub struct ServiceSeen {
     pub bytes: Option<f64>,
     /// Of that, what lies in swap, which MemoryMax does not count.
     pub swap_bytes: f64,
-    /// Since when a relay has told neither work nor flags, in seconds since 1970: its last answer, or the start of its present life;
-    /// `None` of what has never told any.
-    pub untold_since: Option<f64>,
+    /// Since when a relay has reported neither work nor flags, in seconds since 1970: its last answer, or the start of its present life;
+    /// `None` of what has never reported any.
+    pub unanswered_since: Option<f64>,
     /// Flags that it had in its present life and has no more.
     pub lost_flags: Vec<TorFlag>,
     /// What it read and wrote in its last day, where its life is two days old.
@@ -79,12 +49,14 @@ pub struct ServiceSeen {
     pub limit_bytes: Option<f64>,
     /// How it is, where it does not run and nothing is about to start it.
     pub stopped: Option<String>,
-    /// What its process runs; `None` where that cannot be told now.
+    /// What its process runs; `None` where that is not known now.
     pub runs: Option<Fingerprint>,
     /// Why the ledger says that it does not run its treatment.
     pub contamination: Option<String>,
     /// Its drop-in; `None` where systemd could not be asked.
     pub drop_in: Option<DropInSeen>,
+    /// The trial or rollout of this host that changed it last since the watch began.
+    pub changed_by: Option<String>,
 }
 
 impl ServiceSeen {

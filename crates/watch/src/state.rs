@@ -1,16 +1,16 @@
-//! What a watch remembers between checks: looks, alerts that stand, and what is still to be told.
+//! What a watch remembers between checks: looks, alerts that stand, and what is still to be reported.
 
 use std::collections::BTreeMap;
 
 use heaptrial_analysis::Fleet;
 use serde::{Deserialize, Serialize};
 
-use crate::alert::{Alert, AlertKind};
+use crate::alert::{Alert, AlertKind, Finding};
 use crate::folder::SCHEMA_VERSION;
-use crate::judge::{LookResult, NO_LOOK, facts, look, read_last, waiting, waits};
+use crate::judge::{LookResult, facts, is_read, look};
 use crate::plan::WatchPlan;
 use crate::schedule::look_days;
-use crate::seen::{Seen, ServiceSeen};
+use crate::seen::Seen;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchState {
@@ -19,10 +19,10 @@ pub struct WatchState {
     pub checked_at: Option<f64>,
     /// The looks that were taken.
     pub looks: Vec<LookResult>,
-    /// Alerts that stand, by key.
-    pub standing: BTreeMap<String, Standing>,
-    /// What is still to be told.
-    pub outbox: Vec<Letter>,
+    /// Alerts that stand.
+    pub standing: BTreeMap<AlertKind, Standing>,
+    /// What is still to be reported.
+    pub pending: Vec<Notification>,
 }
 
 impl Default for WatchState {
@@ -32,7 +32,7 @@ impl Default for WatchState {
             checked_at: None,
             looks: Vec::new(),
             standing: BTreeMap::new(),
-            outbox: Vec::new(),
+            pending: Vec::new(),
         }
     }
 }
@@ -46,22 +46,21 @@ pub struct Standing {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct Notification {
     /// When it was found, in seconds since 1970.
     pub at: f64,
-    /// What happened to the alert.
-    pub news: News,
+    pub change: AlertChange,
     pub alert: Alert,
-    /// Channels to which it was told already.
-    pub told: Vec<Channel>,
+    /// Channels that have it already.
+    pub sent: Vec<Channel>,
 }
 
 /// What happened to an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum News {
+pub enum AlertChange {
     Raised,
-    /// It was there and is another now.
+    /// It is about other services now, or something else of them.
     Changed,
     /// What it was about is over.
     Resolved,
@@ -74,7 +73,7 @@ pub enum Channel {
     Hook,
 }
 
-impl News {
+impl AlertChange {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Raised => "raised",
@@ -93,87 +92,69 @@ impl WatchState {
         numbers.filter(|number| self.looks.iter().all(|look| look.number != *number)).collect()
     }
 
-    /// Takes in what a check sees: takes the looks that are due on `fleet`, and puts into the outbox which alerts are
-    /// new, changed or over. Without a fleet looks stay due.
+    /// Takes in what a check sees: takes the looks that are due and of which the time was read, and adds to what is pending which alerts
+    /// are new, changed or over. What cannot be seen now keeps its state.
     pub fn check(&mut self, plan: &WatchPlan, seen: &Seen, fleet: Option<&Fleet>) {
-        let mut alerts = facts(plan, seen, &self.standing);
-        let mut no_look = None;
         if let Some(fleet) = fleet {
-            let last = read_last(fleet);
             for number in self.due(plan, seen.at) {
-                if waits(plan, number, last) {
-                    no_look = waiting(plan, number, last, seen.at);
-                    continue;
+                // A clock that is ahead for the moment would have all looks taken without data.
+                if is_read(plan, number, fleet) {
+                    let before = self.looks.last().map_or(&[][..], |look| &look.findings);
+                    let taken = look(plan, fleet, number, before);
+                    self.looks.extend(taken);
                 }
-                let before = self.looks.last().map_or(&[][..], |look| &look.alerts);
-                let taken = look(plan, fleet, seen, number, before);
-                self.looks.extend(taken);
             }
         }
+        let mut findings = facts(plan, seen, &self.standing);
         // Tests are of looks: what the last one found stands until the next.
-        let of_last = self.looks.last().into_iter().flat_map(|look| &look.alerts);
-        alerts.extend(of_last.filter(|alert| no_look.is_none() || alert.key != NO_LOOK).cloned());
-        alerts.extend(no_look);
-        // What cannot be seen now is not over.
-        let hidden = self.standing.values().filter(|standing| is_hidden(seen, &standing.alert));
-        let hidden = hidden.filter(|standing| alerts.iter().all(|alert| alert.key != standing.alert.key));
-        let hidden: Vec<Alert> = hidden.map(|standing| standing.alert.clone()).collect();
-        alerts.extend(hidden);
+        findings.extend(self.looks.last().into_iter().flat_map(|look| look.findings.clone()));
+        let unknown = self.standing.values().flat_map(|standing| {
+            let kind = standing.alert.kind;
+            let hidden =
+                standing.alert.found.iter().filter(move |(service, _)| is_unknown(seen, kind, service));
+            hidden.map(move |(service, found)| Finding {
+                kind,
+                service: service.clone(),
+                found: found.clone(),
+            })
+        });
+        findings.extend(unknown);
         self.checked_at = Some(seen.at);
-        self.take_in(seen.at, alerts);
+        self.take_in(seen.at, Alert::all(findings));
     }
 
-    fn take_in(&mut self, at: f64, alerts: Vec<Alert>) {
-        let mut now: BTreeMap<String, Standing> = BTreeMap::new();
-        for alert in alerts {
-            let before = self.standing.get(&alert.key);
-            let since = before.map_or(at, |standing| standing.since);
-            let news = match before {
-                None => Some(News::Raised),
-                Some(standing) if standing.alert.state != alert.state => Some(News::Changed),
-                Some(_) => None,
-            };
-            if let Some(news) = news {
-                self.outbox.push(Letter { at, news, alert: alert.clone(), told: Vec::new() });
+    fn take_in(&mut self, at: f64, alerts: BTreeMap<AlertKind, Alert>) {
+        let mut now: BTreeMap<AlertKind, Standing> = BTreeMap::new();
+        let mut report = |change: AlertChange, alert: &Alert| {
+            self.pending.push(Notification { at, change, alert: alert.clone(), sent: Vec::new() });
+        };
+        for (kind, alert) in alerts {
+            let before = self.standing.get(&kind);
+            match before {
+                None => report(AlertChange::Raised, &alert),
+                Some(standing) if !alert.is_same(&standing.alert) => report(AlertChange::Changed, &alert),
+                Some(_) => {}
             }
-            now.insert(alert.key.clone(), Standing { alert, since });
+            now.insert(kind, Standing { since: before.map_or(at, |standing| standing.since), alert });
         }
-        let over = self.standing.values().filter(|standing| !now.contains_key(&standing.alert.key));
-        let letters = over.map(|standing| {
-            let mut alert = standing.alert.clone();
-            if let Some(heir) = heir(&alert, &now) {
-                alert.text = format!("{} is told as {} from now on", alert.key, heir.key);
+        for (kind, standing) in &self.standing {
+            if !now.contains_key(kind) {
+                report(AlertChange::Resolved, &standing.alert);
             }
-            Letter { at, news: News::Resolved, alert, told: Vec::new() }
-        });
-        self.outbox.extend(letters);
+        }
         self.standing = now;
     }
 }
 
-/// The alert in which one goes on that is no more: it is of the same kind, or of what caused both, and about its services.
-fn heir<'n>(alert: &Alert, now: &'n BTreeMap<String, Standing>) -> Option<&'n Alert> {
-    let takes = |other: &&Alert| {
-        (other.kind == alert.kind || other.kind == AlertKind::Transaction)
-            && alert.about().next().is_some()
-            && alert.about().all(|service| other.about().any(|own| own == service))
-    };
-    now.values().map(|standing| &standing.alert).find(takes)
-}
-
-/// Whether nothing is known now of what an alert is about.
-fn is_hidden(seen: &Seen, alert: &Alert) -> bool {
-    let any = |unseen: fn(&ServiceSeen) -> bool| {
-        let of = |name: &String| seen.services.iter().find(|service| service.service == *name);
-        alert.about().filter_map(of).any(unseen)
-    };
-    match alert.kind {
-        AlertKind::Identity => any(|service| service.runs.is_none()),
+/// Whether nothing is known now of what was found of a service.
+fn is_unknown(seen: &Seen, kind: AlertKind, service: &str) -> bool {
+    let own = seen.services.iter().find(|own| own.service == service);
+    match kind {
+        AlertKind::Identity => own.is_some_and(|own| own.runs.is_none()),
         // Both are from systemd.
-        AlertKind::DropIn | AlertKind::Stopped => any(|service| service.drop_in.is_none()),
-        AlertKind::Transaction => any(|service| service.runs.is_none() || service.drop_in.is_none()),
-        AlertKind::Memory => any(|service| service.bytes.is_none()),
-        AlertKind::Work => any(|service| service.worked.is_none()),
+        AlertKind::DropIn | AlertKind::Stopped => own.is_some_and(|own| own.drop_in.is_none()),
+        AlertKind::Memory => own.is_some_and(|own| own.bytes.is_none()),
+        AlertKind::Work => own.is_some_and(|own| own.worked.is_none()),
         AlertKind::NewService | AlertKind::Failures | AlertKind::Flags => !seen.unreadable.is_empty(),
         AlertKind::Level | AlertKind::Growth | AlertKind::File | AlertKind::NoData => false,
     }
@@ -183,35 +164,30 @@ fn is_hidden(seen: &Seen, alert: &Alert) -> bool {
 mod tests {
     use super::*;
 
-    fn alert(key: &str, state: &str, text: &str) -> Alert {
-        Alert {
-            key: key.to_owned(),
-            kind: AlertKind::File,
-            state: state.to_owned(),
-            service: None,
-            services: Vec::new(),
-            text: text.to_owned(),
-            advice: String::new(),
-        }
+    fn alerts(found: &[(&str, &str)]) -> BTreeMap<AlertKind, Alert> {
+        let kind = AlertKind::Stopped;
+        Alert::all(found.iter().map(|(service, state)| Finding::new(kind, *service, *state, "")))
     }
 
-    fn told(state: &mut WatchState) -> Vec<(News, String)> {
-        state.outbox.drain(..).map(|letter| (letter.news, letter.alert.key)).collect()
+    fn reported(state: &mut WatchState) -> Vec<AlertChange> {
+        state.pending.drain(..).map(|notification| notification.change).collect()
     }
 
     #[test]
-    fn an_alert_is_told_once_until_it_changes_and_when_it_is_over() {
+    fn an_alert_is_reported_once_until_its_list_changes_and_when_it_is_over() {
         let mut state = WatchState::default();
-        state.take_in(1.0, vec![alert("a", "x", "12 days")]);
-        assert_eq!(told(&mut state), [(News::Raised, "a".to_owned())]);
-        state.take_in(2.0, vec![alert("a", "x", "11 days"), alert("b", "y", "")]);
-        assert_eq!(told(&mut state), [(News::Raised, "b".to_owned())]);
-        assert_eq!((state.standing["a"].since, state.standing["a"].alert.text.as_str()), (1.0, "11 days"));
-        state.take_in(3.0, vec![alert("a", "z", "3 days")]);
-        assert_eq!(told(&mut state), [(News::Changed, "a".to_owned()), (News::Resolved, "b".to_owned())]);
-        state.take_in(4.0, vec![]);
-        assert_eq!(told(&mut state), [(News::Resolved, "a".to_owned())]);
-        state.take_in(5.0, vec![]);
-        assert_eq!(told(&mut state), []);
+        let mut at = 0.0;
+        let mut take = |found: &[(&str, &str)]| {
+            at += 1.0;
+            state.take_in(at, alerts(found));
+            let since = state.standing.get(&AlertKind::Stopped).map(|standing| standing.since);
+            (reported(&mut state), since)
+        };
+        assert_eq!(take(&[("a", "x")]), (vec![AlertChange::Raised], Some(1.0)));
+        assert_eq!(take(&[("a", "x")]), (vec![], Some(1.0)));
+        assert_eq!(take(&[("a", "x"), ("b", "x")]), (vec![AlertChange::Changed], Some(1.0)));
+        assert_eq!(take(&[("a", "z"), ("b", "x")]), (vec![AlertChange::Changed], Some(1.0)));
+        assert_eq!(take(&[]), (vec![AlertChange::Resolved], None));
+        assert_eq!(take(&[]), (vec![], None));
     }
 }

@@ -58,7 +58,7 @@ pub struct GetOptions {
 }
 
 /// Where allocators may come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct SourceOptions {
     /// Clone from here instead of upstream: a URL or folder that holds repositories by name
     #[arg(long, value_name = "URL")]

@@ -1,6 +1,5 @@
 //! The commands: each parses its options, calls a library crate and prints.
 
-mod adopt;
 mod agent;
 mod allocators;
 mod explain;
@@ -51,9 +50,7 @@ pub enum Command {
     /// Bring what a trial measured to all services: canary, waves, gates, rollback
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
-    /// Take over services that were given an allocator by hand, as they are
-    Adopt(adopt::AdoptOptions),
-    /// Watch services after a migration: is what the trial showed still so?
+    /// Watch services after a migration, or as they are: is what was known of them still so?
     #[command(subcommand)]
     Watch(watch::WatchCommand),
     /// Sample the services of running trials, as a service of this host
@@ -96,7 +93,6 @@ fn check_user(command: &Command, global: &GlobalOptions) -> Result<(), Failure> 
     match command {
         _ if !global.user => Ok(()),
         Command::Rollout(_) => refused("a rollout is for services of the system; leave --user out"),
-        Command::Adopt(_) => refused("an adoption is of services of the system; leave --user out"),
         Command::Watch(_) => refused("a watch is for services of the system; leave --user out"),
         _ if rustix::process::geteuid().is_root() => refused(
             "--user is for a user's own services and this is root; run it as that user, such as \
@@ -118,7 +114,6 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Export(options) => export::run(&options, global),
         Command::Trial(command) => trial::run(command, global),
         Command::Rollout(command) => rollout::run(command, global),
-        Command::Adopt(options) => adopt::run(&options, global),
         Command::Watch(command) => watch::run(command, global),
         Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),

@@ -276,9 +276,8 @@ fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
             let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
             let what = format!("rollout killed at {call} {number}, then {recovery:?}");
             let start = format!(
-                "rollout start --allocator glibc?arena_max=1 --services churn@* --unmeasured --name {name} --waves 50%,100% \
-                 --soak 1s --pause 0s --settle 0s --health-timeout 10s --no-forecast \
-                 --no-agent --yes"
+                "rollout start glibc?arena_max=1 --services churn@* --force a-pilot --name {name} --waves 50%,100% \
+                 --soak 1s --pause 0s --yes"
             );
             let killed = walk.killed_at(&start, call, number);
             walk.recover_rollout(&name, if killed { recovery } else { Recovery::Revert }, &what);

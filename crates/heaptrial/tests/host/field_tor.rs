@@ -131,8 +131,7 @@ fn five_arms_on_real_relays_are_planned_started_sampled_looked_at_and_reverted()
 
     // These relays are in no consensus: gates would never know their flags of before, which is told before anything
     // is changed. (Ages of a trial of a minute are far apart, which may be a grave finding.)
-    let rollout = "rollout start --allocator mimalloc@2.0.9 --services tor@relay* --unmeasured --despite-findings \
-                   --dry-run --no-agent";
+    let rollout = "rollout start mimalloc@2.0.9 --services tor@relay* --force a-pilot --dry-run";
     let refused = bed.heaptrial(rollout);
     assert_eq!(refused.status.code(), Some(3), "{}{}", stdout(&refused), stderr(&refused));
     let told = stderr(&refused);

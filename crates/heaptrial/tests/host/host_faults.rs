@@ -346,8 +346,8 @@ fn services_that_are_stopped_before_a_start_comes_to_them_stay_stopped() {
 fn a_rollout_tells_which_of_its_services_somebody_stopped() {
     let Some((bed, units)) = Bed::with_churn(2) else { return };
     let before = bed.snapshot();
-    let pace = "--soak 50s --pause 0s --settle 0s --no-forecast --no-agent --yes";
-    let what = "--allocator jemalloc@5.3.0 --services churn@* --unmeasured --name two";
+    let pace = "--soak 50s --pause 0s --yes";
+    let what = "jemalloc@5.3.0 --services churn@* --force a-pilot --name two";
     let mut rollout = bed.command(&format!("rollout start {what} {pace}")).spawn().unwrap();
     let canary = wait_for("the canary is watched", Duration::from_secs(60), || {
         let status = bed.heaptrial("rollout status two --json");

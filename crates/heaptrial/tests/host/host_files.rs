@@ -224,8 +224,8 @@ fn a_trial_whose_folder_is_gone_is_known_by_what_it_left() {
     let refused = [file.as_str(), "(`lost`)", "rollback-by-hand", "Nothing was changed"];
     says(&bed, "trial plan lost.toml", 3, &refused);
     says(&bed, "trial start later --yes", 3, &refused);
-    let rollout = "rollout start --allocator jemalloc@5.3.0 --services churn@* --unmeasured --yes";
-    says(&bed, &format!("{rollout} --no-forecast"), 3, &["(`lost`)"]);
+    let rollout = "rollout start jemalloc@5.3.0 --services churn@* --force a-pilot --yes";
+    says(&bed, rollout, 3, &["(`lost`)"]);
     bed.container.ok(&["mv", "/root/trials", &format!("{STATE}/trials")]);
     reverted(&bed, "lost", &units, &before);
 

@@ -200,29 +200,30 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     bed.container.write("/root/jemalloc.json", &text, 0o644).unwrap();
     bed.container.write("/root/forged.json", text.replacen("\"alpha\"", "\"gamma\"", 1), 0o644).unwrap();
     // As if its seconds told of days to come.
-    let mut against: Verdict = Verdict::read(&folder.join("jemalloc.json"), None).unwrap().0;
+    let mut against: Verdict = Verdict::read(&folder.join("jemalloc.json")).unwrap().0;
     against.verdict = Some("bloating".into());
     bed.container.write("/root/against.json", against.sealed().unwrap().0, 0o644).unwrap();
     let start = |file: &str, more: &str| {
-        let pace = "--at-once 4 --pause 0s --settle 500ms --soak 2s --no-agent --yes";
-        bed.heaptrial(&format!("rollout start --verdict {file} --services churn@* {pace} {more}"))
+        let pace = "--at-once 4 --pause 0s --soak 2s --yes";
+        bed.heaptrial(&format!("rollout start {file} --services churn@* {pace} {more}"))
     };
     let before = bed.snapshot();
     refused(&start("forged.json", ""), &["was changed after it was written", digest]);
-    refused(&start("jemalloc.json", "--verdict-sha256 00"), &[digest, "00 is wanted"]);
     let without = start("against.json", "--dry-run");
-    refused(&without, &["trial `fleet` found jemalloc", "bloating", "--despite-findings"]);
-    let despite = start("against.json", "--dry-run --despite-findings");
+    refused(&without, &["trial `fleet` found jemalloc", "bloating", "--force REASON"]);
+    let despite = start("against.json", "--dry-run --force a-pilot");
     assert!(despite.status.success() && stderr(&despite).contains("warning: trial `fleet` found jemalloc"));
     // Another system, in its own words.
     let release = bed.container.read("/usr/lib/os-release").unwrap();
     let other = String::from_utf8_lossy(&release).replace("bookworm", "trixie").replace("12", "13");
     bed.container.write("/usr/lib/os-release", &other, 0o644).unwrap();
-    refused(&start("jemalloc.json", "--dry-run"), &["unlike all hosts of trial `fleet`", "(trixie) here"]);
-    refused(&start("jemalloc.json", "--dry-run --new-stratum --canary 2"), &["--canary 1"]);
-    let dry = start("jemalloc.json", "--dry-run --new-stratum");
+    refused(
+        &start("jemalloc.json", "--dry-run"),
+        &["this host is unlike those of the trial", "(trixie) here"],
+    );
+    let dry = start("jemalloc.json", "--dry-run --force a-pilot");
     assert!(
-        dry.status.success() && stderr(&dry).contains("unlike the hosts of the trial: system"),
+        dry.status.success() && stderr(&dry).contains("this host is unlike those of the trial: system"),
         "{}",
         stderr(&dry)
     );
@@ -230,20 +231,16 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 
     bed.container.ok(&["systemctl", "start", "heaptrial-agent.service"]);
-    let started = start("jemalloc.json", &format!("--verdict-sha256 {digest}"));
+    let started = start("jemalloc.json", "");
     let said = format!("{}{}", stdout(&started), stderr(&started));
     assert!(started.status.success(), "{said}");
     assert!(said.contains("jemalloc of trial fleet: ") && said.contains("of the trial"), "{said}");
     assert_eq!(treated(bed, units), units.len());
     let report = bed.heaptrial("report fleet-rollout");
     assert!(stdout(&report).contains(digest), "{}{}", stdout(&report), stderr(&report));
-    let watch = json(&bed.succeeds("watch start fleet-rollout --verdict jemalloc.json --dry-run --json"));
-    assert_eq!(watch["plan"]["forecast_from"], "arm jemalloc of fleet", "{watch:#}");
+    let watch = json(&bed.succeeds("watch start fleet-rollout --dry-run --json"));
+    assert_eq!(watch["plan"]["arms"][0], "jemalloc", "{watch:#}");
     assert_eq!(watch["plan"]["services"].as_array().unwrap().len(), units.len());
-    refused(
-        &bed.heaptrial("watch start fleet-rollout --verdict forged.json --yes"),
-        &["was changed after it was written"],
-    );
     bed.succeeds("rollout rollback fleet-rollout --yes --pause 0s");
     // What the unit refuses is told by who started it.
     let detached = bed.heaptrial("rollout resume fleet-rollout --detach");
@@ -358,8 +355,8 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
 
     let more = format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
-         \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_despite_findings\": true, \
-         \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\"]}}",
+         \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_force\": \"a pilot\", \
+         \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"100%\", \"--pause\", \"0s\"]}}",
         path.display()
     );
     let with = |further: &'static [&str]| [&["-e", more.as_str()], further].concat();
@@ -378,46 +375,6 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
         let told = bed.json_of(&format!("rollout status {rollout} --json"));
         told["rollouts"][0]["standing"].as_str().unwrap_or_default().to_owned()
     };
-    // Both at once, and the first service of one does not come up, once the other has two: that is paused before its third.
-    faults("FAULTS_UNDER=jemalloc\nNEVER_READY=1\nFAIL_WHEN=/run/dies\n");
-    let together = more
-        .replace("to-jemalloc", "both")
-        .replace("\"--pause\", \"0s\"", "\"--health-timeout\", \"10m\", \"--pause\", \"10m\"")
-        .replace("\"heaptrial_poll\"", "\"heaptrial_shares\": [\"100%\"], \"heaptrial_poll\"");
-    let stopped = std::thread::scope(|scope| {
-        let play = scope.spawn(|| control.play("rollout", &["-e", &together]));
-        wait_for("two services of beta", PATIENCE, || {
-            let told = beta.heaptrial("rollout status both --json").stdout;
-            let told: Value = serde_json::from_slice(&told).unwrap_or_default();
-            let waves = told["rollouts"][0]["waves"].as_array().map_or(&[][..], Vec::as_slice);
-            let in_force: u64 = waves.iter().filter_map(|wave| wave["in_force"].as_u64()).sum();
-            (in_force == 2 || play.is_finished()).then_some(())
-        });
-        alpha.container.write("/run/dies", "", 0o644).unwrap();
-        play.join().unwrap()
-    });
-    let said = stdout(&stopped);
-    assert!(!stopped.status.success(), "{said}");
-    // By what alpha tells of its rollout, or by the budget over all hosts: whichever beta sees first.
-    let why = said.split("rollout both of this host is paused, since ").nth(1).unwrap_or_default();
-    let reasons =
-        ["alpha: rollout both is stopped", "1 service failed on alpha; the budget over all hosts is 1"];
-    assert!(reasons.iter().any(|reason| why.starts_with(reason)), "{said}");
-    assert_eq!(
-        (standing_of(&alpha, "both"), standing_of(&beta, "both")),
-        ("stopped".into(), "paused".into())
-    );
-    assert_eq!((treated(&alpha, &alpha_units), treated(&beta, &beta_units)), (0, 2));
-    // The wave of one host, then the rest.
-    let back = ["-e", together.as_str(), "-e", "heaptrial_state=rolled_back"];
-    let wave = [&back[..], &["-e", "heaptrial_wave=1", "-l", "beta"]].concat();
-    assert_eq!(control.plays("rollout", &wave), [1]);
-    assert_eq!(control.plays("rollout", &wave), [0]);
-    assert_eq!(treated(&beta, &beta_units), 1);
-    control.plays("rollout", &back);
-    assert_eq!(treated(&beta, &beta_units), 0);
-    assert_eq!(control.plays("rollout", &back), [0, 0]);
-
     // A service of the first host that does not come up under it stops the host, and the next one is not begun.
     faults("FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n");
     let stopped = control.play("rollout", &with(&[]));
@@ -425,7 +382,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     assert!(stdout(&stopped).contains("rollout to-jemalloc is stopped"), "{}", stdout(&stopped));
     assert_eq!((treated(&alpha, &alpha_units), treated(&beta, &beta_units)), (0, 0));
     let names_on_beta = names(&beta.json("rollout status --json")["rollouts"], "rollout");
-    assert_eq!(names_on_beta, ["both"]);
+    assert_eq!(names_on_beta, Vec::<&str>::new());
     faults("");
 
     // The machine that controls them dies: the host goes on by itself. The same again waits for it and takes the next one.

@@ -106,13 +106,12 @@ fn units_are_named_in_one_way_whatever_their_names_hold() {
     bed.assert_active(&units);
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 
-    let all = "rollout start --allocator jemalloc@5.3.0 --unmeasured --dry-run --services";
+    let all = "rollout start jemalloc@5.3.0 --force a-pilot --dry-run --services";
     let out = bed.heaptrial(&format!("{all} *"));
     assert!(stderr(&out).contains("left out") && stderr(&out).contains("dbus.service"), "{}", stderr(&out));
     assert!(!stdout(&out).contains("dbus.service"), "{}", stdout(&out));
-    let out = bed.succeeds(&format!(
-        "rollout start --allocator jemalloc@5.3.0 --unmeasured --services {full} --dry-run"
-    ));
+    let out =
+        bed.succeeds(&format!("rollout start jemalloc@5.3.0 --force a-pilot --services {full} --dry-run"));
     assert!(units.iter().all(|unit| stdout(&out).contains(unit.as_str())), "{}", stdout(&out));
 }
 

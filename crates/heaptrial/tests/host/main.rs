@@ -3,7 +3,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod adopt;
 mod agent;
 mod field_bad_input;
 mod field_faults;

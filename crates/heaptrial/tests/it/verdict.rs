@@ -20,7 +20,7 @@ fn output(folder: &Path, arm: &str, further: &[&str]) -> Output {
 /// The verdict on an arm, and what was said.
 fn verdict(folder: &Path, arm: &str) -> (Verdict, String) {
     let output = output(folder, arm, &[]);
-    let told = Verdict::read(&folder.join("verdict.json"), None).unwrap().0;
+    let told = Verdict::read(&folder.join("verdict.json")).unwrap().0;
     (told, format!("{}{}", stdout(&output), stderr(&output)))
 }
 
@@ -82,7 +82,7 @@ fn a_verdict_is_of_the_hosts_and_findings_of_its_own_arm() {
     assert_eq!(hosts(&found), HOSTS[..1]);
     let about = |finding: &String| finding.contains(&format!("did not run the treatment of {}", ARMS[1]));
     assert!(found.findings.iter().any(about), "{:?}", found.findings);
-    assert!(said.contains("warning: grave finding") && said.contains("--despite-findings"), "{said}");
+    assert!(said.contains("warning: grave finding") && said.contains("--force"), "{said}");
     // Of the other arm neither is true.
     let (other, _) = verdict(folder, ARMS[0]);
     assert_eq!((hosts(&other), &other.findings), (HOSTS.to_vec(), &before));

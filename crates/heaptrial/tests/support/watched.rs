@@ -57,21 +57,25 @@ pub fn quiet(bed: &Bed) {
     wait_for("the watch is quiet", READINGS, || (check(bed).0 == 0).then_some(()));
 }
 
-pub fn keys(document: &Value) -> Vec<&str> {
+/// The kinds of what is alerted.
+pub fn kinds(document: &Value) -> Vec<&str> {
     let alerts = document["alerts"].as_array().unwrap();
-    alerts.iter().map(|alert| alert["alert"]["key"].as_str().unwrap()).collect()
+    alerts.iter().map(|alert| alert["kind"].as_str().unwrap()).collect()
 }
 
-/// What the hook was told since the last call.
+/// What the hook got since the last call: what happened, and the kind of the alert.
 pub fn told(bed: &Bed) -> Vec<(String, String)> {
     let text = bed.container.run(&["cat", TOLD]);
     bed.container.ok(&["rm", "-f", TOLD]);
     let texts = stdout(&text);
     let documents = serde_json::Deserializer::from_str(&texts).into_iter::<Value>();
     let text = |document: &Value, name: &str| document[name].as_str().unwrap().to_owned();
-    documents.map(Result::unwrap).map(|document| (text(&document, "news"), text(&document, "key"))).collect()
+    documents
+        .map(Result::unwrap)
+        .map(|document| (text(&document, "change"), text(&document, "kind")))
+        .collect()
 }
 
-pub fn pair(news: &str, key: &str) -> (String, String) {
-    (news.to_owned(), key.to_owned())
+pub fn pair(change: &str, kind: &str) -> (String, String) {
+    (change.to_owned(), kind.to_owned())
 }

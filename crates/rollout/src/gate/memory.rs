@@ -1,67 +1,142 @@
-//! Whether services use the memory that is expected of them.
+//! Whether services use more memory than is expected of them. Gates of rollouts and looks of watches judge by this.
 
 use std::collections::BTreeMap;
 
 use heaptrial_model::units;
-use heaptrial_stats::geometric_mean;
+use heaptrial_stats::{mean, student_quantile};
 use serde::{Deserialize, Serialize};
 
 use super::{Findings, Grounds, Reason, Subject};
+use crate::expected::Expected;
 
 /// How often a gate over all services may stop though everything is as in the trial.
 const FALSE_STOPS: f64 = 0.01;
 /// From so many services on, their mean is held to a narrower limit than each of them.
 const ENOUGH_FOR_A_MEAN: usize = 4;
-/// Memory within this many times what is expected is nothing to stop for, however well the trial's services agree.
-const HARMLESS: f64 = 1.1;
-/// Without a forecast: memory above this many times that of before stops.
+/// Memory within this many times what is expected is nothing to act on, however well the trial's services agree.
+pub const HARMLESS: f64 = 1.1;
+/// Without a ratio: memory of one service may be this many times that of before.
 const MOST_OF_BEFORE: f64 = 1.25;
-/// Without a forecast: beyond this many times the age of before, older or younger, memory is compared at another age.
-const OTHER_AGE: f64 = 2.0;
 
-/// Services are held to what is expected of those like them: of unlike ones a mean tells nothing.
-pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) -> Vec<Alike> {
-    let mut by_stratum: BTreeMap<&str, Vec<&Subject<'_>>> = BTreeMap::new();
-    for subject in subjects {
-        by_stratum.entry(subject.stratum).or_default().push(subject);
+/// Memory of a service as it is, and what is expected of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Level {
+    pub service: String,
+    /// What it has in common with others that are expected to do alike.
+    pub stratum: String,
+    pub bytes: f64,
+    pub age_seconds: f64,
+    pub expected: Expected,
+}
+
+/// A service that uses more than its limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Above<'l> {
+    pub level: &'l Level,
+    pub limit_bytes: f64,
+}
+
+/// Services of a stratum, together over what is expected of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Together<'l> {
+    pub stratum: &'l str,
+    pub levels: Vec<&'l Level>,
+    /// Geometric mean of memory over what is expected.
+    pub ratio: f64,
+    /// What that may be at most; `None` where they are too few.
+    pub limit: Option<f64>,
+}
+
+impl Level {
+    /// Memory over what is expected, on the log scale.
+    fn excess(&self) -> f64 {
+        (self.bytes / self.expected.bytes).ln()
     }
-    let confidence = 1.0 - FALSE_STOPS / subjects.len() as f64;
-    other_ages(subjects, grounds, findings);
+}
+
+/// The highest mean excess of services on the log scale that chance explains but for a probability `error`.
+///
+/// One further service is within Student's t times `s √(1 + 1/n)` of a mean of *n* services with a standard deviation *s* (G. J. Hahn,
+/// W. Q. Meeker, "Statistical Intervals", 1991, section 4.7); a mean of *m* within `s √(1/m + 1/n)`. What all services share is in no
+/// mean the less.
+fn limit(levels: &[&Level], error: f64) -> f64 {
+    let count = levels.len() as f64;
+    let errors: Option<Vec<_>> = levels.iter().map(|level| level.expected.error).collect();
+    let Some(errors) = errors else { return MOST_OF_BEFORE.ln() * count.sqrt().recip().max(0.5) };
+    let over = |of: &dyn Fn(usize) -> f64| mean(&(0..errors.len()).map(of).collect::<Vec<_>>());
+    let trial = errors.iter().map(|error| f64::from(error.services)).fold(f64::INFINITY, f64::min);
+    let own = over(&|index| errors[index].spread.powi(2)) * (1.0 / count + 1.0 / trial);
+    let shared = over(&|index| errors[index].shared.powi(2));
+    let t = student_quantile(trial - 1.0, 1.0 - error).unwrap_or(f64::INFINITY);
+    (t * (own + shared).sqrt()).max(HARMLESS.ln())
+}
+
+/// Services that use more than their limit, and each stratum together, with `error` as the probability that any of them is above
+/// where nothing is wrong: half of it for single services, half for strata.
+pub fn judge(levels: &[Level], error: f64) -> (Vec<Above<'_>>, Vec<Together<'_>>) {
+    let mut strata: BTreeMap<&str, Vec<&Level>> = BTreeMap::new();
+    for level in levels {
+        strata.entry(&level.stratum).or_default().push(level);
+    }
+    let half = error / 2.0;
+    let above = levels.iter().filter_map(|level| {
+        let limit = limit(&[level], half / levels.len() as f64);
+        let limit_bytes = limit.exp() * level.expected.bytes;
+        (level.excess() > limit).then_some(Above { level, limit_bytes })
+    });
+    let of_each = half / strata.len() as f64;
+    let together = strata.into_iter().map(|(stratum, own)| Together {
+        stratum,
+        ratio: mean(&own.iter().map(|level| level.excess()).collect::<Vec<_>>()).exp(),
+        limit: (own.len() >= ENOUGH_FOR_A_MEAN).then(|| limit(&own, of_each).exp()),
+        levels: own,
+    });
+    (above.collect(), together.collect())
+}
+
+impl Together<'_> {
+    pub fn is_above(&self) -> bool {
+        self.limit.is_some_and(|limit| self.ratio > limit)
+    }
+}
+
+/// The levels of all services; what is missing is added to the findings.
+pub(super) fn levels(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) -> Vec<Level> {
+    let mut levels = Vec::new();
     let mut older = 0;
-    let mut all = Vec::new();
-    for (stratum, own) in by_stratum {
-        let (mut alike, told) = alike(&own, confidence, grounds, findings);
-        alike.stratum = stratum.to_owned();
-        older += told;
-        together(&alike, findings);
-        all.push(alike);
+    for subject in subjects {
+        let Some((bytes, age_seconds)) = fresh_level(subject, grounds) else {
+            findings.missing(
+                subject.service,
+                "no readings of its memory yet; is heaptrial-agent.service active?",
+            );
+            continue;
+        };
+        let Some(before) = subject.before.and_then(|before| before.bytes) else {
+            findings.missing(subject.service, "its memory before is not known");
+            continue;
+        };
+        match subject.stratum.expected(before, age_seconds) {
+            Some(expected) => levels.push(Level {
+                service: subject.service.to_string(),
+                stratum: subject.stratum.name.clone(),
+                bytes,
+                age_seconds,
+                expected,
+            }),
+            // It passed its own gate.
+            None if !subject.is_new && subject.stratum.is_younger_than(age_seconds) => older += 1,
+            None => {
+                let age = units::duration(age_seconds);
+                findings.missing(subject.service, format!("the trial says nothing of memory at age {age}"));
+            }
+        }
     }
     if older > 0 {
         let services = units::counted(older, "service");
-        findings
-            .evidence
-            .push(format!("{services} of earlier waves are older than what the trial can tell of"));
+        findings.evidence.push(format!("{services} of earlier waves are older than the trial's services"));
     }
-    all
-}
-
-/// Tells that memory of before is no measure of memory at another age: what grows with age is seen in neither.
-fn other_ages(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) {
-    let ages: Vec<(f64, f64)> = subjects
-        .iter()
-        .filter(|subject| subject.forecast.is_none())
-        .filter_map(|subject| Some((subject.before?.age_seconds?, fresh_level(subject, grounds)?.1)))
-        .filter(|(before, now)| *now > OTHER_AGE * before || *before > OTHER_AGE * now)
-        .collect();
-    if let Some((before, now)) = ages.first() {
-        findings.evidence.push(format!(
-            "memory of {} is compared with that at another age, such as {} now with {} before: how it goes with age is not known without a \
-             forecast",
-            units::counted(ages.len(), "service"),
-            units::duration(*now),
-            units::duration(*before)
-        ));
-    }
+    levels
 }
 
 /// Memory as it is now, with its age.
@@ -71,115 +146,35 @@ fn fresh_level(subject: &Subject<'_>, grounds: &Grounds) -> Option<(f64, f64)> {
     seen.level.filter(|_| fresh)
 }
 
-/// Services that are alike, beside what is expected of them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Alike {
-    /// What they have in common.
-    stratum: String,
-    /// Memory over what is expected.
-    ratios: Vec<f64>,
-    /// The narrowest limit for one of them, as such a ratio.
-    narrowest: Option<f64>,
-    by_forecast: bool,
-}
-
-impl Alike {
-    /// Takes in those of another host, if they are like these and held to the same.
-    pub(super) fn take(&mut self, other: &Self) -> bool {
-        let is_like = other.stratum == self.stratum && other.by_forecast == self.by_forecast;
-        if is_like {
-            self.ratios.extend(&other.ratios);
-            let limits = self.narrowest.into_iter().chain(other.narrowest);
-            self.narrowest = limits.min_by(f64::total_cmp);
-        }
-        is_like
+/// Adds services that use more than their limit.
+pub(super) fn single(levels: &[Level], findings: &mut Findings) {
+    for Above { level, limit_bytes } in judge(levels, FALSE_STOPS).0 {
+        findings.against.push(Reason {
+            service: level.service.parse().ok(),
+            what: format!(
+                "uses {} at age {}; {} is expected by what it used before, and the limit is {}",
+                units::memory(level.bytes),
+                units::duration(level.age_seconds),
+                units::memory(level.expected.bytes),
+                units::memory(limit_bytes)
+            ),
+        });
     }
 }
 
-/// Each service by itself; also tells how many are older than their forecast.
-fn alike(
-    subjects: &[&Subject<'_>],
-    confidence: f64,
-    grounds: &Grounds,
-    findings: &mut Findings,
-) -> (Alike, usize) {
-    let mut found = Alike::default();
-    let mut older = 0;
-    for subject in subjects {
-        let Some((bytes, age)) = fresh_level(subject, grounds) else {
-            findings.missing(
-                subject.service,
-                "no readings of its memory yet; is heaptrial-agent.service active?",
-            );
-            continue;
-        };
-        let (expected, limit, whose) =
-            match (subject.forecast, subject.before.and_then(|before| before.bytes)) {
-                (Some(forecast), _) => match forecast.at(age, confidence) {
-                    Some(expected) => {
-                        let limit = expected.high_bytes.max(HARMLESS * expected.median_bytes);
-                        let whose = format!("the trial's services{} used", of(subject.stratum));
-                        (expected.median_bytes, limit, whose)
-                    }
-                    None if subject.is_new || age < forecast.last_age() => {
-                        let age = units::duration(age);
-                        let what = format!("the trial tells nothing of memory at age {age}");
-                        findings.missing(subject.service, what);
-                        continue;
-                    }
-                    None => {
-                        older += 1;
-                        continue;
-                    }
-                },
-                (None, Some(before)) => (before, MOST_OF_BEFORE * before, "before it used".to_owned()),
-                (None, None) => {
-                    findings.missing(subject.service, "neither a forecast nor its memory before is known");
-                    continue;
-                }
-            };
-        if bytes > limit {
-            findings.against(
-                subject.service,
-                format!(
-                    "uses {} at age {}; {whose} {}, and the limit for one service is {}",
-                    units::memory(bytes),
-                    units::duration(age),
-                    units::memory(expected),
-                    units::memory(limit)
-                ),
-            );
-        }
-        found.by_forecast = subject.forecast.is_some();
-        found.ratios.push(bytes / expected);
-        found.narrowest = Some(found.narrowest.unwrap_or(f64::INFINITY).min(limit / expected));
-    }
-    (found, older)
-}
-
-/// All that are alike together.
-pub(super) fn together(alike: &Alike, findings: &mut Findings) {
-    let (Some(mean), Some(narrowest)) = (geometric_mean(&alike.ratios), alike.narrowest) else { return };
-    let highest = alike.ratios.iter().copied().fold(0.0, f64::max);
-    let what = if alike.by_forecast { "the trial's forecast" } else { "that of before" };
-    let of = of(&alike.stratum);
-    findings
-        .evidence
-        .push(format!("memory{of} is {mean:.2} of {what} (geometric mean), the highest {highest:.2}"));
-    if alike.ratios.len() >= ENOUGH_FOR_A_MEAN {
-        // A mean of n spreads over 1/sqrt(n) of what one does, but for the error of the forecast itself.
-        let share = (alike.ratios.len() as f64).sqrt().recip().max(0.5);
-        let limit = narrowest.powf(share).max(HARMLESS);
-        if mean > limit {
-            let services = units::counted(alike.ratios.len(), "service");
+/// Adds each stratum as evidence, and what is above the limit of so many.
+pub(super) fn together(levels: &[Level], findings: &mut Findings) {
+    for Together { stratum, levels, ratio, limit } in judge(levels, FALSE_STOPS).1 {
+        let highest = levels.iter().map(|level| level.excess().exp()).fold(0.0, f64::max);
+        findings.evidence.push(format!(
+            "memory of {stratum} is {ratio:.2} of what is expected (geometric mean), the highest {highest:.2}"
+        ));
+        if let Some(limit) = limit.filter(|limit| ratio > *limit) {
+            let services = units::counted(levels.len(), "service");
             let what = format!(
-                "memory of {services}{of} is {mean:.2} of {what} (geometric mean); the limit for so many is {limit:.2}"
+                "memory of {services} of {stratum} is {ratio:.2} of what is expected (geometric mean); the limit is {limit:.2}"
             );
             findings.against.push(Reason { service: None, what });
         }
     }
-}
-
-fn of(stratum: &str) -> String {
-    if stratum.is_empty() { String::new() } else { format!(" of {stratum}") }
 }

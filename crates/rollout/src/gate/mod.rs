@@ -6,15 +6,17 @@ mod pool;
 mod tests;
 mod work;
 
-use heaptrial_analysis::Forecast;
+use heaptrial_analysis::Worked;
 use heaptrial_change::Standing;
 use heaptrial_model::{ServiceName, TorFlag, units};
 use serde::{Deserialize, Serialize};
 
-pub use self::pool::{Course, Judged, PoolError, pool};
+pub use self::memory::{Above, HARMLESS, Level, Together, judge as judge_memory};
+pub use self::pool::{Judged, PoolError, pool};
+pub use self::work::LEAST_WORK;
+use crate::expected::Stratum;
 use crate::plan::Before;
 use crate::step::Reason;
-use heaptrial_analysis::Worked;
 
 /// What samples and events tell of a service since it has its treatment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -40,10 +42,8 @@ pub struct Subject<'a> {
     pub standing: &'a Standing,
     pub observed: Option<&'a Observed>,
     pub before: Option<&'a Before>,
-    /// Name of the services that are like it; empty where it is of none.
-    pub stratum: &'a str,
-    /// What these are expected to use; without it, what it used before.
-    pub forecast: Option<&'a Forecast>,
+    /// The services that are like it, with the ratio that all of them are held to.
+    pub stratum: &'a Stratum,
     /// Whether it is of the wave that is judged: what is older than all the trial saw has passed its own gate.
     pub is_new: bool,
 }
@@ -77,17 +77,10 @@ pub struct Gate {
     /// What speaks against going on, or what is missing.
     pub reasons: Vec<Reason>,
     pub evidence: Vec<String>,
-    /// Of what means and medians were taken.
-    pub tally: Tally,
-}
-
-/// Figures of single services, of which those of several hosts can be taken together.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tally {
-    /// Memory, of services that are alike.
-    memory: Vec<memory::Alike>,
+    /// Of which services memory was judged: those of several hosts are judged together by it.
+    pub levels: Vec<Level>,
     /// Work of the services of the wave over that of before.
-    work: Vec<(String, f64)>,
+    pub work: Vec<(String, f64)>,
 }
 
 #[derive(Default)]
@@ -107,14 +100,14 @@ impl Findings {
     }
 
     /// The decision; of no services nothing is known.
-    fn gate(self, tally: Tally, services: usize) -> Gate {
+    fn gate(self, levels: Vec<Level>, work: Vec<(String, f64)>, services: usize) -> Gate {
         let Self { against, missing, evidence } = self;
         let (outcome, reasons) = match (against.is_empty(), missing.is_empty()) {
             (false, _) => (Outcome::Stop, against),
             (true, true) if services > 0 => (Outcome::Go, missing),
             (true, _) => (Outcome::NotEnough, missing),
         };
-        Gate { outcome, reasons, evidence, tally }
+        Gate { outcome, reasons, evidence, levels, work }
     }
 }
 
@@ -123,9 +116,11 @@ pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds) -> Gate {
     let mut findings = Findings::default();
     standings(subjects, &mut findings);
     failures(subjects, &mut findings);
-    let memory = memory::judge(subjects, grounds, &mut findings);
+    let levels = memory::levels(subjects, grounds, &mut findings);
+    memory::single(&levels, &mut findings);
+    memory::together(&levels, &mut findings);
     let work = work::judge(subjects, grounds, &mut findings);
-    findings.gate(Tally { memory, work }, subjects.len())
+    findings.gate(levels, work, subjects.len())
 }
 
 fn standings(subjects: &[Subject<'_>], findings: &mut Findings) {

@@ -3,60 +3,14 @@
 use heaptrial_model::{Classified, ErrorClass, units};
 use serde::{Deserialize, Serialize};
 
-use super::memory::{self, Alike};
-use super::{Findings, Gate, Outcome, Reason, Tally, work};
+use super::{Findings, Gate, Level, Outcome, Reason, memory, work};
+use crate::progress::Course;
 
 /// What a host saw so long ago, in seconds, says nothing of now.
 const STALE_SECONDS: f64 = 600.0;
 /// A clock that is ahead by more hides how old it is.
 const AHEAD_SECONDS: f64 = 60.0;
 const SECOND_US: f64 = 1e6;
-
-/// How far a rollout of a host has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Course {
-    #[serde(rename = "not begun")]
-    NotBegun,
-    /// A process works on it.
-    #[serde(rename = "in progress")]
-    InProgress,
-    /// It was told to pause.
-    #[serde(rename = "paused")]
-    Paused,
-    /// A gate, or a failure, stopped it.
-    #[serde(rename = "stopped")]
-    Stopped,
-    /// No process works on it, and it neither ended nor was told to pause.
-    #[serde(rename = "cut short")]
-    CutShort,
-    #[serde(rename = "complete")]
-    Complete,
-    /// Every wave had passed, and some were put back since.
-    #[serde(rename = "complete but for waves that were rolled back")]
-    CompleteInPart,
-    /// A process puts it back.
-    #[serde(rename = "being rolled back")]
-    BeingRolledBack,
-    #[serde(rename = "rolled back")]
-    RolledBack,
-}
-
-impl Course {
-    /// In the words of `heaptrial rollout status`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotBegun => "not begun",
-            Self::InProgress => "in progress",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-            Self::CutShort => "cut short",
-            Self::Complete => "complete",
-            Self::CompleteInPart => "complete but for waves that were rolled back",
-            Self::BeingRolledBack => "being rolled back",
-            Self::RolledBack => "rolled back",
-        }
-    }
-}
 
 /// What the gate of a host sees now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,10 +26,6 @@ pub struct Judged {
     pub standing: Course,
     /// Services that have the treatment, and are judged.
     pub services: usize,
-    /// Services that failed since it was begun or resumed.
-    pub failures: u32,
-    /// So many failures stop it.
-    pub failure_budget: u32,
     /// Why it stopped, if it did.
     pub reasons: Vec<Reason>,
     /// What its gate would say.
@@ -112,31 +62,25 @@ impl Judged {
 
 /// Judges hosts together; `now_us` are microseconds since 1970.
 ///
-/// A stop of one is a stop of all; failures are counted over all; means and medians are taken of all services that were seen just now, so
-/// that a little too much on each of several hosts is seen though none of them stands out.
+/// A stop of one is a stop of all; means and medians are taken of all services that were seen just now, so that a little too much on
+/// each of several hosts is seen though none of them stands out.
 pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
     check(hosts)?;
     let mut findings = Findings::default();
     for host in hosts {
         one(host, now_us, &mut findings);
     }
-    failures(hosts, &mut findings);
-    let fresh = || hosts.iter().filter(|host| (-AHEAD_SECONDS..=STALE_SECONDS).contains(&host.age(now_us)));
-    let mut tally = Tally::default();
-    for alike in fresh().flat_map(|host| &host.gate.tally.memory) {
-        let mut known = tally.memory.iter_mut();
-        if !known.any(|known: &mut Alike| known.take(alike)) {
-            tally.memory.push(alike.clone());
-        }
+    let fresh = hosts.iter().filter(|host| (-AHEAD_SECONDS..=STALE_SECONDS).contains(&host.age(now_us)));
+    let (mut levels, mut work) = (Vec::new(), Vec::new());
+    for host in fresh {
+        let named = |service: &str| format!("{}/{service}", host.host);
+        let own = host.gate.levels.iter();
+        levels.extend(own.map(|level| Level { service: named(&level.service), ..level.clone() }));
+        work.extend(host.gate.work.iter().map(|(service, ratio)| (named(service), *ratio)));
     }
-    tally.memory.iter().for_each(|alike| memory::together(alike, &mut findings));
-    let works = fresh().flat_map(|host| {
-        let own = host.gate.tally.work.iter();
-        own.map(|(service, ratio)| (format!("{}/{service}", host.host), *ratio))
-    });
-    tally.work = works.collect();
-    work::together(tally.work.clone(), &mut findings);
-    Ok(findings.gate(tally, hosts.iter().map(|host| host.services).sum()))
+    memory::together(&levels, &mut findings);
+    work::together(work.clone(), &mut findings);
+    Ok(findings.gate(levels, work, hosts.iter().map(|host| host.services).sum()))
 }
 
 fn check(hosts: &[Judged]) -> Result<(), PoolError> {
@@ -198,21 +142,4 @@ fn one(host: &Judged, now_us: i64, findings: &mut Findings) {
         host.standing.as_str(),
         units::counted(host.services, "service")
     ));
-}
-
-/// The budget holds over all hosts: what each may bear is no more because there are many.
-fn failures(hosts: &[Judged], findings: &mut Findings) {
-    let count: u32 = hosts.iter().map(|host| host.failures).sum();
-    let budget = hosts.iter().map(|host| host.failure_budget).min().unwrap_or(0);
-    findings.evidence.push(format!("failed services over all hosts: {count} of at most {budget}"));
-    if count > 0 && count >= budget {
-        let named: Vec<&str> =
-            hosts.iter().filter(|host| host.failures > 0).map(|host| host.host.as_str()).collect();
-        let what = format!(
-            "{} failed on {}; the budget over all hosts is {budget}",
-            units::counted(count as usize, "service"),
-            named.join(", ")
-        );
-        findings.against.push(Reason { service: None, what });
-    }
 }

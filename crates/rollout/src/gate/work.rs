@@ -1,14 +1,14 @@
 //! Whether services do the work that they did before: one that saves memory by doing less has saved nothing.
 
+use heaptrial_analysis::WorkRatio;
 use heaptrial_model::{TorFlag, units};
 use heaptrial_stats::median;
 
 use super::{Findings, Grounds, Reason, Subject};
 use crate::plan::Before;
-use heaptrial_analysis::WorkRatio;
 
 /// Work of one service below this share of its own work before stops.
-const LEAST_WORK: f64 = 0.5;
+pub const LEAST_WORK: f64 = 0.5;
 /// The median of many services is held to no narrower limit than the square root of that of one.
 const NARROWEST_ROOT: f64 = 0.5;
 /// Services named with what they did.

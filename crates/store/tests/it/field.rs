@@ -143,14 +143,8 @@ fn a_name_that_goes_on_is_taken_for_whatever_is_found_by_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::create(&folder.path().join("db")).unwrap();
     let of = |kind| NewTrial { kind, ..trial("relays") };
-    let adoption = store.begin_field_trial(&of(TrialKind::Adoption), &[], &[]).unwrap();
-    for kind in [TrialKind::Field, TrialKind::Rollout] {
-        let taken = store.begin_field_trial(&of(kind), &[], &[]).unwrap_err().to_string();
-        assert!(taken.contains("`relays` goes on already (adoption of services as found)"), "{taken}");
-    }
     // What the agent calls its own is found by its kind.
     store.begin_field_trial(&of(TrialKind::Host), &[], &[]).unwrap();
-    store.end_trial(adoption, START_US + 1, "completed").unwrap();
     store.begin_field_trial(&of(TrialKind::Field), &[], &[]).unwrap();
     let taken = store.begin_field_trial(&of(TrialKind::Rollout), &[], &[]).unwrap_err().to_string();
     assert!(taken.contains("(trial on this fleet)"), "{taken}");

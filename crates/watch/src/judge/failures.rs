@@ -4,25 +4,25 @@ use heaptrial_analysis::DAY;
 use heaptrial_model::{KnownEvent, units};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use crate::alert::{Alert, AlertKind};
-use crate::plan::{FailuresBefore, WatchPlan};
+use crate::alert::{AlertKind, Finding};
+use crate::plan::{ERROR, FailuresBefore, WatchPlan};
 use crate::schedule::days_over;
 use crate::seen::Seen;
 
-/// Beside all days since the start, the last so many are looked at by themselves: what began late would be lost in them.
+/// Besides all days since the start, the last so many are looked at by themselves: what began late would be lost in them.
 const LAST_DAYS: [u32; 3] = [1, 3, 7];
 
-/// An alert where services fail more often than in the trial, as of the last day that is over.
+/// Services that fail, where all together fail more often than before, as of the last day that is over.
 ///
 /// Every day is looked at, and each may err alike: with equal parts of its error for the failures since the start and
 /// for those of the last days.
-pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
+pub(super) fn findings(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
     let day = days_over(plan.elapsed_days(seen.at), plan.days);
     if day == 0 {
-        return None;
+        return Vec::new();
     }
     let spans = LAST_DAYS.into_iter().filter(|last| *last < day).chain([day]);
-    let error = plan.limits.failures_error() / plan.days.max(1.0) / (LAST_DAYS.len() + 1) as f64;
+    let error = ERROR / 2.0 / plan.days.max(1.0) / (LAST_DAYS.len() + 1) as f64;
     let until = plan.started_at + f64::from(day) * DAY;
     let services = plan.services.len() as f64;
     let within = |days: f64| {
@@ -32,32 +32,25 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         (of, days, p)
     };
     let shown = spans.map(|days| within(f64::from(days))).filter(|(_, _, p)| *p <= error);
-    let (found, days, p) = shown.min_by(|a, b| a.2.total_cmp(&b.2))?;
-    let count = |kind: KnownEvent| found.iter().filter(|failure| failure.kind == kind).count();
-    let mut services: Vec<&str> = found.iter().map(|failure| failure.service.as_str()).collect();
-    services.sort_unstable();
-    services.dedup();
+    let Some((found, days, p)) = shown.min_by(|a, b| a.2.total_cmp(&b.2)) else { return Vec::new() };
     let before = plan.failures_before;
-    Some(Alert {
-        key: "failures:all".to_owned(),
-        kind: AlertKind::Failures,
-        state: "above".to_owned(),
-        service: None,
-        services: Vec::new(),
-        text: format!(
-            "{} and {} in {} of {} ({} {} in {:.0} service days; p {}): {}",
-            crashes(count(KnownEvent::Crash)),
-            units::counted(count(KnownEvent::OomKill), "OOM kill"),
-            units::counted(days as usize, "day"),
-            units::counted(plan.services.len(), "service"),
-            if before.assumed { "nothing is known from before; taken are" } else { "before there were" },
-            before.failures,
-            before.service_days,
-            units::p_value(p),
-            services.join(", ")
+    let text = format!(
+        "{} and {} in {} ({} {} in {:.0} service days; p {})",
+        crashes(found.iter().filter(|failure| failure.kind == KnownEvent::Crash).count()),
+        units::counted(
+            found.iter().filter(|failure| failure.kind == KnownEvent::OomKill).count(),
+            "OOM kill"
         ),
-        advice: "`journalctl -u SERVICE` tells why they ended".to_owned(),
-    })
+        units::counted(days as usize, "day"),
+        if before.assumed { "nothing is known from before; taken are" } else { "before there were" },
+        before.failures,
+        before.service_days,
+        units::p_value(p)
+    );
+    found
+        .into_iter()
+        .map(|failure| Finding::new(AlertKind::Failures, &failure.service, "above", &text))
+        .collect()
 }
 
 fn crashes(count: usize) -> String {
@@ -101,12 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_known_a_rate_is_taken_and_told() {
-        let known = FailuresBefore { failures: 2, service_days: 29.0, assumed: false };
-        let days = |service_days| FailuresBefore { failures: 0, service_days, assumed: false };
-        assert_eq!(known.with(days(1.0)), FailuresBefore { failures: 2, service_days: 30.0, assumed: false });
+    fn where_nothing_is_known_a_rate_is_taken() {
+        assert_eq!(
+            FailuresBefore::of(2, 30.0),
+            FailuresBefore { failures: 2, service_days: 30.0, assumed: false }
+        );
         let taken = FailuresBefore { failures: 1, service_days: 30.0, assumed: true };
-        assert_eq!([known.with(days(0.5)), days(0.0).with(days(0.0))], [taken, taken]);
+        assert_eq!([FailuresBefore::of(2, 29.5), FailuresBefore::of(0, 0.0)], [taken, taken]);
         // A service that fails again and again on its first day is not lost.
         assert!(p_value(8, 1.0, taken) < 1e-9);
     }

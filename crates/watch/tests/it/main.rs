@@ -1,6 +1,6 @@
 //! Watches over simulated fleets.
 
-mod causes;
+mod alerts;
 mod metrics;
 mod simulation;
 mod stored;

@@ -4,11 +4,12 @@ use crate::simulation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_analysis::{DAY, Fleet, Forecast, Settings, UsualWork};
+use heaptrial_analysis::{DAY, Fleet, UsualWork};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::SystemdError;
 use heaptrial_judgement::{Judgement, Options, read_fleet, traffic_since};
 use heaptrial_model::{Arm, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
+use heaptrial_rollout::{Ratio, usual_level};
 use heaptrial_store::{NewService, NewTrial, Store, TickInput};
 use heaptrial_watch::{AlertKind, FailuresBefore, WatchState, see, stored_name};
 use rand::SeedableRng;
@@ -129,17 +130,17 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     let mut store = Store::create(&folder.path().join("db")).unwrap();
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let noise = Noise { restarts: 0.0, gaps: 0.0, ..Noise::default() };
-    let trial = simulate(SERVICES, -10.0, 0.0, &noise, &|_, _| 1.0, &mut random);
-    let trial_id = store_fleet(&mut store, ("five-way", TrialKind::Field), &trial, SERVICES, -10.0);
-    let forecast = {
-        let fleet = read_fleet(&store, trial_id, &Options::default()).unwrap();
-        Forecast::of_arm(&fleet, &Settings::default(), ARM).unwrap()
-    };
-    assert_eq!(forecast.services() as usize, SERVICES);
-
-    // The same processes go on, so the watch's ledger has lives older than itself.
     let raised = |_: usize, day: f64| if day >= 4.0 { 1.4 } else { 1.0 };
     let mut watched = simulate(SERVICES, -10.0, 8.0, &noise, &raised, &mut random);
+    let mut trial = watched.clone();
+    trial.until(BEGIN);
+    let trial_id = store_fleet(&mut store, ("five-way", TrialKind::Field), &trial, SERVICES, -10.0);
+    let before = read_fleet(&store, trial_id, &Options::default()).unwrap();
+    let ratio = Ratio::of_their_own(&before, 0);
+    let bytes: Vec<f64> = before.services.iter().map(|service| usual_level(service).unwrap()).collect();
+    assert_eq!(ratio.as_ref().unwrap().services() as usize, SERVICES);
+
+    // The same processes go on, so the watch's ledger has lives older than itself.
     for life in watched.services.iter_mut().flat_map(|service| &mut service.lives) {
         life.readings.retain(|reading| f64::from(reading.age_seconds) >= 10.0 * DAY);
     }
@@ -147,7 +148,7 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     let watch_id = store_fleet(&mut store, (&name, TrialKind::Watch), &watched, SERVICES, 0.0);
     let running: Vec<i64> = store.running_trials().unwrap().iter().map(|trial| trial.id).collect();
     assert_eq!(running, [trial_id, watch_id]);
-    let mut plan = plan(forecast, SERVICES, FailuresBefore::default());
+    let mut plan = plan((ratio, &bytes), FailuresBefore::default());
     plan.trial_id = watch_id;
 
     let fleet = read_fleet(&store, watch_id, &Options::default()).unwrap();
@@ -155,14 +156,11 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     let mut kinds_on = |day: f64| -> Vec<AlertKind> {
         let seen = Month::quiet(SERVICES).seen(&plan, &fleet, &[], day);
         state.check(&plan, &seen, Some(&fleet));
-        let mut kinds: Vec<AlertKind> = state.outbox.drain(..).map(|letter| letter.alert.kind).collect();
-        // All services together, and maybe some by themselves.
-        kinds.dedup();
-        kinds
+        state.pending.drain(..).map(|own| own.alert.kind).collect()
     };
     assert_eq!(kinds_on(3.0), []);
     assert_eq!(kinds_on(5.0), [AlertKind::Level]);
-    assert_eq!(kinds_on(6.0), [], "it stands and is not told again");
+    assert_eq!(kinds_on(6.0), [], "it stands and is not reported again");
 
     for life in store.lives(watch_id).unwrap() {
         let age = store.last_age(&life).unwrap().unwrap();
@@ -183,8 +181,6 @@ fn a_check_sees_what_lies_in_swap_and_since_when_a_relay_does_not_answer() {
     let mut store = Store::create(&folder.path().join("db")).unwrap();
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let noise = Noise { restarts: 0.0, gaps: 0.0, ..Noise::default() };
-    let trial = simulate(3, -10.0, 0.0, &noise, &|_, _| 1.0, &mut random);
-    let forecast = Forecast::of_arm(&trial, &Settings::default(), ARM).unwrap();
     let mut watched = simulate(3, 0.0, 1.0, &noise, &|_, _| 1.0, &mut random);
     watched.services.iter_mut().for_each(|service| service.lives.truncate(1));
     // The first is a relay, which tells nothing from then on. The second one was a relay before, and the third never.
@@ -205,7 +201,7 @@ fn a_check_sees_what_lies_in_swap_and_since_when_a_relay_does_not_answer() {
         ..TickInput::default()
     };
     store.write_tick(trial_id, &tick).unwrap();
-    let mut plan = plan(forecast, 3, FailuresBefore::default());
+    let mut plan = plan((None, &[1e9; 3]), FailuresBefore::default());
     (plan.trial_id, plan.metric) = (trial_id, Metric::Anon);
     plan.services[1].usual_work = Some(UsualWork { bytes_per_second: 2e3, by_hour: Vec::new() });
     let paths = Paths { state: folder.path().to_owned(), ..Paths::default() };
@@ -213,7 +209,7 @@ fn a_check_sees_what_lies_in_swap_and_since_when_a_relay_does_not_answer() {
     let seen = see(&plan, &paths, Err(&unreachable), Ok(&store), tick.wall_us as f64 / 1e6);
     let first = &seen.services[0];
     assert_eq!((first.bytes, first.swap_bytes), (Some(950.0), 550.0));
-    let since: Vec<Option<f64>> = seen.services.iter().map(|service| service.untold_since).collect();
+    let since: Vec<Option<f64>> = seen.services.iter().map(|service| service.unanswered_since).collect();
     // The last answer; the start of a life that never gave one though the relay did before; nothing of what is no relay.
     assert_eq!(since, [Some(last.wall_us as f64 / 1e6), Some(BEGIN), None]);
     let told = |life: usize| store.was_observed(lives[life].id, TRAFFIC[0]).unwrap();

@@ -293,7 +293,7 @@ fn one_wave(
     teller: &mut Teller,
     interrupt: &AtomicBool,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
-    let mut watcher = Watcher::new(Default::default(), trial.prepared(), None);
+    let mut watcher = Watcher::new(Default::default(), trial.prepared(), &[]);
     let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, teller, interrupt);
     Ok(rollout.roll_back_wave(wave, pace)?)
 }

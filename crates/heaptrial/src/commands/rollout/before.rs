@@ -29,11 +29,7 @@ pub fn before(target: &Target, services: &[Service], name: &ServiceName, judges_
     let process = service.and_then(|service| service.process.as_ref());
     let known = found.map(of_trial).unwrap_or_default();
     let known = match (known.bytes, process) {
-        (None, Some(process)) => Before {
-            bytes: level_now(process, target.metric),
-            age_seconds: Some(process.age_seconds),
-            ..known
-        },
+        (None, Some(process)) => Before { bytes: level_now(process, target.verdict.metric), ..known },
         _ => known,
     };
     let relay = service.and_then(|service| service.relay.as_ref()).filter(|relay| has_a_way(relay));
@@ -60,8 +56,7 @@ fn proportional_bytes(pid: i32) -> Option<u64> {
 fn of_trial(service: &FleetService) -> Before {
     let Some(life) = service.current() else { return Before::default() };
     Before {
-        bytes: life.last_level(),
-        age_seconds: life.readings.last().map(|reading| f64::from(reading.age_seconds)),
+        bytes: heaptrial_rollout::level(service),
         work: UsualWork::of_life(life),
         flags: life.flags(),
         tells: Tells::default(),
@@ -93,7 +88,7 @@ fn with_told(known: Before, relay: &Relay, told: Option<&RelayReadings>, age_sec
 }
 
 /// What gates will not go by, for who starts a rollout; `None` where they go by all.
-pub fn untold(plan: &RolloutPlan) -> Option<String> {
+pub fn unjudged(plan: &RolloutPlan) -> Option<String> {
     if !plan.judges_work {
         return Some(
             "gates go by health, crashes and memory alone, and not by work and flags (--no-work)".to_owned(),
@@ -153,11 +148,20 @@ fn refuse_short(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -> Res
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_host::Paths;
     use heaptrial_model::TorFlag;
     use serde_json::json;
 
     use super::*;
-    use crate::commands::rollout::target;
+    use clap::Parser;
+
+    use crate::commands::rollout::options::StartOptions;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: StartOptions,
+    }
 
     fn relay(role: &str, more: &[(&str, &str)]) -> Relay {
         let mut facts = json!({
@@ -190,9 +194,12 @@ mod tests {
         (sample.rss_bytes, sample.anon_bytes, sample.swap_bytes) = (600, 350, 20);
         sample.cgroup_current_bytes = Some(900);
         process.life.pid = std::process::id() as i32;
-        let mut target = target::of_spec(&"jemalloc".parse().unwrap(), &["*".parse().unwrap()]).unwrap();
+        let options = Command::parse_from(["start", "jemalloc", "--services", "*"]).options;
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths { state: folder.path().to_owned(), ..Paths::default() };
+        let mut target = Target::find(&options, &paths, &folder.path().join("db")).unwrap();
         let mut now = |service: &Service, metric| {
-            target.metric = metric;
+            target.verdict.metric = metric;
             before(&target, std::slice::from_ref(service), service.name(), true).bytes
         };
         assert_eq!(now(&service, Metric::Rss), Some(600.0));

@@ -1,4 +1,4 @@
-//! Running a rollout in this process, and telling how that ended.
+//! Running a rollout in this process, and printing how that ended.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,11 +29,8 @@ pub fn carry_out(
     let mut teller = Teller::new(database, trial.prepared(), count);
     // What a process that was killed could not tell any more.
     teller.tell_committed(trial.state());
-    // All of them have levels over the same windows.
-    let forecast = plan.forecasts().next().map(|(_, forecast)| forecast.clone());
-    let mut watcher = Watcher::new(database.to_owned(), trial.prepared(), forecast);
-    let (waves, measured) = (plan.waves.len(), plan.measured);
-    let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
+    let mut watcher = Watcher::new(database.to_owned(), trial.prepared(), &plan.strata);
+    let waves = plan.waves.len();
     let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, &mut teller, &interrupt);
     let ending = rollout.go()?;
     let count = trial.state().count(Stage::Committed);
@@ -44,7 +41,7 @@ pub fn carry_out(
     if global.json {
         println!("{:#}", as_json(&name, &ending));
     } else {
-        print!("{}", told(&name, &watched, &ending, measured, (count, waves)));
+        print!("{}", text(&name, &ending, (count, waves)));
     }
     Ok(match ending {
         Ending::Complete => ExitCode::SUCCESS,
@@ -53,23 +50,16 @@ pub fn carry_out(
     })
 }
 
-/// What is printed at the end; `watched` is the trial that tells what is expected of the services, or the rollout itself.
-fn told(
-    name: &str,
-    watched: &str,
-    ending: &Ending,
-    measured: bool,
-    (count, waves): (usize, usize),
-) -> String {
+/// What is printed at the end.
+fn text(name: &str, ending: &Ending, (count, waves): (usize, usize)) -> String {
     let go_on = format!(
         "`heaptrial rollout resume {name}` goes on; `heaptrial rollout rollback {name}` puts everything back"
     );
     match ending {
         Ending::Complete => format!(
-            "rollout {name}: {} passed, {} run {}; `heaptrial watch start {watched}` keeps an eye on them\n",
+            "rollout {name}: {} passed, {} run it; `heaptrial watch start {name}` keeps an eye on them\n",
             heaptrial_model::units::counted(waves, "wave"),
-            heaptrial_model::units::counted(count, "service"),
-            if measured { "what was measured" } else { "it, which no trial of this host measured" }
+            heaptrial_model::units::counted(count, "service")
         ),
         Ending::Paused => format!("rollout {name}: paused; {go_on}\n"),
         Ending::Interrupted => format!("rollout {name}: interrupted; {go_on}\n"),

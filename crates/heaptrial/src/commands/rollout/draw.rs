@@ -9,11 +9,11 @@ use heaptrial_inspect::Service;
 use heaptrial_model::{
     About, Assignment, Build, BuildOfHosts, DrawnPlan, HumanDuration, Pace, PlanId, ServiceName,
 };
-use heaptrial_rollout::{RolloutPlan, WaveSizes, freeze, split};
+use heaptrial_rollout::{Forced, RolloutPlan, WaveSizes, freeze, split};
 
 use super::before;
 use super::options::StartOptions;
-use super::target::{self, Target};
+use super::target::Target;
 use crate::commands::trial::plan::family::families;
 use crate::exit::Failure;
 
@@ -32,40 +32,40 @@ pub(super) fn drawn(
     let assignments = services.iter().zip(families(&relays)).map(|(service, family)| Assignment {
         service: service.name().clone(),
         host: host.clone(),
-        arm: target.arm.name.clone(),
+        arm: target.verdict.arm.name.clone(),
         block: 0,
         stratum: "all".to_owned(),
         family,
         drawn: None,
     });
-    let own = obtained.get(&target.arm.name).and_then(|obtained| {
+    let build = obtained.get(&target.verdict.arm.name).and_then(|obtained| {
         let file = obtained.library.as_ref()?.file_name()?.to_string_lossy().into_owned();
         let version = obtained.version.as_ref().map(ToString::to_string);
         Some(Build { sha256: obtained.sha256.clone(), version, file })
     });
-    // What the trial's plan was drawn for, unless another build is wanted.
-    let build = if options.unmeasured { own } else { target.build.clone().or(own) };
+    let pace = target.verdict.pace;
     let soak: std::time::Duration = options.soak.iter().map(|soak| soak.0).sum();
     let mut plan = DrawnPlan {
         name: name.to_owned(),
         id: PlanId::default(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: SEED,
-        metric: target.metric,
+        metric: target.verdict.metric,
         duration: HumanDuration(soak),
         looks: Vec::new(),
         about: About::default(),
         pace: Pace {
-            at_once: options.at_once,
-            pause: options.pause,
-            health_timeout: options.health_timeout,
-            settle: options.settle,
+            at_once: options.at_once.unwrap_or(pace.at_once),
+            pause: options.pause.unwrap_or(pace.pause),
             failure_budget: 1,
+            ..pace
         },
-        arms: vec![target.arm.clone()],
+        arms: vec![target.arm()],
         builds: build
             .into_iter()
-            .map(|build| (target.arm.name.clone(), vec![BuildOfHosts { hosts: vec![host.clone()], build }]))
+            .map(|build| {
+                (target.verdict.arm.name.clone(), vec![BuildOfHosts { hosts: vec![host.clone()], build }])
+            })
             .collect(),
         services: assignments.collect(),
     };
@@ -79,9 +79,9 @@ pub(super) fn drawn(
 pub(super) fn frozen(
     options: &StartOptions,
     target: &Target,
-    measured: bool,
+    forced: Option<Forced>,
     whole: Prepared,
-    (services, host): (&[Service], &str),
+    services: &[Service],
     paths: &Paths,
 ) -> Result<(Prepared, RolloutPlan), Failure> {
     let is_there = |treatment: &ServiceTreatment| {
@@ -96,28 +96,18 @@ pub(super) fn frozen(
     let order: Vec<ServiceName> = waves.concat();
     let mut treatments = open;
     treatments.sort_by_key(|treatment| order.iter().position(|name| *name == treatment.service));
-    let strata = match (options.no_forecast || options.unmeasured, names.is_empty()) {
-        (false, false) => target::strata(target, services, &names, host).map_err(|why| {
-            Failure::refused(format!(
-                "gates hold memory to the trial's forecast, and there is none: {why}. --no-forecast holds it to what each service used before"
-            ))
-        })?,
-        _ => Vec::new(),
-    };
     let plan = RolloutPlan {
-        trial: target.trial_name().map(str::to_owned),
-        verdict: target.verdict.as_ref().map(|(_, digest)| digest.clone()),
-        despite: target.against.clone(),
-        adopted: target.adopted.is_some(),
-        arm: target.arm.name.clone(),
-        measured,
+        trial: target.verdict.trial.clone(),
+        verdict: target.digest.clone(),
+        forced,
+        arm: target.verdict.arm.name.clone(),
         sizes,
         seed: SEED,
         already: already.into_iter().map(|treatment| treatment.service).collect(),
         soak: options.soak.clone(),
         quiet_hours: options.quiet_hours,
         judges_work: !options.no_work,
-        strata,
+        strata: target.strata(services, &names),
         before: names
             .iter()
             .map(|name| (name.clone(), before::before(target, services, name, !options.no_work)))

@@ -74,8 +74,7 @@ fn of_this_host(name: &str, global: &GlobalOptions) -> Result<Judged, Failure> {
     let prepared = read_prepared(&paths, name)?;
     let plan = read_plan(&prepared).map_err(Failure::refused)?;
     let database = on_host::database(&paths, global);
-    let forecast = plan.forecasts().next().map(|(_, forecast)| forecast.clone());
-    let mut watcher = Watcher::new(database, &prepared, forecast);
+    let mut watcher = Watcher::new(database, &prepared, &plan.strata);
     let this = ThisHost::new(global.systemd()?);
     let (services, gate) = judge_now((&plan, &prepared), (this.host(), &paths), &mut watcher)?;
     let state = read_state(&paths, name)?;
@@ -89,8 +88,6 @@ fn of_this_host(name: &str, global: &GlobalOptions) -> Result<Judged, Failure> {
         wall_us: Instant::now().wall_us,
         standing,
         services: services.len(),
-        failures: state.failures,
-        failure_budget: prepared.plan.pace.failure_budget,
         reasons: progress.reasons,
         gate,
     })

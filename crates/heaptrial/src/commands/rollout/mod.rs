@@ -7,20 +7,18 @@ mod carry_out;
 mod detach;
 mod draw;
 mod judge;
-mod measured;
 pub(super) mod mitigations;
 mod observe;
 mod options;
+mod preview;
 mod start;
 mod status;
 mod target;
-mod tell;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-pub(super) use self::admit::host_now;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -29,9 +27,9 @@ use crate::options::GlobalOptions;
 pub enum RolloutCommand {
     /// Give services what a trial measured: a canary first, then waves, each behind a gate
     Start(Box<options::StartOptions>),
-    /// Tell where a rollout stands
+    /// Show where a rollout stands
     Status(status::StatusOptions),
-    /// Tell what a gate would say now of this host, or of several hosts together
+    /// Show what a gate would say now of this host, or of several hosts together
     Judge(judge::JudgeOptions),
     /// Stop before the next restart; what was changed stays
     Pause(act::NameOptions),

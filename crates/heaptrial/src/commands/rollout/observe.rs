@@ -1,16 +1,15 @@
-//! What the agent's samples tell a rollout's gates.
+//! What the agent's samples are to a rollout's gates.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use heaptrial_analysis::Worked;
-use heaptrial_analysis::{Fleet, FleetLife, Forecast};
+use heaptrial_analysis::{Fleet, FleetLife, Worked};
 use heaptrial_change::Prepared;
 use heaptrial_host::{HostFacts, HostRoot, Instant as Moment};
 use heaptrial_judgement::{LifeFigures, Options, read_fleet};
 use heaptrial_model::{KnownEvent, ServiceName};
-use heaptrial_rollout::{Observed, Observer};
+use heaptrial_rollout::{Observed, Observer, Stratum};
 use heaptrial_store::{LatestSample, Store};
 
 use crate::commands::trial::in_database;
@@ -23,7 +22,7 @@ const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 pub struct Watcher {
     pub database: PathBuf,
     pub prepared: Prepared,
-    pub forecast: Option<Forecast>,
+    pub strata: Vec<Stratum>,
     boot_id: Option<String>,
     told: Option<Instant>,
 }
@@ -36,9 +35,9 @@ struct Recorded {
 
 impl Watcher {
     /// Of a rollout that is recorded in a database.
-    pub fn new(database: PathBuf, prepared: &Prepared, forecast: Option<Forecast>) -> Self {
+    pub fn new(database: PathBuf, prepared: &Prepared, strata: &[Stratum]) -> Self {
         let boot_id = HostFacts::read(&HostRoot::default()).ok().map(|facts| facts.boot_id);
-        Self { database, prepared: prepared.clone(), forecast, boot_id, told: None }
+        Self { database, prepared: prepared.clone(), strata: strata.to_vec(), boot_id, told: None }
     }
 
     fn recorded(&self) -> Option<Recorded> {
@@ -71,7 +70,7 @@ impl Watcher {
         };
         let life = service.current().filter(|life| life.contamination.is_none() && life.proved);
         Observed {
-            level: life.and_then(|life| self.level(life)),
+            level: life.and_then(|life| self.level(&service.name, life)),
             last_reading_seconds: recorded.last_reading_seconds.get(&service.name).copied(),
             crashes: told(KnownEvent::Crash),
             oom_kills: told(KnownEvent::OomKill),
@@ -80,10 +79,12 @@ impl Watcher {
         }
     }
 
-    fn level(&self, life: &FleetLife) -> Option<(f64, f64)> {
+    fn level(&self, service: &str, life: &FleetLife) -> Option<(f64, f64)> {
         let age = life.last_age()?;
-        let bytes = match &self.forecast {
-            Some(forecast) => forecast.level_of(life, age),
+        let is_own = |stratum: &&Stratum| stratum.services.iter().any(|name| name.as_str() == service);
+        let ratio = self.strata.iter().find(is_own).and_then(|stratum| stratum.ratio.as_ref());
+        let bytes = match ratio {
+            Some(ratio) => ratio.level_of(life, age),
             None => life.last_level(),
         };
         Some((bytes?, age))
@@ -160,7 +161,7 @@ mod tests {
         let service =
             NewService { name: "a.service".into(), arm: 0, block: 0, position: 0, attributes: json!(null) };
         let service = store.add_new_service(trial, arms[0], &service).unwrap();
-        let mut watcher = Watcher::new(database.clone(), &prepared, None);
+        let mut watcher = Watcher::new(database.clone(), &prepared, &[]);
         let now = Moment::now();
         let boot_id = boot_id.map_or_else(|| watcher.boot_id.clone().unwrap(), str::to_owned);
         let key = LifeKey { boot_id: boot_id.clone(), pid: 7, start_ticks: 7 };

@@ -15,7 +15,7 @@ use heaptrial_rollout::{
 };
 use serde_json::{Value, json};
 
-use super::tell::forecast_lines;
+use super::preview::ratio_lines;
 use crate::commands::trial::on_host;
 use crate::commands::trial::unfound::Unfound;
 use crate::exit::{Failure, code};
@@ -142,7 +142,7 @@ impl Status {
             "trial": self.plan.trial,
             "verdict": self.plan.verdict,
             "arm": self.plan.arm,
-            "measured": self.plan.measured,
+            "forced": self.plan.forced,
             "standing": self.course(),
             "process_at_work": self.at_work,
             "rollback_proved": self.progress.rollback_proved,
@@ -165,15 +165,13 @@ impl Status {
     fn text(&self) -> String {
         let name = &self.prepared.plan.name;
         let mut text = format!("rollout {name}: {}, {}", self.plan.arm, self.course().as_str());
-        text += match &self.plan.trial {
-            Some(name) if self.plan.adopted => {
-                format!("; services of adoption {name} run it, and no trial compared it with another\n")
-            }
-            Some(trial) if self.plan.measured => format!("; measured in trial {trial}\n"),
-            _ if self.plan.measured => "; this treatment was measured on this host\n".to_owned(),
-            _ => "; this treatment was NOT measured in a trial of this host\n".to_owned(),
+        text += &match &self.plan.trial {
+            Some(trial) => format!("; measured in trial {trial}\n"),
+            None => "; no trial measured it\n".to_owned(),
+        };
+        if let Some(forced) = &self.plan.forced {
+            text += &format!("  forced ({}) though {}\n", forced.reason, forced.objections.join("; "));
         }
-        .as_str();
         let is_back = self.state.stage == TrialStage::Reverted;
         for (wave, stage) in self.progress.waves.iter().enumerate() {
             let (committed, services) = self.wave_counts(wave);
@@ -195,7 +193,7 @@ impl Status {
         if let Some(hours) = self.plan.quiet_hours {
             text += &format!("  quiet hours {hours}: no service is changed in them\n");
         }
-        for line in forecast_lines(&self.plan) {
+        for line in ratio_lines(&self.plan) {
             text += &format!("  {line}\n");
         }
         if !self.plan.judges_work {
@@ -262,17 +260,12 @@ pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_
 }
 
 fn stratum_json(stratum: &Stratum) -> Value {
-    let forecast = stratum.forecast.as_ref().and_then(|forecast| {
-        let age_seconds = forecast.last_age();
-        let expected = forecast.at(age_seconds, 0.95)?;
-        Some(json!({ "age_seconds": age_seconds, "trial_services": forecast.services(), "bytes": expected }))
+    let ratio = stratum.ratio.as_ref().and_then(|ratio| {
+        let age_seconds = ratio.last_age();
+        let expected = ratio.expected(1.0, age_seconds)?;
+        Some(json!({ "age_seconds": age_seconds, "trial_services": ratio.services(), "ratio": expected.bytes }))
     });
-    json!({
-        "name": stratum.name,
-        "services": stratum.services,
-        "forecast": forecast,
-        "why_not": stratum.why_not,
-    })
+    json!({ "name": stratum.name, "services": stratum.services, "ratio": ratio })
 }
 
 fn stage_word(stage: WaveStage) -> &'static str {

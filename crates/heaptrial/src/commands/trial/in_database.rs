@@ -167,9 +167,8 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let mut store = Store::create(&path).unwrap();
-        // As it is in databases of before the name of one kept the other from beginning.
-        let (adoption, arms) = store.begin_trial(&row("relays", TrialKind::Adoption, json!({}))).unwrap();
-        store.add_new_service(adoption, arms[0], &service()).unwrap();
+        let (watch, arms) = store.begin_trial(&row("relays", TrialKind::Watch, json!({}))).unwrap();
+        store.add_new_service(watch, arms[0], &service()).unwrap();
         let parameters = json!({ "plan": frozen("relays").plan });
         let (own, arms) = store.begin_trial(&row("relays", TrialKind::Field, parameters)).unwrap();
         store.add_new_service(own, arms[0], &service()).unwrap();
@@ -187,10 +186,14 @@ pub(crate) mod tests {
                 .collect()
         };
         assert_eq!(kinds(own), [(KnownEvent::RestartPlanned.into(), true)]);
-        assert_eq!(kinds(adoption), []);
+        assert_eq!(kinds(watch), []);
         let going_on: Vec<i64> = store.running_trials().unwrap().iter().map(|record| record.id).collect();
-        assert_eq!(going_on, [adoption]);
+        assert_eq!(going_on, [watch]);
         assert!(end_named(&path, "relays"));
-        assert_eq!(store.running_trials().unwrap().len(), 1, "an adoption has no folder that could be gone");
+        assert_eq!(
+            store.running_trials().unwrap().len(),
+            1,
+            "a watch has no folder of a trial that could be gone"
+        );
     }
 }

@@ -1,6 +1,5 @@
 //! `heaptrial trial`: a randomised trial on the services of a fleet.
 
-mod capacity;
 pub(super) mod findings;
 pub(super) mod in_database;
 mod leave_out;
@@ -15,6 +14,7 @@ mod stop;
 mod survey;
 pub(super) mod unfound;
 pub(super) mod verdict;
+mod worth;
 
 use std::process::ExitCode;
 

@@ -10,12 +10,12 @@ use heaptrial_allocator::Expected;
 use heaptrial_analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
 use heaptrial_host::HostFacts;
 use heaptrial_judgement::{Judgement, Options};
-use heaptrial_model::{MappedLibrary, TrialKind, units};
+use heaptrial_model::{Pace, TrialKind, units};
 use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
 use heaptrial_store::LifeRecord;
 use serde_json::Value;
 
-use super::capacity::Capacity;
+use super::worth::Worth;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::file_beside;
@@ -57,8 +57,15 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
     }
     let judgement =
         Judgement::of(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
+    refuse_partial(&judgement)?;
     let verdict = of(&judgement, &options.arm)?;
-    let capacity = Capacity::of(&target.store, &judgement, &verdict)?;
+    if verdict.hosts.iter().all(|host| host.proved.is_empty()) {
+        return Err(Failure::refused(format!(
+            "no process of arm `{}` of trial `{name}` was proved to run its treatment",
+            options.arm
+        )));
+    }
+    let worth = Worth::of(&target.store, &judgement, &verdict)?;
     let (text, digest) = verdict.sealed().map_err(Failure::failed)?;
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let usual = || format!("{name}-{}.verdict.json", verdict.arm.name).chars().map(plain).collect::<String>();
@@ -69,56 +76,59 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
     beside.persist(&file).map_err(|error| failed(error.error))?;
     if global.json {
         let ratio = verdict.ratio.map(|ratio| ratio.value);
-        let mut told = serde_json::json!({
+        let document = serde_json::json!({
             "schema_version": 1, "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name, "ratio": ratio,
-            "verdict": verdict.verdict, "findings": verdict.findings, "borne": verdict.borne,
+            "verdict": verdict.verdict, "findings": verdict.findings, "borne": verdict.borne, "worth": worth.hosts,
+            "cpu_ratio": worth.cpu.as_ref().map(|ratio| ratio.estimate),
         });
-        if let (Some(told), Value::Object(further)) = (told.as_object_mut(), capacity.json()) {
-            told.extend(further);
-        }
-        println!("{told:#}");
+        println!("{document:#}");
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}", lines(&verdict).join("\n"));
     let against = verdict.against();
     against.iter().chain(&verdict.warnings()).for_each(|line| println!("warning: {line}"));
-    let control = judgement.rows.arms.iter().find(|record| record.arm.control);
-    let from = control.and_then(|record| record.arm.treatment.allocator.clone());
-    println!("{}", capacity.text(&verdict, from.as_slice()));
+    println!("{}", worth.text(&verdict));
     println!("\n{digest}  {}", file.display());
-    let next = format!("heaptrial rollout start --verdict {} --services PATTERN", file.display());
+    let next = format!("heaptrial rollout start {} --services PATTERN", file.display());
     match against.is_empty() {
         true => println!("Next, on each host: {next}"),
-        false => println!(
-            "What was found speaks against a rollout: `{next}` refuses it without --despite-findings"
-        ),
+        false => {
+            println!("What was found speaks against a rollout: `{next}` refuses it without --force REASON")
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
-    let (rows, analysis) = (&judgement.rows, &judgement.analysis);
-    let name = &rows.trial.plan.name;
-    let told_of = |kind| analysis.findings.iter().find(|finding| finding.kind == kind);
-    if let Some(missing) = told_of(FindingKind::HostsMissing) {
+/// Refuses what is no verdict for other hosts: a trial of which a part is missing, or that was not drawn at random.
+fn refuse_partial(judgement: &Judgement) -> Result<(), Failure> {
+    let analysis = &judgement.analysis;
+    let found_of = |kind| analysis.findings.iter().find(|finding| finding.kind == kind);
+    if let Some(missing) = found_of(FindingKind::HostsMissing) {
         return Err(Failure::refused(format!(
             "Hosts are missing: {}. A verdict is of all hosts: gather the others first (`heaptrial import heaptrial`)",
             missing.evidence
         )));
     }
-    if let Some(by_hand) = told_of(FindingKind::AssignedByHand) {
+    if let Some(by_hand) = found_of(FindingKind::AssignedByHand) {
         return Err(Failure::refused(format!(
             "{}. A verdict is of a trial that was drawn at random: draw a new plan with `heaptrial trial plan`, and leave its arms and \
              blocks as they are",
             by_hand.evidence
         )));
     }
-    if let Some(missing) = told_of(FindingKind::ReadingsMissing) {
+    if let Some(missing) = found_of(FindingKind::ReadingsMissing) {
         return Err(Failure::refused(format!(
             "Readings are missing: {}. A verdict is of all services: gather these hosts again",
             missing.evidence
         )));
     }
+    Ok(())
+}
+
+/// What a trial found of an arm.
+pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
+    let (rows, analysis) = (&judgement.rows, &judgement.analysis);
+    let name = &rows.trial.plan.name;
     // `mimalloc-2.0.9` is how one says `mimalloc@2.0.9`, which is what `trial new` names an arm.
     let named = |as_written: fn(&str) -> String| {
         rows.arms.iter().position(|record| as_written(&record.arm.name) == wanted)
@@ -140,11 +150,6 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
     let mut hosts = hosts(judgement);
     let mut on = proved(judgement, index, &hosts);
     hosts.retain(|(name, _)| on.contains_key(name));
-    if on.values().all(|own| own.wholes.is_empty()) {
-        return Err(Failure::refused(format!(
-            "no process of arm `{wanted}` of trial `{name}` was proved to run its treatment"
-        )));
-    }
     let relays: BTreeSet<&str> = rows
         .services
         .iter()
@@ -170,25 +175,22 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         schema_version: Verdict::VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         written_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        trial: name.clone(),
-        plan_id: rows.trial.drawn.as_ref().map(|plan| plan.id.to_string()).unwrap_or_default(),
+        trial: Some(name.clone()),
         arm: record.arm.clone(),
         control: control.map(|control| rows.arms[control].arm.name.clone()).unwrap_or_default(),
+        control_allocator: control.and_then(|control| rows.arms[control].arm.treatment.allocator.clone()),
         metric: rows.trial.plan.metric,
-        kinds: kinds(&judgement.fleet, &record.arm.name, &|name| relays.contains(name)),
+        pace: rows.trial.drawn.as_ref().map_or_else(Pace::default, |plan| plan.pace),
+        kinds: kinds(&judgement.fleet, index, &|name| relays.contains(name)),
         hosts: hosts
             .into_iter()
-            .map(|(name, facts)| {
-                let own = on.remove(&name).unwrap_or_default();
-                MeasuredHost {
-                    name,
-                    system: facts.os,
-                    architecture: facts.architecture,
-                    processors: facts.cpu_count,
-                    memory_bytes: facts.ram_bytes,
-                    proved: own.wholes,
-                    libraries: own.libraries.into_iter().collect(),
-                }
+            .map(|(name, facts)| MeasuredHost {
+                proved: on.remove(&name).unwrap_or_default(),
+                name,
+                system: facts.os,
+                architecture: facts.architecture,
+                processors: facts.cpu_count,
+                memory_bytes: facts.ram_bytes,
             })
             .collect(),
         ratio,
@@ -199,15 +201,15 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
 }
 
 /// Grave findings that bear on an arm, in words.
-pub(crate) struct Found {
+struct Found {
     /// Those that speak against a rollout of it.
-    pub(crate) against: Vec<String>,
+    against: Vec<String>,
     /// Those that its figures bear.
-    pub(crate) borne: Vec<String>,
+    borne: Vec<String>,
 }
 
 /// The findings. That of a plan over several hosts one alone is here is none: it has the arm's services there.
-pub(crate) fn found(analysis: &Analysis, fleet: &Fleet, arm: usize) -> Found {
+fn found(analysis: &Analysis, fleet: &Fleet, arm: usize) -> Found {
     let control = fleet.arms.iter().position(|arm| arm.control);
     let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
     let grave = grave.filter(|finding| finding.kind != FindingKind::HostsMissing);
@@ -246,16 +248,8 @@ pub(super) fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
     told.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
 }
 
-/// What was proved on a host.
-#[derive(Default)]
-struct Proved {
-    /// The treatment as a whole, each once.
-    wholes: Vec<Whole>,
-    libraries: BTreeSet<MappedLibrary>,
-}
-
-/// What the arm's processes were proved to run and map, by host.
-fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> BTreeMap<String, Proved> {
+/// What the arm's processes were proved to run, each treatment once, by host.
+fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> BTreeMap<String, Vec<Whole>> {
     let rows = &judgement.rows;
     let record = &rows.arms[arm];
     let expected: Option<Expected> =
@@ -280,7 +274,7 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
         let mut lives = judgement.fleet.services[index].lives.iter();
         lives.any(|own| own.started_at == started_at && own.contamination.is_none())
     };
-    let mut on: BTreeMap<String, Proved> = BTreeMap::new();
+    let mut on: BTreeMap<String, Vec<Whole>> = BTreeMap::new();
     for life in &rows.lives {
         let (Some(identity), Some((index, (host, facts)))) = (&life.identity, services.get(&life.service_id))
         else {
@@ -301,9 +295,8 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
             continue;
         }
         let own = on.entry(host.clone()).or_default();
-        own.libraries.extend(identity.libraries.iter().cloned());
-        if !own.wholes.contains(&whole) {
-            own.wholes.push(whole);
+        if !own.contains(&whole) {
+            own.push(whole);
         }
     }
     on
@@ -328,7 +321,7 @@ pub fn lines(verdict: &Verdict) -> Vec<String> {
     lines.push(format!(
         "{} of trial {}: {}; growth: {}",
         verdict.arm.name,
-        verdict.trial,
+        verdict.trial.as_deref().unwrap_or_default(),
         ratio.unwrap_or_else(|| "no ratio to the control".into()),
         verdict.verdict.as_deref().unwrap_or("not judged")
     ));
@@ -343,4 +336,69 @@ pub fn lines(verdict: &Verdict) -> Vec<String> {
     };
     lines.push(format!("measured on {}", verdict.hosts.iter().map(of).collect::<Vec<_>>().join(", ")));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::{LifeKey, Sample, TrialKind};
+    use heaptrial_store::{NewService, Store, TickInput};
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::trial::in_database::tests::{frozen, row};
+
+    /// What a trial of three arms found of each, of which so many services are in `b`, and one of them ran another allocator.
+    fn verdicts(services: usize) -> [(Vec<String>, Vec<String>); 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("db");
+        let mut store = Store::create(&database).unwrap();
+        let prepared = frozen("five-way");
+        let arm = |name: &str, control: bool| {
+            serde_json::from_value(json!({ "name": name, "control": control, "allocator": "glibc" })).unwrap()
+        };
+        let mut trial = row("five-way", TrialKind::Field, json!({ "plan": prepared.plan }));
+        trial.arms = vec![arm("a", true), arm("b", false), arm("c", false)];
+        let (id, arms) = store.begin_trial(&trial).unwrap();
+        let mut lives = Vec::new();
+        let of_arms = [0, 2].into_iter().chain(vec![1; services]);
+        for (number, position) in of_arms.enumerate() {
+            let (name, attributes) = (format!("{number}.service"), json!(null));
+            let service = NewService { name, arm: position, block: 0, position: number as u32, attributes };
+            let service = store.add_new_service(id, arms[position], &service).unwrap();
+            let key = LifeKey { boot_id: "boot".into(), pid: number as i32 + 1, start_ticks: 1 };
+            let ran_another = (number == 2).then_some("it runs glibc 2.36");
+            lives.push(store.add_life(service, &key, (0, 0), None, ran_another).unwrap());
+        }
+        let sample = Sample { rss_bytes: 1 << 20, ..Sample::default() };
+        for sequence in 0..10 {
+            let at = (sequence + 1) * 60_000_000;
+            let samples = lives.iter().map(|life| (*life, sample)).collect();
+            let tick = TickInput { sequence, wall_us: at, boottime_us: at, samples, ..TickInput::default() };
+            store.write_tick(id, &tick).unwrap();
+        }
+        let judgement = Judgement::of(&store, id, &Options::default()).unwrap();
+        ["a", "b", "c"].map(|arm| {
+            let verdict = of(&judgement, arm).unwrap();
+            (verdict.against(), verdict.warnings())
+        })
+    }
+
+    #[test]
+    fn what_a_trial_of_this_host_found_of_an_arm_speaks_against_that_arm() {
+        let is_named = |text: &String| text.contains("did not run the treatment of b");
+        let [_, (against, _), (against_c, warnings_c)] = verdicts(1);
+        assert!(against.iter().any(is_named), "{against:?}");
+        assert!(!against_c.iter().chain(&warnings_c).any(is_named), "{against_c:?} {warnings_c:?}");
+        // Too few are left.
+        let [_, (against, warnings), _] = verdicts(6);
+        assert!(against.iter().any(is_named) && warnings.is_empty(), "{against:?} {warnings:?}");
+    }
+
+    #[test]
+    fn figures_of_enough_services_bear_that_one_ran_something_else() {
+        let is_named = |text: &String| text.contains("1 of its 7 services did not run the treatment of b");
+        let [_, (against, warnings), (_, warnings_c)] = verdicts(7);
+        assert!(!against.iter().any(is_named), "{against:?}");
+        assert!(warnings.iter().any(is_named) && warnings_c.is_empty(), "{warnings:?} {warnings_c:?}");
+    }
 }

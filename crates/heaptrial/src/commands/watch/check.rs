@@ -9,7 +9,9 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{ErrorClass, TrialName, units};
 use heaptrial_store::Store;
-use heaptrial_watch::{AlertKind, Folder, WatchPlan, WatchState, deliver, see, write_metrics};
+use heaptrial_watch::{
+    AlertKind, Folder, WatchPlan, WatchState, alert_document, deliver, see, write_metrics,
+};
 use serde_json::json;
 
 use crate::commands::trial::on_host;
@@ -22,14 +24,14 @@ const JOURNAL: &str = "JOURNAL_STREAM";
 /// Which watch.
 ///
 /// Looks once: at facts (what runs, files, new services, failures, missing readings), and where a look is due at levels
-/// and growth. What is new, changed or over is told, once; what stands and was told is counted.
+/// and growth. What is new, changed or over is reported once; what stands is counted.
 ///
 /// Exit codes: 0 quiet; 5 alerts stand; 4 the only alerts are that there are no data; 1 it could not be done, or an
-/// alert could not be told to a channel (which is tried again at the next check); 3 there is no such watch.
+/// alert could not be sent to a channel (which is tried again at the next check); 3 there is no such watch.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct CheckOptions {
-    /// The trial or rollout
+    /// Its name
     #[arg(value_name = "NAME")]
     name: TrialName,
 }
@@ -55,12 +57,12 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
         _ => None,
     };
     state.check(&plan, &seen, fleet.as_ref());
-    // On disk before it is told: who is killed in between tells it again, and never forgets it.
+    // On disk before it is sent: who is killed in between sends it again, and never forgets it.
     folder.write_state(&state)?;
-    // Before anything is told: a command that is told may take long.
+    // Before anything is sent: a command may take long.
     let unwritten = write_metrics(&plan, &state).err().map(|error| error.to_string());
     let in_journal = std::env::var_os(JOURNAL).is_some();
-    let mut failed = tell((&plan, &folder), &mut state, in_journal, global);
+    let mut failed = send((&plan, &folder), &mut state, in_journal, global);
     failed.extend(unwritten);
     for why in &failed {
         eprintln!("warning: {why}");
@@ -74,7 +76,7 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
 }
 
 /// With `--json` the journal's lines would stand between the document's.
-fn tell(
+fn send(
     (plan, folder): (&WatchPlan, &Folder),
     state: &mut WatchState,
     in_journal: bool,
@@ -111,17 +113,24 @@ pub(super) fn summary(plan: &WatchPlan, state: &WatchState) -> String {
 }
 
 pub(super) fn document(plan: &WatchPlan, state: &WatchState, failed: &[String]) -> serde_json::Value {
+    let alerts = state.standing.values().map(|standing| {
+        let mut alert = alert_document(plan, &standing.alert);
+        alert["since"] = json!(standing.since);
+        alert
+    });
+    let alerts: Vec<_> = alerts.collect();
     json!({
         "schema_version": 1,
         "watch": plan.name,
-        "arm": plan.arm,
+        "trial": plan.trial,
+        "arms": plan.arms,
         "services": plan.services.iter().map(|own| &own.service).collect::<Vec<_>>(),
         "started_at": plan.started_at,
         "ends_at": plan.ends_at(),
         "checked_at": state.checked_at,
         "looks": state.looks,
         "looks_planned_days": heaptrial_watch::look_days(plan.days),
-        "alerts": state.standing.values().collect::<Vec<_>>(),
-        "not_told": failed,
+        "alerts": alerts,
+        "not_sent": failed,
     })
 }

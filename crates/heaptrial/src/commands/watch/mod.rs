@@ -1,7 +1,6 @@
-//! `heaptrial watch`: is what a trial showed still so, weeks after a migration?
+//! `heaptrial watch`: is what was known of services still so, weeks later?
 
 mod check;
-mod fix;
 mod start;
 mod status;
 mod stop;
@@ -16,14 +15,12 @@ use crate::options::GlobalOptions;
 /// What to do with watches.
 #[derive(Debug, Subcommand)]
 pub enum WatchCommand {
-    /// Watch the services that keep an arm's treatment: forecast, timer, alerts
+    /// Watch services that keep a treatment, or as they are: timer, looks, alerts
     Start(Box<start::StartOptions>),
-    /// Tell how watches go: looks, alerts that stand
+    /// Show how watches go: looks, alerts that stand and what to do
     Status(status::StatusOptions),
-    /// Look once, and tell what is new; the timer runs this
+    /// Look once, and report what is new; the timer runs this
     Check(check::CheckOptions),
-    /// Print what mends each alert; nothing is changed
-    Fix(fix::FixOptions),
     /// End a watch and remove all that it brought to this host; its readings stay
     Stop(stop::StopOptions),
 }
@@ -34,7 +31,6 @@ pub fn run(command: WatchCommand, global: &GlobalOptions) -> Result<ExitCode, Fa
         WatchCommand::Start(options) => start::run(&options, global),
         WatchCommand::Status(options) => status::run(&options, global),
         WatchCommand::Check(options) => check::run(&options, global),
-        WatchCommand::Fix(options) => fix::run(&options, global),
         WatchCommand::Stop(options) => stop::run(&options, global),
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{Instant, Paths, Scope};
 use heaptrial_model::{ErrorClass, TrialName, units};
-use heaptrial_watch::{Folder, WatchPlan, WatchState, look_days, names, timer_faults};
+use heaptrial_watch::{Folder, WatchPlan, WatchState, advice, look_days, names, timer_faults};
 use serde_json::json;
 
 use super::check::{document, summary};
@@ -21,7 +21,7 @@ const SYSTEMD_LIMIT: Duration = Duration::from_secs(5);
 /// Which watch.
 #[derive(Debug, Args)]
 pub struct StatusOptions {
-    /// The trial or rollout; without it all watches of this host in a line each
+    /// Its name; without it all watches of this host in a line each
     #[arg(value_name = "NAME")]
     name: Option<TrialName>,
 }
@@ -59,7 +59,7 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
             documents => println!("{:#}", json!({ "schema_version": 1, "watches": documents })),
         }
     } else if wanted.is_empty() {
-        println!("no watch on this host; `heaptrial watch start NAME` begins one after a trial");
+        println!("no watch on this host; `heaptrial watch start NAME` begins one");
     }
     Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
@@ -77,7 +77,7 @@ fn print(plan: &WatchPlan, state: &WatchState) {
     println!("{}", summary(plan, state));
     let services = units::counted(plan.services.len(), "service");
     let elapsed = units::duration(now - plan.started_at);
-    println!("  arm {}, {services}, {elapsed} of {} days", plan.arm, plan.days);
+    println!("  {}, {services}, {elapsed} of {} days", plan.arms.join(", "), plan.days);
     match state.checked_at {
         Some(at) => println!("  last check {} ago", units::duration(now - at)),
         None => println!("  no check yet"),
@@ -90,12 +90,15 @@ fn print(plan: &WatchPlan, state: &WatchState) {
     for look in &state.looks {
         let level = look
             .level_ratio
-            .map_or("no level".to_owned(), |ratio| format!("level {ratio:.2} times the forecast"));
-        let growth = look.growth_per_day.map_or("growth not tested".to_owned(), |(value, low, high)| {
-            format!("growth {} a day ({} to {})", units::share(value), units::share(low), units::share(high))
+            .map_or("no level".to_owned(), |ratio| format!("level {ratio:.2} of what is expected"));
+        let growth = look.growth_per_day.iter().map(|(arm, growth)| {
+            let interval = growth.interval().map(|(low, high)| (units::share(low), units::share(high)));
+            let interval = interval.map(|(low, high)| format!(" ({low} to {high})")).unwrap_or_default();
+            format!(", {arm} grows by {} a day{interval}", units::share(growth.value))
         });
+        let growth: String = growth.collect();
         println!(
-            "  look of day {}: {} of {} services, {level}, {growth}",
+            "  look of day {}: {} of {} services, {level}{growth}",
             look.day, look.levels, look.services
         );
         look.untested.iter().for_each(|what| println!("    not tested: {what}"));
@@ -106,8 +109,8 @@ fn print(plan: &WatchPlan, state: &WatchState) {
             "{}, for {}: {}\n    {}",
             alert.kind.as_str(),
             units::duration(now - standing.since),
-            alert.text,
-            alert.advice
+            alert.text(),
+            advice(plan, alert)
         );
     }
 }

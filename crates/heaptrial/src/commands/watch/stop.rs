@@ -16,7 +16,7 @@ use crate::options::GlobalOptions;
 /// Which watch.
 #[derive(Debug, Args)]
 pub struct StopOptions {
-    /// The trial or rollout
+    /// Its name
     #[arg(value_name = "NAME")]
     name: TrialName,
     /// End it without asking
@@ -45,7 +45,7 @@ pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         }
         return Ok(ExitCode::SUCCESS);
     }
-    on_host::confirm(&format!("This ends the watch after `{name}`."), options.yes)?;
+    on_host::confirm(&format!("This ends the watch `{name}`."), options.yes)?;
     let systemd = global.systemd()?;
     let database = plan.database.clone().unwrap_or_else(|| on_host::database(&paths, global));
     let mut store = Store::open_for_writing(&database).map_err(Failure::failed)?;
@@ -55,7 +55,7 @@ pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         println!("{:#}", json!({ "schema_version": 1, "watch": name, "removed": removed }));
     } else {
         println!(
-            "the watch after {name} has ended and all that it brought is removed; `heaptrial report '{}'` reads what it \
+            "watch {name} has ended and all that it brought is removed; `heaptrial report '{}'` reads what it \
              sampled",
             stored_name(name)
         );

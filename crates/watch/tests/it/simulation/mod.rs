@@ -8,10 +8,11 @@ mod fleet;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use heaptrial_analysis::{DAY, Fleet, Forecast, Settings};
+use heaptrial_analysis::{DAY, Fleet, FleetArm, FleetLife};
 use heaptrial_model::{KnownEvent, Metric};
+use heaptrial_rollout::{Ratio, Stratum, usual_level};
 use heaptrial_watch::{
-    AlertKind, Channels, DropInSeen, FailureSeen, FailuresBefore, Fingerprint, Limits, News, Seen,
+    AlertChange, AlertKind, Channels, DropInSeen, FailureSeen, FailuresBefore, Fingerprint, Seen,
     ServiceSeen, WatchPlan, WatchState, WatchedService,
 };
 use rand::{Rng, SeedableRng};
@@ -44,7 +45,7 @@ pub enum Event {
     Library,
     /// All processes run another libc.
     Libc,
-    /// The library is another file on disk.
+    /// The C library is another file on disk.
     File,
     /// A service lost its drop-in.
     DropIn,
@@ -67,8 +68,7 @@ impl Event {
     pub fn kind(self) -> AlertKind {
         match self {
             Self::Level(_) | Self::OneLevel(_) => AlertKind::Level,
-            Self::Growth(_) => AlertKind::Growth,
-            Self::Full(..) => AlertKind::Memory,
+            Self::Growth(_) | Self::Full(..) => AlertKind::Growth,
             Self::Library | Self::Libc => AlertKind::Identity,
             Self::File => AlertKind::File,
             Self::DropIn | Self::NotInForce => AlertKind::DropIn,
@@ -105,15 +105,15 @@ pub struct Month {
     pub before: usize,
     /// Services that are watched.
     pub services: usize,
-    /// Whether they were restarted when the watch began, as by a rollout; else they go on from the trial.
+    /// Whether they were given their treatment when the watch began, by a rollout; else they go on from the trial, in which each had it.
     pub restarted: bool,
     pub noise: Noise,
     /// What goes wrong and on which day; `None` is a quiet month.
     pub event: Option<(Event, f64)>,
 }
 
-/// What was told: day, what happened, kind and text.
-pub type Told = Vec<(f64, News, AlertKind, String)>;
+/// What was reported: day, what happened, kind and text.
+pub type Told = Vec<(f64, AlertChange, AlertKind, String)>;
 
 impl Month {
     pub fn quiet(services: usize) -> Self {
@@ -133,25 +133,77 @@ impl Month {
     /// The plan of the watch, and all that will be read in the month.
     pub fn begin(&self, seed: u64) -> (WatchPlan, Fleet) {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let trial = simulate(self.before, -TRIAL_DAYS, 0.0, &self.noise, &|_, _| 1.0, &mut random);
+        let growing: Growing<'_> = &|service, day| match self.event {
+            Some((event, since)) if day >= since => event.factor(service, day - since),
+            _ => 1.0,
+        };
         let failures_before = FailuresBefore {
             failures: (0..self.before).map(|_| count(CRASHES_A_DAY * TRIAL_DAYS, &mut random)).sum(),
             service_days: self.before as f64 * TRIAL_DAYS,
             assumed: false,
         };
-        let forecast = Forecast::of_arm(&trial, &Settings::default(), ARM).expect("a forecast");
-        let plan = plan(forecast, self.services, failures_before);
-        let growing: Growing<'_> = &|service, day| match self.event {
-            Some((event, since)) if day >= since => event.factor(service, day - since),
-            _ => 1.0,
+        let (ratio, bytes, mut fleet) = match self.restarted {
+            true => self.after_rollout(growing, &mut random),
+            false => self.after_trial(growing, &mut random),
         };
-        let begin = if self.restarted { 0.0 } else { -TRIAL_DAYS };
-        let mut fleet = simulate(self.services, begin, WATCH_DAYS, &self.noise, growing, &mut random);
         self.cut(&mut fleet);
-        (plan, fleet)
+        (plan((ratio, &bytes), failures_before), fleet)
     }
 
-    /// Lives through the month and gives what was told.
+    /// A trial of two arms in pairs, whose treatment a rollout brings to further services. Those of the control use twice as much.
+    fn after_rollout(
+        &self,
+        growing: Growing<'_>,
+        random: &mut ChaCha8Rng,
+    ) -> (Option<Ratio>, Vec<f64>, Fleet) {
+        let mut trial = simulate(2 * self.before, -TRIAL_DAYS, 0.0, &self.noise, &|_, _| 1.0, random);
+        trial.arms.push(FleetArm { name: "control".to_owned(), ..FleetArm::default() });
+        let times = |lives: &mut Vec<FleetLife>| {
+            for reading in lives.iter_mut().flat_map(|life| &mut life.readings) {
+                reading.kib *= 2;
+            }
+        };
+        for (index, service) in trial.services.iter_mut().enumerate() {
+            (service.arms, service.block) = (vec![index % 2], (index / 2) as u32);
+            if index % 2 == 1 {
+                times(&mut service.lives);
+            }
+        }
+        let ratio = Ratio::between(&trial, 0, 1);
+        let mut fleet = simulate(self.services, -2.0, WATCH_DAYS, &self.noise, growing, random);
+        let mut bytes = Vec::new();
+        for service in &fleet.services {
+            // What it used under the control in the two days before.
+            let lives = service.lives.iter();
+            let before = lives.flat_map(|life| life.readings.iter().map(|own| (life.started_at, own)));
+            let before = before.filter(|(started_at, own)| started_at + f64::from(own.age_seconds) < BEGIN);
+            let late = before.filter(|(_, own)| f64::from(own.age_seconds) > DAY);
+            let levels: Vec<f64> = late.map(|(_, own)| 2.0 * 1024.0 * f64::from(own.kib)).collect();
+            bytes.push(heaptrial_stats::median(&levels).unwrap_or(2.0 * fleet::LEVEL_BYTES));
+        }
+        // Restarted as the watch begins.
+        for service in &mut fleet.services {
+            for life in &mut service.lives {
+                let shift = (BEGIN - life.started_at).max(0.0);
+                life.readings.retain(|reading| f64::from(reading.age_seconds) >= shift);
+                life.readings.iter_mut().for_each(|reading| reading.age_seconds -= shift as f32);
+                life.started_at += shift;
+            }
+            service.lives.retain(|life| !life.readings.is_empty());
+        }
+        (ratio, bytes, fleet)
+    }
+
+    /// Services that go on as they did in the trial.
+    fn after_trial(&self, growing: Growing<'_>, random: &mut ChaCha8Rng) -> (Option<Ratio>, Vec<f64>, Fleet) {
+        let fleet = simulate(self.services, -TRIAL_DAYS, WATCH_DAYS, &self.noise, growing, random);
+        let mut before = fleet.clone();
+        before.until(BEGIN);
+        let bytes = before.services.iter().map(|service| usual_level(service).expect("a level")).collect();
+        (Ratio::of_their_own(&before, 0), bytes, fleet)
+    }
+
+    /// Lives through the month and gives what was reported.
     pub fn live(&self, seed: u64) -> Told {
         let (plan, fleet) = self.begin(seed);
         let mut random = ChaCha8Rng::seed_from_u64(!seed);
@@ -164,7 +216,7 @@ impl Month {
             let due = !state.due(&plan, seen.at).is_empty();
             state.check(&plan, &seen, due.then_some(&fleet));
             told.extend(
-                state.outbox.drain(..).map(|letter| (day, letter.news, letter.alert.kind, letter.alert.text)),
+                state.pending.drain(..).map(|own| (day, own.change, own.alert.kind, own.alert.text())),
             );
         }
         told
@@ -258,16 +310,15 @@ impl Month {
                 ..ServiceSeen::default()
             }
         };
-        let file = if event == Some(Event::File) { "another" } else { "library" };
+        let file = if event == Some(Event::File) { "another" } else { "libc" };
         Seen {
             at,
             services: plan.services.iter().enumerate().map(service).collect(),
             newcomers: if event == Some(Event::NewService) { vec![name(99)] } else { Vec::new() },
-            files: BTreeMap::from([(object(), Some(file.to_owned()))]),
+            files: BTreeMap::from([(libc(), Some(file.to_owned()))]),
             host_bytes: Some(1000.0 * fleet::LEVEL_BYTES),
             host_available_bytes: Some(500.0 * fleet::LEVEL_BYTES),
             failures: failures.iter().filter(|failure| failure.at <= at).cloned().collect(),
-            transactions: Vec::new(),
             unreadable: Vec::new(),
         }
     }
@@ -275,10 +326,6 @@ impl Month {
 
 fn name(service: usize) -> String {
     format!("s{service}.service")
-}
-
-fn object() -> PathBuf {
-    "/usr/lib/heaptrial/allocators/libexample.so".into()
 }
 
 fn libc() -> PathBuf {
@@ -294,7 +341,9 @@ fn count(expected: f64, random: &mut ChaCha8Rng) -> u32 {
     rand_distr::Distribution::<f64>::sample(&poisson, random) as u32
 }
 
-pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore) -> WatchPlan {
+/// The plan of a watch whose services used so many bytes before.
+pub fn plan((ratio, bytes): (Option<Ratio>, &[f64]), failures_before: FailuresBefore) -> WatchPlan {
+    let services = bytes.len();
     let runs = Fingerprint {
         allocator: "mimalloc 2.0.9".to_owned(),
         build: Some("library".to_owned()),
@@ -309,25 +358,29 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
         needs_drop_in: true,
         drop_in_path: None,
         usual_work: None,
-        usual_excess: None,
+        bytes: Some(bytes[index]),
         not_of_unit: Vec::new(),
     };
     WatchPlan {
         schema_version: 1,
         name: "simulated".to_owned(),
-        arm: ARM.to_owned(),
+        trial: Some("simulated".to_owned()),
+        arms: vec![ARM.to_owned()],
         trial_id: 1,
         started_at: BEGIN,
         days: WATCH_DAYS,
         metric: Metric::Rss,
-        forecast,
-        forecast_from: None,
-        limits: Limits { no_data_seconds: NO_DATA_SECONDS, ..Limits::default() },
+        strata: vec![Stratum {
+            name: "s*".to_owned(),
+            services: (0..services).map(|index| name(index).parse().expect("a name")).collect(),
+            ratio,
+        }],
+        no_data_seconds: NO_DATA_SECONDS,
         failures_before,
         patterns: vec!["s*".parse().unwrap()],
         others: Vec::new(),
         services: (0..services).map(service).collect(),
-        files: BTreeMap::from([(object(), "library".to_owned())]),
+        files: BTreeMap::from([(libc(), "libc".to_owned())]),
         channels: Channels::default(),
         installed: Vec::new(),
         made_folders: Vec::new(),
@@ -337,5 +390,5 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
 
 /// The day of the first alert of a kind.
 pub fn first(told: &Told, kind: AlertKind) -> Option<f64> {
-    told.iter().find(|(_, news, of, _)| *news == News::Raised && *of == kind).map(|told| told.0)
+    told.iter().find(|(_, change, of, _)| *change == AlertChange::Raised && *of == kind).map(|told| told.0)
 }

@@ -11,45 +11,45 @@ use heaptrial_host::{HostRoot, Scope};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use super::TellError;
+use super::NotifyError;
 
 /// The command may take so long.
 const LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Whether a command can be run: its first word is the absolute path of a program.
-pub fn check_hook(words: &[String]) -> Result<(), TellError> {
-    let program = words.first().ok_or(TellError::NoHook)?;
+pub fn check_hook(words: &[String]) -> Result<(), NotifyError> {
+    let program = words.first().ok_or(NotifyError::NoHook)?;
     let path = Path::new(program);
     if !path.is_absolute() {
-        return Err(TellError::HookPath(program.clone()));
+        return Err(NotifyError::HookPath(program.clone()));
     }
     if !path.is_file() {
-        return Err(TellError::HookMissing(path.to_owned()));
+        return Err(NotifyError::HookMissing(path.to_owned()));
     }
     // It runs as whoever runs the watch.
     if rustix::process::geteuid().is_root() {
-        path_is_trustworthy(&HostRoot::default(), path, Scope::System).map_err(TellError::HookUntrusted)?;
+        path_is_trustworthy(&HostRoot::default(), path, Scope::System).map_err(NotifyError::HookUntrusted)?;
     }
     Ok(())
 }
 
 /// Runs a command with a document on its standard input, without a shell.
-pub(super) fn run(words: &[String], document: &Value) -> Result<(), TellError> {
+pub(super) fn run(words: &[String], document: &Value) -> Result<(), NotifyError> {
     // Somebody may have changed it since the watch was started.
     check_hook(words)?;
     run_within(words, document, LIMIT)
 }
 
-fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), TellError> {
-    let (program, arguments) = words.split_first().ok_or(TellError::NoHook)?;
+fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), NotifyError> {
+    let (program, arguments) = words.split_first().ok_or(NotifyError::NoHook)?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .process_group(0)
         .spawn()
-        .map_err(TellError::run(program))?;
+        .map_err(NotifyError::run(program))?;
     if let Some(mut input) = child.stdin.take() {
         let text = format!("{document}\n");
         // One that does not read it ends by itself or by the limit; that nobody reads is no failure of ours.
@@ -57,10 +57,10 @@ fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(),
             let _ = input.write_all(text.as_bytes());
         });
     }
-    match wait(&mut child, limit).map_err(TellError::run(program))? {
+    match wait(&mut child, limit).map_err(NotifyError::run(program))? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(TellError::Ended { program: program.clone(), status }),
-        None => Err(TellError::TooLong { program: program.clone(), seconds: limit.as_secs() }),
+        Some(status) => Err(NotifyError::Ended { program: program.clone(), status }),
+        None => Err(NotifyError::TooLong { program: program.clone(), seconds: limit.as_secs() }),
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_a_command_are_told() {
+    fn failures_of_a_command_are_reported() {
         let document = Value::Null;
         let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err().to_string();
         assert!(error.contains("/usr/bin/false") && error.contains("exit status: 1"), "{error}");

@@ -1,4 +1,4 @@
-//! Telling: the journal, a command, a file of metrics.
+//! Notifying: the journal, a command, a file of metrics.
 
 mod error;
 mod hook;
@@ -9,15 +9,17 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
+use crate::advice::advice;
+use crate::alert::Alert;
 use crate::plan::{Channels, WatchPlan};
-use crate::state::{Channel, Letter, WatchState};
+use crate::state::{Channel, Notification, WatchState};
 
-pub use error::TellError;
+pub use error::NotifyError;
 pub use hook::check_hook;
 
-/// Tells what is in the outbox, and takes out what every channel has. Lines go to `print`, with priorities where the
-/// journal reads them; after each letter the state goes to `keep`, so that who is ended in between repeats no other one. What failed
-/// stays for the next check, and so does all else for a channel that failed: each letter may take as long as the first. Gives why.
+/// Sends what is pending, and takes out what every channel has. Lines go to `print`, with priorities where the
+/// journal reads them; after each notification the state goes to `keep`, so that who is ended in between repeats no other one. What
+/// failed stays for the next check, and so does all else for a channel that failed: each may take as long as the first. Gives why.
 pub fn deliver<E: Display>(
     plan: &WatchPlan,
     state: &mut WatchState,
@@ -27,25 +29,25 @@ pub fn deliver<E: Display>(
 ) -> Vec<String> {
     let mut failed = Vec::new();
     let mut open = channels(&plan.channels);
-    for index in 0..state.outbox.len() {
-        let letter = &mut state.outbox[index];
+    for index in 0..state.pending.len() {
+        let notification = &mut state.pending[index];
         let missing: Vec<Channel> =
-            open.iter().copied().filter(|channel| !letter.told.contains(channel)).collect();
+            open.iter().copied().filter(|channel| !notification.sent.contains(channel)).collect();
         if missing.is_empty() {
             continue;
         }
         for channel in missing {
             let result = match channel {
                 Channel::Journal => {
-                    print(&journal::line(&plan.name, letter, in_journal));
+                    print(&journal::line(plan, notification, in_journal));
                     Ok(())
                 }
                 Channel::Hook => {
-                    hook::run(plan.channels.hook.as_deref().unwrap_or(&[]), &document(plan, letter))
+                    hook::run(plan.channels.hook.as_deref().unwrap_or(&[]), &document(plan, notification))
                 }
             };
             match result {
-                Ok(()) => letter.told.push(channel),
+                Ok(()) => notification.sent.push(channel),
                 Err(error) => {
                     failed.push(error.to_string());
                     open.retain(|other| *other != channel);
@@ -57,7 +59,7 @@ pub fn deliver<E: Display>(
         }
     }
     let all = channels(&plan.channels);
-    state.outbox.retain(|letter| all.iter().any(|channel| !letter.told.contains(channel)));
+    state.pending.retain(|notification| all.iter().any(|channel| !notification.sent.contains(channel)));
     if let Err(error) = keep(state) {
         failed.push(error.to_string());
     }
@@ -67,9 +69,9 @@ pub fn deliver<E: Display>(
 }
 
 /// Writes the file of metrics, where one is wanted.
-pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), TellError> {
+pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), NotifyError> {
     let Some(path) = &plan.channels.metrics else { return Ok(()) };
-    let fail = |source| TellError::Metrics { path: path.clone(), source };
+    let fail = |source| NotifyError::Metrics { path: path.clone(), source };
     let text = metrics::metrics_text(plan, state).map_err(|error| fail(std::io::Error::other(error)))?;
     // The exporter that reads it has a user of its own.
     crate::folder::replace(path, text.as_bytes(), 0o644).map_err(fail)
@@ -80,45 +82,40 @@ fn channels(of: &Channels) -> Vec<Channel> {
     [Some(Channel::Journal), hook].into_iter().flatten().collect()
 }
 
-/// An alert as the command gets it.
-fn document(plan: &WatchPlan, letter: &Letter) -> Value {
-    let alert = &letter.alert;
+/// An alert for other programs.
+pub fn alert_document(plan: &WatchPlan, alert: &Alert) -> Value {
     json!({
-        "schema_version": 1,
-        "watch": plan.name,
-        "arm": plan.arm,
-        "news": letter.news,
-        "at_unix_seconds": letter.at,
-        "key": alert.key,
         "kind": alert.kind,
         "severity": alert.kind.severity(),
-        "service": alert.service,
-        "services": alert.about().collect::<Vec<_>>(),
-        "text": alert.text,
-        "advice": alert.advice,
+        "services": alert.services(),
+        "text": alert.text(),
+        "advice": advice(plan, alert),
     })
+}
+
+/// A notification as the command gets it.
+fn document(plan: &WatchPlan, notification: &Notification) -> Value {
+    let mut document = alert_document(plan, &notification.alert);
+    document["schema_version"] = json!(1);
+    document["watch"] = json!(plan.name);
+    document["change"] = json!(notification.change);
+    document["at_unix_seconds"] = json!(notification.at);
+    document
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alert::{Alert, AlertKind};
-    use crate::state::News;
+    use crate::alert::{AlertKind, Finding};
+    use crate::state::AlertChange;
 
-    fn letter(key: &str) -> Letter {
-        let alert = Alert {
-            key: key.to_owned(),
-            kind: AlertKind::File,
-            state: String::new(),
-            service: None,
-            services: Vec::new(),
-            text: key.to_owned(),
-            advice: String::new(),
-        };
-        Letter { at: 0.0, news: News::Raised, alert, told: Vec::new() }
+    fn notification(service: &str) -> Notification {
+        let alerts = Alert::all([Finding::new(AlertKind::File, service, "", "is gone")]);
+        let alert = alerts.into_values().next().unwrap();
+        Notification { at: 0.0, change: AlertChange::Raised, alert, sent: Vec::new() }
     }
 
-    /// A plan with a command that writes its own name down and fails from the second letter on.
+    /// A plan with a command that writes its own name down and fails from the second notification on.
     fn plan(script: &str) -> WatchPlan {
         let mut plan: WatchPlan = serde_json::from_str(include_str!("plan.json")).unwrap();
         let hook = ["/bin/sh", "-c", script].map(str::to_owned);
@@ -127,27 +124,28 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_failed_is_left_until_the_next_check_and_what_was_told_is_kept_at_once() {
+    fn a_command_that_failed_is_left_until_the_next_check_and_what_was_sent_is_kept_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let count = folder.path().join("count");
         let script = format!("echo >> {0}; test $(wc -l < {0}) -lt 2", count.display());
         let plan = plan(&script);
-        let mut state = WatchState { outbox: ["a", "b", "c"].map(letter).into(), ..WatchState::default() };
+        let mut state =
+            WatchState { pending: ["a", "b", "c"].map(notification).into(), ..WatchState::default() };
         let kept = std::cell::RefCell::new(Vec::new());
         let keep = |state: &WatchState| -> Result<(), std::io::Error> {
-            let told: Vec<usize> = state.outbox.iter().map(|letter| letter.told.len()).collect();
+            let told: Vec<usize> = state.pending.iter().map(|notification| notification.sent.len()).collect();
             kept.borrow_mut().push(told);
             Ok(())
         };
         let mut lines = Vec::new();
         let failed = deliver(&plan, &mut state, &mut |line| lines.push(line.to_owned()), false, &keep);
         assert_eq!((failed.len(), lines.len()), (1, 3), "{failed:?}");
-        // The command ran for two letters, and each letter was kept before the next one was told.
+        // The command ran for two notifications, and each notification was kept before the next one was told.
         assert_eq!(std::fs::read_to_string(&count).unwrap().lines().count(), 2);
         assert_eq!(kept.take(), [vec![2, 0, 0], vec![2, 1, 0], vec![2, 1, 1], vec![1, 1]]);
         // The next check tells those that are left, to the command alone.
         std::fs::remove_file(&count).unwrap();
         let failed = deliver(&plan, &mut state, &mut |line| lines.push(line.to_owned()), false, &keep);
-        assert_eq!((failed.len(), lines.len(), state.outbox.len()), (1, 3, 1));
+        assert_eq!((failed.len(), lines.len(), state.pending.len()), (1, 3, 1));
     }
 }

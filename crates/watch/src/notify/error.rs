@@ -1,4 +1,4 @@
-//! Why somebody could not be told.
+//! Why somebody could not be notified.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use heaptrial_model::{Classified, ErrorClass};
 
 /// Why an alert cannot go through a channel.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
+pub enum NotifyError {
     #[error("the hook is empty")]
     NoHook,
     /// It would have to be looked for.
@@ -23,18 +23,14 @@ pub enum TellError {
     #[error("{program} cannot be run: {source}")]
     Run { program: String, source: io::Error },
     #[error("{program} ended with {status}")]
-    Ended {
-        program: String,
-        /// What the system tells of its end.
-        status: ExitStatus,
-    },
+    Ended { program: String, status: ExitStatus },
     #[error("{program} took longer than {seconds} s and was ended")]
     TooLong { program: String, seconds: u64 },
     #[error("cannot write {path}: {source}; is its folder there?")]
     Metrics { path: PathBuf, source: io::Error },
 }
 
-impl Classified for TellError {
+impl Classified for NotifyError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::NoHook | Self::HookPath(_) | Self::HookMissing(_) => ErrorClass::Usage,
@@ -46,7 +42,7 @@ impl Classified for TellError {
     }
 }
 
-impl TellError {
+impl NotifyError {
     pub(super) fn run(program: &str) -> impl FnOnce(io::Error) -> Self {
         let program = program.to_owned();
         move |source| Self::Run { program, source }

@@ -30,18 +30,19 @@ impl Collector for Watch {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Self { plan, state } = self;
         let watch = ("watch", plan.name.as_str());
-        let help = "An alert that stands.";
+        let help = "A service of an alert that stands.";
         let mut family = to.encode_descriptor("heaptrial_watch_alert", help, None, MetricType::Gauge)?;
         for standing in state.standing.values() {
-            let alert = &standing.alert;
-            let labels = [
-                watch,
-                ("kind", alert.kind.as_str()),
-                ("severity", alert.kind.severity().as_str()),
-                ("service", alert.service.as_deref().unwrap_or("")),
-                ("key", &alert.key),
-            ];
-            ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)?;
+            let kind = standing.alert.kind;
+            for service in standing.alert.services() {
+                let labels = [
+                    watch,
+                    ("kind", kind.as_str()),
+                    ("severity", kind.severity().as_str()),
+                    ("service", service),
+                ];
+                ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)?;
+            }
         }
         let mut gauge = |name: &str, unit, help: &str, metric: &dyn EncodeMetric| {
             let name = format!("heaptrial_watch_{name}");

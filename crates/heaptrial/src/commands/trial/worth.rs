@@ -1,0 +1,81 @@
+//! What an arm is worth to the services of its trial, and what it costs them.
+
+use heaptrial_analysis::{Estimate, RatioToControl};
+use heaptrial_judgement::Judgement;
+use heaptrial_model::units;
+use heaptrial_rollout::{Savings, Verdict, savings};
+use heaptrial_store::Store;
+
+use crate::commands::rollout::mitigations;
+use crate::exit::Failure;
+use crate::output::table;
+
+/// What the arm is worth to the services of the trial, and what it costs them.
+pub(super) struct Worth {
+    pub(super) hosts: Vec<Savings>,
+    pub(super) cpu: Option<RatioToControl>,
+}
+
+impl Worth {
+    /// By the readings of the trial.
+    pub(super) fn of(store: &Store, judgement: &Judgement, verdict: &Verdict) -> Result<Self, Failure> {
+        let rows = &judgement.rows;
+        let ratios = judgement.analysis.arms.iter().zip(&rows.arms).map(|(result, record)| {
+            let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
+            match record.arm.control {
+                true => Some(Estimate::bare(1.0)),
+                false => figures.ratio.as_ref().map(|ratio| ratio.estimate),
+            }
+        });
+        let ratios: Vec<Option<Estimate>> = ratios.collect();
+        let arm = rows.arms.iter().position(|record| record.arm.name == verdict.arm.name).unwrap_or_default();
+        Ok(Self {
+            hosts: savings(&judgement.fleet, arm, &ratios),
+            cpu: judgement.cpu_ratio(store, arm).map_err(Failure::failed)?,
+        })
+    }
+
+    /// For people; empty where there is no ratio to go by.
+    pub(super) fn text(&self, verdict: &Verdict) -> String {
+        let Some(all) = self.hosts.last() else { return String::new() };
+        let heads = ["HOST", "SERVICES", "NOW", &verdict.control, &verdict.arm.name, "FREED"];
+        let rows = self.hosts.iter().map(row);
+        let rows: Vec<Vec<String>> = [heads.map(str::to_owned).to_vec()].into_iter().chain(rows).collect();
+        format!("\n{}\nIt costs {}.", table(&rows), self.costs(verdict, all))
+    }
+
+    /// What it costs to get there.
+    fn costs(&self, verdict: &Verdict, all: &Savings) -> String {
+        let cpu = match &self.cpu {
+            Some(ratio) => {
+                let interval = ratio.estimate.interval();
+                let interval =
+                    interval.map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
+                format!("{:.2}{interval} of the processor time of {}", ratio.estimate.value, verdict.control)
+            }
+            None => "processor time that is not known".to_owned(),
+        };
+        let restarts = format!("a restart of each of {}", units::counted(all.services as usize, "service"));
+        let mut costs = vec![restarts, cpu];
+        if let Some(to) = &verdict.arm.treatment.allocator {
+            costs.extend(mitigations::warnings(verdict.control_allocator.as_slice(), to));
+        }
+        costs.join("; ")
+    }
+}
+
+fn row(found: &Savings) -> Vec<String> {
+    let signed = |bytes: f64| format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()));
+    let interval = found
+        .freed_interval
+        .map(|(least, most)| format!(" ({} to {})", signed(least), signed(most)))
+        .unwrap_or_default();
+    vec![
+        found.host.clone().unwrap_or_else(|| "all".into()),
+        found.services.to_string(),
+        units::memory(found.now_bytes),
+        units::memory(found.control_bytes),
+        units::memory(found.arm_bytes),
+        signed(found.freed_bytes) + &interval,
+    ]
+}

@@ -1,0 +1,76 @@
+//! What services run, where their next start will run the same: only then it is known what they are under.
+
+use std::fs;
+
+use heaptrial_allocator::{Catalog, Expected};
+use heaptrial_change::{FileState, PRELOAD, expected_of};
+use heaptrial_host::HostRoot;
+use heaptrial_host::systemd::Unit;
+use heaptrial_inspect::{MainProcess, NextStart, Service};
+use heaptrial_model::{Identity, Linkage};
+
+/// Why a service is not watched as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAsFound {
+    #[error("it does not run ({0})")]
+    NotRunning(String),
+    #[error("what it runs is not known: {0}")]
+    Unidentified(String),
+    #[error("restart it first: its process and its next start differ in {0}")]
+    Differs(String),
+}
+
+/// What a service runs, if its next start will run the same. Nothing is changed.
+pub fn as_found(root: &HostRoot, service: &Service) -> Result<Expected, NotAsFound> {
+    let status = &service.unit.status;
+    let Some(process) = &service.process else {
+        return Err(NotAsFound::NotRunning(format!("{}, {}", status.active_state, status.sub_state)));
+    };
+    let identity = match (&process.identity, &process.unidentified) {
+        (Some(identity), None) => identity,
+        (_, why) => return Err(NotAsFound::Unidentified(why.clone().unwrap_or_default())),
+    };
+    match difference(root, &service.unit, process, identity) {
+        Some(what) => Err(NotAsFound::Differs(what)),
+        None => Ok(expected_of(identity)),
+    }
+}
+
+/// In what a process and the next start of its service differ.
+fn difference(root: &HostRoot, unit: &Unit, process: &MainProcess, identity: &Identity) -> Option<String> {
+    if unit.needs_reload {
+        return Some("its unit's files, which systemd has not read (`systemctl daemon-reload`)".to_owned());
+    }
+    let next = NextStart::of(root, unit);
+    let own = process.preloads.iter().map(|preload| preload.library.as_str());
+    let is_preloaded = process.preloads.iter().all(|preload| preload.loaded != Some(false));
+    // A wrapper may add to what its unit sets.
+    let is_same = is_set_by_start(root, unit, PRELOAD) || own.eq(next.preloads());
+    if !is_same || !is_preloaded {
+        return Some(PRELOAD.to_owned());
+    }
+    let family = Catalog::builtin().family(&identity.family);
+    let reads = |name: &str| name != PRELOAD && family.is_some_and(|family| family.reads_variable(name));
+    let variables = next.variables();
+    let set = variables.iter().map(|(name, _)| name).filter(|name| reads(name));
+    let gone = identity.settings.keys().filter(|name| !is_set_by_start(root, unit, name));
+    let differs = |name: &&String| identity.settings.get(*name).map(String::as_str) != next.value(name);
+    if let Some(name) = set.chain(gone).find(differs) {
+        return Some(name.clone());
+    }
+    let library = identity.path.as_ref().filter(|_| identity.linkage != Linkage::Libc);
+    let (path, sha256) = (library?, identity.sha256.as_ref()?);
+    let present = FileState::read(&fs::canonicalize(root.path(path)).unwrap_or_else(|_| root.path(path)));
+    let is_there = matches!(present, Ok(FileState::File { sha256: present, .. }) if present == *sha256);
+    (!is_there).then(|| format!("the file {}, which is gone or another one", path.display()))
+}
+
+/// Whether what starts a service names a variable, in its arguments or as a script: that may set it again.
+fn is_set_by_start(root: &HostRoot, unit: &Unit, variable: &str) -> bool {
+    let names = |text: &[u8]| text.windows(variable.len()).any(|part| part == variable.as_bytes());
+    unit.exec_start.iter().any(|command| {
+        let script = command.first().and_then(|program| fs::read(root.path(program)).ok());
+        let is_script = script.is_some_and(|bytes| bytes.starts_with(b"#!") && names(&bytes));
+        is_script || command.iter().any(|word| names(word.as_bytes()))
+    })
+}
