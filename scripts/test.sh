@@ -41,7 +41,7 @@ esac
 targets="--lib --bins --tests"
 # Programs that tests start, by name; tests once for whoever looks at errors, and once for the names of the programs.
 begun=$(date +%s)
-"$cargo" build --locked --quiet --example probe --example churn_service --example private_directory --example systemd_jobs "$@"
+"$cargo" build --locked --quiet --example probe --example churn_service --example private_directory --example systemd_jobs --example preflight_cases "$@"
 # shellcheck disable=SC2086 # a list of words
 "$cargo" test --locked --no-run --quiet $targets "$@"
 # shellcheck disable=SC2086
