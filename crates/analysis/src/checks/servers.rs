@@ -60,8 +60,8 @@ pub(super) fn without_control(
                 "{name} and the control have no server in common: {servers} against {servers_of_control}"
             );
             match servers >= 2 && servers_of_control >= 2 {
-                true => (Severity::Caution, evidence + "; each server counts as one service"),
-                false => (Severity::Grave, evidence + ": they are not compared"),
+                true => (Severity::Caution, evidence),
+                false => (Severity::Grave, evidence),
             }
         };
         (!found.alone.is_empty()).then(|| Finding {
