@@ -7,6 +7,7 @@ use heaptrial_model::{Pace, ServiceName};
 use crate::error::{ChangeError, ServiceError};
 use crate::journal::{Action, Event};
 use crate::prepared::Prepared;
+use crate::restart::Still;
 use crate::run::{Halt, Outcome, Purpose, Run};
 use crate::state::{Stage, TrialStage};
 use crate::trial::{Trial, Witness};
@@ -29,7 +30,7 @@ impl Trial<'_> {
                 return Ok(outcome);
             }
         }
-        let drifted = self.write_lost_files(witness)?;
+        let drifted = self.write_lost_files(witness, halt)?;
         let services = self.prepared.services.iter().map(|treatment| treatment.service.clone()).collect();
         let mut outcome = self.apply(services, pace, witness, halt)?;
         outcome.drifted = drifted;
@@ -278,18 +279,21 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Writes the files again that treated services lost: their processes run what they should. Gives the services of which
-    /// somebody changed a file, with the difference.
+    /// Writes the files again that treated services lost. One that was restarted without them is put back, and is given its
+    /// treatment with the others. Gives the services of which somebody changed a file, with the difference.
     fn write_lost_files(
         &mut self,
         witness: &mut dyn Witness,
+        halt: Halt<'_>,
     ) -> Result<Vec<(ServiceName, String)>, ChangeError> {
-        let mut drifted = Vec::new();
-        let mut written = Vec::new();
-        for (service, _) in self.state.committed() {
-            let is_written = self.is_written(&service).map_err(ServiceError::from);
-            let result = match is_written {
+        let (mut drifted, mut written, mut restarted) = (Vec::new(), Vec::new(), VecDeque::new());
+        for (service, life) in self.state.committed() {
+            let result = match self.is_written(&service).map_err(ServiceError::from) {
                 Ok(true) => continue,
+                Ok(false) if self.still(&service, &life) != Still::Runs => {
+                    restarted.push_back(service);
+                    continue;
+                }
                 Ok(false) => {
                     witness.warning(&format!("a file of {service} is gone; it is written again"));
                     self.write_files(&service)
@@ -312,6 +316,7 @@ impl Trial<'_> {
                 witness.warning(&format!("{service}: {why}"));
             }
         }
+        self.run(Purpose::Revert, self.prepared.plan.pace, restarted, witness, halt)?;
         Ok(drifted)
     }
 

@@ -269,7 +269,7 @@ fn a_pattern_that_no_process_has_fails_the_run_with_the_command_lines_that_there
     assert!(arm(&report, "glibc")["warnings"].to_string().contains(&why[..60]), "{report:#}");
     assert_eq!(report["services"][0]["smaps"], Value::Null, "{report:#}");
     let text = stdout(&run(folder.path(), "report run")).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("Of each service is told: no process of it has a command line like"), "{text}");
+    assert!(text.contains("First reason: no process of it has a command line like"), "{text}");
     assert!(!text.contains("lived long enough") && !text.contains("-0%"), "{text}");
 }
 
