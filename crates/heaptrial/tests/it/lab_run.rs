@@ -73,7 +73,7 @@ fn a_program_is_compared_under_two_allocators_with_repeats() {
     let output = lab(folder.path(), options, &["/usr/bin/python3", "program.py"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = json(&output);
-    assert_eq!(report["schema_version"], 3);
+    assert_eq!(report["schema_version"], 4);
     assert_eq!(report["kind"], "lab_command");
     assert_eq!(report["seed"], 7);
     assert_eq!(report, report_of(folder.path()));
