@@ -80,10 +80,16 @@ impl Computer {
         version: u64,
     ) -> Option<Computed> {
         let key = (trial_id, kind);
-        if !self.is_current(key, version) {
+        if let Some(due) = self.due(key, version) {
             let own = Arc::clone(self);
-            let computing = tokio::spawn(async move { own.compute(key, version).await });
-            let _ = tokio::time::timeout(WAIT, computing).await;
+            let computing = tokio::spawn(async move {
+                tokio::time::sleep_until(due.into()).await;
+                own.compute(key, version).await;
+            });
+            // What is due later is shown by the page when it is there.
+            if due <= Instant::now() {
+                let _ = tokio::time::timeout(WAIT, computing).await;
+            }
         }
         self.cached(key).map(|cached| cached.computed)
     }
@@ -95,17 +101,19 @@ impl Computer {
         Some(found.clone())
     }
 
-    fn is_current(&self, key: Key, version: u64) -> bool {
-        let is_current = |found: Cached| {
-            found.version == version && found.computed.markup.is_ok() || Instant::now() < found.due
-        };
-        self.cached(key).is_some_and(is_current)
+    /// When the result for a version is to be computed; `None` where it is there.
+    fn due(&self, key: Key, version: u64) -> Option<Instant> {
+        match self.cached(key) {
+            Some(found) if found.version == version && found.computed.markup.is_ok() => None,
+            Some(found) => Some(found.due),
+            None => Some(Instant::now()),
+        }
     }
 
     async fn compute(self: Arc<Self>, key: Key, version: u64) {
         let Ok(_turn) = self.one.acquire().await else { return };
         // Somebody else who waited may have had it computed.
-        if self.is_current(key, version) {
+        if self.due(key, version).is_none_or(|due| due > Instant::now()) {
             return;
         }
         let own = Arc::clone(&self);
