@@ -22,7 +22,11 @@ pub(crate) fn line(arm: &Arm, level: f64) -> Option<String> {
     match verdict {
         Verdict::SomeBloat { services, of, .. } => parts.push(format!("{services} of {of} services bloat")),
         Verdict::Inconclusive { days_needed, why } => {
-            parts.push(why.trim().trim_end_matches('.').to_owned());
+            // That there is no interval is said with the figure.
+            let growth = arm.result.growth.as_ref();
+            if growth.is_none_or(|growth| growth.bytes_per_day.interval().is_some()) {
+                parts.push(why.trim().trim_end_matches('.').to_owned());
+            }
             let needed = days_needed.filter(|days| days.is_finite());
             parts.extend(
                 needed.map(|needed| format!("about {} more may decide", days(needed.ceil().max(1.0)))),
