@@ -14,19 +14,19 @@ const OF_USERS: [&str; 7] = ["services", "preflight", "trial", "agent", "report"
 /// Options that every command takes.
 #[derive(Debug, Clone, Args)]
 pub struct GlobalOptions {
-    /// Use this database in place of the usual one
+    /// Use this database instead of the usual one
     #[arg(long, global = true, value_name = "FILE")]
     pub db: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Deal with your own services (`systemctl --user`) in place of the system's, as yourself and not as root
+    /// Deal with your own services (`systemctl --user`) instead of the system's, as yourself and not as root
     #[arg(long, global = true)]
     pub user: bool,
     /// Where the run's folder or the report goes
     #[arg(long, global = true, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Tell more about what is being done
+    /// Print more about what is done
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
     /// When to use colour; NO_COLOR is heeded
@@ -59,7 +59,7 @@ impl GlobalOptions {
         Ok(Systemd::connect(self.scope())?)
     }
 
-    /// A text that is to be told: commands in it, which stand between backticks, are about the same services as this one.
+    /// A text that is to be shown: commands in it, which stand between backticks, are about the same services as this one.
     pub fn told(&self, text: &str) -> String {
         if !self.user {
             return text.to_owned();

@@ -26,7 +26,7 @@ pub struct AgentOptions {
     #[arg(long, value_name = "DURATION", default_value = INTERVAL)]
     interval: HumanDuration,
     /// Sample services of this host too while they are in no trial, by patterns of unit names such as 'tor@*'; what
-    /// they used tells a later trial how to form its blocks. Several patterns may be given
+    /// they used forms the blocks of a later trial. Several patterns may be given
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     services: Vec<ServicePattern>,
     /// Serve Prometheus metrics at unix:/PATH, 127.0.0.1:PORT or [::1]:PORT

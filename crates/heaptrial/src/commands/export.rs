@@ -23,7 +23,7 @@ pub struct ExportOptions {
     /// In which form
     #[arg(long, value_enum)]
     format: Format,
-    /// Into this file in place of standard output
+    /// Into this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only what came after this tick, NUMBER@TIME as `heaptrial import heaptrial` prints it; everything, where this

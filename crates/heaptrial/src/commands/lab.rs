@@ -80,7 +80,7 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
     }
 }
 
-/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
+/// Prints the report of a search whose folder this is, and writes it again; `None` where it is none.
 pub fn report_of_search(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
     match search::report_of::<BisectReport>(folder, global)? {
         Some(code) => Ok(Some(code)),

@@ -37,7 +37,7 @@ pub enum Command {
     Services(services::ServicesOptions),
     /// Show where the memory of running processes is: in use, free and kept, or elsewhere
     Explain(explain::ExplainOptions),
-    /// Tell whether an allocator would really take hold on services of this host
+    /// Check whether an allocator would really take hold on services of this host
     Preflight(preflight::PreflightOptions),
     /// Take in measurements that were made with other tools
     #[command(subcommand)]
@@ -55,7 +55,7 @@ pub enum Command {
     Watch(watch::WatchCommand),
     /// Sample the services of running trials, as a service of this host
     Agent(agent::AgentOptions),
-    /// Print a trial's report and write it anew, or compare several trials
+    /// Print a trial's report and write it again, or compare several trials
     Report(Box<report::ReportOptions>),
     /// Show a database as pages in a browser, read-only, on this machine
     Serve(serve::ServeOptions),

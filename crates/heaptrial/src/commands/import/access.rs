@@ -23,7 +23,7 @@ pub struct AccessOptions {
     /// Key of the client's certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// Certificates to trust in place of the system's (PEM)
+    /// Certificates to trust instead of the system's (PEM)
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Take partial answers of the store, with its warnings as notes

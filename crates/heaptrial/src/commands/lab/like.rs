@@ -64,7 +64,7 @@ impl Likeness {
     }
 }
 
-/// Starts this program anew with the options that a service, named by its unit or the PID of its main process, has.
+/// Starts this program again with the options that a service, named by its unit or the PID of its main process, has.
 pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let likeness = read(like, runs, global)?;
     eprintln!("as {like}:");

@@ -67,7 +67,7 @@ pub struct TorOptions {
     /// For how many consensuses more clients stay connected, in the mean
     #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
     stay: f64,
-    /// Connections of clients that each relay holds all the time, beside directory clients; production relays have
+    /// Connections of clients that each relay holds all the time, in addition to directory clients; production relays have
     /// thousands
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
     connections: u32,

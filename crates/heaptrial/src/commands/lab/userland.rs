@@ -10,7 +10,7 @@ use super::LabOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Starts this program anew in the userland that was asked for; returns where none was, or where it runs there already.
+/// Starts this program again in the userland that was asked for; returns where none was, or where it runs there already.
 /// There it sees `also` at its own path.
 pub(super) fn enter(
     options: &LabOptions,

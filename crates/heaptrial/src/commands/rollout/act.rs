@@ -56,10 +56,10 @@ pub struct RollbackOptions {
     /// Only the services of this wave, counted from 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     wave: Option<u32>,
-    /// From one service's restart to the next one's, in place of the rollout's own
+    /// From one service's restart to the next one's, instead of the rollout's own
     #[arg(long, value_name = "DURATION")]
     pause: Option<HumanDuration>,
-    /// Services that are being restarted at any time, in place of the rollout's own
+    /// Services that are being restarted at any time, instead of the rollout's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
     /// Give this service up where it cannot be put back, as when its unit was removed or masked (several times, or with

@@ -21,7 +21,7 @@ const LISTED: [&str; 2] = ["relay", "exit"];
 /// Services named in one line.
 const NAMED: usize = 5;
 
-/// From the trial's readings, or from what the service uses and tells now.
+/// From the trial's readings, or from what the service uses and reports now.
 pub fn before(target: &Target, services: &[Service], name: &ServiceName, judges_work: bool) -> Before {
     let fleet = target.fleet.as_ref();
     let found = fleet.and_then(|fleet| fleet.services.iter().find(|own| own.name == name.as_str()));
@@ -72,7 +72,7 @@ fn has_control(relay: &Relay) -> bool {
     relay.control_socket.is_some() || relay.control_port.is_some()
 }
 
-/// What is known, with what a relay told now; `None` where it did not answer, which does not mean that it never can.
+/// What is known, with what a relay reports now; `None` where it did not answer, which does not mean that it never can.
 fn with_told(known: Before, relay: &Relay, told: Option<&RelayReadings>, age_seconds: Option<f64>) -> Before {
     let bytes = told.and_then(|told| Some(told.read_bytes? + told.written_bytes?));
     let flags = told.and_then(|told| Some(told.flags.as_ref()?.iter().copied().collect()));

@@ -18,7 +18,7 @@ use crate::options::GlobalOptions;
 /// How long a unit that runs may take until it works on the rollout, before this stops looking.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_GAP: Duration = Duration::from_millis(50);
-/// Lines of a unit's journal that are told where it ended at once.
+/// Lines of a unit's journal that are shown where it ended at once.
 const LAST_WORDS: &str = "5";
 
 /// Starts a unit that carries a rollout out as `heaptrial rollout resume` does, and returns once it is at work. The unit is gone after a reboot:

@@ -27,7 +27,7 @@ pub struct JudgeOptions {
     /// The rollout's name on this host
     #[arg(value_name = "NAME", required_unless_present = "hosts")]
     rollout: Option<TrialName>,
-    /// Judge hosts together by what `heaptrial rollout judge NAME --json` told on each of them: a file of each, or one with a
+    /// Judge hosts together by what `heaptrial rollout judge NAME --json` printed on each of them: a file of each, or one with a
     /// list of them; `-` for standard input
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "rollout")]
     hosts: Vec<PathBuf>,

@@ -16,7 +16,7 @@ use crate::commands::trial::in_database;
 
 /// Readings older than this do not count: the agent reads once a minute.
 const STALE_SECONDS: f64 = 300.0;
-/// What goes on for long is told this often.
+/// What goes on for long is reported this often.
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub struct Watcher {

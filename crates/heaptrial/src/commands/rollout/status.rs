@@ -238,7 +238,7 @@ impl Status {
     }
 }
 
-/// How far a rollout has come; whether a process works on it, and whether it was told to pause, stand in no journal.
+/// How far a rollout has come; whether a process works on it, and whether it is to pause, is in no journal.
 pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_paused: bool) -> Course {
     match state.stage {
         TrialStage::Reverted => Course::RolledBack,

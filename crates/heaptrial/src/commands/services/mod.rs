@@ -107,7 +107,7 @@ fn find(
     Ok((found.units, unmatched.map(|(pattern, _)| pattern.clone()).collect()))
 }
 
-/// What to do about an allocator that could not be told.
+/// What to do about an allocator that could not be identified.
 fn hint(services: &[Shown]) {
     let untold: Vec<_> = services
         .iter()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heaptrial_inspect::preflight::{Finding, Severity};
 use heaptrial_model::units;
 
-/// Names of services that are told, of those that are alike.
+/// Names of services that are listed, of those that are alike.
 const SHOWN: usize = 5;
 
 /// The findings of one severity: whom each is about, what, why it matters, how to mend it.

@@ -34,7 +34,7 @@ pub struct DropOptions {
     dry_run: bool,
 }
 
-/// Puts a service back and leaves it out of the trial from this moment on. What it told before still counts.
+/// Puts a service back and leaves it out of the trial from this moment on. What was read before still counts.
 pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = global.paths()?;
     let (name, service) = (options.trial.as_str(), &options.service);

@@ -28,7 +28,7 @@ use crate::options::GlobalOptions;
 pub enum TrialCommand {
     /// Write a trial's description, to be edited and then planned
     New(new::NewOptions),
-    /// Tell what this host can give to a trial over several hosts, as a file for `trial plan --survey`
+    /// Write what this host can give to a trial over several hosts, as a file for `trial plan --survey`
     Survey(survey::SurveyOptions),
     /// Draw who gets what and show it, its balance and its cost; nothing on the host is changed
     Plan(plan::PlanOptions),
@@ -36,7 +36,7 @@ pub enum TrialCommand {
     Start(start::StartOptions),
     /// Go on with a start that was cut short
     Resume(start::ResumeOptions),
-    /// Tell where a trial stands: arms, memory, contaminations, next look
+    /// Show how a trial goes: arms, memory, non-compliant services, next look
     Status(status::StatusOptions),
     /// End a trial; with --revert put every file back as it was
     Stop(stop::StopOptions),

@@ -27,7 +27,7 @@ pub struct NewOptions {
     /// [default: glibc, jemalloc@5.3.0 and mimalloc@2.0.9]
     #[arg(short, long = "allocator", value_name = "SPEC")]
     allocators: Vec<AllocatorSpec>,
-    /// Arms from a search of `lab tune`: its control, what it was verified beside, and its winners
+    /// Arms from a search of `lab tune`: its control, what it was verified against, and its winners
     #[arg(long, value_name = "FOLDER", conflicts_with = "allocators")]
     from_tune: Option<PathBuf>,
     /// Arms from where the memory of the services is now: what they run, and what could help (`heaptrial explain`)

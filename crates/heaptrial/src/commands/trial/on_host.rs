@@ -28,7 +28,7 @@ use crate::options::GlobalOptions;
 
 /// Name of the host's database in the folder of what must last.
 const DATABASE: &str = "heaptrial.db";
-/// While nothing happens, progress is told this often.
+/// While nothing happens, progress is printed this often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// The host's database, or the one named.
@@ -216,7 +216,7 @@ pub fn warn_of_unsampled(database: &Path, global: &GlobalOptions) {
     }
 }
 
-/// Refuses to tell what is on this host to who may not read it.
+/// Refuses to show what is on this host to who may not read it.
 pub fn require_readable(paths: &Paths, global: &GlobalOptions) -> Result<(), Failure> {
     let database = database(paths, global);
     let folder = |path: &Path| std::fs::read_dir(path).map(drop);
@@ -250,7 +250,7 @@ pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
     Ok(free(&claims(paths, name)?, services)?)
 }
 
-/// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
+/// Prints on standard error what happens, and records in the database for the agent which restarts are meant.
 pub struct Teller {
     events: Option<Events>,
     /// Services that have their treatment, and those that were put back.
@@ -278,7 +278,7 @@ impl Events {
 }
 
 impl Teller {
-    /// Of a trial with so many services; without a database nothing is told to the agent.
+    /// Of a trial with so many services; without a database nothing is recorded for the agent.
     pub fn new(database: &Path, prepared: &Prepared, of: usize) -> Self {
         let events = Events::of_trial(database, prepared);
         Self {

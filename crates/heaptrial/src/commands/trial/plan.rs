@@ -175,7 +175,7 @@ fn exists(file: &Path) -> Failure {
     ))
 }
 
-/// Whole or not at all: written beside and then put in its place.
+/// Whole or not at all: written into a file next to it, which then takes its place.
 fn write(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot write the plan to {}: {error}", file.display()))

@@ -29,7 +29,7 @@ use crate::options::GlobalOptions;
 
 use print::stage_words;
 
-/// A reading older than this many ticks of a minute is told as stale.
+/// A reading older than this many ticks of a minute is shown as stale.
 const STALE_SECONDS: f64 = 300.0;
 /// The agent starts, finds out what runs, and takes its first reading within this time.
 const FIRST_READING_SECONDS: f64 = 120.0;
@@ -130,7 +130,7 @@ struct Status {
     down: Vec<(ServiceName, String)>,
     /// Services that have their treatment, and a file of each that is not as it was written.
     changed: Vec<(ServiceName, PathBuf)>,
-    /// Why what its folder tells may be somebody else's word.
+    /// Why what its folder says may be somebody else's word.
     untrusted: Option<String>,
     /// Why the database could not be read.
     unread: Option<StoreError>,

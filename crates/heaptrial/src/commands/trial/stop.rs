@@ -27,10 +27,10 @@ pub struct StopOptions {
     /// Put back every file as it was, and restart the services
     #[arg(long)]
     revert: bool,
-    /// From one service's restart to the next one's, in place of the plan's [pace]
+    /// From one service's restart to the next one's, instead of the plan's [pace]
     #[arg(long, value_name = "DURATION", requires = "revert")]
     pause: Option<HumanDuration>,
-    /// Services that are being restarted at any time, in place of the plan's [pace]
+    /// Services that are being restarted at any time, instead of the plan's [pace]
     #[arg(long, value_name = "N", requires = "revert", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
     /// Give this service up where it cannot be put back, as when its unit was removed or masked: it is left as it is, and

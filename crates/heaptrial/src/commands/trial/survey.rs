@@ -38,7 +38,7 @@ pub struct SurveyOptions {
     /// The trial's description in TOML, the same file on every host
     #[arg(value_name = "FILE")]
     description: PathBuf,
-    /// Into this file in place of standard output
+    /// Into this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -182,7 +182,7 @@ fn findings(
 /// Services of a host that are named as left out.
 const NAMED: usize = 8;
 
-/// Reads surveys: files, or folders of them (`*.json`), in order of hosts. What is left out, or not known, is told on standard error.
+/// Reads surveys: files, or folders of them (`*.json`), in order of hosts. What is left out, or not known, is printed on standard error.
 pub fn read_all(
     places: &[PathBuf],
     trial: &TrialPlan,

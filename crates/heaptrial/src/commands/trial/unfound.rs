@@ -82,7 +82,7 @@ impl fmt::Display for Unfound {
     }
 }
 
-/// What a database has as running; none where it cannot be read, which others tell.
+/// What a database has as running; none where it cannot be read, which others report.
 fn running(database: &Path) -> Vec<String> {
     let found = Store::open(database).and_then(|store| store.running_trials()).unwrap_or_default();
     let treats = found.into_iter().filter(|record| record.plan.kind.treats_services());

@@ -41,7 +41,7 @@ pub struct BisectOptions {
     /// build every one from it; without it the releases of the catalog are searched
     #[arg(long, value_name = "DIR")]
     mirror: Option<PathBuf>,
-    /// The commit that is good (a revision of --mirror), in place of the one of its release
+    /// The commit that is good (a revision of --mirror), instead of that of its release
     #[arg(long, value_name = "REV", requires = "mirror")]
     good_commit: Option<String>,
     /// The commit that is bad

@@ -32,7 +32,7 @@ pub struct TuneOptions {
     /// What all is compared with
     #[arg(long, default_value = "glibc", value_name = "SPEC")]
     pub(super) control: AllocatorSpec,
-    /// The best that is known: winners are verified beside it; repeat it
+    /// The best that is known: winners are verified against it; repeat it
     #[arg(long, value_name = "SPEC")]
     pub(super) beside: Vec<AllocatorSpec>,
     /// The most CPU time, as a factor of the control's, such as 1.05
@@ -45,7 +45,7 @@ pub struct TuneOptions {
     /// Settings that differ by less than this factor are as good as each other
     #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]
     pub(super) margin: f64,
-    /// Candidates that run beside the control in each block: the best so far, and others
+    /// Candidates that run alongside the control in each block: the best so far, and others
     #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=50))]
     pub(super) candidates: u32,
     /// Blocks to search in [default: 12]
@@ -80,7 +80,7 @@ fn narrowed(text: &str) -> Result<Narrowed, ValueError> {
 }
 
 impl TuneOptions {
-    /// What winners are verified beside: each once, and not the control, which is in every block anyway.
+    /// What winners are verified against: each once, and not the control, which is in every block anyway.
     pub(super) fn others(&self) -> Vec<&AllocatorSpec> {
         let mut others: Vec<&AllocatorSpec> = Vec::new();
         for spec in &self.beside {

@@ -19,7 +19,7 @@ pub struct Allocators {
     pub builds: BTreeMap<String, Build>,
 }
 
-/// Names of services that are told, of those that are alike.
+/// Names of services that are listed, of those that are alike.
 const TOLD: usize = 3;
 
 /// Looks every arm's spec up before anything is fetched.

@@ -37,7 +37,7 @@ pub fn families(relays: &[Option<&Relay>]) -> Vec<Option<String>> {
 /// Family keys sort behind fingerprints, which are of capitals and digits, and are none of them.
 const KEY: &str = "key ";
 
-/// What tells of a relay's family, its own fingerprint first.
+/// What shows a relay's family, its own fingerprint first.
 fn known(relay: &Relay) -> Vec<String> {
     let keys = relay.family_ids.iter().map(|key| format!("{KEY}{key}"));
     relay.fingerprint.iter().chain(&relay.family).cloned().chain(keys).collect()

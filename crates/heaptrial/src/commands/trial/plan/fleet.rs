@@ -31,7 +31,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Looks at this host; nothing is changed. What is left out, or not known, is told on standard error.
+    /// Looks at this host; nothing is changed. What is left out, or not known, is printed on standard error.
     pub fn discover(patterns: &[ServicePattern], global: &GlobalOptions) -> Result<Self, Failure> {
         let systemd = global.systemd()?;
         let found = discover(&systemd, patterns).map_err(Failure::failed)?;
@@ -57,7 +57,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The services of several hosts, in the order of `candidates`; which relays are of one family is told by all of them.
+    /// The services of several hosts, in the order of `candidates`; which relays are of one family is known from all of them.
     pub fn over_hosts(
         services: Vec<Service>,
         mut candidates: Vec<Candidate>,

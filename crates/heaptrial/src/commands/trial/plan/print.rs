@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::output::table;
 
-/// Differences between arms that are told, the largest first.
+/// Differences between arms that are listed, the largest first.
 const DIFFERENCES_TOLD: usize = 5;
 /// With fewer services an arm, differences worth a word come by chance in most plans.
 const FEW_SERVICES: usize = 20;

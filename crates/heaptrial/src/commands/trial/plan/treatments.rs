@@ -47,7 +47,7 @@ pub fn sections(
     ])
 }
 
-/// The hosts, and what their preflights told of the treatments that they are to get.
+/// The hosts, and what their preflights found about the treatments that they are to get.
 pub fn of_surveys(surveys: &[Survey], plan: &DrawnPlan) -> Vec<Section> {
     let findings = survey::findings_of(surveys, plan);
     let mut text = String::new();
