@@ -12,13 +12,14 @@ use crate::prepared::Prepared;
 use crate::treatment::ServiceTreatment;
 
 /// Everything that speaks against the treatments of a plan, by service in the order of the plan. Treatments are tried where this
-/// process may start units.
+/// process may start units; with a library that is not installed only if it may be copied (`copies`).
 pub fn preflight(
     systemd: &Systemd,
     paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
+    copies: bool,
 ) -> Vec<Finding> {
     let planned = |treatment: &ServiceTreatment| {
         let service = services.iter().find(|service| *service.name() == treatment.service)?;
@@ -36,5 +37,6 @@ pub fn preflight(
         Some((service, planned))
     };
     let planned: Vec<_> = prepared.services.iter().filter_map(planned).collect();
-    check_all(&HostRoot::default(), &planned, Prober::of(systemd).as_ref())
+    let prober = Prober::of(systemd).map(|prober| if copies { prober } else { prober.without_copies() });
+    check_all(&HostRoot::default(), &planned, prober.as_ref())
 }

@@ -192,8 +192,13 @@ struct Joined {
     server: String,
 }
 
-/// Labels may change, so that two series have values in the step of the change: the later one counts. If they go on alongside each
-/// other, they are two things, unless they differ in the label of replicas alone.
+/// A store shows the last value of a series for so long after it ended, where nothing marks the end (Prometheus's default for
+/// `--query.lookback-delta`).
+const LOOKBACK_US: i64 = 300_000_000;
+
+/// Labels may change, so that two series have values in the step of the change, and in those that the last value of the old one
+/// reaches into: the later one counts. If they go on alongside each other, they are two things, unless they differ in the label
+/// of replicas alone.
 fn joined(
     query: &str,
     service: &str,
@@ -208,14 +213,18 @@ fn joined(
         values.iter().for_each(|(end, value)| at.entry(*end).or_default().push((labels, *value)));
     }
     let mut joined = Joined { values: Values::new(), arms: Vec::new(), server: String::new() };
-    let mut both_before: Option<(i64, [&Labels; 2])> = None;
+    let most_together = 1 + (LOOKBACK_US + step_us - 1) / step_us;
+    // The end of a step in which two series had values, which, and for how many steps.
+    let mut together: Option<(i64, [&Labels; 2], i64)> = None;
     for (end, mut present) in at {
         let first = present[0].0;
         if present.iter().all(|(labels, _)| are_replicas(labels, first, queries.replica_label.as_deref())) {
             present.truncate(1);
         }
         if let [.., (other, _), (last, _)] = present[..] {
-            if both_before == Some((end - step_us, [other, last])) {
+            let before = together.filter(|(at, both, _)| (*at, *both) == (end - step_us, [other, last]));
+            let steps = before.map_or(0, |(_, _, steps)| steps) + 1;
+            if steps > most_together {
                 return Err(PrometheusError::Ambiguous {
                     query: query.to_owned(),
                     service: service.to_owned(),
@@ -224,7 +233,7 @@ fn joined(
                     second: only(last, other),
                 });
             }
-            both_before = Some((end, [other, last]));
+            together = Some((end, [other, last], steps));
         }
         let Some((labels, value)) = present.pop() else { continue };
         joined.values.insert(end, value);

@@ -35,6 +35,8 @@ pub struct Prober<'a> {
     systemd: &'a Systemd,
     /// The program with the command of the probe.
     program: PathBuf,
+    /// Whether a library that is not installed may be copied to where services find it, for the time of the probe.
+    copies: bool,
 }
 
 /// How a probe went.
@@ -60,7 +62,12 @@ impl<'a> Prober<'a> {
 
     /// With another program that has the command of the probe.
     pub fn with_program(systemd: &'a Systemd, program: PathBuf) -> Self {
-        Self { systemd, program }
+        Self { systemd, program, copies: true }
+    }
+
+    /// Tries what is installed alone, and writes nothing: a command that is killed must not leave what no journal has.
+    pub fn without_copies(self) -> Self {
+        Self { copies: false, ..self }
     }
 
     /// Tries the treatments of those services that are `to_try`, several at a time; in their order.
@@ -77,13 +84,14 @@ impl<'a> Prober<'a> {
             .collect();
         let mut placed = Placed::default();
         for preload in preloads.iter().filter_map(|(_, preload)| *preload) {
-            if let (Some(library), Some(source)) = (preload.library(), &preload.source) {
+            if let (Some(library), Some(source), true) = (preload.library(), &preload.source, self.copies) {
                 placed.add(library, source);
             }
         }
+        let is_there = |preload: &&PlannedPreload| self.copies || preload.library().is_none_or(Path::exists);
         let try_one = |(service, preload): &(&Service, Option<&PlannedPreload>)| {
             let mut findings = Findings::new(service.name().clone());
-            if let Some(preload) = preload {
+            if let Some(preload) = preload.filter(is_there) {
                 let library = preload.library().map(|library| placed.library(library)).transpose();
                 match library {
                     Ok(library) => self.try_one(root, service, preload, library, &mut findings),

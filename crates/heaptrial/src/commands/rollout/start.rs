@@ -61,7 +61,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
     refuse_strays(&paths, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
-    preflight(&systemd, &paths, &prepared, &services, &obtained)?;
+    preflight(&systemd, &paths, &prepared, &services, (&obtained, options.dry_run))?;
     preview::show(&target, &plan, &services);
     if options.dry_run {
         return dry_run(&prepared, global);

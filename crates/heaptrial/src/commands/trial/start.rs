@@ -76,7 +76,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    preflight(&systemd, &paths, &prepared, &services, &obtained).map_err(meanwhile)?;
+    preflight(&systemd, &paths, &prepared, &services, (&obtained, options.dry_run)).map_err(meanwhile)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -246,15 +246,16 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
     Ok(installs.then_some(HostUnit { name, text }))
 }
 
-/// Warns of what speaks against the treatments, and refuses what would not take hold.
+/// Warns of what speaks against the treatments, and refuses what would not take hold. Only a dry run copies libraries to try
+/// them: before a start has its journal it writes nothing.
 pub fn preflight(
     systemd: &Systemd,
     paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
-    obtained: &BTreeMap<String, Obtained>,
+    (obtained, dry_run): (&BTreeMap<String, Obtained>, bool),
 ) -> Result<(), Failure> {
-    let findings = heaptrial_change::preflight(systemd, paths, prepared, services, obtained);
+    let findings = heaptrial_change::preflight(systemd, paths, prepared, services, obtained, dry_run);
     let told = |severity| told(&findings, severity);
     for warning in told(Severity::Warn) {
         eprintln!("warning: {warning}");

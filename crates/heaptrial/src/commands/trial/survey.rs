@@ -171,7 +171,7 @@ fn findings(
         };
         let prepared = prepare(&plan, &host, &fleet.services, &allocators.obtained, paths, None)
             .map_err(|error| Failure::refused(error).about(format!("arm `{}`", arm.name)))?;
-        let mut found = preflight(systemd, paths, &prepared, &fleet.services, &allocators.obtained);
+        let mut found = preflight(systemd, paths, &prepared, &fleet.services, &allocators.obtained, true);
         // What the host as a whole lacks depends on how many services get which arm.
         found.retain(|finding| finding.unit.is_some());
         findings.insert(arm.name.clone(), found);

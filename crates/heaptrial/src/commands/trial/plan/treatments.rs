@@ -26,7 +26,7 @@ pub fn sections(
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let prepared =
         prepare(plan, &host, services, &allocators.obtained, paths, None).map_err(Failure::refused)?;
-    let findings = preflight(systemd, paths, &prepared, services, &allocators.obtained);
+    let findings = preflight(systemd, paths, &prepared, services, &allocators.obtained, true);
     let mut text = String::new();
     for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
         for finding in told(&findings, severity) {
