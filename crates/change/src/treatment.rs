@@ -158,8 +158,16 @@ impl ServiceTreatment {
         for (variable, wanted) in &self.environment {
             let found = systemds.value(variable);
             if found != Some(wanted.as_str()) {
-                let found = found.unwrap_or("not set");
-                let text = format!("{variable} is `{found}` for systemd and not `{wanted}`{blame}");
+                let text = match found {
+                    None if systemds.unset.contains(variable) => format!(
+                        "{variable} is removed by UnsetEnvironment= of the unit, or of a drop-in of it: {}",
+                        some(systemds.drop_ins.iter().map(|path| path.display().to_string()))
+                    ),
+                    found => {
+                        let found = found.unwrap_or("not set");
+                        format!("{variable} is `{found}` for systemd and not `{wanted}`{blame}")
+                    }
+                };
                 return Err(ServiceError(text));
             }
         }

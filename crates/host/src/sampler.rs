@@ -8,7 +8,7 @@ use heaptrial_model::{Sample, SlowSample};
 use crate::unit_cgroup::{UnitCgroup, processes_below};
 use crate::{
     AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessPattern, ProcessReader,
-    ProcessTree, ServiceProcesses,
+    ProcessReading, ProcessTree, ServiceProcesses,
 };
 
 /// Reads all processes of one service, keeping their files open between ticks.
@@ -32,6 +32,8 @@ pub struct ServiceSampler {
     family: usize,
     outside: Option<(i32, String)>,
     hugetlb_bytes: u64,
+    /// Where only some processes count: what those took that have ended, and that no parent of theirs has which counts.
+    ended: Sample,
 }
 
 /// A process of a service, as it was sampled last.
@@ -116,6 +118,7 @@ impl ServiceSampler {
             family: 1,
             outside: None,
             hugetlb_bytes: 0,
+            ended: Sample::default(),
         })
     }
 
@@ -166,11 +169,33 @@ impl ServiceSampler {
         let counted: Vec<i32> = family.iter().copied().filter(counts).collect();
         self.main_counts = counted.contains(&self.main_pid);
         self.ever_counted |= !counted.is_empty();
-        self.readers.retain(|reader| reader.pid() == self.main_pid || counted.contains(&reader.pid()));
+        let mut ended = Vec::new();
+        self.readers.retain(|reader| {
+            let stays = reader.pid() == self.main_pid || counted.contains(&reader.pid());
+            ended.extend((!stays && !family.contains(&reader.pid())).then(|| *reader.last()));
+            stays
+        });
+        self.take_ended(&ended);
         let known = |pid: &i32| self.readers.iter().any(|reader| reader.pid() == *pid);
         self.unopened = counted.into_iter().filter(|pid| !known(pid)).collect();
         // What fails is tried again with each sample, and reported there.
         let _ = self.open_new();
+    }
+
+    /// Where only some processes count, keeps what those took that have ended, as they were read last. A parent that counts has that
+    /// of a child that it waited for.
+    fn take_ended(&mut self, ended: &[ProcessReading]) {
+        if self.counted.is_none() {
+            return;
+        }
+        for last in ended {
+            let counts = |pid: i32| pid != self.main_pid || self.main_counts;
+            if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
+                self.ended.cpu_us += last.sample.cpu_us;
+                self.ended.minor_faults += last.sample.minor_faults;
+                self.ended.major_faults += last.sample.major_faults;
+            }
+        }
     }
 
     /// Opens the processes that came. One that ended since is none of the family any more.
@@ -221,7 +246,7 @@ impl ServiceSampler {
         let mut total = Sample::default();
         let main_pid = self.main_pid;
         let main_counts = self.main_counts;
-        let mut unread = None;
+        let (mut unread, mut ended) = (None, Vec::new());
         let mut hugetlb_bytes = 0;
         self.readers.retain_mut(|reader| match reader.read() {
             // Its memory is given back before it has ended.
@@ -249,12 +274,19 @@ impl ServiceSampler {
                 unread.get_or_insert(error);
                 true
             }
-            Err(_) => false,
+            Err(_) => {
+                ended.push(*reader.last());
+                false
+            }
         });
+        self.take_ended(&ended);
         if let Some(error) = unread {
             return Err(error);
         }
         self.hugetlb_bytes = hugetlb_bytes;
+        total.cpu_us += self.ended.cpu_us;
+        total.minor_faults += self.ended.minor_faults;
+        total.major_faults += self.ended.major_faults;
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
