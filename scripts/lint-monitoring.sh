@@ -47,7 +47,7 @@ def of_agent():
 
 
 def of_watch():
-    source = next(Path("crates/watch/src").glob("*/metrics.rs")).read_text()
+    source = next(Path("crates/fleet/src/watch").glob("*/metrics.rs")).read_text()
     names = set(re.findall(r'encode_descriptor\("(heaptrial_watch_\w+)"', source))
     for name, unit in re.findall(r'\bgauge\("(\w+)", (\w+),', source):
         names.add(f"heaptrial_watch_{name}" + ("" if unit == "None" else f"_{unit}"))

@@ -1,11 +1,11 @@
 //! Time and memory of an analysis. Prints a Markdown table for `notebook`.
 
-#[path = "../../../crates/analysis/tests/it/simulation/mod.rs"]
+#[path = "../../../crates/evaluate/tests/analysis/simulation/mod.rs"]
 mod simulation;
 
 use std::time::Instant;
 
-use heaptrial_analysis::{Settings, analyse};
+use heaptrial_evaluate::analysis::{Settings, analyse};
 use simulation::{Arm, Course, Scenario, simulate};
 
 fn main() {

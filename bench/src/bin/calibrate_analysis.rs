@@ -2,12 +2,12 @@
 //!
 //! `calibrate_analysis [FLEETS] [SEED] [SECTION]`: fleets per scenario (1000), seed (1), one section (all).
 
-#[path = "../../../crates/analysis/tests/it/simulation/mod.rs"]
+#[path = "../../../crates/evaluate/tests/analysis/simulation/mod.rs"]
 mod simulation;
 
 use std::time::Instant;
 
-use heaptrial_analysis::{Clock, FindingKind};
+use heaptrial_evaluate::analysis::{Clock, FindingKind};
 use simulation::measures::{self, growth_covered, ratios_covered, verdict};
 use simulation::{Arm, Blocks, Course, Hosts, Load, Oddity, Rate, Scenario, Starts, rates, rates_by};
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p heaptrial-bench --bin calibrate_bisect -- 1000`
 
-#[path = "../../../crates/bisect/tests/lab/mod.rs"]
+#[path = "../../../crates/search/tests/bisect/lab/mod.rs"]
 mod lab;
 
 use lab::{History, Lab, plain, searched};

@@ -1,9 +1,9 @@
 //! How good the winners of simulated searches are: `cargo run --release -p heaptrial-bench --bin calibrate_tune -- 200`.
 
-#[path = "../../../crates/tune/tests/it/lab/mod.rs"]
+#[path = "../../../crates/search/tests/tune/lab/mod.rs"]
 mod lab;
 
-use heaptrial_tune::{Rules, Search, Standing};
+use heaptrial_search::tune::{Rules, Search, Standing};
 use lab::{Alike, Lab, Landscape, drawn, regret, rules, searched};
 
 fn main() {

@@ -4,13 +4,13 @@
 //! `calibrate_watch [MONTHS] [SEED] [quiet|found]`: quiet months of each cell (100), half as many with an event; seed (1);
 //! one of the tables alone.
 
-#[path = "../../../crates/watch/tests/it/simulation/mod.rs"]
+#[path = "../../../crates/fleet/tests/watch/simulation/mod.rs"]
 mod simulation;
 
 use std::collections::BTreeMap;
 
+use heaptrial_fleet::watch::{AlertChange, AlertKind};
 use heaptrial_stats::quantile;
-use heaptrial_watch::{AlertChange, AlertKind};
 use rayon::prelude::*;
 use simulation::{Event, Month, Noise, Told, first};
 

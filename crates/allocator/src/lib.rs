@@ -23,6 +23,7 @@ mod manifest;
 mod mitigation;
 mod obtain;
 mod obtained;
+pub mod package;
 mod probe;
 mod probe_process;
 mod processors;

@@ -147,7 +147,7 @@ impl Computer {
         Ok(match kind {
             PageKind::Running => {
                 let trial = Trial::read(store, record, now_us())?;
-                let fleet = heaptrial_judgement::read_fleet(store, trial_id, &options)?;
+                let fleet = heaptrial_evaluate::judgement::read_fleet(store, trial_id, &options)?;
                 let figure = embedded::running(&fleet, &trial.styles(), trial.record.plan.metric);
                 figure.map_or_else(String::new, |figure| figure.into_string())
             }

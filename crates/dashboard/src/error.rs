@@ -2,7 +2,7 @@
 
 use std::io;
 
-use heaptrial_judgement::JudgementError;
+use heaptrial_evaluate::judgement::JudgementError;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_report::ReportError;
 use heaptrial_store::StoreError;

@@ -3,15 +3,15 @@
 use std::error::Error;
 
 use heaptrial_agent::AgentError;
+use heaptrial_allocator::package::PackageError;
 use heaptrial_change::{ChangeError, TrialStage};
-use heaptrial_judgement::JudgementError;
+use heaptrial_evaluate::judgement::JudgementError;
+use heaptrial_fleet::rollout::RolloutPlanError;
+use heaptrial_fleet::watch::WatchError;
 use heaptrial_lab::LabError;
-use heaptrial_package::PackageError;
 use heaptrial_plan::PlanError;
 use heaptrial_report::ReportError;
-use heaptrial_rollout::RolloutPlanError;
 use heaptrial_store::StoreError;
-use heaptrial_watch::WatchError;
 
 /// The hint for the outermost error of a chain that has one.
 pub fn of(error: &(dyn Error + 'static)) -> Option<String> {

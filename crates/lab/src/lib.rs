@@ -26,6 +26,7 @@ mod sampling;
 mod schedule;
 mod service;
 mod sharing;
+pub mod slurm;
 mod supervisor;
 mod tor;
 mod userland;

@@ -1,7 +1,7 @@
 //! From what is known of a trial to its report.
 
-use heaptrial_analysis::{Estimate, Growth, RatioToControl, objections, outliers, sums_by_server};
-use heaptrial_judgement::{Judgement, JudgementError};
+use heaptrial_evaluate::analysis::{Estimate, Growth, RatioToControl, objections, outliers, sums_by_server};
+use heaptrial_evaluate::judgement::{Judgement, JudgementError};
 use heaptrial_model::{About, Identity, MemorySplit, Metric};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
@@ -139,7 +139,7 @@ impl Parts<'_> {
 
     fn outliers(&self) -> Vec<NamedOutlier> {
         let analysis = &self.judgement.analysis;
-        let named = |found: heaptrial_analysis::Outlier| NamedOutlier {
+        let named = |found: heaptrial_evaluate::analysis::Outlier| NamedOutlier {
             name: analysis.services[found.service].name.clone(),
             found,
         };
@@ -407,7 +407,7 @@ impl Parts<'_> {
     }
 
     /// Of an arm that is shown to need less than the control.
-    fn objections(&self, arm: usize, result: &ArmResult) -> Vec<heaptrial_analysis::Objection> {
+    fn objections(&self, arm: usize, result: &ArmResult) -> Vec<heaptrial_evaluate::analysis::Objection> {
         let control = self.judgement.fleet.arms.iter().position(|arm| arm.control);
         let control = control.filter(|control| *control != arm && !self.lab);
         let ratio = result.treated().ratio.as_ref();

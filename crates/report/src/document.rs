@@ -1,12 +1,12 @@
 //! The report as a document: what `report.json` holds and all other forms are made from.
 
-use heaptrial_analysis::{ArmPlace, Basis, Objection};
-pub use heaptrial_analysis::{
+use heaptrial_evaluate::analysis::{ArmPlace, Basis, Objection};
+pub use heaptrial_evaluate::analysis::{
     ArmResult, BeforeAfter, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult,
     OnHost, Outlier, RatioToControl, SelfCheck, ServerSum, ServiceVerdicts, Severity, Verdict, WorkStanding,
 };
-use heaptrial_judgement::Trajectories;
-pub use heaptrial_judgement::{Kind, Rest};
+use heaptrial_evaluate::judgement::Trajectories;
+pub use heaptrial_evaluate::judgement::{Kind, Rest};
 use heaptrial_model::{
     About, Ending, Identity, LifeStart, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment,
 };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use heaptrial_judgement::JudgementError;
+use heaptrial_evaluate::judgement::JudgementError;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 

@@ -1,6 +1,6 @@
 //! What findings and objections say: title, short form, consequence and advice of each kind, in one place.
 
-use heaptrial_analysis::{FindingKind as Kind, Objection, Reason};
+use heaptrial_evaluate::analysis::{FindingKind as Kind, Objection, Reason};
 
 use crate::text::days;
 use crate::units;

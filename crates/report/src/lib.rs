@@ -1,4 +1,4 @@
-//! Reports of trials: a [`Report`] document made from a [`Judgement`](heaptrial_judgement::Judgement), and its forms for
+//! Reports of trials: a [`Report`] document made from a [`Judgement`](heaptrial_evaluate::judgement::Judgement), and its forms for
 //! the terminal, as Markdown, as HTML, as JSON and as charts. Looks, comparisons and searches are [`Document`]s as well.
 //!
 //! Nothing here estimates, reads a clock or writes to a database: the same judgement gives the same report, byte for byte.
@@ -42,8 +42,8 @@ pub use comparison::{
 pub use document::*;
 pub use error::ReportError;
 pub use forms::{Document, Written};
-pub use heaptrial_analysis::Settings;
-pub use heaptrial_judgement::{Options, Trajectories};
+pub use heaptrial_evaluate::analysis::Settings;
+pub use heaptrial_evaluate::judgement::{Options, Trajectories};
 pub use heaptrial_model::units;
 pub use html::embedded;
 pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use heaptrial_judgement::Rows;
+use heaptrial_evaluate::judgement::Rows;
 use heaptrial_model::{KnownEvent, Treatment};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! What a report says besides its figures: warnings, what could not be measured, and notes.
 
-use heaptrial_judgement::ArmFacts;
+use heaptrial_evaluate::judgement::ArmFacts;
 use heaptrial_model::Metric;
 
 use crate::document::{Arm, Event, ExcludedService, Kind, Outcome, Report, Service};
@@ -109,7 +109,7 @@ fn of_kind(report: &Report, kind: &str) -> Vec<String> {
         report.events.iter().filter(|event| event.kind == kind && !of_arm(event)).collect();
     // Each round has one about its processors; the others are among the events.
     if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
-        let first = sentence(&heaptrial_judgement::cut(&first.text));
+        let first = sentence(&heaptrial_evaluate::judgement::cut(&first.text));
         return vec![match events.len() {
             1 => first,
             rounds => format!("Processors were saturated in {rounds} rounds. First: {first}"),
@@ -125,7 +125,7 @@ fn of_kind(report: &Report, kind: &str) -> Vec<String> {
 
 /// What happened, and to which service of which arm.
 fn about(report: &Report, event: &Event) -> String {
-    let text = heaptrial_judgement::cut(&event.text);
+    let text = heaptrial_evaluate::judgement::cut(&event.text);
     let Some(name) = &event.service else { return sentence(&text) };
     let service = report.services.iter().find(|service| service.name == *name);
     let arm = service.filter(|service| !service.name.contains(&service.arm));

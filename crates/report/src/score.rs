@@ -1,7 +1,7 @@
 //! How well a lab run predicted the field, as a document.
 
-use heaptrial_analysis::{Estimate, Verdict};
-use heaptrial_judgement::score::{AtConsensuses, Figure, Score, ScoreError, Side};
+use heaptrial_evaluate::analysis::{Estimate, Verdict};
+use heaptrial_evaluate::judgement::score::{AtConsensuses, Figure, Score, ScoreError, Side};
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 use serde::{Deserialize, Serialize};
 
@@ -236,7 +236,7 @@ impl Document for ScoreReport {
 
     /// As in reports of the lab.
     fn styles(&self) -> ArmStyles {
-        let arm = |(index, pair): (usize, &heaptrial_judgement::score::Partners)| {
+        let arm = |(index, pair): (usize, &heaptrial_evaluate::judgement::score::Partners)| {
             let spec: Option<AllocatorSpec> = pair.lab.parse().ok();
             let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
             Arm {

@@ -1,6 +1,6 @@
 //! The summary: which arm needs how much memory, what to do, what is uncertain. All else is in tables.
 
-use heaptrial_analysis::{ArmPlace, Basis, Severity, WorkStanding};
+use heaptrial_evaluate::analysis::{ArmPlace, Basis, Severity, WorkStanding};
 
 use crate::chart::metric_name;
 use crate::document::{Arm, Assignment, FindingKind, MeasureResult, Report, Verdict};

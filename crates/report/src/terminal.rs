@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use heaptrial_analysis::Severity;
+use heaptrial_evaluate::analysis::Severity;
 use unicode_width::UnicodeWidthStr;
 
 use crate::chart::shorten;

@@ -1,7 +1,7 @@
 //! What kinds of trials call their services: an import does not know what ran, on hosts it is proved, and a lab run excludes what
 //! did not run as planned.
 
-use heaptrial_judgement::Kind;
+use heaptrial_evaluate::judgement::Kind;
 
 /// Words for one kind of trial.
 #[derive(Debug, Clone, Copy)]

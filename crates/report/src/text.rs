@@ -1,6 +1,6 @@
 //! Parts of sentences: numbers, lists and dates, each in one notation everywhere.
 
-use heaptrial_analysis::{Estimate, Severity};
+use heaptrial_evaluate::analysis::{Estimate, Severity};
 
 use crate::units;
 

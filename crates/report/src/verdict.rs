@@ -1,6 +1,6 @@
 //! Verdicts, the figure first: `+1.10 GiB a day (95% CI +0.90 GiB to +1.30 GiB): growing`.
 
-use heaptrial_analysis::{Estimate, Growth, LimitKind, Shape, Verdict};
+use heaptrial_evaluate::analysis::{Estimate, Growth, LimitKind, Shape, Verdict};
 
 use crate::document::Arm;
 use crate::text::{days, estimate, estimate_in_sentence};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use heaptrial_judgement::RESTED;
-use heaptrial_judgement::look::Begun;
+use heaptrial_evaluate::judgement::RESTED;
+use heaptrial_evaluate::judgement::look::Begun;
 use heaptrial_model::{DrawnPlan, Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::ArmStyles;
 use heaptrial_store::{

@@ -1,6 +1,6 @@
 //! The looks of a trial: when they are planned, and what was recorded of those that were taken.
 
-use heaptrial_analysis::LookStanding;
+use heaptrial_evaluate::analysis::LookStanding;
 use heaptrial_model::units;
 use heaptrial_report::LookReport;
 use heaptrial_report::embedded::{printable, swatch};

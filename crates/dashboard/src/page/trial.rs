@@ -187,7 +187,7 @@ pub(super) fn treatment(treatment: &Treatment) -> String {
 fn middle(lines: &[&Line]) -> Option<u64> {
     let bytes: Vec<f64> =
         lines.iter().filter_map(|line| line.memory_bytes).map(|bytes| bytes as f64).collect();
-    heaptrial_judgement::middle(&bytes).map(|bytes| bytes as u64)
+    heaptrial_evaluate::judgement::middle(&bytes).map(|bytes| bytes as u64)
 }
 
 fn range(lines: &[&Line]) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use heaptrial_exchange::PartFile;
-use heaptrial_rollout::Verdict;
+use heaptrial_fleet::rollout::Verdict;
 use heaptrial_store::Store;
 use heaptrial_testbed::drawn;
 use serde_json::Value;

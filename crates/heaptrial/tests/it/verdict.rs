@@ -5,7 +5,7 @@ use crate::support;
 use std::path::Path;
 use std::process::Output;
 
-use heaptrial_rollout::Verdict;
+use heaptrial_fleet::rollout::Verdict;
 use support::two_hosts::{ARMS, HOSTS, S, START, World};
 use support::{heaptrial, json, stderr, stdout, succeeds};
 

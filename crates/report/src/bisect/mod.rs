@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_bisect::Answer;
+use heaptrial_search::bisect::Answer;
 use serde::{Deserialize, Serialize};
 
 /// The form of [`BisectReport`] as JSON that this version writes.
@@ -134,7 +134,7 @@ impl BisectReport {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_bisect::{Change, Ends};
+    use heaptrial_search::bisect::{Change, Ends};
 
     use super::*;
     use crate::Document as _;

@@ -1,6 +1,6 @@
 //! What a search found, in sentences.
 
-use heaptrial_bisect::Change;
+use heaptrial_search::bisect::Change;
 
 use super::{BisectReport, ChangeReport};
 use crate::units;

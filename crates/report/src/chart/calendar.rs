@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_judgement::{Calendar, Happened, Mark, Moment, Step};
+use heaptrial_evaluate::judgement::{Calendar, Happened, Mark, Moment, Step};
 
 use super::legend::Label;
 use super::plot::Plot;

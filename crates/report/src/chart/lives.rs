@@ -1,6 +1,6 @@
 //! The memory of a service over its process lifetimes, for the dashboard.
 
-use heaptrial_judgement::{Point, extremes, split_at_gaps};
+use heaptrial_evaluate::judgement::{Point, extremes, split_at_gaps};
 use heaptrial_model::Metric;
 
 use super::plot::{FOOT, Plot, ticks};

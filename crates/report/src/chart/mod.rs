@@ -22,7 +22,7 @@ pub(crate) use style::ArmStyle;
 pub use style::ArmStyles;
 pub(crate) use svg::element;
 
-use heaptrial_judgement::{Point, Trajectories};
+use heaptrial_evaluate::judgement::{Point, Trajectories};
 use heaptrial_model::{LifeStart, Metric};
 use svg::{Element, coordinate, rectangle, text};
 

@@ -1,7 +1,7 @@
 //! Memory over age by arm: each service thin, the arm's median thick, an interval or a range shaded.
 
-use heaptrial_analysis::Fleet;
-use heaptrial_judgement::{Point, Trajectories};
+use heaptrial_evaluate::analysis::Fleet;
+use heaptrial_evaluate::judgement::{Point, Trajectories};
 use heaptrial_model::Metric;
 
 use super::legend::Label;

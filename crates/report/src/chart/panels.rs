@@ -1,6 +1,6 @@
 //! Small multiples, all on the same axes: of a lab run each service, on hosts each arm with its services, median and interval.
 
-use heaptrial_judgement::{Point, Trajectory};
+use heaptrial_evaluate::judgement::{Point, Trajectory};
 
 use super::plot::{named_line, ticks};
 use super::scale::Scale;

@@ -1,6 +1,6 @@
 //! Parts of a report for the pages of the dashboard.
 
-use heaptrial_analysis::Fleet;
+use heaptrial_evaluate::analysis::Fleet;
 use heaptrial_model::Metric;
 use maud::{Markup, PreEscaped, html};
 

@@ -4,7 +4,7 @@ pub mod embedded;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use heaptrial_analysis::Severity;
+use heaptrial_evaluate::analysis::Severity;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 

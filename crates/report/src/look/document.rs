@@ -1,6 +1,6 @@
 //! What a look shows, as a document: what is stored of it and printed.
 
-use heaptrial_analysis::{ArmEvents, ArmWork, Decision, LookArm, LookStanding, Objection};
+use heaptrial_evaluate::analysis::{ArmEvents, ArmWork, Decision, LookArm, LookStanding, Objection};
 use heaptrial_model::Metric;
 use serde::{Deserialize, Serialize};
 

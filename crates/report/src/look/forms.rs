@@ -1,6 +1,6 @@
 //! What a look shows.
 
-use heaptrial_analysis::ENUMERATED_AT_MOST;
+use heaptrial_evaluate::analysis::ENUMERATED_AT_MOST;
 
 use super::{LookReport, LookedArm};
 use crate::document::Severity;

@@ -5,8 +5,8 @@ mod forms;
 
 pub use document::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
 
-use heaptrial_analysis::{Decision, LookStanding};
-use heaptrial_judgement::look::{Look, Peek};
+use heaptrial_evaluate::analysis::{Decision, LookStanding};
+use heaptrial_evaluate::judgement::look::{Look, Peek};
 use heaptrial_store::LookRecord;
 
 use crate::document::Report;

@@ -4,7 +4,7 @@ mod compose;
 
 pub(crate) use compose::sections;
 
-use heaptrial_analysis::Severity;
+use heaptrial_evaluate::analysis::Severity;
 
 use crate::escape;
 use crate::table::{Column, Row, Table};

@@ -1,7 +1,7 @@
 //! Tables of memory over time.
 
 use super::{Emphasis, NOTHING, Row, Table, bytes, figure, optional, text};
-use heaptrial_analysis::{DayLevel, WeekLevel};
+use heaptrial_evaluate::analysis::{DayLevel, WeekLevel};
 
 use crate::document::{Arm, Report};
 use crate::text::stamp;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use heaptrial_analysis::WorkStanding;
+use heaptrial_evaluate::analysis::WorkStanding;
 
 use super::{Detail, Emphasis, Row, Table, bytes, figure, optional, ratio_with_interval, text};
 use crate::document::{Kind, MeasureResult, Report};

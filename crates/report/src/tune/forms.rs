@@ -1,7 +1,7 @@
 //! A search over settings for a terminal, as Markdown, as a page and as JSON.
 
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
-use heaptrial_tune::Figure;
+use heaptrial_search::tune::Figure;
 
 use super::{TuneReport, noun};
 use crate::chart::ArmStyles;

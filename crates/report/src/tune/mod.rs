@@ -3,7 +3,7 @@
 mod forms;
 mod sentences;
 
-use heaptrial_tune::{Against, Doubt, Figure, LEAST_FREEDOM, Limits, doubt};
+use heaptrial_search::tune::{Against, Doubt, Figure, LEAST_FREEDOM, Limits, doubt};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`TuneReport`] as JSON that this version writes.

@@ -1,6 +1,6 @@
 //! What a search found, in sentences.
 
-use heaptrial_tune::{Doubt, Figure, Shown};
+use heaptrial_search::tune::{Doubt, Figure, Shown};
 
 use super::{Ground, TuneReport, VerifiedArm, noun};
 use crate::units;

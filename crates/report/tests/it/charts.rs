@@ -6,7 +6,7 @@ use crate::fleet;
 use std::collections::BTreeMap;
 
 use fixture::Fixture;
-use heaptrial_judgement::{Calendar, Happened};
+use heaptrial_evaluate::judgement::{Calendar, Happened};
 use heaptrial_model::{Arm, Treatment};
 use heaptrial_report::{Document, Options, Report, embedded};
 use heaptrial_store::{ImportedTrial, Store};

@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::schema::validate;
 
 use fixture::{Fixture, MIB, Service};
-use heaptrial_judgement::JudgementError;
+use heaptrial_evaluate::judgement::JudgementError;
 use heaptrial_model::Ending;
 use heaptrial_report::{Document, Options, Outcome, Report, ReportError};
 use heaptrial_store::Store;

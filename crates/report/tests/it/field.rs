@@ -4,8 +4,8 @@ use crate::fleet;
 use crate::schema::validate;
 
 use fleet::{GIB, LISTS, STRANGERS};
-use heaptrial_analysis::{Finding, FindingKind, LimitKind, SelfCheck, Severity};
-use heaptrial_judgement::Judgement;
+use heaptrial_evaluate::analysis::{Finding, FindingKind, LimitKind, SelfCheck, Severity};
+use heaptrial_evaluate::judgement::Judgement;
 use heaptrial_model::LifeStart;
 use heaptrial_report::{Arm, Assignment, Document, Options, Report, units};
 use heaptrial_store::ImportedTrial;

@@ -3,7 +3,7 @@
 use crate::fixture;
 
 use fixture::Fixture;
-use heaptrial_judgement::{Judgement, Rows};
+use heaptrial_evaluate::judgement::{Judgement, Rows};
 use heaptrial_report::{Document, Options, Ratio, Report, Reproduce, SCHEMA_VERSION, pseudonymise};
 use serde_json::Value;
 

@@ -3,9 +3,9 @@
 use crate::schema::validate;
 use crate::trial;
 
-use heaptrial_analysis::{Decision, LookStanding};
-use heaptrial_judgement::look::{self, Gaps, LookState};
-use heaptrial_judgement::{JudgementError, Options};
+use heaptrial_evaluate::analysis::{Decision, LookStanding};
+use heaptrial_evaluate::judgement::look::{self, Gaps, LookState};
+use heaptrial_evaluate::judgement::{JudgementError, Options};
 use heaptrial_model::{KnownEvent, TrialKind};
 use heaptrial_report::{Arm, Assignment, Document, FindingKind, LookReport, Report, Severity};
 use heaptrial_store::Store;

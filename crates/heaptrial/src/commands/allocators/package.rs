@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use heaptrial_allocator::package::{Package, PackageError, time_of};
 use heaptrial_allocator::{Cache, Obtainer, SourceKind};
-use heaptrial_package::{Package, PackageError, time_of};
 use serde_json::json;
 
 use super::{GetOptions, resolve};

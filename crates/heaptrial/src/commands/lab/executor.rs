@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use heaptrial_lab::slurm::{Cluster, SubmitOption};
 use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
 use heaptrial_model::TrialPlan;
-use heaptrial_slurm::{Cluster, SubmitOption};
 
 use super::repeat_command::RepeatCommand;
 use super::slurm::Slurm;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_judgement::score::Side;
+use heaptrial_evaluate::judgement::score::Side;
 use heaptrial_model::Metric;
 use heaptrial_report::{Options, ScoreReport};
 use heaptrial_store::Store;

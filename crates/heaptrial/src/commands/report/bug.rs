@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_allocator::Catalog;
-use heaptrial_judgement::{Judgement, Rows};
+use heaptrial_evaluate::judgement::{Judgement, Rows};
 use heaptrial_model::AllocatorSpec;
 use heaptrial_report::{Arm, Document, Kind, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
 

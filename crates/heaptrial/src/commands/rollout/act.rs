@@ -8,9 +8,9 @@ use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{Stage, Trial, TrialStage, changed_files, read_prepared, read_state};
+use heaptrial_fleet::rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
-use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
 
 use super::carry_out::carry_out;
@@ -222,7 +222,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         at_once: options.at_once.unwrap_or(planned.at_once),
         ..planned
     };
-    for watch in heaptrial_watch::watches_of(&paths.state, changed.iter().copied()) {
+    for watch in heaptrial_fleet::watch::watches_of(&paths.state, changed.iter().copied()) {
         eprintln!(
             "the watch after `{watch}` will report that this was put back; `heaptrial watch stop {watch}` ends it"
         );

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use heaptrial_allocator::Obtained;
+use heaptrial_fleet::rollout::{Forced, RolloutPlan, Whole, settings_of};
 use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_model::units;
-use heaptrial_rollout::{Forced, RolloutPlan, Whole, settings_of};
 
 use super::options::StartOptions;
 use super::target::Target;

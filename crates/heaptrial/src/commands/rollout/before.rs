@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use heaptrial_analysis::FleetService;
-use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
+use heaptrial_evaluate::analysis::FleetService;
+use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
+use heaptrial_evaluate::judgement::LifeFigures;
+use heaptrial_fleet::rollout::{Before, RolloutPlan, Tells};
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_inspect::{MainProcess, Service};
-use heaptrial_judgement::LifeFigures;
 use heaptrial_model::{HumanDuration, Metric, ServiceName, units};
 use heaptrial_relay::{Relay, RelayReadings};
-use heaptrial_rollout::{Before, RolloutPlan, Tells};
 
 use super::target::Target;
 use crate::exit::Failure;
@@ -56,7 +56,7 @@ fn proportional_bytes(pid: i32) -> Option<u64> {
 fn of_trial(service: &FleetService) -> Before {
     let Some(life) = service.current() else { return Before::default() };
     Before {
-        bytes: heaptrial_rollout::level(service),
+        bytes: heaptrial_fleet::rollout::level(service),
         work: UsualWork::of_life(life),
         flags: life.flags(),
         tells: Tells::default(),

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_change::{Stage, Trial};
+use heaptrial_fleet::rollout::{Ending, Rollout, RolloutPlan};
 use heaptrial_host::Paths;
 use heaptrial_model::ErrorClass;
-use heaptrial_rollout::{Ending, Rollout, RolloutPlan};
 use serde_json::json;
 
 use super::observe::Watcher;

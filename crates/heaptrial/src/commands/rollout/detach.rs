@@ -5,10 +5,10 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use heaptrial_change::journal::{self, Action, Event};
+use heaptrial_fleet::rollout::{pause, paused};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::escape;
 use heaptrial_model::ServiceName;
-use heaptrial_rollout::{pause, paused};
 use serde_json::json;
 
 use crate::commands::trial::on_host;

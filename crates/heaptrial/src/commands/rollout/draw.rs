@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
+use heaptrial_fleet::rollout::{Forced, RolloutPlan, WaveSizes, freeze, split};
 use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_model::{
     About, Assignment, Build, BuildOfHosts, DrawnPlan, HumanDuration, Pace, PlanId, ServiceName,
 };
-use heaptrial_rollout::{Forced, RolloutPlan, WaveSizes, freeze, split};
 
 use super::before;
 use super::options::StartOptions;

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::{read_prepared, read_state};
+use heaptrial_fleet::rollout::{Gate, Judged, Outcome, Progress, judge_now, paused, pool, read_plan};
 use heaptrial_host::{HostRoot, Instant, Paths, host_name};
 use heaptrial_model::{ErrorClass, TrialName};
-use heaptrial_rollout::{Gate, Judged, Outcome, Progress, judge_now, paused, pool, read_plan};
 use serde_json::{Value, json};
 
 use super::observe::Watcher;

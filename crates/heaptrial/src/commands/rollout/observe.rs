@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use heaptrial_analysis::{Fleet, FleetLife, Worked};
 use heaptrial_change::Prepared;
+use heaptrial_evaluate::analysis::{Fleet, FleetLife, Worked};
+use heaptrial_evaluate::judgement::{LifeFigures, Options, read_fleet};
+use heaptrial_fleet::rollout::{Observed, Observer, Stratum};
 use heaptrial_host::{HostFacts, HostRoot, Instant as Moment};
-use heaptrial_judgement::{LifeFigures, Options, read_fleet};
 use heaptrial_model::{KnownEvent, ServiceName};
-use heaptrial_rollout::{Observed, Observer, Stratum};
 use heaptrial_store::{LatestSample, Store};
 
 use crate::commands::trial::in_database;

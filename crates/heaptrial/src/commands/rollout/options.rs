@@ -1,8 +1,8 @@
 //! The options of `heaptrial rollout start`.
 
 use clap::Args;
+use heaptrial_fleet::rollout::{QuietHours, WaveSizes};
 use heaptrial_model::{HumanDuration, ServicePattern, TrialName};
-use heaptrial_rollout::{QuietHours, WaveSizes};
 
 /// What is rolled out, to which services, and how carefully.
 #[derive(Debug, Args)]

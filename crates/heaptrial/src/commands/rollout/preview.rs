@@ -2,9 +2,9 @@
 
 use std::io::IsTerminal as _;
 
+use heaptrial_fleet::rollout::{RolloutPlan, Stratum};
 use heaptrial_inspect::Service;
 use heaptrial_model::{AllocatorSpec, ServiceName, units};
-use heaptrial_rollout::{RolloutPlan, Stratum};
 
 use super::target::Target;
 use super::{before, mitigations};

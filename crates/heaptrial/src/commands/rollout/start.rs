@@ -162,7 +162,7 @@ pub fn record(
     let command = format!("heaptrial rollout {action} {}", prepared.plan.name);
     let kind = TrialKind::Rollout;
     let id = begin(database, Recorded { prepared, services, kind, command: &command })?;
-    let plan = heaptrial_rollout::read_plan(prepared).map_err(Failure::refused)?;
+    let plan = heaptrial_fleet::rollout::read_plan(prepared).map_err(Failure::refused)?;
     let by_verdict = plan.verdict.as_ref().map(|digest| {
         let trial = plan.trial.as_deref().unwrap_or_default();
         format!("by the verdict of trial `{trial}` elsewhere, SHA-256 {digest}")

@@ -8,11 +8,11 @@ use heaptrial_change::{
     Holder, Lock, Prepared, Stage, TrialStage, TrialState, changed_files, check_trusted, read_prepared,
     read_state, trials,
 };
-use heaptrial_host::Paths;
-use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
-use heaptrial_rollout::{
+use heaptrial_fleet::rollout::{
     Course, Progress, RolloutPlan, Stratum, WaveStage, cut_short, is_rollout, paused, read_plan,
 };
+use heaptrial_host::Paths;
+use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
 use serde_json::{Value, json};
 
 use super::preview::ratio_lines;
@@ -282,7 +282,7 @@ fn stage_word(stage: WaveStage) -> &'static str {
 #[cfg(test)]
 mod tests {
     use heaptrial_change::journal::{Action, Event, Record};
-    use heaptrial_rollout::RolloutStep;
+    use heaptrial_fleet::rollout::RolloutStep;
 
     use super::*;
 

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use heaptrial_allocator::Catalog;
-use heaptrial_analysis::Fleet;
 use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
+use heaptrial_evaluate::analysis::Fleet;
+use heaptrial_evaluate::judgement::{Judgement, Options};
+use heaptrial_fleet::rollout::{Stratum, Verdict, is_rollout, strata};
 use heaptrial_host::Paths;
 use heaptrial_inspect::Service;
-use heaptrial_judgement::{Judgement, Options};
 use heaptrial_model::{AllocatorSpec, Arm, ServiceName, ServicePattern};
-use heaptrial_rollout::{Stratum, Verdict, is_rollout, strata};
 use heaptrial_store::Store;
 
 use super::options::StartOptions;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use heaptrial_change::{Prepared, TrialStage, TrialState};
+use heaptrial_fleet::rollout::is_rollout;
 use heaptrial_host::Instant;
-use heaptrial_rollout::is_rollout;
 use heaptrial_store::{Store, StoreError, TrialRecord};
 
 use crate::exit::Failure;

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_analysis::{Decision, FindingKind};
 use heaptrial_change::{read_prepared, read_state};
+use heaptrial_evaluate::analysis::{Decision, FindingKind};
+use heaptrial_evaluate::judgement::look::{self, Gaps, LookState};
+use heaptrial_evaluate::judgement::{Options, Rows};
 use heaptrial_host::Instant;
-use heaptrial_judgement::look::{self, Gaps, LookState};
-use heaptrial_judgement::{Options, Rows};
 use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
 use heaptrial_report::{Document, LookReport};
 use heaptrial_store::{Store, TrialRecord};

@@ -12,12 +12,12 @@ use heaptrial_change::{
     Claim, Lock, Notification, Outcome, Prepared, ServiceState, Stage, TrialStage, TrialState, Witness,
     claims, free, read_state, taken_over_by,
 };
+use heaptrial_fleet::rollout::is_rollout;
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
 use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
-use heaptrial_rollout::is_rollout;
 use heaptrial_store::{EventRecord, Store};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ pub fn refuse_claimed<'s>(
 pub fn all_claims(paths: &Paths, own: &str, watched: &str) -> Result<BTreeMap<ServiceName, Claim>, Failure> {
     let mut claims = claims(paths, own)?;
     let now = Moment::now().wall_us as f64 / 1e6;
-    for (service, name) in heaptrial_watch::claims(&paths.state, watched, now)? {
+    for (service, name) in heaptrial_fleet::watch::claims(&paths.state, watched, now)? {
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name, unread: None });
     }
     Ok(claims)

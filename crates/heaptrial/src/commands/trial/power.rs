@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, TrialLength, analyse, power};
-use heaptrial_judgement::{Options, read_fleet};
+use heaptrial_evaluate::analysis::{
+    Fleet, PowerRequest, PowerRow, PowerTable, Settings, TrialLength, analyse, power,
+};
+use heaptrial_evaluate::judgement::{Options, read_fleet};
 use heaptrial_model::{HumanDuration, units};
 use heaptrial_plan::{default_looks, last_look_alpha, rounds_per_block};
 

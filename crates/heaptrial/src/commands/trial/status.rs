@@ -11,12 +11,12 @@ use heaptrial_change::{
     Prepared, ServiceState, Stage, TrialStage, TrialState, changed_files, check_trusted, read_prepared,
     read_state, trials,
 };
+use heaptrial_evaluate::judgement::look::Begun;
+use heaptrial_evaluate::judgement::middle;
+use heaptrial_fleet::rollout::is_rollout;
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
-use heaptrial_judgement::look::Begun;
-use heaptrial_judgement::middle;
 use heaptrial_model::{Classified, ErrorClass, KnownEvent, ServiceName, TrialName, units};
-use heaptrial_rollout::is_rollout;
 use heaptrial_store::{LatestSample, LookRecord, Store, StoreError, TrialRecord};
 use serde::Serialize;
 use serde_json::json;

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
+use heaptrial_evaluate::analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
+use heaptrial_evaluate::judgement::{Judgement, Options};
+use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
 use heaptrial_host::HostFacts;
-use heaptrial_judgement::{Judgement, Options};
 use heaptrial_model::{Pace, TrialKind, units};
-use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
 use heaptrial_store::LifeRecord;
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
 //! What an arm is worth to the services of its trial, and what it costs them.
 
-use heaptrial_analysis::{Estimate, RatioToControl};
-use heaptrial_judgement::Judgement;
+use heaptrial_evaluate::analysis::{Estimate, RatioToControl};
+use heaptrial_evaluate::judgement::Judgement;
+use heaptrial_fleet::rollout::{Savings, Verdict, savings};
 use heaptrial_model::units;
-use heaptrial_rollout::{Savings, Verdict, savings};
 use heaptrial_store::Store;
 
 use crate::commands::rollout::mitigations;

@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_evaluate::judgement::{Options, read_fleet};
+use heaptrial_fleet::watch::{
+    AlertKind, Folder, WatchPlan, WatchState, alert_document, deliver, see, write_metrics,
+};
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{ErrorClass, TrialName, units};
 use heaptrial_store::Store;
-use heaptrial_watch::{
-    AlertKind, Folder, WatchPlan, WatchState, alert_document, deliver, see, write_metrics,
-};
 use serde_json::json;
 
 use crate::commands::trial::on_host;
@@ -103,7 +103,7 @@ fn exit_code(state: &WatchState, failed: bool) -> ExitCode {
 
 /// `five-way: 2 alerts stand, 3 of 11 looks were taken`.
 pub(super) fn summary(plan: &WatchPlan, state: &WatchState) -> String {
-    let planned = heaptrial_watch::look_days(plan.days).len();
+    let planned = heaptrial_fleet::watch::look_days(plan.days).len();
     let alerts = match state.standing.len() {
         0 => "quiet".to_owned(),
         1 => "1 alert stands".to_owned(),
@@ -129,7 +129,7 @@ pub(super) fn document(plan: &WatchPlan, state: &WatchState, failed: &[String]) 
         "ends_at": plan.ends_at(),
         "checked_at": state.checked_at,
         "looks": state.looks,
-        "looks_planned_days": heaptrial_watch::look_days(plan.days),
+        "looks_planned_days": heaptrial_fleet::watch::look_days(plan.days),
         "alerts": alerts,
         "not_sent": failed,
     })

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_fleet::watch::{
+    Channels, HostContent, Proposal, Request, Source, WatchPlan, begin, check_hook, look_days, propose,
+    stored_name,
+};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_inspect::discover;
 use heaptrial_model::{HumanDuration, ServicePattern, TrialName, units};
 use heaptrial_store::Store;
-use heaptrial_watch::{
-    Channels, HostContent, Proposal, Request, Source, WatchPlan, begin, check_hook, look_days, propose,
-    stored_name,
-};
 use serde_json::json;
 
 use crate::commands::trial::on_host;

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use heaptrial_fleet::watch::{Folder, WatchPlan, WatchState, advice, look_days, names, timer_faults};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{Instant, Paths, Scope};
 use heaptrial_model::{ErrorClass, TrialName, units};
-use heaptrial_watch::{Folder, WatchPlan, WatchState, advice, look_days, names, timer_faults};
 use serde_json::json;
 
 use super::check::{document, summary};

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_fleet::watch::{Folder, end, stored_name};
 use heaptrial_host::Paths;
 use heaptrial_model::TrialName;
 use heaptrial_store::Store;
-use heaptrial_watch::{Folder, end, stored_name};
 use serde_json::json;
 
 use crate::commands::trial::on_host;

@@ -10,11 +10,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Obtained;
-use heaptrial_bisect::{Next, Rules, Search};
-use heaptrial_judgement::RunFigures;
+use heaptrial_evaluate::judgement::RunFigures;
 use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, HumanDuration};
 use heaptrial_report::{BisectReport, Document as _, units};
+use heaptrial_search::bisect::{Next, Rules, Search};
 
 use self::steps::{Record, Step, same_build};
 use self::subject::{History, Subject};

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use heaptrial_bisect::{Next, Rules};
 use heaptrial_model::HumanDuration;
 use heaptrial_report::{
     BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
     SkippedPosition, units,
 };
+use heaptrial_search::bisect::{Next, Rules};
 use serde_json::json;
 
 use super::Bisect;

@@ -1,6 +1,6 @@
 //! Steps of a search over a history.
 
-use heaptrial_bisect::{Measurement, Search};
+use heaptrial_search::bisect::{Measurement, Search};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::lab::search;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use heaptrial_judgement::{Judgement, RunFigures};
+use heaptrial_evaluate::judgement::{Judgement, RunFigures};
 use heaptrial_lab::{Accounting, Interrupt, LabPlan, PreparedArm, Workload};
 use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialPlan};
 use heaptrial_report::Options;

@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heaptrial_lab::slurm::{Cluster, Request, SubmitOption};
 use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
 use heaptrial_model::{HumanDuration, TrialPlan, units};
-use heaptrial_slurm::{Cluster, Request, SubmitOption};
 use rustix::fs::{FlockOperation, flock};
 
 use self::collect::Collector;

@@ -2,7 +2,7 @@
 
 use heaptrial_lab::Arrangement;
 use heaptrial_model::HumanDuration;
-use heaptrial_tune::Rules;
+use heaptrial_search::tune::Rules;
 
 use super::options::TuneOptions;
 use crate::exit::Failure;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use heaptrial_allocator::Obtained;
-use heaptrial_judgement::RunFigures;
+use heaptrial_evaluate::judgement::RunFigures;
 use heaptrial_model::{AllocatorSpec, Arm, TrialPlan};
 use heaptrial_report::{Document as _, TuneReport};
-use heaptrial_tune::{ArmFigures, Candidate, Next, Search};
+use heaptrial_search::tune::{ArmFigures, Candidate, Next, Search};
 
 use self::cost::Cost;
 pub use self::options::TuneOptions;

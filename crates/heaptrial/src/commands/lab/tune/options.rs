@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use heaptrial_allocator::Narrowed;
 use heaptrial_model::AllocatorSpec;
-use heaptrial_tune::{Limits, Rules};
+use heaptrial_search::tune::{Limits, Rules};
 
 use crate::commands::lab::search::Load;
 use crate::commands::value::{ValueError, number};

@@ -6,7 +6,7 @@ use heaptrial_report::{
     BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
     VerifiedReport, units,
 };
-use heaptrial_tune::{
+use heaptrial_search::tune::{
     DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, told_apart, verified,
 };
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, Searched, Tried};
 use heaptrial_model::{AllocatorSpec, Setting as Given};
-use heaptrial_tune::{Base, Candidate, Level, Needs, Rules, Setting, Space};
+use heaptrial_search::tune::{Base, Candidate, Level, Needs, Rules, Setting, Space};
 use serde::{Deserialize, Serialize};
 
 use super::options::TuneOptions;

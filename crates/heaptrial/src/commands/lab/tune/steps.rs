@@ -1,6 +1,6 @@
 //! Steps of a search over settings.
 
-use heaptrial_tune::{ArmFigures, Block, Candidate, Search};
+use heaptrial_search::tune::{ArmFigures, Block, Candidate, Search};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::lab::search;
@@ -170,7 +170,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_tune::{Base, Level, Limits, Rules, Setting, Space};
+    use heaptrial_search::tune::{Base, Level, Limits, Rules, Setting, Space};
 
     use super::*;
 

@@ -1,0 +1,119 @@
+//! Whether arms do the same on every host.
+
+use std::collections::BTreeMap;
+
+use heaptrial_model::units;
+use heaptrial_stats::{geometric_mean, holm, interaction_p_value};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::age::Ages;
+use crate::analysis::figures::{blocks, compared, ratio};
+use crate::analysis::fleet::Fleet;
+use crate::analysis::outcome::{Analysis, Finding, FindingKind, RatioToControl, Severity};
+
+/// Below this p-value, adjusted for the number of arms, an arm's effect is said to differ between hosts.
+const DIFFERS: f64 = 0.05;
+
+/// What an arm does on each host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ByHost {
+    /// Position of the arm.
+    pub arm: usize,
+    /// Its figures by host, in order of names.
+    pub hosts: Vec<OnHost>,
+    /// p-value of one ratio on all hosts; `None` where services are too few to tell, and of the control.
+    pub p_value: Option<f64>,
+    /// The same adjusted for the number of arms (Holm).
+    pub p_value_adjusted: Option<f64>,
+}
+
+/// An arm on a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OnHost {
+    /// The host.
+    pub host: String,
+    /// Services with a value.
+    pub services: u32,
+    /// The geometric mean of what is compared, in bytes.
+    pub level_bytes: Option<f64>,
+    /// In proportion to the control's services of the same host and blocks.
+    pub ratio: Option<RatioToControl>,
+}
+
+/// Figures of arms by host, of a fleet over several hosts; nothing of others. Off-treatment services are left out.
+pub fn by_host(fleet: &Fleet, analysis: &Analysis) -> Vec<ByHost> {
+    let hosts: Vec<&String> = {
+        let mut hosts: Vec<&String> =
+            fleet.services.iter().filter_map(|service| service.host.as_ref()).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    };
+    let control = fleet.arms.iter().position(|arm| arm.control);
+    let (Some(control), true) = (control, hosts.len() > 1) else { return Vec::new() };
+    let ages = Ages::of(fleet, &analysis.settings);
+    let members = |arm: usize, host: &String| -> Vec<usize> {
+        let own = |index: &usize| fleet.services[*index].host.as_ref() == Some(host);
+        analysis.members(arm).into_iter().filter(own).collect()
+    };
+    let of_arm = |arm: usize| {
+        let value = compared(&ages, control, arm);
+        let of = (analysis.services.as_slice(), value);
+        let on_host = |host: &&String| {
+            let own = members(arm, host);
+            let values: Vec<f64> = own.iter().filter_map(|index| value(&analysis.services[*index])).collect();
+            OnHost {
+                host: (*host).clone(),
+                services: values.len() as u32,
+                level_bytes: geometric_mean(&values),
+                ratio: (arm != control)
+                    .then(|| ratio(fleet, &analysis.settings, of, &members(control, host), &own))
+                    .flatten(),
+            }
+        };
+        let groups: Vec<_> = hosts
+            .iter()
+            .map(|host| blocks(fleet, of, &members(control, host), &members(arm, host)))
+            .collect();
+        ByHost {
+            arm,
+            hosts: hosts.iter().map(on_host).collect(),
+            p_value: (arm != control).then(|| interaction_p_value(&groups, fleet.seed)).flatten(),
+            p_value_adjusted: None,
+        }
+    };
+    let mut arms: Vec<ByHost> = (0..fleet.arms.len()).map(of_arm).collect();
+    let p_values: Vec<Option<f64>> = arms.iter().map(|arm| arm.p_value).collect();
+    for (arm, adjusted) in arms.iter_mut().zip(holm(&p_values)) {
+        arm.p_value_adjusted = adjusted;
+    }
+    arms
+}
+
+/// Arms that do not do the same on every host.
+pub fn differing_hosts(fleet: &Fleet, arms: &[ByHost]) -> Vec<Finding> {
+    let differs = |arm: &&ByHost| arm.p_value_adjusted.is_some_and(|p_value| p_value <= DIFFERS);
+    let finding = |arm: &ByHost| {
+        let ratios: BTreeMap<&str, f64> = arm
+            .hosts
+            .iter()
+            .filter_map(|on| Some((on.host.as_str(), on.ratio.as_ref()?.estimate.value)))
+            .collect();
+        let ratios: Vec<String> =
+            ratios.into_iter().map(|(host, ratio)| format!("{} on {host}", units::ratio(ratio))).collect();
+        Finding {
+            kind: FindingKind::DiffersByHost,
+            severity: Severity::Caution,
+            arms: vec![arm.arm],
+            services: Vec::new(),
+            evidence: format!(
+                "in proportion to the control {} is {} (p {:.3} of one ratio on all hosts)",
+                fleet.arms[arm.arm].name,
+                ratios.join(", "),
+                arm.p_value_adjusted.unwrap_or(1.0)
+            ),
+        }
+    };
+    arms.iter().filter(differs).map(finding).collect()
+}

@@ -1,0 +1,246 @@
+//! What is uncertain about a recommendation of an arm in place of the control, and what blocks one.
+//!
+//! A finding about the data blocks a recommendation only if it could account for the difference: each says how large a
+//! difference it could explain, where that is known.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::outcome::{
+    Analysis, ArmResult, DAY, DayLevel, Finding, FindingKind, Severity, Verdict, WorkStanding,
+};
+
+/// From one day's median to that of a day so much later, in days, which has few readings at its end,
+const LEAST_DAYS: f64 = 0.9;
+/// so much more a day is growth, where there are too few readings for slopes.
+const LEAST_STEP: f64 = 0.05;
+
+/// What is uncertain about an arm that needs less than the control.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Objection {
+    /// What it is.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// The factor by which it could make the arm look smaller than it is; `None` where that is not known.
+    pub explains: Option<f64>,
+    /// Whether it blocks a recommendation. If not, it is a caveat.
+    pub blocks: bool,
+}
+
+/// What an objection is about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Reason {
+    /// The arm is shown to do less work than the control.
+    LessWork,
+    /// It is bloating.
+    Bloats,
+    /// Some of its services bloat.
+    SomeBloat {
+        /// So many,
+        services: u32,
+        /// of so many.
+        of: u32,
+    },
+    /// Nothing shows yet how it grows.
+    GrowthUnknown,
+    /// At its pace it needs as much as the control soon.
+    ReachesControl {
+        /// In so many days.
+        days: f64,
+        /// What it grows by.
+        bytes_per_day: f64,
+    },
+    /// Its verdict is worse over all services that were put into it.
+    WorseAsAssigned,
+    /// Something odd about the data of the arm, of the control or of all.
+    Finding {
+        /// Which.
+        kind: FindingKind,
+        /// Whether it is about the control.
+        of_control: bool,
+        /// Services that it names.
+        services: u32,
+    },
+}
+
+/// What is uncertain about an arm compared with the control, what blocks a recommendation first.
+pub fn objections(analysis: &Analysis, arm: usize, control: usize) -> Vec<Objection> {
+    let (own, of_control) = (&analysis.arms[arm], &analysis.arms[control]);
+    let mut found: Vec<Objection> = of_result(analysis, own, of_control).collect();
+    let graver = |finding: &&Finding| finding.severity != Severity::Note;
+    for finding in
+        analysis.findings.iter().filter(graver).filter(|finding| finding.bears_on(arm, Some(control)))
+    {
+        let own_work = own.work.as_ref().is_some_and(|work| work.standing == WorkStanding::ClearlyLess);
+        let said = match finding.kind {
+            FindingKind::WorkBelowControl => own_work,
+            FindingKind::SomeBloat => matches!(own.verdict, Some(Verdict::SomeBloat { .. })),
+            _ => false,
+        };
+        if said {
+            continue;
+        }
+        let explains = explains(analysis, finding, own, of_control);
+        found.push(Objection {
+            reason: Reason::Finding {
+                kind: finding.kind,
+                of_control: !finding.arms.is_empty() && !finding.arms.contains(&arm),
+                services: finding.services.len() as u32,
+            },
+            blocks: match explains {
+                Some(explains) => {
+                    let is_enough = difference(own).is_none_or(|difference| difference <= explains);
+                    finding.severity == Severity::Grave && is_enough
+                }
+                None => prohibits(finding, arm),
+            },
+            explains,
+        });
+    }
+    found.sort_by_key(|objection| !objection.blocks);
+    found.dedup();
+    found
+}
+
+/// The factor by which an arm is shown to need less than the control.
+fn difference(arm: &ArmResult) -> Option<f64> {
+    arm.treated().ratio.as_ref()?.estimate.high.map(|high| 1.0 / high)
+}
+
+/// The factor that a finding could explain, where it is known: of unknown ages what the control's memory ranged over after its
+/// first day, of unequal ages the growth in the time between.
+fn explains(analysis: &Analysis, finding: &Finding, own: &ArmResult, control: &ArmResult) -> Option<f64> {
+    match finding.kind {
+        FindingKind::AgeUnknown if analysis.ages_are_lower_bounds => {
+            let later: Vec<f64> =
+                control.by_day.iter().filter(|day| day.day > 1).map(|day| day.median_bytes).collect();
+            let most = later.iter().copied().max_by(f64::total_cmp)?;
+            let least = later.iter().copied().min_by(f64::total_cmp).filter(|least| *least > 0.0)?;
+            Some(most / least)
+        }
+        FindingKind::UnequalAge => {
+            let apart = (own.treated().age_seconds? - control.treated().age_seconds?).abs() / DAY;
+            let share = |arm: &ArmResult| Some(arm.growth.as_ref()?.share_per_day.value.abs());
+            Some((share(own)?.max(share(control)?) * apart).exp())
+        }
+        _ => None,
+    }
+}
+
+/// Grave findings after which nothing that was compared means what it says, or after which an arm is no improvement.
+fn prohibits(finding: &Finding, arm: usize) -> bool {
+    match finding.kind {
+        // A control at its limit would need more, not less.
+        FindingKind::LimitReached => finding.arms.contains(&arm),
+        FindingKind::HostsMissing
+        | FindingKind::AgeUnknown
+        | FindingKind::AssignedByHand
+        | FindingKind::NeverConcurrent
+        | FindingKind::AgeAndTimeDisagree
+        | FindingKind::ServersWithoutControl
+        | FindingKind::MostlyAsAnotherArm
+        | FindingKind::ComparedYoung
+        | FindingKind::RestartedMoreOften
+        | FindingKind::WorkBelowControl
+        | FindingKind::FlagLost
+        | FindingKind::Swapped
+        | FindingKind::FailsMoreOften => finding.severity == Severity::Grave,
+        _ => false,
+    }
+}
+
+/// What the arm's own figures say against it.
+fn of_result<'a>(
+    analysis: &'a Analysis,
+    own: &'a ArmResult,
+    control: &'a ArmResult,
+) -> impl Iterator<Item = Objection> + 'a {
+    let less_work = own.work.as_ref().is_some_and(|work| work.standing == WorkStanding::ClearlyLess);
+    let bloats = match own.verdict {
+        Some(Verdict::Bloating { .. }) => Some(Reason::Bloats),
+        Some(Verdict::SomeBloat { services, of, .. }) => Some(Reason::SomeBloat { services, of }),
+        _ => reaches_control(analysis, own, control),
+    };
+    let worse = rank(own.verdict_as_assigned.as_ref()) > rank(own.verdict.as_ref());
+    let reasons = [less_work.then_some(Reason::LessWork), bloats, worse.then_some(Reason::WorseAsAssigned)];
+    reasons.into_iter().flatten().map(|reason| Objection { reason, explains: None, blocks: true })
+}
+
+fn rank(verdict: Option<&Verdict>) -> u8 {
+    match verdict {
+        Some(Verdict::Bloating { .. }) => 3,
+        Some(Verdict::SomeBloat { .. }) => 2,
+        Some(Verdict::Growing { .. }) => 1,
+        Some(Verdict::Stable | Verdict::Inconclusive { .. }) | None => 0,
+    }
+}
+
+/// That an arm is shown to grow, however short the time, and reaches the control within the time for which verdicts look ahead;
+/// or that nothing shows how it grows.
+fn reaches_control(analysis: &Analysis, own: &ArmResult, control: &ArmResult) -> Option<Reason> {
+    // What grows between two restarts is lost at the next, and what is stable does not grow by more than its margin.
+    if own.sawtooth.is_some() || own.verdict == Some(Verdict::Stable) || own.verdict.is_none() {
+        return None;
+    }
+    let Some(pace) = pace(own) else { return Some(Reason::GrowthUnknown) };
+    let of_control = self::pace(control);
+    let level = own.treated().level_bytes?;
+    // A control goes on growing only where that is its verdict over a day or more. Else what it grows by is caches that fill on
+    // the first days, or load, and the arm's go by the same share.
+    let goes_on = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0)
+        && matches!(control.verdict, Some(Verdict::Growing { .. } | Verdict::Bloating { .. }));
+    let share = of_control.as_ref().map_or(0.0, |pace| pace.share_per_day.max(0.0));
+    let shared = match goes_on {
+        true => of_control.as_ref().map_or(0.0, |pace| pace.bytes_per_day.max(0.0)),
+        false => level * share,
+    };
+    let is_shown = if goes_on { pace.least > shared } else { pace.least_share > share };
+    let left = control.treated().level_bytes? - level;
+    if own.growth.as_ref().and_then(|growth| growth.rise_to_come_bytes).is_some_and(|rise| rise < left) {
+        return None;
+    }
+    let nearer = pace.bytes_per_day - shared;
+    let days = (nearer > 0.0).then(|| (left / nearer).max(0.0))?;
+    (is_shown && days <= analysis.settings.horizon_days)
+        .then_some(Reason::ReachesControl { days, bytes_per_day: pace.bytes_per_day })
+}
+
+/// How fast an arm grows.
+struct Pace {
+    bytes_per_day: f64,
+    share_per_day: f64,
+    /// What both are at least by their intervals; themselves where there are none.
+    least: f64,
+    least_share: f64,
+}
+
+/// By the slopes of its services, or from an earlier day to the last where readings are too few for slopes: of days on which half
+/// of its services or more were read. Medians of two days differ by chance as well.
+fn pace(arm: &ArmResult) -> Option<Pace> {
+    if let Some(growth) = &arm.growth {
+        let (bytes, share) = (growth.bytes_per_day, growth.share_per_day);
+        return Some(Pace {
+            bytes_per_day: bytes.value,
+            share_per_day: share.value,
+            least: bytes.low.unwrap_or(bytes.value),
+            least_share: share.low.unwrap_or(share.value),
+        });
+    }
+    let most = arm.by_day.iter().map(|day| day.services).max()?;
+    let days: Vec<&DayLevel> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
+    let last = days.last()?;
+    let age = |day: &DayLevel| day.age_days.unwrap_or(f64::from(day.day));
+    // Less than a day is the course of a day.
+    let before = days.iter().rev().find(|before| age(last) - age(before) >= LEAST_DAYS)?;
+    let bytes_per_day = (last.median_bytes - before.median_bytes) / (age(last) - age(before));
+    let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
+    let is_shown = share_per_day >= LEAST_STEP;
+    let shown = |value: f64| if is_shown { value } else { 0.0 };
+    Some(Pace {
+        bytes_per_day,
+        share_per_day,
+        least: shown(bytes_per_day),
+        least_share: shown(share_per_day),
+    })
+}

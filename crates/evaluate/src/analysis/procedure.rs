@@ -1,0 +1,279 @@
+//! The procedure: what is done in which order.
+
+use std::collections::BTreeMap;
+
+use heaptrial_stats::{aa_check, mean, median};
+use rayon::prelude::*;
+
+use crate::analysis::age::Ages;
+use crate::analysis::curve::Curves;
+use crate::analysis::failures::ArmEvents;
+use crate::analysis::fleet::{Fleet, FleetLife, bytes};
+use crate::analysis::outcome::{
+    Analysis, ArmFigures, ArmResult, DAY, DayLevel, Growth, Sawtooth, SelfCheck, ServiceResult, Settings,
+    Verdict, WeekLevel,
+};
+use crate::analysis::service::usual_distance;
+use crate::analysis::{
+    checks, equal_time, extremes, failures, figures, growth, level_change, minority, off_treatment, service,
+    work,
+};
+
+/// Random halvings of the control for the self-check.
+const HALVINGS: usize = 1000;
+const WEEK: f64 = 7.0 * DAY;
+/// Memory is told by week where a life is longer.
+const BY_WEEK_AFTER: f64 = 3.0 * WEEK;
+
+/// Analyses a fleet: figures of services, off-treatment services, figures of arms with and without them, growth and verdicts,
+/// and everything odd about the data. The same fleet and settings give the same analysis.
+pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
+    let ages = Ages::of(fleet, settings);
+    let mut services: Vec<ServiceResult> =
+        fleet.services.par_iter().map(|service| service::figures(service, &ages, settings)).collect();
+    let mut members = vec![Vec::new(); fleet.arms.len()];
+    for (index, service) in fleet.services.iter().enumerate() {
+        for (place, arm) in service.arms.iter().enumerate() {
+            // A list may name a service twice.
+            if !service.arms[..place].contains(arm) {
+                members[*arm].push(index);
+            }
+        }
+    }
+    let search = off_treatment::search(fleet, &services, &members, &Curves::of(fleet, &ages));
+    for (index, off_treatment) in search.off_treatment {
+        services[index].off_treatment_in.push(off_treatment);
+    }
+    let treated: Vec<Vec<usize>> = members
+        .iter()
+        .enumerate()
+        .map(|(arm, members)| {
+            members.iter().copied().filter(|index| services[*index].belongs_to(arm)).collect()
+        })
+        .collect();
+    let mut findings = search.findings;
+    findings.extend(checks::run(fleet, &services, &treated, &ages, settings));
+    let as_assigned = figures::of_arms(fleet, settings, &ages, &services, &members);
+    // A ratio changes with off-treatment services of the control too.
+    let as_treated =
+        (treated != members).then(|| figures::of_arms(fleet, settings, &ages, &services, &treated));
+    let mut arms: Vec<ArmResult> = as_assigned
+        .into_iter()
+        .enumerate()
+        .map(|(arm, as_assigned)| {
+            let as_treated = as_treated.as_ref().map(|figures| figures[arm].clone());
+            let who = (members[arm].as_slice(), treated[arm].as_slice());
+            arm_result(fleet, settings, &services, who, &ages, (arm, as_assigned, as_treated))
+        })
+        .collect();
+    for (arm, events) in arms.iter_mut().zip(failures::of_arms(fleet, &members)) {
+        arm.events = events;
+    }
+    for (arm, work) in arms.iter_mut().zip(work::of_arms(fleet, settings, &ages, &services, &treated)) {
+        arm.work = work;
+    }
+    findings.extend(work::findings(fleet, &services, &treated, &arms));
+    findings.extend(failures::findings(fleet, &members, &arms));
+    findings.extend(minority::findings(fleet, &arms));
+    if fleet.clock.has_calendar() {
+        findings.extend(equal_time::findings(fleet, settings, &ages, &treated, &arms));
+        findings.extend(growth::common(&ages, &arms));
+        findings.extend(growth::host(fleet, &arms));
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    Analysis {
+        settings: *settings,
+        matched_age_seconds: ages.matched,
+        ages_are_lower_bounds: ages.lower_bounds.contains(&true),
+        randomised: fleet.randomised,
+        self_check: fleet.clock.has_days().then(|| self_check(fleet, &services, &treated)).flatten(),
+        extremes: extremes::of_arms(fleet, &ages, &services, &treated, &arms),
+        services,
+        arms,
+        findings,
+    }
+}
+
+fn arm_result(
+    fleet: &Fleet,
+    settings: &Settings,
+    services: &[ServiceResult],
+    (members, treated): (&[usize], &[usize]),
+    ages: &Ages,
+    (arm, as_assigned, as_treated): (usize, ArmFigures, Option<ArmFigures>),
+) -> ArmResult {
+    let growth = growth::of_arm(fleet, settings, ages, services, treated);
+    let judged = fleet.clock.has_days();
+    let judge = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
+        let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
+        let own = minority::of_arm(fleet, settings, ages, services, members, (growth, &of_arm));
+        (minority::verdict(of_arm, growth, own.as_ref()), own)
+    };
+    let figures = as_treated.as_ref().unwrap_or(&as_assigned);
+    let (as_treated_verdict, own) = judged
+        .then(|| judge(treated, growth.as_ref(), figures))
+        .map_or((None, None), |(arm, own)| (Some(arm), own));
+    // Who leaves services out must see what they did.
+    let as_assigned_verdict = (judged && members != treated).then(|| {
+        let growth = growth::of_arm(fleet, settings, ages, services, members);
+        judge(members, growth.as_ref(), &as_assigned).0
+    });
+    let word = |verdict: &Option<Verdict>| verdict.as_ref().map(Verdict::as_str);
+    ArmResult {
+        verdict_as_assigned: as_assigned_verdict
+            .filter(|verdict| word(&as_treated_verdict) != Some(verdict.as_str())),
+        verdict: as_treated_verdict,
+        service_verdicts: own,
+        by_day: by_day(fleet, ages, treated),
+        by_week: by_week(fleet, ages, treated),
+        level_changes: match fleet.clock.has_calendar() {
+            true => level_change::of_arm(fleet, settings, ages, treated),
+            false => Vec::new(),
+        },
+        sawtooth: ages.sawtooth[arm].then(|| sawtooth(fleet, services, treated)).flatten(),
+        // Where no figure changed there is nothing to show twice.
+        as_treated: as_treated.filter(|figures| *figures != as_assigned),
+        as_assigned,
+        growth,
+        work: None,
+        events: ArmEvents::default(),
+    }
+}
+
+/// Memory by day of age.
+fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
+    let day = |span: OfSpan| DayLevel {
+        day: span.number,
+        services: span.services,
+        median_bytes: span.median_bytes,
+        age_days: Some(span.age_seconds / DAY),
+    };
+    by_age(fleet, ages, members, DAY, false).map(day).collect()
+}
+
+/// Memory by whole week of age, of trials of which days would be too many.
+fn by_week(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<WeekLevel> {
+    let lives = members.iter().filter_map(|index| fleet.services[*index].current());
+    let oldest = lives.filter_map(FleetLife::last_age).fold(0.0, f64::max);
+    if oldest <= BY_WEEK_AFTER {
+        return Vec::new();
+    }
+    let week = |span: OfSpan| WeekLevel {
+        week: span.number,
+        services: span.services,
+        median_bytes: span.median_bytes,
+    };
+    by_age(fleet, ages, members, WEEK, true).map(week).collect()
+}
+
+/// An arm's memory in a span of age.
+struct OfSpan {
+    /// From 1.
+    number: u32,
+    /// Services with readings there.
+    services: u32,
+    /// Median over these of their medians.
+    median_bytes: f64,
+    /// Median over these of the mean age of their readings.
+    age_seconds: f64,
+}
+
+/// Of each span of age so long: its memory, by services that have readings there (`whole`: and lived through it).
+fn by_age(
+    fleet: &Fleet,
+    ages: &Ages,
+    members: &[usize],
+    seconds: f64,
+    whole: bool,
+) -> impl Iterator<Item = OfSpan> {
+    let of_services: Vec<Vec<(u32, f64, f64)>> = members
+        .par_iter()
+        .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
+        .filter(|(service, life)| ages.usable(service, life))
+        .map(|(_, life)| {
+            let span = |age: f32| ((f64::from(age) / seconds) as u32).saturating_add(1);
+            let lived = life.last_age().unwrap_or(0.0);
+            // The last reading comes shortly before the end.
+            let lived = lived + usual_distance(life).unwrap_or(0.0);
+            life.readings
+                .chunk_by(|a, b| span(a.age_seconds) == span(b.age_seconds))
+                .filter(|chunk| !whole || f64::from(span(chunk[0].age_seconds)) * seconds <= lived)
+                .filter_map(|chunk| {
+                    let values: Vec<f64> = chunk.iter().map(bytes).collect();
+                    let ages = chunk.iter().map(|reading| f64::from(reading.age_seconds));
+                    let age = ages.sum::<f64>() / chunk.len() as f64;
+                    Some((span(chunk[0].age_seconds), median(&values)?, age))
+                })
+                .collect()
+        })
+        .collect();
+    let mut spans: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (span, level, age) in of_services.iter().flatten() {
+        let (levels, ages) = spans.entry(*span).or_default();
+        levels.push(*level);
+        ages.push(*age);
+    }
+    spans.into_iter().filter_map(|(number, (levels, ages))| {
+        Some(OfSpan {
+            number,
+            services: levels.len() as u32,
+            median_bytes: median(&levels)?,
+            age_seconds: median(&ages)?,
+        })
+    })
+}
+
+fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {
+    let averages: Vec<f64> = members.iter().filter_map(|index| services[*index].time_average_bytes).collect();
+    let restarts: u32 = members.iter().map(|index| services[*index].restarts).sum();
+    let lived = members.iter().flat_map(|index| &fleet.services[*index].lives);
+    let observed = |life: &FleetLife| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds));
+    let days: f64 = lived.filter_map(observed).sum::<f64>() / DAY;
+    (!averages.is_empty()).then(|| Sawtooth {
+        time_average_bytes: mean(&averages),
+        restarts,
+        restarts_per_service_day: if days > 0.0 { f64::from(restarts) / days } else { 0.0 },
+    })
+}
+
+/// The procedure on random halves of the control.
+fn self_check(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<SelfCheck> {
+    let control = fleet.arms.iter().position(|arm| arm.control)?;
+    let drawn = fleet.randomised && fleet.identities_proved;
+    let levels: Vec<f64> = if drawn {
+        beside_block_mates(fleet, services, members, control)
+    } else {
+        members[control].iter().filter_map(|index| services[*index].level_bytes).collect()
+    };
+    let found = aa_check(&levels, HALVINGS, fleet.seed)?;
+    Some(SelfCheck {
+        halvings: found.halvings as u32,
+        found_share: found.rejected,
+        standard_error: found.standard_error,
+        noise_ratio: found.noise_floor,
+    })
+}
+
+/// Levels of the control in proportion to what the other arms' services of the same block have, each in proportion to
+/// its arm: services are compared within blocks, so what blocks differ by is no noise.
+fn beside_block_mates(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    control: usize,
+) -> Vec<f64> {
+    let log = |index: &usize| services[*index].level_bytes.filter(|bytes| *bytes > 0.0).map(f64::ln);
+    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (_, own) in members.iter().enumerate().filter(|(arm, _)| *arm != control) {
+        let middle = mean(&own.iter().filter_map(log).collect::<Vec<_>>());
+        for index in own {
+            let block = blocks.entry(fleet.services[*index].block).or_default();
+            block.extend(log(index).map(|level| level - middle));
+        }
+    }
+    let beside = |index: &usize| {
+        let block = blocks.get(&fleet.services[*index].block).filter(|block| !block.is_empty())?;
+        Some((log(index)? - mean(block)).exp())
+    };
+    members[control].iter().filter_map(beside).collect()
+}

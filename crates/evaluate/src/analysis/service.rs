@@ -1,0 +1,483 @@
+//! The figures of one service.
+
+use heaptrial_model::{Reading, units};
+use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
+
+use crate::analysis::age::{Ages, in_sawtooth, tolerance};
+use crate::analysis::fleet::{FleetLife, FleetService, bytes};
+use crate::analysis::gap::{distances, is_partly_rolled_up, longest_distance};
+use crate::analysis::outcome::{DAY, ServiceResult, Settings};
+use crate::analysis::work;
+
+/// Points that a slope is computed from: medians of equally long runs of readings.
+pub(crate) const SLOPE_POINTS: usize = 150;
+/// Fewer readings after warm-up, or lives, make no slope.
+pub(crate) const SLOPE_READINGS: usize = 5;
+/// Memory of a lab run goes up and down where this share of neighbouring readings,
+const STEPS_SHARE: f64 = 0.1;
+/// are apart by this factor.
+const STEP: f64 = 1.5;
+/// Distances of this many times the median over readings are others than the usual ones.
+const UNEVEN: f64 = 2.0;
+/// So many distances make a usual one.
+const FEWEST_USUAL: usize = 5;
+/// Ages of the window at which memory is taken where readings are fewer.
+const LEVEL_AGES: usize = 24;
+
+/// The figures of a service, but for whether it is off treatment in its arms.
+pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
+    let life = service.current();
+    let sawtooth = in_sawtooth(service, ages);
+    let time_average_bytes = average_over_time(service, ages);
+    let (level_bytes, no_level) = match life.map(|life| level(service, life, ages, settings)) {
+        _ if sawtooth => (time_average_bytes.filter(|bytes| *bytes > 0.0), None),
+        Some(Ok(level)) => (Some(level), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, Some("it has no readings".to_owned())),
+    };
+    let growth = growth_points(service, ages, settings, 1.0);
+    let did = work::of_service(service, ages, settings);
+    ServiceResult {
+        name: service.name.clone(),
+        arms: service.arms.clone(),
+        restarts: service.lives.len().saturating_sub(1) as u32,
+        started_at: life.map(|life| life.started_at),
+        start: life.map(|life| life.start),
+        age_seconds: life.and_then(FleetLife::last_age),
+        readings: life.map_or(0, |life| life.readings.len() as u64),
+        final_bytes: life.and_then(|life| life.readings.last()).map(bytes),
+        peak_bytes: service
+            .lives
+            .iter()
+            .filter(|other| {
+                other.contamination.is_none() || life.is_some_and(|life| std::ptr::eq(*other, life))
+            })
+            .flat_map(|life| life.readings.iter().chain(&life.peaks).map(|reading| reading.kib))
+            .max()
+            .map(|kib| f64::from(kib) * 1024.0),
+        level_bytes,
+        no_level,
+        growth_bytes_per_day: theil_sen_slope(&growth),
+        growth_log_per_day: theil_sen_slope(&logs(&growth)),
+        time_average_bytes,
+        work_bytes_per_second: work::traffic(&did),
+        work: did,
+        off_treatment_in: Vec::new(),
+    }
+}
+
+/// Median of the readings in the window that ends at the matched age.
+fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Settings) -> Result<f64, String> {
+    let Some(matched) = ages.matched else { return Err("no age was reached by enough services".to_owned()) };
+    if !ages.usable(service, life) {
+        return Err("its start is not known, so its age is not".to_owned());
+    }
+    if !ages.reached(life) {
+        let (age, matched) = (units::duration(life.last_age().unwrap_or(0.0)), units::duration(matched));
+        return Err(format!("too young to compare: it reached {age} of {matched}"));
+    }
+    if settings.level_from_warm_up && in_window(life, settings.level_from(matched), matched).len() < 2 {
+        return Err("it was read less than twice after its warm-up".to_owned());
+    }
+    let level = level_at(life, settings.level_from(matched), matched)
+        .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())?;
+    // A lab reads all services at the same ages: nothing has to be put between readings, and what it would say was never there.
+    let inside = after_warm_up_of_lab(life, matched, settings);
+    Ok(if inside.is_empty() { level } else { level_of_lab(inside).unwrap_or(level) })
+}
+
+/// The readings of a lab run's life that give its level; none in a trial on hosts.
+fn after_warm_up_of_lab<'l>(life: &'l FleetLife, matched: f64, settings: &Settings) -> &'l [Reading] {
+    match settings.level_from_warm_up {
+        true => in_window(life, settings.level_from(matched), matched),
+        false => &[],
+    }
+}
+
+/// The median, or the mean of memory that goes up and down: of two states the median is one or the other by chance.
+fn level_of_lab(readings: &[Reading]) -> Option<f64> {
+    let values: Vec<f64> = readings.iter().map(bytes).collect();
+    match goes_up_and_down(&values) {
+        true => Some(values.iter().sum::<f64>() / values.len() as f64),
+        false => median(&values),
+    }
+    .filter(|level| *level > 0.0)
+}
+
+/// Whether memory of a lab run's service goes up and down by so much that its level is a mean.
+pub(crate) fn is_up_and_down(life: &FleetLife, matched: f64, settings: &Settings) -> bool {
+    let inside = after_warm_up_of_lab(life, matched, settings);
+    goes_up_and_down(&inside.iter().map(bytes).collect::<Vec<_>>())
+}
+
+/// Whether one reading in [`STEPS_SHARE`] or more differs from the one before it by [`STEP`] or more, up and down alike: what grows or
+/// settles goes one way.
+fn goes_up_and_down(values: &[f64]) -> bool {
+    let steps = |up: bool| {
+        let far = |pair: &&[f64]| {
+            let (from, to) = if up { (pair[0], pair[1]) } else { (pair[1], pair[0]) };
+            to >= STEP * from
+        };
+        values.windows(2).filter(far).count()
+    };
+    // Once there and back is an exception.
+    let times = steps(true).min(steps(false));
+    times >= 2 && 2.0 * times as f64 >= STEPS_SHARE * (values.len() - 1) as f64
+}
+
+/// Median of memory between two ages.
+///
+/// Where readings are few, the moments at which they happen to be taken would decide at which age a service is
+/// compared; where some are rolled up, those that are not. Then memory is taken between neighbouring readings, on the log
+/// scale, at the same ages for all services; not across a gap. `None` where less than half of the window is covered.
+pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
+    // One reading covers nothing.
+    if life.readings.len() < 2 {
+        return None;
+    }
+    let end = age + tolerance(life, age);
+    let inside = in_window(life, start, age);
+    let usual = usual_distance(life)?;
+    let longest = longest_distance(usual, life.rolled_up_seconds);
+    let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds) || is_unevenly_read(inside);
+    if inside.len() >= LEVEL_AGES && !uneven() && 2.0 * covered(life, start, age, longest) >= age - start {
+        let values: Vec<f64> = inside.iter().map(bytes).collect();
+        return median(&values).filter(|level| *level > 0.0);
+    }
+    let step = (age - start) / LEVEL_AGES as f64;
+    let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
+    let taken: Vec<f64> =
+        ages.filter_map(|at| memory_at(life, at, longest, end - age)).filter(|bytes| *bytes > 0.0).collect();
+    if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
+}
+
+/// Seconds between two ages that lie between neighbouring readings which are at most `longest` apart.
+fn covered(life: &FleetLife, start: f64, end: f64, longest: f64) -> f64 {
+    let first = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
+    let pairs = life.readings[first.saturating_sub(1)..].windows(2);
+    pairs
+        .map(|pair| (f64::from(pair[0].age_seconds), f64::from(pair[1].age_seconds)))
+        .take_while(|(from, _)| *from < end)
+        .filter(|(from, to)| to - from <= longest)
+        .map(|(from, to)| to.min(end) - from.max(start))
+        .sum()
+}
+
+/// The readings between two ages.
+fn in_window(life: &FleetLife, start: f64, age: f64) -> &[Reading] {
+    let end = age + tolerance(life, age);
+    let before = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
+    let to = life.readings.partition_point(|reading| f64::from(reading.age_seconds) <= end);
+    life.readings.get(before..to).unwrap_or(&[])
+}
+
+/// Memory at an age, between two readings that are at most `longest_gap` apart; up to `after` seconds past the last
+/// reading, that reading.
+pub(crate) fn memory_at(life: &FleetLife, age: f64, longest_gap: f64, after: f64) -> Option<f64> {
+    let next = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < age);
+    let left = next.checked_sub(1).and_then(|place| life.readings.get(place));
+    match (left, life.readings.get(next)) {
+        (_, Some(right)) if f64::from(right.age_seconds) == age => Some(bytes(right)),
+        (Some(left), Some(right)) => {
+            let (from, to) = (f64::from(left.age_seconds), f64::from(right.age_seconds));
+            let part = (age - from) / (to - from);
+            let log = bytes(left).ln() * (1.0 - part) + bytes(right).ln() * part;
+            (to - from <= longest_gap).then(|| log.exp())
+        }
+        (Some(left), None) => (age - f64::from(left.age_seconds) <= after).then(|| bytes(left)),
+        (None, _) => None,
+    }
+}
+
+/// The readings of a life after its warm-up and that of all arms, up to a share of what follows.
+pub(crate) fn after_warm_up<'l>(
+    life: &'l FleetLife,
+    ages: &Ages,
+    settings: &Settings,
+    share: f64,
+) -> &'l [Reading] {
+    let Some(last) = life.last_age() else { return &[] };
+    let first = life.readings.first().map_or(0.0, |reading| f64::from(reading.age_seconds));
+    // Where the start is unknown the first reading may be of any age.
+    let first = if life.age_known() { 0.0 } else { first };
+    let own = first + settings.warm_up_of(last - first).max(ages.warm_up);
+    let start = ages.growth_from.map_or(own, |from| own.max(from - life.started_at));
+    let end = start + share * (last - start);
+    let from = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
+    let to = life.readings.partition_point(|reading| f64::from(reading.age_seconds) <= end);
+    life.readings.get(from..to).unwrap_or(&[])
+}
+
+/// What growth of a service is measured from: (days, bytes), up to a share of the time after warm-up. Of a life,
+/// age and medians of runs of readings; of a service that is restarted at intervals, start and median of each of
+/// its complete lives, because what grows between two restarts is lost at the next. Empty where there is too
+/// little.
+pub(crate) fn growth_points(
+    service: &FleetService,
+    ages: &Ages,
+    settings: &Settings,
+    share: f64,
+) -> Vec<(f64, f64)> {
+    let (points, uneven) = if in_sawtooth(service, ages) {
+        let mut lives = lives_as_points(service);
+        lives.truncate((share * lives.len() as f64).ceil() as usize);
+        (lives, false)
+    } else {
+        let Some(life) = service.current() else { return Vec::new() };
+        let readings = after_warm_up(life, ages, settings, share);
+        let point = |reading: &Reading| (f64::from(reading.age_seconds) / DAY, bytes(reading));
+        let uneven = is_partly_rolled_up(readings, life.rolled_up_seconds) || is_unevenly_read(readings);
+        (readings.iter().map(point).collect(), uneven)
+    };
+    if points.len() < SLOPE_READINGS {
+        Vec::new()
+    } else if uneven {
+        thin_by_time(&points, SLOPE_POINTS)
+    } else {
+        thin(&points, SLOPE_POINTS)
+    }
+}
+
+/// Medians of the points in each of `limit` equal spans of time.
+fn thin_by_time(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
+    let span = (last.0 - first.0) / limit as f64;
+    let place = |point: &(f64, f64)| (((point.0 - first.0) / span) as usize).min(limit - 1);
+    let middle = |chunk: &[(f64, f64)]| {
+        let of = |value: fn(&(f64, f64)) -> f64| median(&chunk.iter().map(value).collect::<Vec<_>>());
+        Some((of(|point| point.0)?, of(|point| point.1)?))
+    };
+    points.chunk_by(|a, b| place(a) == place(b)).filter_map(middle).collect()
+}
+
+/// Start in days since the first one and median bytes of the lives of a service but the last, which goes on.
+fn lives_as_points(service: &FleetService) -> Vec<(f64, f64)> {
+    let lives: Vec<&FleetLife> = service.lives.iter().filter(|life| !life.readings.is_empty()).collect();
+    let Some((_, complete)) = lives.split_last() else { return Vec::new() };
+    let Some(first) = complete.first().map(|life| life.started_at) else { return Vec::new() };
+    let middle = |life: &FleetLife| median(&life.readings.iter().map(bytes).collect::<Vec<_>>());
+    let known = complete.iter().filter(|life| life.age_known());
+    known.filter_map(|life| Some(((life.started_at - first) / DAY, middle(life)?))).collect()
+}
+
+/// The same on the log scale; empty where a value has no logarithm.
+pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.iter().any(|point| point.1 <= 0.0) {
+        return Vec::new();
+    }
+    points.iter().map(|(days, bytes)| (*days, bytes.ln())).collect()
+}
+
+/// The usual distance between readings of a life in seconds: the median over readings, or over time where it was read more often for a while. That
+/// the most time lies between few readings is no usual distance: those are gaps.
+pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
+    let own: Vec<f64> = distances(&life.readings).collect();
+    let usual = median(&own)?;
+    if !are_uneven(&own, usual) {
+        return Some(usual);
+    }
+    let over_time = median_over_time(&own);
+    // Gaps stand alone between short distances; a usual one follows another.
+    let long = |distance: f64| distance >= over_time / UNEVEN;
+    let often = own.windows(2).filter(|pair| long(pair[0]) && long(pair[1])).count() >= FEWEST_USUAL;
+    Some(if often { over_time } else { usual })
+}
+
+/// Whether a life was read more often for a while, so that a median over readings is of that while.
+fn is_unevenly_read(readings: &[Reading]) -> bool {
+    let own: Vec<f64> = distances(readings).collect();
+    median(&own).is_some_and(|usual| are_uneven(&own, usual))
+}
+
+/// Whether most of the time lies between readings further apart than that many times the median over readings.
+fn are_uneven(distances: &[f64], usual: f64) -> bool {
+    let near: f64 = distances.iter().filter(|distance| **distance <= UNEVEN * usual).sum();
+    2.0 * near < distances.iter().sum::<f64>()
+}
+
+/// The distance such that half of the time lies between readings that are nearer to each other, in the unit of the distances.
+fn median_over_time(distances: &[f64]) -> f64 {
+    let half = distances.iter().sum::<f64>() / 2.0;
+    let mut sorted = distances.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let mut passed = 0.0;
+    let middle = sorted.iter().find(|distance| {
+        passed += **distance;
+        passed >= half
+    });
+    middle.copied().unwrap_or(0.0)
+}
+
+/// Memory averaged over the observed time: of the last life, or of all lives since `from`. The life during which a
+/// service was first seen began before the trial and is left out, unless it is the only one.
+fn average_over_time(service: &FleetService, ages: &Ages) -> Option<f64> {
+    let from = ages.average_from;
+    let mut observed = 0.0;
+    let mut sum = 0.0;
+    let lives: Vec<&FleetLife> = match from {
+        Some(_) if service.lives.len() > 1 => service.lives.iter().filter(|life| life.age_known()).collect(),
+        Some(_) => service.lives.iter().collect(),
+        None => service.current().into_iter().collect(),
+    };
+    for life in lives {
+        let Some(usual) = usual_distance(life) else { continue };
+        let begun = from.map_or(0.0, |from| from - life.started_at);
+        let all: Vec<(f64, f64)> = life
+            .readings
+            .iter()
+            .map(|reading| (f64::from(reading.age_seconds), bytes(reading)))
+            .filter(|point| point.0 >= begun)
+            .collect();
+        let longest = longest_distance(usual, life.rolled_up_seconds);
+        let time: f64 = all.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap <= longest).sum();
+        if let Some(average) = time_average(&all, longest) {
+            observed += time;
+            sum += time * average;
+        }
+    }
+    (observed > 0.0).then(|| sum / observed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fleet::{Fleet, FleetArm};
+    use heaptrial_model::LifeStart;
+
+    const ROLLED_UP: f64 = 900.0;
+
+    /// 30 days of a line, read each minute, of which the first `rolled_up` days are kept as medians of 15 minutes.
+    fn figures_of(rolled_up: f64) -> ServiceResult {
+        let kib = |days: f64| ((1.0 + days / 30.0) * 1_048_576.0) as u32;
+        let minutes = (0..30 * 1440).filter(|minute| {
+            let days = f64::from(*minute) / 1440.0;
+            days >= rolled_up || minute % 15 == 7
+        });
+        let readings = minutes.map(|minute| Reading {
+            age_seconds: minute as f32 * 60.0,
+            kib: kib(f64::from(minute) / 1440.0),
+        });
+        let service = FleetService {
+            arms: vec![0],
+            lives: vec![FleetLife {
+                started_at: 0.0,
+                start: LifeStart::Observed,
+                contamination: None,
+                proved: true,
+                readings: readings.collect(),
+                rolled_up_seconds: ROLLED_UP,
+                peaks: Vec::new(),
+                work: Default::default(),
+            }],
+            ..FleetService::default()
+        };
+        let fleet = Fleet {
+            arms: vec![FleetArm { control: true, ..FleetArm::default() }],
+            services: vec![service.clone()],
+            ..Fleet::default()
+        };
+        let settings = Settings::default();
+        figures(&service, &Ages::of(&fleet, &settings), &settings)
+    }
+
+    #[test]
+    fn the_level_of_a_lab_run_is_a_median_of_what_was_read_or_a_mean() {
+        let level = |mib: &[u32]| {
+            let reading = |(at, mib): (usize, &u32)| Reading { age_seconds: at as f32, kib: mib * 1024 };
+            let readings: Vec<Reading> = mib.iter().enumerate().map(reading).collect();
+            level_of_lab(&readings).unwrap() / 1048576.0
+        };
+        assert_eq!(level(&[100, 101, 103, 102]), 101.5);
+        // It settles, then it grows: one way each.
+        assert_eq!(level(&[10, 20, 40, 80, 81, 82, 83]), 80.0);
+        assert_eq!(level(&[90, 40, 20, 20, 20, 21, 22, 23]), 21.5);
+        // Of two states the mean, however readings fall.
+        for first in 0..3 {
+            let states: Vec<u32> =
+                (first..first + 15).map(|turn| if turn % 3 == 2 { 10 } else { 100 }).collect();
+            assert!((level(&states) - 70.0).abs() < 1e-9, "{states:?}");
+        }
+        // One short rise in twenty readings is no state.
+        let mut spike = [50; 20];
+        spike[7] = 400;
+        assert_eq!(level(&spike), 50.0);
+    }
+
+    #[test]
+    fn what_was_rolled_up_is_averaged_over_as_long_a_time() {
+        let (raw, partly) = (figures_of(0.0), figures_of(16.0));
+        let ratio = partly.time_average_bytes.unwrap() / raw.time_average_bytes.unwrap();
+        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    }
+
+    #[test]
+    fn the_level_of_a_life_does_not_depend_on_what_was_rolled_up() {
+        let life = |rolled_up_until: i32| {
+            let kept = (0..3000).filter(|minute| *minute >= rolled_up_until || minute % 15 == 7);
+            let reading = |minute| Reading { age_seconds: minute as f32 * 60.0, kib: 1000 + minute as u32 };
+            FleetLife {
+                started_at: 0.0,
+                start: LifeStart::Observed,
+                contamination: None,
+                proved: true,
+                readings: kept.map(reading).collect(),
+                rolled_up_seconds: ROLLED_UP,
+                peaks: Vec::new(),
+                work: Default::default(),
+            }
+        };
+        // Half a window of 4 hours, and windows of 12 hours of which none, a half and all was rolled up.
+        for (age, rolled_up_until) in [(240, 600), (1440, 0), (1440, 1080), (1440, 1425), (1440, 1500)] {
+            let window = f64::from(age) * 30.0;
+            let level =
+                level_at(&life(rolled_up_until), f64::from(age) * 60.0 - window, f64::from(age) * 60.0);
+            let middle = 1000.0 + 0.75 * f64::from(age);
+            let level = level.unwrap_or_else(|| panic!("none at {age} of {rolled_up_until}")) / 1024.0;
+            assert!((level / middle - 1.0).abs() < 0.01, "{level} in place of {middle}, {rolled_up_until}");
+        }
+    }
+
+    #[test]
+    fn points_of_a_slope_are_spread_over_time_where_old_readings_were_rolled_up() {
+        let points: Vec<(f64, f64)> = (0..100)
+            .map(f64::from)
+            .chain((1000..3000).map(|i| 100.0 + f64::from(i - 1000) / 100.0))
+            .map(|x| (x / 96.0, x))
+            .collect();
+        let reading = |point: &(f64, f64)| Reading { age_seconds: (point.0 * DAY) as f32, kib: 1 };
+        let readings: Vec<Reading> = points.iter().map(reading).collect();
+        assert!(is_partly_rolled_up(&readings, ROLLED_UP));
+        assert!(!is_partly_rolled_up(&readings[..100], ROLLED_UP));
+        assert!(!is_partly_rolled_up(&readings, 0.0));
+        let thinned = thin_by_time(&points, 12);
+        assert_eq!(thinned.len(), 12);
+        assert!(
+            thinned.windows(2).all(|pair| (0.05..0.15).contains(&(pair[1].0 - pair[0].0))),
+            "{thinned:?}"
+        );
+        assert_eq!(thin_by_time(&[(1.0, 2.0); 9], 3).len(), 1);
+        let slopes =
+            (figures_of(0.0).growth_log_per_day.unwrap(), figures_of(16.0).growth_log_per_day.unwrap());
+        assert!((slopes.0 / slopes.1 - 1.0).abs() < 0.02, "{slopes:?}");
+    }
+
+    #[test]
+    fn the_peak_is_of_all_lives_that_ran_the_treatment() {
+        let life = |contaminated: bool, kib: u32| FleetLife {
+            started_at: 0.0,
+            start: LifeStart::Observed,
+            contamination: contaminated.then(|| "it ran another one".to_owned()),
+            proved: true,
+            readings: vec![Reading { age_seconds: 60.0, kib }, Reading { age_seconds: 120.0, kib: 100 }],
+            rolled_up_seconds: 0.0,
+            peaks: Vec::new(),
+            work: Default::default(),
+        };
+        let lives = vec![life(false, 5000), life(true, 9000), life(false, 700)];
+        let service = FleetService { arms: vec![0], lives, ..FleetService::default() };
+        let arms = vec![FleetArm { control: true, ..FleetArm::default() }];
+        let (fleet, settings) = (Fleet { arms, ..Fleet::default() }, Settings::default());
+        let figures = figures(&service, &Ages::of(&fleet, &settings), &settings);
+        assert_eq!(figures.peak_bytes, Some(5000.0 * 1024.0));
+    }
+}

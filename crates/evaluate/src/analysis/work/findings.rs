@@ -1,0 +1,172 @@
+//! What of work an operator must know before memory is compared.
+
+use heaptrial_model::units;
+use heaptrial_stats::fisher_fewer;
+
+use super::{TRAFFIC, freed};
+use crate::analysis::fleet::Fleet;
+use crate::analysis::outcome::{
+    ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Severity,
+    WorkReason, WorkStanding,
+};
+
+/// Work below this share of the control's is told, if its interval lies below 1.
+const LESS_WORK: f64 = 0.9;
+/// An exact test up to this p-value is no accident.
+const ALPHA: f64 = 0.05;
+/// A flag that this much smaller a share has is told even where the test cannot show it.
+const SHARE_LOST: f64 = 0.5;
+
+pub(crate) fn findings(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    arms: &[ArmResult],
+) -> Vec<Finding> {
+    let control = fleet.arms.iter().position(|arm| arm.control);
+    let mut findings = Vec::new();
+    for (arm, result) in arms.iter().enumerate() {
+        let Some(work) = &result.work else { continue };
+        let names = || members[arm].iter().map(|index| services[*index].name.clone()).collect::<Vec<_>>();
+        let name = &fleet.arms[arm].name;
+        findings.extend(less_work(name, arm, work, result));
+        if control != Some(arm) {
+            findings.extend(unknown_work(name, arm, work));
+        }
+        let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
+        findings.extend(of_control.and_then(|control| lost_flags(name, arm, work, control)));
+        if work.oom_services > 0 {
+            let who = |index: &&usize| freed(&fleet.services[**index]) > 0.0;
+            findings.push(Finding {
+                kind: FindingKind::OomHandler,
+                severity: Severity::Caution,
+                arms: vec![arm],
+                services: members[arm].iter().filter(who).map(|i| services[*i].name.clone()).collect(),
+                evidence: format!(
+                    "the program's own out-of-memory handler freed {} in {} of {} services of {name}",
+                    units::memory(work.oom_bytes),
+                    work.oom_services,
+                    names().len()
+                ),
+            });
+        }
+    }
+    findings
+}
+
+fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Option<Finding> {
+    let told: Vec<&MeasureResult> = work
+        .measures
+        .iter()
+        .filter(|measure| {
+            let estimate = measure.of_work();
+            // Without an interval nothing is shown, but a reader must know where to look.
+            let less = |estimate: Estimate| {
+                estimate.value < LESS_WORK && estimate.high.is_none_or(|high| high < 1.0)
+            };
+            measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(less)
+        })
+        .collect();
+    let evidence = told.iter().map(|measure| less_of(name, measure)).collect::<Vec<_>>().join("; ");
+    let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
+    let saves = memory.is_some_and(|memory| memory < 1.0);
+    let for_each = told.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
+    let for_each = memory.zip(for_each).map_or_else(String::new, |(memory, ratio)| {
+        format!(
+            "; it needs {} of the control's memory, and {} of it for the same work",
+            units::ratio(memory),
+            units::ratio(ratio.estimate.value)
+        )
+    });
+    (!told.is_empty()).then(|| Finding {
+        kind: FindingKind::WorkBelowControl,
+        // Less by more than the margin is shown; less than all of it is not.
+        severity: if work.standing == WorkStanding::ClearlyLess {
+            Severity::Grave
+        } else {
+            Severity::Caution
+        },
+        arms: vec![arm],
+        services: Vec::new(),
+        evidence: evidence + &for_each,
+    })
+}
+
+/// What an arm did of a measure in proportion to the control.
+fn less_of(name: &str, measure: &MeasureResult) -> String {
+    let what = &measure.name;
+    if let (Some(tried), Some(of_control)) = (measure.tried, &measure.of_control) {
+        return format!(
+            "of {} {what} of {name} {} failed, of the control's {} of {}",
+            units::count(tried as u64),
+            units::count(measure.total as u64),
+            units::count(of_control.total as u64),
+            units::count(of_control.tried.unwrap_or(0.0) as u64)
+        );
+    }
+    if measure.reason == WorkReason::NothingDone {
+        return format!("services of {name} had no {what} at all, and those of the control did");
+    }
+    let estimate = measure.ratio.as_ref().map(|ratio| ratio.estimate);
+    let value = estimate.map_or_else(String::new, |estimate| units::ratio(estimate.value));
+    let interval = match estimate.and_then(|estimate| estimate.interval()) {
+        Some((low, high)) => format!(" ({} to {})", units::ratio(low), units::ratio(high)),
+        None => ", without an interval: services are too few, or agree to the last digit".to_owned(),
+    };
+    if measure.less_is_better {
+        format!("{what} of services of {name} was {value} times that of the control{interval}")
+    } else if what == TRAFFIC {
+        format!("services of {name} read and wrote {value}{interval} of what those of the control did")
+    } else {
+        format!("services of {name} had {value}{interval} of the {what} that those of the control had")
+    }
+}
+
+fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
+    let missing: Vec<&str> = work
+        .measures
+        .iter()
+        .filter(|measure| measure.reason == WorkReason::NotMeasured)
+        .map(|measure| measure.name.as_str())
+        .collect();
+    (!missing.is_empty()).then(|| Finding {
+        kind: FindingKind::WorkUnknown,
+        severity: Severity::Caution,
+        arms: vec![arm],
+        services: Vec::new(),
+        evidence: format!(
+            "{} of the control were counted, and not of half of the services of {name}",
+            missing.join(", ")
+        ),
+    })
+}
+
+fn lost_flags(name: &str, arm: usize, work: &ArmWork, control: &ArmWork) -> Option<Finding> {
+    let mut lost = Vec::new();
+    let mut shown = false;
+    for flag in &work.flags {
+        let Some(usual) = control.flags.iter().find(|other| other.name == flag.name) else { continue };
+        let share = |count: &FlagCount| f64::from(count.with) / f64::from(count.of.max(1));
+        let pair = |count: &FlagCount| (count.with as usize, count.of as usize);
+        let p = fisher_fewer(pair(flag), pair(usual));
+        if p <= ALPHA || share(usual) - share(flag) >= SHARE_LOST {
+            shown |= p <= ALPHA;
+            lost.push(format!(
+                "{} {} of {} against {} of {} (exact test, p {})",
+                flag.name,
+                flag.with,
+                flag.of,
+                usual.with,
+                usual.of,
+                units::p_value(p)
+            ));
+        }
+    }
+    (!lost.is_empty()).then(|| Finding {
+        kind: FindingKind::FlagLost,
+        severity: if shown { Severity::Grave } else { Severity::Caution },
+        arms: vec![arm],
+        services: Vec::new(),
+        evidence: format!("fewer services of {name} have a flag than of the control: {}", lost.join(", ")),
+    })
+}

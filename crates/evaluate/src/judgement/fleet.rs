@@ -1,0 +1,227 @@
+//! The fleet of services on hosts, from the rows of the database.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::analysis::{Clock, DAY, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
+use heaptrial_model::{KnownEvent, Reading};
+use heaptrial_store::{ArmRecord, EventRecord, Readings, ServiceRecord, Store, StoreError};
+
+use crate::judgement::lab::LabRun;
+use crate::judgement::treatment::{self, Treated};
+use crate::judgement::{JudgementError, Kind, Options, Rows, work};
+
+/// Lives that a thread takes at a time.
+const LIVES_AT_A_TIME: usize = 4;
+/// More readers than these wait for each other.
+const READERS_AT_MOST: usize = 8;
+
+/// Longest text of an event in a finding: operators paste whole logs.
+const EVENT_CHARACTERS: usize = 300;
+
+impl Rows {
+    /// Makes the fleet: reads all samples of the trial.
+    pub fn fleet(&self, store: &Store, options: &Options) -> Result<Fleet, JudgementError> {
+        match self.kind.is_lab() {
+            true => Ok(LabRun::read(store, self)?.fleet(self, options)),
+            false => self.fleet_on_hosts(store, options),
+        }
+    }
+
+    fn fleet_on_hosts(&self, store: &Store, options: &Options) -> Result<Fleet, JudgementError> {
+        let (trial, kind) = (&self.trial, self.kind);
+        // What others measured has no ledger, and nobody drew the lists of an import.
+        let in_ledger = !kind.is_import();
+        let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
+        let by_life = read_lives(store, &readings, self, in_ledger)?;
+        let position: HashMap<i64, usize> =
+            self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
+        let mut services: Vec<FleetService> =
+            self.services.iter().map(|service| self.service(service)).collect();
+        let treated = if kind == Kind::Field {
+            treatment::of_lives(&self.lives, &self.events, self.until_us)
+        } else {
+            vec![Treated::Yes; self.lives.len()]
+        };
+        let mut untreated: Vec<(usize, f64, String)> = Vec::new();
+        for ((life, of_life), treated) in self.lives.iter().zip(by_life).zip(treated) {
+            let Some(index) = position.get(&life.service_id) else { continue };
+            let started_at = life.started_wall_us as f64 / 1e6;
+            match treated {
+                Treated::Yes => {}
+                Treated::Before => continue,
+                Treated::No(why) => untreated.push((*index, started_at, why)),
+            }
+            let OfLife { readings, rolled_up_seconds, peaks, work } = of_life;
+            services[*index].lives.push(FleetLife {
+                started_at,
+                start: life.start,
+                contamination: life.contamination.clone(),
+                proved: life.identity.is_some(),
+                readings,
+                rolled_up_seconds,
+                peaks,
+                work,
+            });
+        }
+        // Of several hosts none is the one whose memory all services share.
+        let hosts: HashSet<&str> = self.services.iter().filter_map(ServiceRecord::host).collect();
+        let one_host = self.parts.is_empty() && hosts.len() < 2;
+        let last = services.iter().flat_map(|service| &service.lives);
+        let last = last.filter_map(|life| Some(life.started_at + life.last_age()?)).fold(f64::MIN, f64::max);
+        let fact =
+            |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| one_host && *bytes > 0.0);
+        let mut fleet = Fleet {
+            arms: self.arms.iter().map(|record| self.arm(record)).collect(),
+            services,
+            events: self.events.iter().map(|event| self.event(event)).collect(),
+            limit: MemoryLimit {
+                service_bytes: options.memory_limit_bytes.map(|bytes| bytes as f64),
+                host_bytes: fact("ram_bytes"),
+                // What was available days before is so no more.
+                host_available_bytes: fact("available_bytes")
+                    .filter(|_| fact("told_at_wall_us").is_none_or(|at| last - at / 1e6 <= DAY)),
+            },
+            randomised: kind == Kind::Field && !self.services.iter().any(ServiceRecord::is_by_hand),
+            identities_proved: in_ledger,
+            clock: Clock::Calendar,
+            seed: trial.plan.seed,
+        };
+        if self.until_us < i64::MAX {
+            fleet.until(self.until_us as f64 / 1e6);
+        }
+        for (index, at) in self.dropped_services() {
+            fleet.service_until(index, at);
+        }
+        // Found from events until then, so that no later one takes it away again.
+        for (index, started_at, why) in untreated {
+            let lives = &mut fleet.services[index].lives;
+            let life = lives.iter_mut().find(|life| life.started_at == started_at);
+            if let Some(life) = life.filter(|life| life.contamination.is_none()) {
+                life.contamination = Some(why);
+            }
+        }
+        Ok(fleet)
+    }
+
+    /// Services that a person took out while the trial ran, by position, and when (seconds since 1970).
+    fn dropped_services(&self) -> Vec<(usize, f64)> {
+        let dropped = |(index, service): (usize, &ServiceRecord)| {
+            let own = self.events_within().filter(|event| event.service_id == Some(service.id));
+            let first =
+                own.filter(|event| event.kind == KnownEvent::Dropped).map(|event| event.wall_us).min()?;
+            Some((index, first as f64 / 1e6))
+        };
+        self.services.iter().enumerate().filter_map(dropped).collect()
+    }
+
+    pub(crate) fn arm(&self, record: &ArmRecord) -> FleetArm {
+        FleetArm {
+            name: record.arm.name.clone(),
+            control: record.arm.control,
+            restarted: record.arm.treatment.restart_every.is_some(),
+        }
+    }
+
+    pub(crate) fn service(&self, record: &ServiceRecord) -> FleetService {
+        let arms = std::iter::once(&record.arm_id).chain(&record.also_in);
+        FleetService {
+            host: record.host().map(str::to_owned).filter(|_| !self.parts.is_empty()),
+            name: record.name.clone(),
+            arms: arms.filter_map(|id| self.arm_position(*id)).collect(),
+            block: record.block,
+            limit_bytes: memory_limit(record).map(|bytes| bytes as f64),
+            lives: Vec::new(),
+        }
+    }
+
+    pub(crate) fn event(&self, record: &EventRecord) -> FleetEvent {
+        let about_nobody = record.kind == KnownEvent::Unattributed;
+        let service = |id: &i64| self.services.iter().position(|service| service.id == *id);
+        FleetEvent {
+            host: record.host.clone(),
+            at: record.wall_us as f64 / 1e6,
+            arm: record.arm_id.filter(|_| !about_nobody).and_then(|id| self.arm_position(id)),
+            service: record.service_id.filter(|_| !about_nobody).as_ref().and_then(service),
+            kind: record.kind.clone(),
+            changes_treatment: record.kind.known().is_some_and(KnownEvent::changes_treatment),
+            text: cut(&record.text),
+        }
+    }
+}
+
+/// The beginning of what an event says: at most 300 characters, and a mark where there is more.
+pub fn cut(text: &str) -> String {
+    match text.char_indices().nth(EVENT_CHARACTERS) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// Memory that a service may use at most (MemoryMax), where the trial recorded it.
+pub(crate) fn memory_limit(record: &ServiceRecord) -> Option<u64> {
+    record.attributes.as_ref()?.get("memory_max_bytes")?.as_u64().filter(|bytes| *bytes > 0)
+}
+
+/// What was read of a life.
+#[derive(Debug, Clone, Default)]
+struct OfLife {
+    readings: Vec<Reading>,
+    rolled_up_seconds: f64,
+    /// The highest of those that are rolled up.
+    peaks: Vec<Reading>,
+    work: Work,
+}
+
+/// The readings of each life and, if asked for, its work, in the order of `lives`. Shared among threads that each have a connection of their own;
+/// a thread that gets none leaves its share to the others.
+fn read_lives(
+    store: &Store,
+    readings: &Readings,
+    rows: &Rows,
+    with_work: bool,
+) -> Result<Vec<OfLife>, JudgementError> {
+    let lives = &rows.lives;
+    let next = AtomicUsize::new(0);
+    let work = |store: &Store| -> Result<Vec<(usize, OfLife)>, StoreError> {
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(LIVES_AT_A_TIME, Ordering::Relaxed);
+            let share = lives.iter().enumerate().skip(first).take(LIVES_AT_A_TIME);
+            if share.len() == 0 {
+                return Ok(done);
+            }
+            for (index, life) in share {
+                let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
+                read.shrink_to_fit();
+                let work = if with_work { work::of_life(store, life)? } else { Work::default() };
+                let rolled_up_seconds = store.rolled_up_seconds(life.id)?;
+                let mut peaks = readings.rolled_up_peaks(store, life.id, life.started_boottime_us)?;
+                peaks.shrink_to_fit();
+                done.push((index, OfLife { readings: read, rolled_up_seconds, peaks, work }));
+            }
+        }
+    };
+    let path = store.path();
+    let parts: Result<Vec<_>, StoreError> = thread::scope(|scope| {
+        let help = || Store::open(path).map_or_else(|_| Ok(Vec::new()), |own| work(&own));
+        let started: Vec<_> = (0..helpers(lives.len())).map(|_| scope.spawn(help)).collect();
+        let own = work(store);
+        let others = started.into_iter().map(|helper| match helper.join() {
+            Ok(part) => part,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(own).chain(others.collect::<Vec<_>>()).collect()
+    });
+    let mut by_life = vec![OfLife::default(); lives.len()];
+    for (index, read) in parts?.into_iter().flatten() {
+        by_life[index] = read;
+    }
+    Ok(by_life)
+}
+
+fn helpers(lives: usize) -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    processors.min(READERS_AT_MOST).min(lives / LIVES_AT_A_TIME).saturating_sub(1)
+}

@@ -1,0 +1,258 @@
+//! A trial over several hosts: what of the plan is in a database, and as it was drawn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::analysis::{DAY, Finding, FindingKind, Fleet, Severity};
+use heaptrial_model::{Identity, units};
+use heaptrial_store::{ArmRecord, PartRecord, Store};
+
+use crate::judgement::{JudgementError, Kind, Rows};
+
+/// Hosts that a finding names.
+const NAMED: usize = 8;
+/// The end of a trial is its last day, or this share of a shorter one,
+const END_SHARE: f64 = 0.1;
+/// and no less than this: services that are put back take a while.
+const LEAST_SILENCE_SECONDS: f64 = 3600.0;
+/// Digits of a digest that are shown.
+const DIGITS: usize = 12;
+
+/// An allocator with the digest of its very file.
+fn build(identity: &Identity) -> String {
+    let digest = identity.sha256.as_ref().or(identity.build_id.as_ref());
+    let digest = digest.map(|digest| format!(" ({})", digest.chars().take(DIGITS).collect::<String>()));
+    format!("{}{}", identity.label(), digest.unwrap_or_default())
+}
+
+/// The first names, and how many more there are.
+fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let listed = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{listed} and {more} more") } else { listed }
+}
+
+impl Rows {
+    /// Hosts of the plan of which nothing is here, with the number of their services; none where the plan has one host.
+    pub fn missing_hosts(&self) -> Vec<(String, usize)> {
+        let hosts = self.trial.hosts();
+        if hosts.len() < 2 {
+            return Vec::new();
+        }
+        let here: BTreeSet<&str> = match self.parts.as_slice() {
+            [] => self.trial.own_host().into_iter().collect(),
+            parts => parts.iter().map(|part| part.host.as_str()).collect(),
+        };
+        let missing = hosts.into_iter().filter(|(host, _)| !here.contains(host));
+        missing.map(|(host, services)| (host.to_owned(), services.len())).collect()
+    }
+
+    /// Arms whose services were proved to run another build on other hosts, as where systems differ.
+    pub(crate) fn builds_by_host(&self) -> Vec<Finding> {
+        if self.parts.is_empty() {
+            return Vec::new();
+        }
+        let of_arm = |(arm, record): (usize, &ArmRecord)| {
+            let mut hosts: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+            for service in self.services.iter().filter(|service| service.arm_id == record.id) {
+                let Some(host) = service.host() else { continue };
+                let own = self.lives.iter().filter(|life| life.service_id == service.id);
+                let proved =
+                    own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref());
+                for identity in proved {
+                    hosts.entry(build(identity)).or_default().insert(host);
+                }
+            }
+            let all: BTreeSet<&BTreeSet<&str>> = hosts.values().collect();
+            // Builds that every host runs are no difference between hosts.
+            if all.len() < 2 {
+                return None;
+            }
+            let listed =
+                hosts.iter().map(|(build, hosts)| format!("{build} on {}", named(hosts.iter().copied())));
+            let mixed = match self.mixes(&hosts) {
+                false => "",
+                true => "; some services are compared with services of hosts that have another build",
+            };
+            Some(Finding {
+                kind: FindingKind::BuildsByHost,
+                severity: Severity::Caution,
+                arms: vec![arm],
+                services: Vec::new(),
+                evidence: format!("its services ran {}{mixed}", listed.collect::<Vec<_>>().join("; ")),
+            })
+        };
+        self.arms.iter().enumerate().filter_map(of_arm).collect()
+    }
+
+    /// Arms of a trial on one host whose services were proved to run several builds, or with several settings.
+    pub(crate) fn several_builds(&self) -> Vec<Finding> {
+        if self.kind != Kind::Field || !self.parts.is_empty() {
+            return Vec::new();
+        }
+        let of_arm = |(arm, record): (usize, &ArmRecord)| {
+            let mut ran: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+            for service in self.services.iter().filter(|service| service.arm_id == record.id) {
+                let own = self.lives.iter().rev().filter(|life| life.service_id == service.id);
+                let mut proved =
+                    own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref());
+                let Some(identity) = proved.next() else { continue };
+                let settings = identity.settings.iter().map(|(name, value)| format!(" {name}={value}"));
+                let what = format!("{}{}", build(identity), settings.collect::<String>());
+                ran.entry(what).or_default().push(&service.name);
+            }
+            if ran.len() < 2 {
+                return None;
+            }
+            let most = ran.values().map(Vec::len).max().unwrap_or(0);
+            let listed = ran.iter().map(|(what, who)| format!("{} {what}", who.len()));
+            let few = ran.values().filter(|who| who.len() < most).flatten();
+            Some(Finding {
+                kind: FindingKind::SeveralBuilds,
+                severity: Severity::Caution,
+                arms: vec![arm],
+                services: few.map(|name| (*name).to_owned()).collect(),
+                evidence: format!(
+                    "its services ran, as proved last: {}",
+                    listed.collect::<Vec<_>>().join("; ")
+                ),
+            })
+        };
+        self.arms.iter().enumerate().filter_map(of_arm).collect()
+    }
+
+    /// Whether a block has services of hosts with unlike builds.
+    fn mixes(&self, builds: &BTreeMap<String, BTreeSet<&str>>) -> bool {
+        let mut of_block: BTreeMap<u32, BTreeSet<Vec<&str>>> = BTreeMap::new();
+        for service in &self.services {
+            let Some(host) = service.host() else { continue };
+            let own =
+                builds.iter().filter(|(_, hosts)| hosts.contains(host)).map(|(build, _)| build.as_str());
+            let own: Vec<&str> = own.collect();
+            // What a host without services of the arm would run is not known.
+            if !own.is_empty() {
+                of_block.entry(service.block).or_default().insert(own);
+            }
+        }
+        of_block.values().any(|builds| builds.len() > 1)
+    }
+
+    /// That hosts which are here have no readings, or none until their end.
+    pub(crate) fn readings_missing(
+        &self,
+        store: &Store,
+        fleet: &Fleet,
+    ) -> Result<Option<Finding>, JudgementError> {
+        let hosts = self.hosts_without_readings(store, fleet)?;
+        Ok((!hosts.is_empty()).then(|| Finding {
+            kind: FindingKind::ReadingsMissing,
+            severity: Severity::Grave,
+            arms: Vec::new(),
+            services: Vec::new(),
+            evidence: format!("there are no readings of {}", named(hosts.iter().map(String::as_str))),
+        }))
+    }
+
+    /// Hosts without a reading of any of their services, or for the last day of the trial there.
+    fn hosts_without_readings(&self, store: &Store, fleet: &Fleet) -> Result<Vec<String>, JudgementError> {
+        let mut hosts = Vec::new();
+        for part in &self.parts {
+            let in_fleet = fleet.services.iter().filter(|service| service.host.as_ref() == Some(&part.host));
+            if in_fleet.flat_map(|service| &service.lives).any(|life| !life.readings.is_empty()) {
+                hosts.extend(self.silent_for(part).map(|silent| {
+                    format!("{} for the last {} before its end", part.host, units::duration(silent))
+                }));
+                continue;
+            }
+            // The fleet has no lives from before the trial.
+            let own = self.services.iter().filter(|service| service.host() == Some(&part.host));
+            let own: Vec<i64> = own.map(|service| service.id).collect();
+            let mut missing = !own.is_empty();
+            for life in self.lives.iter().filter(|life| own.contains(&life.service_id)) {
+                missing = missing && !store.has_samples(life.id)?;
+            }
+            if missing {
+                hosts.push(part.host.clone());
+            }
+        }
+        Ok(hosts)
+    }
+
+    /// How long before the trial's end on a host nothing was read there any more, in seconds, where that is longer than a trial's end is.
+    fn silent_for(&self, part: &PartRecord) -> Option<f64> {
+        let ended_us = part.ended_wall_us?.min(self.until_us);
+        let seconds = |from_us: i64| (ended_us - from_us) as f64 / 1e6;
+        let silent = seconds(part.last?.wall_us);
+        let longest = (END_SHARE * seconds(part.started_wall_us)).clamp(LEAST_SILENCE_SECONDS, DAY);
+        (silent > longest).then_some(silent)
+    }
+
+    /// That somebody wrote another arm or block into the plan than was drawn.
+    pub(crate) fn assigned_by_hand(&self) -> Option<Finding> {
+        let names = self.services.iter().filter(|service| service.is_by_hand());
+        let names: Vec<String> = names.map(|service| service.name.clone()).collect();
+        (!names.is_empty()).then(|| Finding {
+            kind: FindingKind::AssignedByHand,
+            severity: Severity::Grave,
+            arms: Vec::new(),
+            evidence: format!(
+                "{} of {} have another arm or block than was drawn for them",
+                names.len(),
+                units::counted(self.services.len(), "service")
+            ),
+            services: names,
+        })
+    }
+
+    /// That services of the plan were not started on hosts that are here: their lines were removed from the plan there.
+    pub(crate) fn not_started(&self) -> Option<Finding> {
+        let here: BTreeSet<(&str, &str)> = self
+            .services
+            .iter()
+            .filter_map(|service| Some((service.host()?, service.name.split_once('/')?.1)))
+            .collect();
+        let mut services = Vec::new();
+        let mut listed = Vec::new();
+        for (host, planned) in self.trial.hosts() {
+            let not_here = planned.iter().filter(|service| !here.contains(&(host, **service)));
+            let not_here: Vec<String> = not_here.map(|service| format!("{host}/{service}")).collect();
+            if self.parts.iter().any(|part| part.host == host) && !not_here.is_empty() {
+                listed.push(format!("{} of {host}", not_here.len()));
+                services.extend(not_here);
+            }
+        }
+        (!services.is_empty()).then(|| Finding {
+            kind: FindingKind::Vanished,
+            severity: Severity::Caution,
+            arms: Vec::new(),
+            evidence: format!("services of the plan were not started: {}", listed.join(", ")),
+            services,
+        })
+    }
+
+    /// That hosts are missing, where some are.
+    pub(crate) fn hosts_missing(&self) -> Option<Finding> {
+        let missing = self.missing_hosts();
+        if missing.is_empty() {
+            return None;
+        }
+        let all = self.trial.hosts().len();
+        let listed: Vec<String> = missing
+            .iter()
+            .take(NAMED)
+            .map(|(host, services)| format!("{host} ({})", units::counted(*services, "service")))
+            .collect();
+        let more = missing.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(Finding {
+            kind: FindingKind::HostsMissing,
+            severity: Severity::Grave,
+            arms: Vec::new(),
+            services: Vec::new(),
+            evidence: format!(
+                "{} of the {all} hosts of the plan are not in this database: {}{more}",
+                missing.len(),
+                listed.join(", ")
+            ),
+        })
+    }
+}

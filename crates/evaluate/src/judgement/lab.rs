@@ -1,0 +1,325 @@
+//! A lab run as a fleet: which life stands for a service, and whether it counts.
+
+use crate::analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
+use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
+use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
+
+use crate::judgement::consensuses::{ConsensusClock, HOUR, Taken};
+use crate::judgement::{JudgementError, Kind, Options, Rows, work};
+
+/// A service younger than this share of the oldest one's age at its last reading is not compared.
+const COMPARABLE_AGE_SHARE: f64 = 0.5;
+/// Share of a life that is warm-up where nothing else is said.
+const WARM_UP_SHARE: f64 = 1.0 / 3.0;
+/// A run whose oldest service reached less than this share of the planned length was cut short.
+const WHOLE_SHARE: f64 = 0.9;
+
+/// The services of a lab run, in the order of starting.
+#[derive(Debug, Clone)]
+pub(crate) struct LabRun {
+    pub(crate) services: Vec<LabService>,
+    ages: Ages,
+}
+
+/// A service with the life that stands for it.
+#[derive(Debug, Clone)]
+pub(crate) struct LabService {
+    /// Position of that life in the ledger; `None` where it never started.
+    pub(crate) life: Option<usize>,
+    pub(crate) series: Vec<SeriesPoint>,
+    /// Of a relay, its consensuses.
+    pub(crate) taken: Option<Taken>,
+    work: Work,
+    /// Its age in seconds when it was ready, from which all ages here count.
+    ready: f64,
+    /// Why it does not count; `None` where it does.
+    pub(crate) excluded: Option<String>,
+    /// Whether it is proved that it ran its arm's treatment.
+    pub(crate) proved: bool,
+    /// Whether it failed: it did not come up, crashed, died, or was killed for want of memory.
+    pub(crate) failed: bool,
+}
+
+impl LabRun {
+    pub(crate) fn read(store: &Store, rows: &Rows) -> Result<Self, JudgementError> {
+        let mut services = Vec::with_capacity(rows.services.len());
+        for service in &rows.services {
+            let own = || rows.lives.iter().enumerate().filter(|(_, life)| life.service_id == service.id);
+            let life = own().rfind(|(_, life)| life.counts()).or_else(|| own().next_back());
+            let (mut series, mut work) = match life {
+                Some((_, life)) => {
+                    (store.series(life, rows.trial.plan.metric)?, work::of_lab_life(store, life)?)
+                }
+                None => (Vec::new(), Work::default()),
+            };
+            let ready = ready_seconds(service);
+            if ready > 0.0 {
+                series.iter_mut().for_each(|point| point.age_seconds -= ready);
+                work.by_age(|age| Some(age - ready as f32));
+            }
+            let taken = match life.filter(|_| rows.kind == Kind::LabTor) {
+                Some((_, life)) => Taken::read(store, life, &series)?,
+                None => None,
+            };
+            let failed = failure(service, rows).is_some();
+            let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
+            let proved = life.is_some_and(|(_, life)| {
+                life.identity.is_some() && (life.contamination.is_none() || life.failed)
+            });
+            services.push(LabService {
+                life: life.map(|(index, _)| index),
+                series,
+                taken,
+                work,
+                ready,
+                excluded,
+                proved,
+                failed,
+            });
+        }
+        exclude_too_young(&mut services, rows);
+        let ages = match rows.kind {
+            Kind::LabTor => {
+                exclude_never_rested(&mut services);
+                Ages::OfRelays
+            }
+            _ => Ages::OfTheLab,
+        };
+        Ok(Self { services, ages })
+    }
+
+    /// The consensuses of its relays; `None` where it has none, or nothing tells of them.
+    pub(crate) fn consensuses(&self) -> Option<ConsensusClock> {
+        let taken: Vec<&Taken> = self.counted().filter_map(|service| service.taken.as_ref()).collect();
+        ConsensusClock::of(&taken)
+    }
+
+    /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and the lab's seconds
+    /// of other programs.
+    pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
+        let ages = self.ages;
+        let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
+            lives: service.life_with(rows, ages).into_iter().filter(|_| service.excluded.is_none()).collect(),
+            ..rows.service(record)
+        });
+        let service_bytes = options.memory_limit_bytes.filter(|_| ages == Ages::OfRelays);
+        Fleet {
+            arms: rows.arms.iter().map(|record| rows.arm(record)).collect(),
+            services: services.collect(),
+            events: rows.events.iter().map(|event| rows.event(event)).collect(),
+            limit: MemoryLimit {
+                service_bytes: service_bytes.map(|bytes| bytes as f64),
+                ..MemoryLimit::default()
+            },
+            randomised: true,
+            identities_proved: true,
+            clock: match ages {
+                Ages::OfTheLab if rows.trial.plan.planned_us == 0 => Clock::ByLoad,
+                Ages::OfTheLab => Clock::InTurn,
+                Ages::OfRelays => Clock::Hastened,
+            },
+            seed: rows.trial.plan.seed,
+        }
+    }
+
+    /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything from the end of
+    /// warm-up counts.
+    pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
+        match self.ages {
+            Ages::OfRelays => Settings {
+                warm_up_seconds: options.warm_up.map(|warm_up| warm_up.as_secs_f64()),
+                ..options.settings
+            },
+            Ages::OfTheLab => Settings {
+                level_from_warm_up: true,
+                warm_up_seconds: Some(self.warm_up_seconds(rows, options)),
+                // As work in proportion: a latency of 1.25 times the control's is 0.8 of its work.
+                work_margin: given(rows, "work_margin")
+                    .map_or(options.settings.work_margin, |factor| 1.0 / factor),
+                ..options.settings
+            },
+        }
+    }
+
+    /// Age in seconds of the lab until which services settle.
+    pub(crate) fn warm_up_seconds(&self, rows: &Rows, options: &Options) -> f64 {
+        let ages = || self.counted().filter_map(LabService::last_age);
+        let oldest = ages().fold(0.0, f64::max);
+        let planned = rows.trial.plan.planned_us as f64 / 1e6;
+        let length = match planned > 0.0 {
+            true if oldest >= WHOLE_SHARE * planned => planned,
+            // A run that was cut short gets a warm-up in proportion to what there is of it.
+            true => oldest,
+            // Each runs as long as its load takes: warm-up is within what all of them have.
+            false => ages().min_by(f64::total_cmp).unwrap_or(0.0),
+        };
+        // What the run was given stands until a reader of its report chooses otherwise.
+        match (options.warm_up, given(rows, "warm_up_seconds")) {
+            (Some(warm_up), _) => warm_up.as_secs_f64(),
+            (None, Some(warm_up)) if warm_up < length => warm_up,
+            (None, _) => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
+        }
+    }
+
+    fn counted(&self) -> impl Iterator<Item = &LabService> {
+        self.services.iter().filter(|service| service.excluded.is_none())
+    }
+}
+
+impl LabService {
+    /// Whether it is a relay that rested after a consensus.
+    fn is_rested(&self) -> bool {
+        self.taken.as_ref().is_some_and(Taken::is_rested)
+    }
+
+    pub(crate) fn last_age(&self) -> Option<f64> {
+        self.series.last().map(|point| point.age_seconds)
+    }
+
+    /// The life that stands for it, counted or not, as the fleet has it.
+    pub(crate) fn fleet_life(&self, rows: &Rows, fleet: &Fleet) -> Option<FleetLife> {
+        self.life_with(rows, if fleet.clock.has_days() { Ages::OfRelays } else { Ages::OfTheLab })
+    }
+
+    fn life_with(&self, rows: &Rows, ages: Ages) -> Option<FleetLife> {
+        let life = rows.lives.get(self.life?)?;
+        let (started_at, readings, work) = match ages {
+            Ages::OfTheLab => {
+                let readings = self.series.iter().map(|point| reading(point.age_seconds, point.metric_bytes));
+                (life.started_wall_us as f64 / 1e6 + self.ready, readings.collect(), self.work.clone())
+            }
+            // What happens at one consensus happens to all relays at once.
+            Ages::OfRelays => {
+                let taken = self.taken.as_ref()?;
+                let mut work = self.work.clone();
+                work.by_age(|age| Some((taken.hours_at(f64::from(age))? * HOUR) as f32));
+                // What a second of the lab took says nothing of a second of a relay's life.
+                work.spent = Spent::default();
+                let rests = taken.rests.iter();
+                let readings =
+                    rests.map(|rest| reading(f64::from(rest.consensuses) * HOUR, rest.level_bytes));
+                (0.0, readings.collect(), work)
+            }
+        };
+        Some(FleetLife {
+            started_at,
+            start: LifeStart::Observed,
+            contamination: None,
+            proved: life.identity.is_some(),
+            readings,
+            rolled_up_seconds: 0.0,
+            peaks: Vec::new(),
+            work,
+        })
+    }
+}
+
+/// What ages of a lab's services count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ages {
+    OfTheLab,
+    /// Seconds of a relay's life, which gets a consensus each hour.
+    OfRelays,
+}
+
+fn ready_seconds(service: &ServiceRecord) -> f64 {
+    let told = service.attributes.as_ref().and_then(|attributes| attributes.get(READY_SECONDS)?.as_f64());
+    told.unwrap_or(0.0)
+}
+
+fn reading(age_seconds: f64, bytes: u64) -> Reading {
+    Reading { age_seconds: age_seconds as f32, kib: u32::try_from(bytes / 1024).unwrap_or(u32::MAX) }
+}
+
+fn reason(
+    service: &ServiceRecord,
+    rows: &Rows,
+    life: Option<&LifeRecord>,
+    series: &[SeriesPoint],
+) -> Option<String> {
+    let failure = failure(service, rows);
+    let Some(life) = life else {
+        return Some(failure.unwrap_or("it never started").to_owned());
+    };
+    if !life.counts() {
+        return Some(match (&life.contamination, &life.ending) {
+            // A crash or a limit is told by its own words, not as another allocator's memory.
+            (Some(failure), _) if life.failed => failure.clone(),
+            (Some(contamination), _) => format!("non-compliant: {contamination}"),
+            // What the lab wrote down then says more than the bare ending.
+            (None, Some(ending)) if !ending.is_complete() => match failure {
+                Some(failure) => failure.to_owned(),
+                None if life.identity.is_some() => ending.to_string(),
+                None => format!("{ending}, before its allocator was proved"),
+            },
+            _ => failure.unwrap_or("its allocator was never proved").to_owned(),
+        });
+    }
+    if let Some(failure) = failure {
+        return Some(failure.to_owned());
+    }
+    series.is_empty().then(|| format!("no reading of its {}", rows.trial.plan.metric.describe()))
+}
+
+/// Why the lab gave the service up, without the names that it starts with.
+fn failure<'r>(service: &ServiceRecord, rows: &'r Rows) -> Option<&'r str> {
+    let about_it = |event: &&heaptrial_store::EventRecord| {
+        event.service_id == Some(service.id)
+            && matches!(event.kind.known(), Some(KnownEvent::ArmFailed | KnownEvent::OomKill))
+    };
+    let text = rows.events.iter().rev().find(about_it)?.text.as_str();
+    let arm = rows.arms.iter().find(|arm| arm.id == service.arm_id);
+    let names = arm.map(|arm| format!("{} ({}) ", arm.arm.name, service.name)).unwrap_or_default();
+    Some(text.strip_prefix(&names).unwrap_or(text))
+}
+
+/// Services are compared at equal age: one that was cut off early says nothing about the others' age. Where each runs as
+/// long as its load takes, a short life is one whose load was done soon.
+fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
+    let as_its_load = |service: &LabService| {
+        let life = service.life.and_then(|life| rows.lives.get(life));
+        rows.trial.plan.planned_us == 0 && life.is_some_and(|life| life.ending == Some(Ending::Planned))
+    };
+    let counted = services.iter().filter(|service| service.excluded.is_none());
+    // Relays are as old as the consensuses that they took, however long a group had to wait.
+    if rows.kind == Kind::LabTor {
+        let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
+        for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
+            let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
+            if f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
+                service.excluded =
+                    Some(format!("too young to compare: it took {own} consensuses, others {most}"));
+            }
+        }
+        return;
+    }
+    let oldest = counted.filter_map(LabService::last_age).fold(0.0, f64::max);
+    // One that took long to start is older at the end of the same time, and makes no other too young.
+    let planned = rows.trial.plan.planned_us as f64 / 1e6;
+    let expected = if planned > 0.0 { oldest.min(planned) } else { oldest };
+    for service in services {
+        let Some(age) = service.last_age() else { continue };
+        if service.excluded.is_none() && age < COMPARABLE_AGE_SHARE * expected && !as_its_load(service) {
+            let (age, oldest) = (units::duration(age), units::duration(oldest));
+            service.excluded =
+                Some(format!("too young to compare: it was cut off at {age}, others reached {oldest}"));
+        }
+    }
+}
+
+/// A relay that never rested has no reading to compare.
+fn exclude_never_rested(services: &mut [LabService]) {
+    for service in services.iter_mut().filter(|service| service.excluded.is_none() && !service.is_rested()) {
+        let what = match service.taken.as_ref().map_or(0, Taken::last) {
+            0 => "it took up none".to_owned(),
+            1 => "it took one, and was busy from then on".to_owned(),
+            took => format!("it took {took}, and was busy all the time"),
+        };
+        service.excluded = Some(format!("it never rested after a consensus: {what}"));
+    }
+}
+
+/// A number that the run was given.
+fn given(rows: &Rows, name: &str) -> Option<f64> {
+    rows.trial.plan.parameters.get(name)?.as_f64()
+}

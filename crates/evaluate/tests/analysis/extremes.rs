@@ -1,0 +1,150 @@
+//! Superlatives are over all arms that have any figure.
+
+use crate::build;
+
+use build::*;
+use heaptrial_evaluate::analysis::{AgeStanding, Basis, Fleet};
+
+/// Services of an arm, each with one life of so many readings, 2 days apart, up to an age in days.
+fn few_readings(
+    fleet: &mut Fleet,
+    services: usize,
+    end: f64,
+    readings: usize,
+    gib: impl Fn(f64) -> f64,
+) -> usize {
+    add_arm(fleet, services, |seed| {
+        let mut life = life(seed, 9.0 - end, 9.0, |age| own(seed) * gib(age));
+        let every: Vec<usize> = (0..readings).map(|back| life.readings.len() - 1 - 8 * back).collect();
+        life.readings = every.into_iter().rev().map(|place| life.readings[place]).collect();
+        vec![life]
+    })
+}
+
+/// As a trial of 13 services with few readings: one small arm has levels at the matched age, three large ones have none.
+fn thirteen() -> Fleet {
+    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
+    few_readings(&mut fleet, 3, 8.0, 2, |_| 4.2);
+    few_readings(&mut fleet, 3, 7.9, 2, |_| 0.35);
+    few_readings(&mut fleet, 4, 8.1, 2, |_| 4.6);
+    few_readings(&mut fleet, 3, 8.2, 2, |_| 4.9);
+    // Of three arms single readings only.
+    for service in fleet.services.iter_mut().filter(|service| service.arms != [1]) {
+        service.lives[0].readings.drain(..1);
+    }
+    fleet
+}
+
+#[test]
+fn an_arm_without_a_level_is_not_passed_over() {
+    let analysis = run(&thirteen());
+    // What the headline was made of: the arm with a level is the smallest, and there is no ratio.
+    assert!(analysis.arms[1].as_assigned.level_bytes.is_some_and(|bytes| bytes < 0.4 * GIB), "{analysis:?}");
+    assert!([0, 2, 3].iter().all(|arm| analysis.arms[*arm].as_assigned.level_bytes.is_none()));
+    assert!(analysis.arms[1].as_assigned.ratio.is_none());
+    let extremes = &analysis.extremes;
+    assert_eq!(extremes.basis, Basis::LastReadings);
+    assert_eq!(extremes.without_level, [0, 2, 3]);
+    assert_eq!((extremes.least, extremes.most), (Some(1), Some(3)));
+    let order: Vec<usize> = extremes.order.iter().map(|place| place.arm).collect();
+    assert_eq!(order, [1, 0, 2, 3]);
+    assert!((extremes.order[3].ages.median_seconds / DAY - 8.2).abs() < 0.3, "{:?}", extremes.order[3]);
+    // Every service of the small arm lies far below every other service: widest gap first.
+    let widest = &extremes.separations[0];
+    assert_eq!((widest.lower, widest.higher), (1, 3));
+    let gap = widest.ranks.gap.unwrap();
+    assert!(gap.factor > 12.0 && (gap.p_value - 1.0 / 20.0).abs() < 1e-12, "{gap:?}");
+    assert_eq!((widest.ranks.lower_services, widest.ranks.higher_services), (3, 3));
+    let beside = extremes.against_control.iter().find(|pair| pair.lower == 1).unwrap();
+    assert_eq!((beside.higher, beside.ages), (0, AgeStanding::LowerNotYounger));
+    assert!((beside.ranks.p_value - 0.1).abs() < 1e-12);
+    // Three services each are too few to show it at 5%.
+    assert!(!beside.shows(0.05));
+}
+
+#[test]
+fn enough_services_show_it_by_ranks_where_levels_are_missing() {
+    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
+    few_readings(&mut fleet, 8, 8.0, 1, |_| 4.2);
+    few_readings(&mut fleet, 8, 8.0, 1, |_| 0.35);
+    few_readings(&mut fleet, 8, 8.0, 1, |_| 4.2);
+    let extremes = run(&fleet).extremes;
+    let shown: Vec<usize> =
+        extremes.against_control.iter().filter(|pair| pair.shows(0.05)).map(|pair| pair.lower).collect();
+    assert_eq!(shown, [1]);
+}
+
+#[test]
+fn with_levels_of_all_arms_levels_decide() {
+    let analysis = run(&fleet(&[(6, &|_| 2.0), (6, &|_| 1.0), (6, &|_| 3.0)]));
+    let extremes = &analysis.extremes;
+    assert_eq!(extremes.basis, Basis::LevelAtEqualAge { age_seconds: 8.0 * DAY });
+    assert_eq!((extremes.least, extremes.most), (Some(1), Some(2)));
+    assert!(extremes.without_level.is_empty() && extremes.without_reading.is_empty());
+    assert_eq!(extremes.separations.len(), 3);
+    assert!(extremes.separations.iter().all(|pair| pair.ages == AgeStanding::Equal));
+    assert!(extremes.against_control.iter().all(|pair| pair.shows(0.05)), "{extremes:?}");
+}
+
+#[test]
+fn an_arm_with_more_services_on_the_large_server_does_not_need_the_most() {
+    let mut fleet = fleet(&[(10, &|_| 2.0), (10, &|_| 1.6), (10, &|_| 1.0)]);
+    for (place, service) in fleet.services.iter_mut().enumerate() {
+        let (arm, number) = (place / 10, place % 10);
+        service.block = u32::from(if arm == 1 { number < 7 } else { number < 2 });
+        for reading in service.lives.iter_mut().flat_map(|life| &mut life.readings) {
+            reading.kib *= if service.block == 1 { 3 } else { 1 };
+        }
+    }
+    let analysis = run(&fleet);
+    let level = |arm: usize| analysis.arms[arm].as_assigned.level_bytes.unwrap();
+    assert!(level(1) > level(0), "what levels alone would tell");
+    assert_eq!((analysis.extremes.least, analysis.extremes.most), (Some(2), Some(0)));
+}
+
+#[test]
+fn a_younger_arm_that_is_lower_is_looked_at_at_the_age_that_both_reached() {
+    let grown = |age: f64| 1.0 + 0.5 * age;
+    for (level, lower_at_common_age) in [(1.0, false), (0.4, true)] {
+        let mut fleet = Fleet { seed: 1, ..Fleet::default() };
+        few_readings(&mut fleet, 6, 8.0, 4, grown);
+        // A single reading at 2 days: too few for a level.
+        few_readings(&mut fleet, 6, 2.0, 1, |age| level * grown(age));
+        let extremes = run(&fleet).extremes;
+        let pair = &extremes.separations[0];
+        assert_eq!((pair.lower, pair.higher, pair.ages), (1, 0, AgeStanding::LowerYounger));
+        assert!(pair.ranks.p_value < 0.01);
+        let at = pair.at_common_age.as_ref().unwrap();
+        assert!((at.age_seconds / DAY - 2.0).abs() < 0.3, "{at:?}");
+        assert_eq!(at.ranks.gap.is_some(), lower_at_common_age, "{at:?}");
+        assert_eq!(pair.shows(0.05), lower_at_common_age);
+    }
+}
+
+#[test]
+fn arms_without_a_reading_and_readings_of_nothing_are_no_extremes() {
+    let mut fleet = fleet(&[(4, &|_| 2.0), (4, &|_| 1.0), (4, &|_| 0.0)]);
+    add_arm(&mut fleet, 2, |_| Vec::new());
+    let extremes = run(&fleet).extremes;
+    assert_eq!((extremes.least, extremes.most), (Some(1), Some(0)));
+    assert_eq!(extremes.without_reading, [2, 3]);
+    assert_eq!(extremes.order.len(), 2);
+    // One arm alone is neither least nor most.
+    fleet.services.retain(|service| service.arms == [0]);
+    let extremes = run(&fleet).extremes;
+    assert_eq!((extremes.least, extremes.most, extremes.order.len()), (None, None, 1));
+}
+
+#[test]
+fn where_an_arm_is_restarted_averages_over_time_decide() {
+    let mut fleet = fleet(&[(6, &|_| 2.0)]);
+    let arm = add_arm(&mut fleet, 6, |seed| {
+        (0..8)
+            .map(|day| life(seed, f64::from(day), f64::from(day) + 0.75, |age| own(seed) * (1.0 + age)))
+            .collect()
+    });
+    fleet.arms[arm].restarted = true;
+    let extremes = run(&fleet).extremes;
+    assert_eq!((extremes.basis, extremes.least), (Basis::AverageOverTime, Some(1)));
+    assert!((extremes.order[0].bytes / GIB - 1.375).abs() < 0.1, "{:?}", extremes.order[0]);
+}

@@ -1,0 +1,115 @@
+//! Readings that lie unevenly in time, and services that are in no level.
+
+use crate::build;
+
+use build::*;
+use heaptrial_evaluate::analysis::{FindingKind, Fleet, FleetLife};
+use heaptrial_model::Reading;
+
+/// A life that is read at these ages in days, with memory in GiB by age.
+fn read_at(seed: usize, ages: impl Iterator<Item = f64>, gib: impl Fn(f64) -> f64) -> FleetLife {
+    let reading = |age: f64| Reading {
+        age_seconds: (age * DAY) as f32,
+        kib: (own(seed) * gib(age) * GIB / 1024.0) as u32,
+    };
+    FleetLife { readings: ages.map(reading).collect(), ..life(seed, 0.0, 0.0, |_| 1.0) }
+}
+
+/// Readings of three hours are no level of a day, however many they are: load has a rhythm.
+#[test]
+fn a_window_of_which_most_was_not_read_has_no_level() {
+    let daily = |age: f64| 2.0 * (1.0 + 0.4 * (age * std::f64::consts::TAU).sin());
+    let often = |seed: usize, gap: (f64, f64)| {
+        let minutes = (0..5 * 720).map(|place| f64::from(place) / 720.0);
+        vec![read_at(seed, minutes.filter(|age| !(gap.0..gap.1).contains(age)), daily)]
+    };
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    add_arm(&mut fleet, 6, |seed| often(seed, (9.0, 9.0)));
+    add_arm(&mut fleet, 6, |seed| often(seed, (4.0, 4.875)));
+    let analysis = run(&fleet);
+    assert_eq!(analysis.arms[0].as_assigned.services_compared, 6);
+    assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
+    // A third of it is enough missing to be told, and not to be left out.
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    add_arm(&mut fleet, 6, |seed| often(seed, (4.0, 4.3)));
+    assert_eq!(run(&fleet).arms[0].as_assigned.services_compared, 6);
+}
+
+/// Somebody looked closely for some hours: their part of the day weighs no more than that.
+#[test]
+fn hours_that_were_read_more_often_decide_neither_level_nor_growth() {
+    let daily = |age: f64| 2.0 * (1.0 + 0.06 * (age * std::f64::consts::TAU).sin());
+    let read = |seed: usize, often: bool| {
+        let hours = (0..9 * 24).map(|hour| f64::from(hour) / 24.0);
+        let then = if often { 2880 } else { 24 };
+        let rest = (0..).map(|place| 9.0 + f64::from(place) / f64::from(then)).take_while(|age| *age <= 9.4);
+        vec![read_at(seed, hours.chain(rest), daily)]
+    };
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    add_arm(&mut fleet, 8, |seed| read(seed, false));
+    add_arm(&mut fleet, 8, |seed| read(seed, true));
+    let analysis = run(&fleet);
+    let ratio = analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate;
+    assert!((ratio.value - 1.0).abs() < 0.01, "{ratio:?}");
+    let growth = |arm: usize| analysis.arms[arm].growth.as_ref().unwrap().share_per_day.value;
+    assert!((growth(1) - growth(0)).abs() < 0.01, "{} {}", growth(1), growth(0));
+}
+
+/// Large services that were killed a day before the end are young: what is left of their arm is small, and that is told.
+#[test]
+fn services_in_no_level_are_told() {
+    let mut fleet = fleet(&[(10, &|_| 2.0)]);
+    add_arm(&mut fleet, 10, |seed| match seed % 5 {
+        0 | 1 => [(0.0, 6.7), (6.8, 8.0)].map(|(from, to)| life(seed, from, to, |_| 6.0)).into(),
+        _ => vec![life(seed, 0.0, 8.0, |_| 1.6)],
+    });
+    let analysis = run(&fleet);
+    let found = find(&analysis, FindingKind::WithoutLevel).unwrap();
+    assert_eq!((found.arms.as_slice(), found.services.len()), (&[1][..], 4));
+    assert!(found.evidence.contains("4 of 10 services of arm 1 (last readings: 6.0"), "{}", found.evidence);
+    assert!(find(&run(&build::fleet(&[(6, &|_| 2.0), (6, &|_| 1.0)])), FindingKind::WithoutLevel).is_none());
+}
+
+#[test]
+fn arms_that_are_read_at_other_hours_are_told() {
+    // Read each 6 hours by `life`, from which one or two of a day are kept.
+    let at = |hours: [&'static [f64]; 2]| {
+        let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|_| 2.0)]);
+        for service in &mut fleet.services {
+            let kept = hours[service.arms[0]];
+            service.lives[0].started_at = 20_000.0 * DAY;
+            service.lives[0]
+                .readings
+                .retain(|reading| kept.contains(&(f64::from(reading.age_seconds) % DAY / 3600.0).round()));
+        }
+        run(&fleet)
+    };
+    let apart = at([&[6.0], &[18.0]]);
+    let told = find(&apart, FindingKind::OtherHours).unwrap();
+    assert_eq!(told.arms, [1]);
+    assert!(told.evidence.contains("around 06:00 (UTC), those of arm 1 around 18:00"), "{}", told.evidence);
+    let all_day = at([&[0.0, 6.0, 12.0, 18.0], &[6.0]]);
+    let told = find(&all_day, FindingKind::OtherHours).unwrap();
+    assert!(told.evidence.contains("of all hours (UTC), those of arm 1 around 06:00"), "{}", told.evidence);
+    for same in [[&[6.0] as &[f64], &[6.0]], [&[0.0, 12.0], &[6.0, 18.0]]] {
+        assert!(find(&at(same), FindingKind::OtherHours).is_none(), "{same:?}");
+    }
+}
+
+/// A level of half a day is of the hours of its window, also where both arms are read all the time.
+#[test]
+fn arms_that_were_restarted_at_other_hours_are_told() {
+    let hourly = |seed: usize| read_at(seed, (0..=24).map(|hour| f64::from(hour) / 24.0), |_| 4.0);
+    let restarted = |hours: f64| {
+        let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|_| 4.0)]);
+        for (seed, service) in fleet.services.iter_mut().enumerate() {
+            let apart = if service.arms == [1] { hours } else { 0.0 };
+            let started_at = 20_000.0 * DAY + apart * 3600.0;
+            service.lives = vec![FleetLife { started_at, ..hourly(seed) }];
+        }
+        run(&fleet)
+    };
+    let told = find(&restarted(12.0), FindingKind::OtherHours).cloned();
+    assert!(told.is_some_and(|found| found.arms == [1]));
+    assert!(find(&restarted(1.0), FindingKind::OtherHours).is_none());
+}

@@ -1,0 +1,473 @@
+//! The gate over generated services: relays and others, alone and in waves, with each measure there or missing.
+
+use heaptrial_evaluate::analysis::UsualWork;
+use heaptrial_model::LifeKey;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::rollout::expected::Ratio;
+use crate::rollout::expected::tests::{ARM, trial};
+use crate::rollout::plan::Tells;
+use crate::rollout::progress::Course;
+
+const MIB: f64 = 1_048_576.0;
+const HOUR: f64 = 3600.0;
+const RATE: f64 = 1e6;
+const GROUNDS: Grounds = Grounds { stale_seconds: 300.0, work_seconds: HOUR, judges_work: true };
+
+/// A service with all that a gate looks at.
+#[derive(Debug, Clone)]
+struct Case {
+    service: ServiceName,
+    standing: Standing,
+    observed: Observed,
+    before: Before,
+    stratum: Stratum,
+    is_new: bool,
+}
+
+/// Bytes at a rate over hours, from a midnight on.
+fn worked(rate: f64, hours: f64) -> Worked {
+    let points: Vec<(f64, f64)> =
+        (0..=(hours * 6.0) as usize).map(|i| (i as f64 * 600.0, i as f64 * 600.0 * rate)).collect();
+    Worked::of_counter(&points).unwrap()
+}
+
+fn relay(number: usize) -> Case {
+    Case {
+        service: format!("tor@r{number}.service").parse().unwrap(),
+        standing: Standing::Well { life: LifeKey { boot_id: "b".into(), pid: 7, start_ticks: 1 } },
+        observed: Observed {
+            level: Some((100.0 * MIB, 24.0 * HOUR)),
+            last_reading_seconds: Some(10.0),
+            work: Some(worked(RATE, 23.0)),
+            flags: Some(vec![TorFlag::Guard, TorFlag::V2Dir]),
+            ..Observed::default()
+        },
+        before: Before {
+            bytes: Some(100.0 * MIB),
+            work: Some(UsualWork { bytes_per_second: RATE, by_hour: vec![Some(RATE); 24] }),
+            flags: Some(vec![TorFlag::Guard, TorFlag::HSDir]),
+            tells: Tells { work: true, flags: true },
+        },
+        stratum: stratum(None),
+        is_new: true,
+    }
+}
+
+fn stratum(ratio: Option<Ratio>) -> Stratum {
+    Stratum { name: "web@*".to_owned(), services: Vec::new(), ratio }
+}
+
+/// A service that is no relay.
+fn plain(number: usize) -> Case {
+    let case = relay(number);
+    Case {
+        service: format!("web@{number}.service").parse().unwrap(),
+        observed: Observed { work: None, flags: None, ..case.observed },
+        before: Before { bytes: case.before.bytes, ..Before::default() },
+        ..case
+    }
+}
+
+fn judged_by(cases: &[Case], grounds: &Grounds) -> Gate {
+    let subjects: Vec<Subject<'_>> = cases
+        .iter()
+        .map(|case| Subject {
+            service: &case.service,
+            standing: &case.standing,
+            observed: Some(&case.observed),
+            before: Some(&case.before),
+            stratum: &case.stratum,
+            is_new: case.is_new,
+        })
+        .collect();
+    judge(&subjects, grounds)
+}
+
+fn judged(cases: &[Case]) -> Gate {
+    judged_by(cases, &GROUNDS)
+}
+
+/// What is wrong with a service, and the words that tell it.
+type Fault = (fn(&mut Case), &'static str);
+
+const AGAINST: [Fault; 8] = [
+    (|case| case.standing = Standing::Failed("it is failed".into()), "it is failed"),
+    (|case| case.observed.crashes = vec!["exit code 3".into()], "exit code 3"),
+    (|case| case.observed.oom_kills = vec!["no memory".into(); 2], "no memory; no memory"),
+    (|case| case.observed.level = Some((126.0 * MIB, HOUR)), "uses 126 MiB"),
+    (|case| case.observed.flags = Some(vec![TorFlag::V2Dir]), "lost the Guard flag"),
+    (|case| case.observed.work = Some(worked(0.49 * RATE, 23.0)), "does 0.49 of its work of before"),
+    (|case| case.observed.work = Some(worked(0.0, 2.0)), "does 0.00 of its work of before"),
+    (
+        |case| {
+            case.before.work = UsualWork::since_start(9e9, 9e3);
+            case.observed.work = Some(worked(0.3 * RATE, 5.0));
+        },
+        "before at other hours of the day",
+    ),
+];
+
+/// What is missing of any service.
+const MISSING: [Fault; 6] = [
+    (|case| case.standing = Standing::Untreated, "does not have the treatment"),
+    (|case| case.standing = Standing::NotReady("45%".into()), "45%"),
+    (|case| case.observed.level = None, "no readings"),
+    (|case| case.observed.last_reading_seconds = Some(301.0), "no readings"),
+    (|case| case.observed.last_reading_seconds = None, "no readings"),
+    (|case| case.before.bytes = None, "its memory before is not known"),
+];
+
+/// What is missing of a relay, and of no other service.
+const MISSING_OF_A_RELAY: [Fault; 5] = [
+    (|case| case.observed.flags = None, "its flags are not known yet"),
+    (|case| case.before.flags = None, "its flags before the rollout are not known"),
+    (|case| case.observed.work = None, "its work is known of 0 s, and 1 h are needed"),
+    (|case| case.observed.work = Some(worked(RATE, 0.5)), "its work is known of 30 min, and 1 h are needed"),
+    (|case| case.before.work = None, "its work before the rollout is not known"),
+];
+
+/// A fleet of so many services, of which every third is a relay at most, and the place of one of them.
+fn fleets() -> impl Strategy<Value = (Vec<Case>, usize)> {
+    (1_usize..40, any::<u64>()).prop_flat_map(|(count, kinds)| {
+        let case =
+            move |number: usize| if kinds >> (number % 64) & 1 == 1 { relay(number) } else { plain(number) };
+        let cases: Vec<Case> = (0..count).map(case).collect();
+        (Just(cases), 0..count)
+    })
+}
+
+fn tells(gate: &Gate, service: &ServiceName, words: &str) -> bool {
+    gate.reasons.iter().any(|reason| reason.service.as_ref() == Some(service) && reason.what.contains(words))
+}
+
+proptest! {
+    #[test]
+    fn a_fleet_of_which_all_is_known_and_as_before_goes_on((cases, _) in fleets()) {
+        let gate = judged(&cases);
+        prop_assert_eq!((gate.outcome, gate.reasons.len()), (Outcome::Go, 0));
+    }
+
+    #[test]
+    fn one_service_that_is_worse_stops_a_wave_of_any_size_and_is_named(
+        (mut cases, place) in fleets(), fault in 0..AGAINST.len(), is_new: bool,
+    ) {
+        let (apply, words) = AGAINST[fault];
+        cases[place] = relay(place);
+        apply(&mut cases[place]);
+        cases[place].is_new = is_new;
+        let gate = judged(&cases);
+        prop_assert_eq!(gate.outcome, Outcome::Stop);
+        prop_assert!(tells(&gate, &cases[place].service, words), "{:?}", gate);
+        let of_another = |reason: &&Reason| reason.service.as_ref().is_some_and(|name| *name != cases[place].service);
+        prop_assert_eq!(gate.reasons.iter().find(of_another), None);
+    }
+
+    #[test]
+    fn one_measure_that_is_missing_holds_a_wave_of_any_size_and_is_told(
+        (mut cases, place) in fleets(), fault in 0..MISSING.len() + MISSING_OF_A_RELAY.len(),
+    ) {
+        let of_a_relay = fault.checked_sub(MISSING.len()).map(|fault| MISSING_OF_A_RELAY[fault]);
+        let (apply, words) = of_a_relay.unwrap_or_else(|| MISSING[fault]);
+        if of_a_relay.is_some() {
+            cases[place] = relay(place);
+        }
+        apply(&mut cases[place]);
+        let gate = judged(&cases);
+        prop_assert_eq!(gate.outcome, Outcome::NotEnough);
+        prop_assert!(tells(&gate, &cases[place].service, words), "{:?}", gate);
+        prop_assert_eq!(gate.reasons.len(), 1);
+    }
+
+    #[test]
+    fn what_a_service_cannot_tell_is_not_missing((mut cases, place) in fleets(), fault in 0..MISSING_OF_A_RELAY.len()) {
+        let (apply, _) = MISSING_OF_A_RELAY[fault];
+        cases[place] = plain(place);
+        apply(&mut cases[place]);
+        let gate = judged(&cases);
+        prop_assert_eq!(gate.outcome, Outcome::Go, "{:?}", gate);
+        prop_assert!(gate.evidence.iter().any(|line| line.starts_with("work and flags: ")), "{:?}", gate);
+    }
+
+    #[test]
+    fn a_known_failure_outweighs_what_is_missing(
+        (mut cases, place) in fleets(), missing in 0..MISSING_OF_A_RELAY.len(), against in 0..3_usize,
+    ) {
+        cases.push(relay(99));
+        MISSING_OF_A_RELAY[missing].0(cases.last_mut().unwrap());
+        AGAINST[against].0(&mut cases[place]);
+        prop_assert_eq!(judged(&cases).outcome, Outcome::Stop);
+    }
+
+    #[test]
+    fn work_over_half_of_before_stops_only_where_all_of_a_wave_do_less(
+        count in 1_usize..40, share in 0.51_f64..1.5, of_wave: bool,
+    ) {
+        let mut cases: Vec<Case> = (0..count).map(relay).collect();
+        for case in &mut cases {
+            case.observed.work = Some(worked(share * RATE, 23.0));
+            case.is_new = of_wave;
+        }
+        let limit = 0.5_f64.powf((count as f64).sqrt().recip().max(0.5));
+        let gate = judged(&cases);
+        // Services of earlier waves passed a gate of their own.
+        let stops = of_wave && share < limit;
+        if (share / limit - 1.0).abs() > 1e-9 {
+            prop_assert_eq!(gate.outcome == Outcome::Stop, stops, "{:?}", gate);
+            prop_assert_eq!(gate.outcome == Outcome::Go, !stops);
+        }
+        if stops {
+            prop_assert!(gate.reasons[0].what.contains("tor@r0.service 0."), "{:?}", gate);
+        }
+    }
+}
+
+#[test]
+fn evidence_names_the_service_that_does_least() {
+    let mut cases: Vec<Case> = (0..3).map(relay).chain((3..5).map(plain)).collect();
+    cases[1].observed.work = Some(worked(0.8 * RATE, 23.0));
+    let evidence = judged(&cases).evidence.join("; ");
+    for part in [
+        "5 of 5 services active",
+        "crashes and OOM kills: 0",
+        "memory of web@* is 1.00",
+        "work and flags: 2 of 5 services can tell none",
+        "work is 1.00 of that of before (median), the least 0.80 (tor@r1.service)",
+        "3 of 3 compared at the same hours of the day",
+    ] {
+        assert!(evidence.contains(part), "{evidence}");
+    }
+}
+
+#[test]
+fn nothing_and_nobody_known_never_pass() {
+    assert_eq!(judged(&[]).outcome, Outcome::NotEnough);
+    let case = relay(0);
+    let bare = Subject {
+        service: &case.service,
+        standing: &case.standing,
+        observed: Some(&case.observed),
+        before: None,
+        stratum: &case.stratum,
+        is_new: true,
+    };
+    let gate = judge(&[bare], &GROUNDS);
+    assert_eq!(gate.outcome, Outcome::NotEnough);
+    assert!(tells(&gate, &case.service, "nothing is known of it from before"), "{gate:?}");
+}
+
+#[test]
+fn a_relay_that_did_nothing_before_is_held_to_nothing() {
+    let mut case = relay(0);
+    case.before.work = Some(UsualWork { bytes_per_second: 0.0, by_hour: vec![Some(0.0); 24] });
+    let gate = judged(&[case]);
+    assert_eq!(gate.outcome, Outcome::Go);
+    assert!(gate.evidence.contains(&"1 service did no work before".to_owned()), "{gate:?}");
+}
+
+#[test]
+fn work_is_not_looked_at_where_that_is_wanted_and_the_evidence_says_so() {
+    let mut case = relay(0);
+    case.observed.work = Some(worked(0.0, 23.0));
+    case.observed.flags = None;
+    let gate = judged_by(&[case], &Grounds { judges_work: false, ..GROUNDS });
+    assert_eq!(gate.outcome, Outcome::Go);
+    assert!(gate.evidence.iter().any(|line| line.contains("--no-work")), "{gate:?}");
+}
+
+#[test]
+fn memory_of_many_services_a_little_above_stops_where_one_would_not() {
+    for (ratio, outcome) in [(1.05, Outcome::Go), (1.2, Outcome::Stop)] {
+        let mut cases: Vec<Case> = (0..9).map(plain).collect();
+        for case in &mut cases {
+            case.observed.level = Some((ratio * 100.0 * MIB, HOUR));
+        }
+        assert_eq!(judged(&cases).outcome, outcome, "{ratio}");
+        assert_eq!(judged(&cases[..1]).outcome, Outcome::Go);
+    }
+}
+
+/// Services of very unlike sizes whose memory is what a trial makes of it, times a factor each.
+fn by_ratio(ratio: &Ratio, sizes: &[f64], factor: impl Fn(usize) -> f64) -> Vec<Case> {
+    let case = |(number, size): (usize, &f64)| {
+        let case = plain(number);
+        let expected = ratio.expected(*size, 24.0 * HOUR).unwrap().bytes;
+        Case {
+            observed: Observed { level: Some((expected * factor(number), 24.0 * HOUR)), ..case.observed },
+            before: Before { bytes: Some(*size), ..case.before },
+            stratum: stratum(Some(ratio.clone())),
+            ..case
+        }
+    };
+    sizes.iter().enumerate().map(case).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn unlike_services_go_on_together_and_a_small_one_may_not_use_what_a_large_one_does(
+        sizes in prop::collection::vec(1e8..1e9_f64, 4..20), ratio in 0.1..2.0_f64, seed: u64,
+    ) {
+        let ratio = Ratio::between(&trial(&sizes, ratio, 0.05, seed), ARM, 0).unwrap();
+        let mut cases = by_ratio(&ratio, &sizes, |_| 1.0);
+        prop_assert_eq!(judged(&cases).outcome, Outcome::Go);
+        let (small, large) = (1e8, 2e9);
+        cases[0].before.bytes = Some(small);
+        cases[0].observed.level = Some((ratio.expected(large, 24.0 * HOUR).unwrap().bytes, 24.0 * HOUR));
+        let gate = judged(&cases);
+        prop_assert_eq!(gate.outcome, Outcome::Stop);
+        prop_assert!(tells(&gate, &cases[0].service, "is expected by what it used before"), "{:?}", gate);
+    }
+}
+
+/// Trials and rollouts of which nothing is wrong, and of which all services use more: how often a gate stops. Services go
+/// apart by 10% each way, in the trial as in the rollout.
+#[test]
+fn a_gate_stops_seldom_where_nothing_is_wrong_and_finds_what_is() {
+    let stops = |blocks: usize, services: usize, factor: f64| {
+        let count = (0..200_u64).filter(|seed| {
+            let mut random = ChaCha8Rng::seed_from_u64(!seed);
+            let sizes: Vec<f64> = (0..blocks.max(services)).map(|_| random.random_range(1e8..2e9)).collect();
+            let ratio = Ratio::between(&trial(&sizes[..blocks], 0.4, 0.17, *seed), ARM, 0).unwrap();
+            let noises: Vec<f64> =
+                (0..services).map(|_| random.random_range(-0.17..0.17_f64).exp()).collect();
+            // By the true ratio, and not by that which the trial found.
+            let found = ratio.expected(1.0, 24.0 * HOUR).unwrap().bytes;
+            let cases = by_ratio(&ratio, &sizes[..services], |index| factor * noises[index] * 0.4 / found);
+            judged(&cases).outcome == Outcome::Stop
+        });
+        count.count() as f64 / 200.0
+    };
+    for (blocks, services, found) in [(4, 10, 0.4), (10, 1, 0.4), (10, 20, 0.95), (20, 40, 0.95)] {
+        let (quiet, loud) = (stops(blocks, services, 1.0), stops(blocks, services, 1.6));
+        println!("{blocks} blocks, {services} services: {quiet} of quiet gates stop, {loud} at 1.6 times");
+        assert!(quiet <= 0.02 && loud >= found, "{blocks} blocks, {services} services: {quiet} {loud}");
+    }
+}
+
+const NOW_US: i64 = 1_700_000_000_000_000;
+
+fn host(name: &str, cases: &[Case]) -> Judged {
+    let judged = Judged {
+        host: name.into(),
+        rollout: "r".into(),
+        arm: "a".into(),
+        verdict: Some("digest".into()),
+        wall_us: NOW_US,
+        standing: Course::InProgress,
+        services: cases.len(),
+        reasons: Vec::new(),
+        gate: judged(cases),
+    };
+    // As it travels.
+    serde_json::from_value(serde_json::to_value(judged).unwrap()).unwrap()
+}
+
+fn pooled(hosts: &[Judged]) -> Gate {
+    pool(hosts, NOW_US).unwrap()
+}
+
+/// The same services spread over so many hosts, none of which is without any.
+fn spread(cases: &[Case], hosts: usize) -> Vec<Judged> {
+    let each = cases.len().div_ceil(hosts).max(1);
+    let parts = cases.chunks(each).enumerate();
+    parts.map(|(number, part)| host(&format!("h{number}"), part)).collect()
+}
+
+proptest! {
+    /// Nothing about a gate's decision depends on where services run: what one host with all of them would say is known from
+    /// a judge who never heard of hosts.
+    #[test]
+    fn hosts_together_are_judged_as_one_host_with_all_their_services_would_be(
+        (mut cases, place) in fleets(), hosts in 1_usize..6,
+        memory in 0.8_f64..1.24, work in 0.55_f64..1.2, against in 0..3 * AGAINST.len(), missing in 0..3 * MISSING.len(),
+    ) {
+        for case in &mut cases {
+            case.observed.level = Some((memory * 100.0 * MIB, HOUR));
+            if case.observed.work.is_some() {
+                case.observed.work = Some(worked(work * RATE, 23.0));
+            }
+        }
+        if let Some((apply, _)) = AGAINST.get(against) {
+            cases[place] = relay(place);
+            apply(&mut cases[place]);
+        }
+        if let Some((apply, _)) = MISSING.get(missing) {
+            apply(&mut cases[0]);
+        }
+        let whole = judged(&cases);
+        let parts = spread(&cases, hosts);
+        let gate = pooled(&parts);
+        prop_assert_eq!(gate.outcome, whole.outcome, "{:#?}\n{:#?}", gate, whole);
+        // In whatever order, and once more pooled from what travels.
+        let mut turned = parts.clone();
+        turned.reverse();
+        prop_assert_eq!(pooled(&turned).outcome, whole.outcome);
+        for reason in whole.reasons.iter().filter(|reason| reason.service.is_some()) {
+            prop_assert!(gate.reasons.iter().any(|told| told.what.contains(&reason.to_string())), "{:#?}", gate);
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_not_well_holds_all_and_is_named((cases, _) in fleets(), place in 0_usize..4, how in 0..5_usize) {
+        let mut parts: Vec<Judged> = (0..4).map(|number| host(&format!("h{number}"), &cases)).collect();
+        prop_assert_eq!(pooled(&parts).outcome, Outcome::Go);
+        let odd = &mut parts[place];
+        let outcome = match how {
+            0 => { odd.standing = Course::Stopped; Outcome::Stop }
+            1 => { odd.standing = Course::RolledBack; Outcome::Stop }
+            2 => { odd.standing = Course::CutShort; Outcome::NotEnough }
+            3 => { odd.wall_us -= 601_000_000; Outcome::NotEnough }
+            _ => { odd.wall_us += 61_000_000; Outcome::NotEnough }
+        };
+        let gate = pooled(&parts);
+        prop_assert_eq!(gate.outcome, outcome, "{:?}", gate);
+        let name = format!("h{place}: ");
+        prop_assert!(gate.reasons.iter().all(|reason| reason.what.starts_with(&name)), "{:?}", gate);
+    }
+}
+
+#[test]
+fn a_little_too_much_on_each_of_several_hosts_stops_all_where_none_of_them_stops() {
+    let mut cases: Vec<Case> = (0..9).map(plain).collect();
+    for case in &mut cases {
+        case.observed.level = Some((1.2 * 100.0 * MIB, HOUR));
+    }
+    let parts = spread(&cases, 3);
+    assert!(parts.iter().all(|part| part.gate.outcome == Outcome::Go), "{parts:#?}");
+    let gate = pooled(&parts);
+    assert_eq!(gate.outcome, Outcome::Stop);
+    assert!(gate.reasons[0].what.starts_with("memory of 9 services"), "{gate:?}");
+}
+
+#[test]
+fn what_was_seen_long_ago_thins_out_nothing_that_is_seen_now() {
+    let of = |numbers: std::ops::Range<usize>, factor: f64| -> Vec<Case> {
+        let level = Some((factor * 100.0 * MIB, HOUR));
+        let case = |case: Case| Case { observed: Observed { level, ..case.observed }, ..case };
+        numbers.map(plain).map(case).collect()
+    };
+    let complete = Judged { standing: Course::Complete, ..host("a", &of(0..20, 0.95)) };
+    let now = [host("b", &of(20..23, 1.2)), host("c", &of(23..26, 1.2)), host("d", &of(26..29, 1.2))];
+    let with = |a: Judged| pooled(&[&[a], &now[..]].concat()).outcome;
+    assert_eq!(with(complete.clone()), Outcome::Go);
+    assert_eq!(with(Judged { wall_us: NOW_US - 3 * 86_400_000_000, ..complete }), Outcome::Stop);
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused() {
+    let parts = [host("a", &[plain(0)]), host("b", &[plain(1)])];
+    assert_eq!(pool(&[], NOW_US), Err(PoolError::Nothing));
+    assert_eq!(pool(&[parts[0].clone(), parts[0].clone()], NOW_US), Err(PoolError::Twice("a".into())));
+    let mut other = parts.clone();
+    other[1].verdict = Some("another".into());
+    assert!(matches!(pool(&other, NOW_US), Err(PoolError::Unlike { .. })));
+    // A host on which nothing was changed yet is told.
+    let mut none = parts;
+    none[1] = Judged { standing: Course::NotBegun, ..host("b", &[]) };
+    assert_eq!(pooled(&none).outcome, Outcome::NotEnough);
+}

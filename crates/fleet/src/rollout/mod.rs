@@ -1,0 +1,36 @@
+//! A treatment that a trial measured, brought to the services of a host in waves.
+//!
+//! Before a wave comes a gate: [`judge`] says go, stop or not enough data, and cannot change anything. [`Rollout`] changes
+//! services through the transactions of `heaptrial-change`, whose journal also tells how far the rollout has come, so that
+//! it goes on at the exact wave after a crash or a reboot.
+
+mod cut_short;
+mod expected;
+mod gate;
+mod hours;
+mod marker;
+mod measured;
+mod plan;
+mod progress;
+mod run;
+mod savings;
+mod step;
+mod verdict;
+mod waves;
+
+pub use cut_short::cut_short;
+pub use expected::{Expected, Kind, Ratio, RatioError, Stratum, kinds, level, strata, usual_level};
+pub use gate::{
+    Above, Gate, Grounds, HARMLESS, Judged, LEAST_WORK, Level, Observed, Outcome, PoolError, Subject,
+    Together, judge, judge_memory, pool,
+};
+pub use hours::{QuietHours, QuietHoursError};
+pub use marker::{pause, paused};
+pub use measured::{Whole, settings_of};
+pub use plan::{Before, Forced, RolloutPlan, RolloutPlanError, Tells, freeze, is_rollout, read_plan};
+pub use progress::{Course, Progress, WaveStage};
+pub use run::{Ending, Observer, Rollout, judge_now};
+pub use savings::{Savings, savings};
+pub use step::{Reason, RolloutStep};
+pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError};
+pub use waves::{WaveError, WaveSizes, split};

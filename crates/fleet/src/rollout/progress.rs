@@ -1,0 +1,220 @@
+//! Where a rollout stands, by its journal.
+
+use std::time::Duration;
+
+use heaptrial_change::{ChangeError, TrialState};
+use heaptrial_host::Instant;
+use serde::{Deserialize, Serialize};
+
+use crate::rollout::step::{Boot, Reason, RolloutStep};
+
+/// How far a wave has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaveStage {
+    /// Its services are as before.
+    Waiting,
+    /// Its services are being changed.
+    Begun,
+    /// All of them are changed, and are watched.
+    Soaking,
+    /// Its gate let it pass.
+    Passed,
+    /// Its gate, or a failure, stopped the rollout, and it was put back.
+    Stopped,
+    /// It was rolled back by command.
+    RolledBack,
+}
+
+/// How far a rollout of a host has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Course {
+    #[serde(rename = "not begun")]
+    NotBegun,
+    /// A process works on it.
+    #[serde(rename = "in progress")]
+    InProgress,
+    /// It was told to pause.
+    #[serde(rename = "paused")]
+    Paused,
+    /// A gate, or a failure, stopped it.
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// No process works on it, and it neither ended nor was told to pause.
+    #[serde(rename = "cut short")]
+    CutShort,
+    #[serde(rename = "complete")]
+    Complete,
+    /// Every wave had passed, and some were put back since.
+    #[serde(rename = "complete but for waves that were rolled back")]
+    CompleteInPart,
+    /// A process puts it back.
+    #[serde(rename = "being rolled back")]
+    BeingRolledBack,
+    #[serde(rename = "rolled back")]
+    RolledBack,
+}
+
+impl Course {
+    /// In the words of `heaptrial rollout status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotBegun => "not begun",
+            Self::InProgress => "in progress",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::CutShort => "cut short",
+            Self::Complete => "complete",
+            Self::CompleteInPart => "complete but for waves that were rolled back",
+            Self::BeingRolledBack => "being rolled back",
+            Self::RolledBack => "rolled back",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    pub waves: Vec<WaveStage>,
+    /// When each wave was last fully changed.
+    pub applied: Vec<Option<Applied>>,
+    /// On which grounds each wave passed.
+    pub evidence: Vec<Vec<String>>,
+    pub reasons: Vec<Reason>,
+    /// Whether it stopped since it was begun or resumed last.
+    pub stopped_since: bool,
+    /// Whether putting back was proved on the first canary.
+    pub rollback_proved: bool,
+}
+
+/// When a wave was fully changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    pub wall_us: i64,
+    pub boot: Boot,
+}
+
+impl Applied {
+    /// How long ago that was on the boot `boot_id` that `now` is of; since that boot, where it was on an earlier one.
+    pub fn passed(&self, now: Instant, boot_id: &str) -> Duration {
+        let since_us = if self.boot.id == boot_id { self.boot.boottime_us } else { 0 };
+        let passed_us = now.boottime_us - since_us;
+        Duration::from_micros(passed_us.try_into().unwrap_or(0))
+    }
+}
+
+impl Progress {
+    /// Of a rollout of so many waves.
+    pub fn of(state: &TrialState, waves: usize) -> Result<Self, ChangeError> {
+        let mut progress = Self {
+            waves: vec![WaveStage::Waiting; waves],
+            applied: vec![None; waves],
+            evidence: vec![Vec::new(); waves],
+            reasons: Vec::new(),
+            stopped_since: false,
+            rollback_proved: false,
+        };
+        for (index, (wall_us, step)) in state.notes()?.iter().enumerate() {
+            let is_stop = matches!(step, RolloutStep::Stopped { .. });
+            progress.stopped_since |= is_stop && index >= state.noted_before();
+            progress.take(*wall_us, step);
+        }
+        Ok(progress)
+    }
+
+    fn take(&mut self, wall_us: i64, step: &RolloutStep) {
+        let mut to = |wave: u32, stage| {
+            if let Some(found) = self.waves.get_mut(wave as usize) {
+                *found = stage;
+            }
+        };
+        match step {
+            RolloutStep::RollbackProved { .. } => self.rollback_proved = true,
+            RolloutStep::Paused | RolloutStep::Interrupted => {}
+            RolloutStep::WaveBegun { wave } => {
+                to(*wave, WaveStage::Begun);
+                self.reasons.clear();
+            }
+            RolloutStep::WaveApplied { wave, boot } => {
+                to(*wave, WaveStage::Soaking);
+                if let Some(at) = self.applied.get_mut(*wave as usize) {
+                    *at = Some(Applied { wall_us, boot: boot.clone() });
+                }
+            }
+            RolloutStep::WavePassed { wave, evidence } => {
+                to(*wave, WaveStage::Passed);
+                if let Some(found) = self.evidence.get_mut(*wave as usize) {
+                    found.clone_from(evidence);
+                }
+            }
+            RolloutStep::Stopped { wave, reasons } => {
+                to(*wave, WaveStage::Stopped);
+                self.reasons.clone_from(reasons);
+            }
+            RolloutStep::WaveRolledBack { wave } => to(*wave, WaveStage::RolledBack),
+        }
+    }
+
+    /// The first wave that has not passed.
+    pub fn current(&self) -> Option<usize> {
+        self.waves.iter().position(|stage| *stage != WaveStage::Passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_change::journal::{Event, Record};
+
+    use super::*;
+
+    fn progress(steps: &[RolloutStep]) -> Progress {
+        let record = |(at, step): (usize, &RolloutStep)| Record {
+            wall_us: at as i64,
+            event: Event::Note { note: serde_json::to_value(step).unwrap() },
+        };
+        let records: Vec<Record> = steps.iter().enumerate().map(record).collect();
+        Progress::of(&TrialState::of(&records), 3).unwrap()
+    }
+
+    #[test]
+    fn a_rollout_goes_on_at_the_wave_that_has_not_passed() {
+        let begun = |wave| RolloutStep::WaveBegun { wave };
+        let boot = Boot { id: "now".into(), boottime_us: 1 };
+        let applied = |wave| RolloutStep::WaveApplied { wave, boot: boot.clone() };
+        let passed = |wave| RolloutStep::WavePassed { wave, evidence: vec!["all well".into()] };
+        assert_eq!(progress(&[]).current(), Some(0));
+        let mut steps = vec![begun(0), applied(0), passed(0), begun(1), applied(1)];
+        let now = progress(&steps);
+        assert_eq!(
+            (now.current(), now.waves[1], now.applied[1].clone()),
+            (Some(1), WaveStage::Soaking, Some(Applied { wall_us: 4, boot: boot.clone() }))
+        );
+        let reason = Reason { service: None, what: "too much".into() };
+        steps.push(RolloutStep::Stopped { wave: 1, reasons: vec![reason.clone()] });
+        let now = progress(&steps);
+        assert_eq!((now.current(), now.waves[1], &now.reasons), (Some(1), WaveStage::Stopped, &vec![reason]));
+        steps.extend([begun(1), applied(1), passed(1), begun(2), applied(2), passed(2)]);
+        let now = progress(&steps);
+        assert_eq!(
+            (now.current(), now.reasons.len(), &now.evidence[2]),
+            (None, 0, &vec!["all well".to_owned()])
+        );
+        steps.push(RolloutStep::WaveRolledBack { wave: 2 });
+        assert_eq!(progress(&steps).current(), Some(2));
+    }
+
+    #[test]
+    fn a_soak_is_as_long_as_it_is_whatever_the_clock_is_set_to() {
+        let second = 1_000_000;
+        let boot = |id: &str, at: i64| Boot { id: id.into(), boottime_us: at * second };
+        let passed = |boot, wall: i64, boottime: i64| {
+            let now = Instant { wall_us: wall * second, boottime_us: boottime * second };
+            Applied { wall_us: 1000 * second, boot }.passed(now, "now").as_secs()
+        };
+        // Five minutes, whatever the wall clock says of them.
+        for wall in [1300, 90_000, 10] {
+            assert_eq!(passed(boot("now", 5000), wall, 5300), 300);
+        }
+        // Since the host came up.
+        assert_eq!(passed(boot("before", 5000), 90_000, 200), 200);
+    }
+}

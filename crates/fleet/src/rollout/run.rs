@@ -1,0 +1,463 @@
+//! Carrying a rollout out: wave after wave, with a gate after each.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use heaptrial_change::edges::Host;
+use heaptrial_change::{
+    ChangeError, Prepared, Stage, Standing, Trial, TrialState, Witness, read_state, standings,
+};
+use heaptrial_host::Instant as Moment;
+use heaptrial_host::{HostRoot, Paths, boot_id};
+use heaptrial_model::{Pace, ServiceName};
+
+use crate::rollout::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
+use crate::rollout::marker::paused;
+use crate::rollout::plan::RolloutPlan;
+use crate::rollout::progress::{Progress, WaveStage};
+use crate::rollout::step::{Boot, Reason, RolloutStep};
+
+/// Between two looks at what is watched: a share of the wave's time, within limits.
+const LOOKS_IN_A_SOAK: u32 = 50;
+const LOOK_EVERY_LEAST: Duration = Duration::from_secs(1);
+const LOOK_EVERY_MOST: Duration = Duration::from_secs(60);
+/// So long a gate waits, once a wave's time is over, for data that it misses.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// While nothing is to be done, a pause or an interrupt is seen after this long.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Tells what samples and events know of services, and what happens to the rollout.
+pub trait Observer {
+    /// What is known of each of some services since it has its treatment.
+    fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed>;
+    /// Readings older than this, in seconds, do not count.
+    fn stale_seconds(&self) -> f64;
+    /// Something that a person wants to read.
+    fn told(&mut self, text: &str);
+    /// The same, of something that goes on for long: told seldom.
+    fn waiting(&mut self, text: &str);
+}
+
+/// How a run of a rollout ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    Complete,
+    /// It stopped within a wave, counted from 0.
+    Stopped {
+        wave: usize,
+        reasons: Vec<Reason>,
+        /// Services of it that could not be put back, with the reason.
+        stuck: Vec<(ServiceName, String)>,
+    },
+    Paused,
+    Interrupted,
+}
+
+/// A rollout of this host, locked against every other process that changes services.
+pub struct Rollout<'r, 'a> {
+    trial: &'r mut Trial<'a>,
+    plan: RolloutPlan,
+    pace: Pace,
+    paths: Paths,
+    observer: &'r mut dyn Observer,
+    witness: &'r mut dyn Witness,
+    interrupt: &'r AtomicBool,
+}
+
+/// Why no further service is restarted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hold {
+    Paused,
+    Interrupted,
+    Quiet(String),
+}
+
+impl<'r, 'a> Rollout<'r, 'a> {
+    /// Of an opened transaction with what was frozen.
+    pub fn new(
+        trial: &'r mut Trial<'a>,
+        plan: RolloutPlan,
+        paths: Paths,
+        observer: &'r mut dyn Observer,
+        witness: &'r mut dyn Witness,
+        interrupt: &'r AtomicBool,
+    ) -> Self {
+        let pace = trial.prepared().plan.pace;
+        Self { trial, plan, pace, paths, observer, witness, interrupt }
+    }
+
+    /// Goes on from where the journal says until the end, a stop or a pause.
+    pub fn go(&mut self) -> Result<Ending, ChangeError> {
+        self.trial.open_for_parts(self.witness)?;
+        while let Some(wave) = self.current()? {
+            if let Some(ending) = self.wave(wave)? {
+                match ending {
+                    Ending::Paused => self.trial.note(&RolloutStep::Paused)?,
+                    Ending::Interrupted => {
+                        self.trial.note_or_warn(&RolloutStep::Interrupted, self.witness)?
+                    }
+                    Ending::Complete | Ending::Stopped { .. } => {}
+                }
+                return Ok(ending);
+            }
+        }
+        self.trial.finish()?;
+        Ok(Ending::Complete)
+    }
+
+    /// The first wave that has not passed, or of which a service has lost the treatment since.
+    fn current(&self) -> Result<Option<usize>, ChangeError> {
+        let progress = self.progress()?;
+        let found = (0..self.plan.waves.len()).find(|wave| {
+            let open = |service: &ServiceName| !self.is_committed(service);
+            progress.waves[*wave] != WaveStage::Passed || self.plan.waves[*wave].iter().any(open)
+        });
+        Ok(found)
+    }
+
+    fn is_committed(&self, service: &ServiceName) -> bool {
+        is_committed(self.trial.state(), service)
+    }
+
+    /// Puts a wave back, without canary and gates.
+    pub fn roll_back_wave(
+        &mut self,
+        wave: usize,
+        pace: Pace,
+    ) -> Result<Vec<(ServiceName, String)>, ChangeError> {
+        let services = self.plan.waves.get(wave).cloned().unwrap_or_default();
+        let interrupt = self.interrupt;
+        let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        // First of all: a wave that is half put back has not passed any more.
+        self.trial.note_or_warn(&RolloutStep::WaveRolledBack { wave: wave as u32 }, self.witness)?;
+        let outcome = self.trial.put_back(&services, pace, self.witness, &halt)?;
+        Ok(outcome.stuck)
+    }
+
+    fn progress(&self) -> Result<Progress, ChangeError> {
+        Progress::of(self.trial.state(), self.plan.waves.len())
+    }
+
+    /// One wave from its beginning, or from where it stands. `None` when it has passed.
+    fn wave(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
+        let services = self.plan.waves[wave].clone();
+        let number = wave as u32;
+        if let Some(ending) = self.check_earlier(wave)? {
+            return Ok(Some(ending));
+        }
+        if self.progress()?.waves[wave] == WaveStage::Stopped {
+            // What a stop that was cut short had left of it.
+            let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
+            if !outcome.stuck.is_empty() {
+                let reasons = self.progress()?.reasons;
+                return Ok(Some(Ending::Stopped { wave, reasons, stuck: outcome.stuck }));
+            }
+        }
+        if self.progress()?.waves[wave] != WaveStage::Soaking || !self.has_all(&services)? {
+            self.trial.note(&RolloutStep::WaveBegun { wave: number })?;
+            self.observer.told(&format!(
+                "wave {} of {}: {}",
+                wave + 1,
+                self.plan.waves.len(),
+                heaptrial_model::units::counted(services.len(), "service")
+            ));
+            if wave == 0 && !self.progress()?.rollback_proved {
+                if let Some(ending) = self.prove_rollback(wave, &services[0])? {
+                    return Ok(Some(ending));
+                }
+            }
+            if let Some(ending) = self.apply(wave, &services)? {
+                return Ok(Some(ending));
+            }
+            let id = boot_id(&HostRoot::default()).unwrap_or_default();
+            let boot = Boot { id, boottime_us: Moment::now().boottime_us };
+            self.trial.note(&RolloutStep::WaveApplied { wave: number, boot })?;
+        }
+        self.soak(wave)
+    }
+
+    /// Services of earlier waves that failed since: going on would only add to them.
+    fn check_earlier(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
+        let Some(before) = wave.checked_sub(1) else { return Ok(None) };
+        let earlier = self.plan.up_to(before);
+        let standings = self.trial.standings(&earlier, self.witness)?;
+        let failed = |(service, standing): (&ServiceName, &Standing)| match standing {
+            Standing::Failed(why) => {
+                let wave = self.plan.waves.iter().position(|wave| wave.contains(service)).unwrap_or(0) + 1;
+                let what = format!("{why}; it is of wave {wave}, which can be rolled back by itself");
+                Some(Reason { service: Some(service.clone()), what })
+            }
+            _ => None,
+        };
+        let reasons: Vec<Reason> = earlier.iter().zip(&standings).filter_map(failed).collect();
+        if reasons.is_empty() { Ok(None) } else { self.stop(wave, reasons).map(Some) }
+    }
+
+    /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved anew.
+    fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, ChangeError> {
+        let standings = self.trial.standings(services, self.witness)?;
+        Ok(standings.iter().all(|standing| *standing != Standing::Untreated))
+    }
+
+    /// Applies, puts back and thereby shows that it can be.
+    fn prove_rollback(&mut self, wave: usize, canary: &ServiceName) -> Result<Option<Ending>, ChangeError> {
+        if let Some(ending) = self.apply(wave, std::slice::from_ref(canary))? {
+            return Ok(Some(ending));
+        }
+        if !self.is_committed(canary) {
+            let what = "it failed, so that putting it back could not be tried".to_owned();
+            return self.stop(wave, vec![Reason { service: Some(canary.clone()), what }]).map(Some);
+        }
+        self.observer.told(&format!("{canary}: putting it back, to prove that it can be"));
+        let interrupt = self.interrupt;
+        let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        let outcome = self.trial.put_back(std::slice::from_ref(canary), self.pace, self.witness, &halt)?;
+        if let Some((service, why)) = outcome.stuck.first() {
+            let reason = Reason {
+                service: Some(service.clone()),
+                what: format!("it could not be put back when that was tried: {why}"),
+            };
+            return self.stop(wave, vec![reason]).map(Some);
+        }
+        if !outcome.is_complete() {
+            return Ok(Some(Ending::Interrupted));
+        }
+        self.trial.note(&RolloutStep::RollbackProved { service: canary.clone() })?;
+        Ok(None)
+    }
+
+    /// Gives services of a wave their treatment; waits through quiet hours.
+    fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, ChangeError> {
+        loop {
+            match self.hold() {
+                Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
+                Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
+                Some(Hold::Quiet(why)) => {
+                    self.observer.waiting(&why);
+                    std::thread::sleep(NAP);
+                    continue;
+                }
+                None => {}
+            }
+            let seen: Cell<Option<Hold>> = Cell::new(None);
+            let outcome = {
+                let asking = Asking {
+                    paths: &self.paths,
+                    name: &self.trial.prepared().plan.name.clone(),
+                    quiet: self.plan.quiet_hours,
+                    interrupt: self.interrupt,
+                };
+                let halt = || {
+                    let hold = asking.hold();
+                    let why = hold.as_ref().map(Hold::words);
+                    seen.set(hold);
+                    why
+                };
+                self.trial.apply_to(services, self.pace, self.witness, &halt)?
+            };
+            if outcome.is_complete() {
+                return Ok(None);
+            }
+            if outcome.failed.is_empty() && outcome.stuck.is_empty() && seen.take().is_some() {
+                // What holds it is looked at above.
+                continue;
+            }
+            let named = outcome.failed.iter().chain(&outcome.stuck);
+            let reasons = named
+                .map(|(service, why)| Reason { service: Some(service.clone()), what: why.clone() })
+                .collect();
+            return self.stop(wave, reasons).map(Some);
+        }
+    }
+
+    /// Watches a wave that was changed until its gate decides.
+    fn soak(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
+        let soak = self.plan.soak_of(wave).0;
+        let every = (soak / LOOKS_IN_A_SOAK).clamp(LOOK_EVERY_LEAST, LOOK_EVERY_MOST);
+        loop {
+            let gate = self.gate(wave)?;
+            let left = self.left_of(wave, soak)?;
+            match gate.outcome {
+                Outcome::Stop => return self.stop(wave, gate.reasons).map(Some),
+                Outcome::Go if left.is_zero() => {
+                    for line in &gate.evidence {
+                        self.observer.told(&format!("  {line}"));
+                    }
+                    self.observer.told(&format!("gate {}: go", wave + 1));
+                    let step = RolloutStep::WavePassed { wave: wave as u32, evidence: gate.evidence };
+                    self.trial.note(&step)?;
+                    return Ok(None);
+                }
+                Outcome::NotEnough if self.left_of(wave, soak + PATIENCE)?.is_zero() => {
+                    let patience = heaptrial_model::units::duration(PATIENCE.as_secs_f64());
+                    let what =
+                        format!("what a gate must know is still missing {patience} after the wave's time");
+                    let mut reasons = vec![Reason { service: None, what }];
+                    reasons.extend(gate.reasons);
+                    return self.stop(wave, reasons).map(Some);
+                }
+                Outcome::Go | Outcome::NotEnough => {
+                    let stops = self.left_of(wave, soak + PATIENCE)?;
+                    self.observer.waiting(&format!(
+                        "gate {}: {}",
+                        wave + 1,
+                        waits(left, stops, &gate.reasons)
+                    ));
+                }
+            }
+            let until = Instant::now() + every.min(left.max(LOOK_EVERY_LEAST));
+            while Instant::now() < until {
+                match self.hold() {
+                    Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
+                    Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
+                    Some(Hold::Quiet(_)) | None => std::thread::sleep(NAP),
+                }
+            }
+        }
+    }
+
+    /// What a gate says now of all services changed so far.
+    fn gate(&mut self, wave: usize) -> Result<Gate, ChangeError> {
+        let services = self.plan.up_to(wave);
+        let standings = self.trial.standings(&services, self.witness)?;
+        let observed = self.observer.observe(&services);
+        let seen = Seen { standings: &standings, observed: &observed };
+        let prepared = self.trial.prepared();
+        Ok(gate_of((&self.plan, prepared), wave, &services, seen, self.observer.stale_seconds()))
+    }
+
+    /// What is left of a time since a wave was changed, or since the host came up after that.
+    fn left_of(&self, wave: usize, time: Duration) -> Result<Duration, ChangeError> {
+        let boot_id = boot_id(&HostRoot::default()).unwrap_or_default();
+        let applied = self.progress()?.applied[wave].clone();
+        let passed = applied.map(|applied| applied.passed(Moment::now(), &boot_id));
+        Ok(time.saturating_sub(passed.unwrap_or_default()))
+    }
+
+    /// Puts the wave back and tells why.
+    fn stop(&mut self, wave: usize, reasons: Vec<Reason>) -> Result<Ending, ChangeError> {
+        for reason in &reasons {
+            self.observer.told(&format!("stop: {reason}"));
+        }
+        let services = self.plan.waves[wave].clone();
+        // Known before it is done, so that a resume does not take a condemned wave for one that is being changed.
+        let stopped = RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() };
+        self.trial.note_or_warn(&stopped, self.witness)?;
+        // Putting back is not stopped half-way by what stopped the wave.
+        let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
+        Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        let name = &self.trial.prepared().plan.name;
+        let quiet = self.plan.quiet_hours;
+        Asking { paths: &self.paths, name, quiet, interrupt: self.interrupt }.hold()
+    }
+}
+
+/// What may hold a rollout, apart from the transaction that is changed meanwhile.
+struct Asking<'h> {
+    paths: &'h Paths,
+    name: &'h str,
+    quiet: Option<crate::rollout::QuietHours>,
+    interrupt: &'h AtomicBool,
+}
+
+impl Asking<'_> {
+    fn hold(&self) -> Option<Hold> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Some(Hold::Interrupted);
+        }
+        if paused(self.paths, self.name) {
+            return Some(Hold::Paused);
+        }
+        self.quiet.and_then(|hours| hours.hold_now()).map(Hold::Quiet)
+    }
+}
+
+impl Hold {
+    fn words(&self) -> String {
+        match self {
+            Self::Paused => "paused".to_owned(),
+            Self::Interrupted => "interrupted".to_owned(),
+            Self::Quiet(why) => why.clone(),
+        }
+    }
+}
+
+fn is_committed(state: &TrialState, service: &ServiceName) -> bool {
+    state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+}
+
+/// What is known of services, in their order.
+struct Seen<'s> {
+    standings: &'s [Standing],
+    observed: &'s BTreeMap<ServiceName, Observed>,
+}
+
+/// What the gate of a wave says of services.
+fn gate_of(
+    (plan, prepared): (&RolloutPlan, &Prepared),
+    wave: usize,
+    services: &[ServiceName],
+    seen: Seen<'_>,
+    stale_seconds: f64,
+) -> Gate {
+    let subject = |(service, standing)| Subject {
+        service,
+        standing,
+        observed: seen.observed.get(service),
+        before: plan.before.get(service),
+        stratum: plan.stratum(service),
+        is_new: plan.waves[wave].contains(service),
+    };
+    let subjects: Vec<Subject<'_>> = services.iter().zip(seen.standings).map(subject).collect();
+    let restart_every = prepared.services.iter().find_map(|treatment| treatment.restart_every);
+    let grounds = Grounds {
+        stale_seconds,
+        work_seconds: plan.work_seconds(wave, restart_every),
+        judges_work: plan.judges_work,
+    };
+    judge(&subjects, &grounds)
+}
+
+/// What the gate of the last wave that was begun would say now of the services that have the treatment, and which these are;
+/// another process may be at work on the rollout.
+pub fn judge_now(
+    (plan, prepared): (&RolloutPlan, &Prepared),
+    (host, paths): (Host<'_>, &Paths),
+    observer: &mut dyn Observer,
+) -> Result<(Vec<ServiceName>, Gate), ChangeError> {
+    let name = &prepared.plan.name;
+    let state = read_state(paths, name)?;
+    let progress = Progress::of(&state, plan.waves.len())?;
+    let begun = |stage: &WaveStage| *stage != WaveStage::Waiting;
+    let wave = progress.waves.iter().rposition(begun).unwrap_or(0);
+    let all = plan.waves.concat();
+    let seen = standings(host, paths, prepared, &state, &all);
+    let after = read_state(paths, name)?;
+    // Of one that is put back at this moment nothing is to be said.
+    let stays = |service: &ServiceName| is_committed(&state, service) && is_committed(&after, service);
+    let (services, standings): (Vec<ServiceName>, Vec<Standing>) =
+        all.into_iter().zip(seen).filter(|(service, _)| stays(service)).unzip();
+    let observed = observer.observe(&services);
+    let seen = Seen { standings: &standings, observed: &observed };
+    let gate = gate_of((plan, prepared), wave, &services, seen, observer.stale_seconds());
+    Ok((services, gate))
+}
+
+/// What a gate waits for, and how long.
+fn waits(left: Duration, stops: Duration, missing: &[Reason]) -> String {
+    let duration = |time: Duration| heaptrial_model::units::duration(time.as_secs_f64());
+    let time = match left.is_zero() {
+        false => format!("{} to go", duration(left)),
+        true => format!("its time is over, and it stops in {} unless it gets to know", duration(stops)),
+    };
+    let more = match missing.len() {
+        0 | 1 => String::new(),
+        many => format!(" (and {} more)", many - 1),
+    };
+    missing.first().map_or(time.clone(), |first| format!("{time}; missing: {first}{more}"))
+}

@@ -1,0 +1,389 @@
+//! What a trial found of an arm, as a file that other hosts take for their rollouts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptrial_host::{HostFacts, release};
+use heaptrial_model::{AllocatorSpec, Arm, Classified, ErrorClass, Metric, Pace, Treatment};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::rollout::expected::Kind;
+use crate::rollout::measured::Whole;
+
+const SCHEMA_VERSION: u32 = 1;
+/// The member that holds the digest of all others.
+const DIGEST: &str = "sha256";
+/// A host's memory is that of the trial's where it is apart by at most this factor.
+const SAME_MEMORY: f64 = 1.25;
+/// Verdicts on growth that speak against an arm. That memory grows is no such: most allocators' does, and gates know how fast.
+const BLOATS: [&str; 2] = ["bloating", "some_bloat"];
+
+/// What a trial found of an arm: the treatment as it was proved, how memory goes with age under it, on which hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub schema_version: u32,
+    /// Version of Heaptrial that wrote it.
+    pub tool_version: String,
+    pub written_at: String,
+    /// The trial; `None` of an allocator that nobody measured.
+    pub trial: Option<String>,
+    pub arm: Arm,
+    pub control: String,
+    /// What the control ran, where its treatment names it.
+    pub control_allocator: Option<AllocatorSpec>,
+    pub metric: Metric,
+    /// How carefully the trial restarted services.
+    pub pace: Pace,
+    /// Memory of the arm over that of the others by age, by kind of service.
+    pub kinds: Vec<Kind>,
+    pub hosts: Vec<MeasuredHost>,
+    /// What was found of its memory.
+    pub ratio: Option<MeasuredRatio>,
+    /// The verdict on its growth, in the words of a report; `None` where there is none.
+    pub verdict: Option<String>,
+    /// Grave findings about the arm, the control or the whole trial, in sentences.
+    pub findings: Vec<String>,
+    /// Those of them that its figures bear, since they are without the services that they are about.
+    pub borne: Vec<String>,
+}
+
+/// A host of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredHost {
+    /// As the plan calls it.
+    pub name: String,
+    /// Operating system and its release.
+    pub system: String,
+    pub architecture: String,
+    pub processors: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// The treatment as it was proved in running processes there, each once.
+    pub proved: Vec<Whole>,
+}
+
+/// Memory of an arm over that of the control, at a matched age.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredRatio {
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    /// At which age, in seconds.
+    pub age_seconds: f64,
+    /// Services of the arm that were compared.
+    pub services: u32,
+}
+
+/// Why a file is no verdict.
+#[derive(Debug, thiserror::Error)]
+pub enum VerdictError {
+    /// It cannot be read or written.
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one")]
+    Other { path: PathBuf, why: String },
+    /// Its content is not what was written.
+    #[error(
+        "{path} was changed after it was written: its content has the digest {found}, and it says {told}. Copy it again from where \
+         it was written"
+    )]
+    Changed {
+        path: PathBuf,
+        /// The digest of what is there.
+        found: String,
+        /// The digest that it names.
+        told: String,
+    },
+}
+
+impl Classified for VerdictError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
+impl Verdict {
+    /// The version that is written now.
+    pub const VERSION: u32 = SCHEMA_VERSION;
+
+    /// The file's text, with the digest of the rest, and that digest.
+    pub fn sealed(&self) -> Result<(String, String), serde_json::Error> {
+        let mut value = serde_json::to_value(self)?;
+        let digest = digest(&value)?;
+        value[DIGEST] = Value::from(digest.clone());
+        Ok((serde_json::to_string_pretty(&value)? + "\n", digest))
+    }
+
+    /// Reads a file whose content is as it was written, and gives its digest, which shows that nothing was changed by mistake.
+    pub fn read(path: &Path) -> Result<(Self, String), VerdictError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| VerdictError::File { path: path.to_owned(), source })?;
+        let other = |why: String| VerdictError::Other { path: path.to_owned(), why };
+        let mut value: Value = serde_json::from_str(&text).map_err(|error| other(error.to_string()))?;
+        let told = value.as_object_mut().and_then(|members| members.remove(DIGEST));
+        let Some(Value::String(told)) = told else { return Err(other("it has no digest".into())) };
+        let found = digest(&value).map_err(|error| other(error.to_string()))?;
+        if found != told {
+            return Err(VerdictError::Changed { path: path.to_owned(), found, told });
+        }
+        let version = value["schema_version"].as_u64().unwrap_or_default();
+        if version != u64::from(SCHEMA_VERSION) {
+            return Err(other(format!("its format is {version}, and this program knows {SCHEMA_VERSION}")));
+        }
+        let verdict = serde_json::from_value(value).map_err(|error| other(error.to_string()))?;
+        Ok((verdict, found))
+    }
+
+    /// Of an allocator that no trial measured.
+    pub fn of_spec(spec: &AllocatorSpec) -> Self {
+        let treatment = Treatment { allocator: Some(spec.clone()), ..Treatment::default() };
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            written_at: String::new(),
+            trial: None,
+            arm: Arm { name: spec.to_string(), control: true, treatment },
+            control: String::new(),
+            control_allocator: None,
+            metric: Metric::Rss,
+            pace: Pace::default(),
+            kinds: Vec::new(),
+            hosts: Vec::new(),
+            ratio: None,
+            verdict: None,
+            findings: Vec::new(),
+            borne: Vec::new(),
+        }
+    }
+
+    /// What its trial found against rolling it out, in sentences.
+    pub fn against(&self) -> Vec<String> {
+        let Some(trial) = &self.trial else { return Vec::new() };
+        let bloats = self.verdict.iter().filter(|word| BLOATS.contains(&word.as_str()));
+        let bloats = bloats.map(|word| format!("trial `{trial}` found {} {word}", self.arm.name));
+        let findings = self.findings.iter();
+        bloats.chain(findings.map(|finding| format!("grave finding of trial `{trial}`: {finding}"))).collect()
+    }
+
+    /// What speaks against rolling out `wanted` on a host, in sentences: what its trial found, another treatment than was measured, and
+    /// a host unlike all of its hosts.
+    pub fn objections(&self, host: &HostFacts, wanted: &Whole) -> Vec<String> {
+        let Some(trial) = &self.trial else {
+            return vec![format!("no trial measured {}", self.arm.name)];
+        };
+        let mut objections = self.against();
+        // What two hosts of the trial ran makes no third one that has one trait of each.
+        let nearest =
+            self.hosts.iter().map(|measured| objections_by(measured, host, wanted)).min_by_key(Vec::len);
+        match nearest {
+            Some(nearest) => objections.extend(nearest),
+            None => objections.push(format!("trial `{trial}` proved {} in no process", self.arm.name)),
+        }
+        objections
+    }
+
+    /// What a rollout is warned of, in sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        let trial = self.trial.as_deref().unwrap_or_default();
+        let without = |finding: &String| format!("trial `{trial}`: {finding}; its figures are without them");
+        self.borne.iter().map(without).collect()
+    }
+}
+
+/// In what a treatment and a host are unlike those of one host of the trial.
+fn objections_by(measured: &MeasuredHost, host: &HostFacts, wanted: &Whole) -> Vec<String> {
+    let treatments = measured.proved.iter().map(|proved| wanted.differences(proved));
+    let treatment = treatments.min_by_key(Vec::len).unwrap_or_default();
+    let treatment =
+        treatment.into_iter().map(|one| format!("this is not the treatment that was measured: {one}"));
+    let host = unlike(host, measured)
+        .into_iter()
+        .map(|one| format!("this host is unlike those of the trial: {one}"));
+    treatment.chain(host).collect()
+}
+
+/// In what a host is unlike one of the trial.
+fn unlike(host: &HostFacts, measured: &MeasuredHost) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differs = |what: &str, own: String, other: String| {
+        if own != other {
+            found.push(format!("{what}: {own} here, {other} in the trial"));
+        }
+    };
+    differs("system", release(&host.os), release(&measured.system));
+    differs("architecture", host.architecture.clone(), measured.architecture.clone());
+    differs("processors", host.cpu_count.to_string(), measured.processors.to_string());
+    let factor = host.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;
+    if !(1.0 / SAME_MEMORY..=SAME_MEMORY).contains(&factor) {
+        let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
+        differs("memory", memory(host.ram_bytes), memory(measured.memory_bytes));
+    }
+    found
+}
+
+/// SHA-256 of a value whose members are in the order of their names, as `serde_json` keeps them.
+fn digest(value: &Value) -> Result<String, serde_json::Error> {
+    let bytes = serde_json::to_vec(value)?;
+    Ok(hex::encode(Sha256::digest(&bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn host() -> HostFacts {
+        let facts = serde_json::json!({
+            "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1", "architecture": "x86_64", "cpu_count": 64,
+            "ram_bytes": 768_u64 << 30, "thp_mode": "madvise", "cgroup_version": "v2", "boot_id": "b",
+            "cpu_model": null, "overcommit_memory": null,
+        });
+        serde_json::from_value(facts).unwrap()
+    }
+
+    fn verdict() -> Verdict {
+        let measured = |processors| MeasuredHost {
+            name: "alpha".into(),
+            system: host().os,
+            architecture: "x86_64".into(),
+            processors,
+            memory_bytes: 768 << 30,
+            proved: vec![Whole { library: Some("ab".into()), ..Whole::default() }],
+        };
+        Verdict {
+            schema_version: SCHEMA_VERSION,
+            tool_version: "0.1.0".into(),
+            written_at: "2026-11-23T12:00:00Z".into(),
+            trial: Some("five-way".into()),
+            arm: Arm {
+                name: "mimalloc@2.0.9".into(),
+                control: false,
+                treatment: serde_json::from_value(serde_json::json!({ "allocator": "mimalloc@2.0.9" }))
+                    .unwrap(),
+            },
+            control: "glibc".into(),
+            control_allocator: Some("glibc".parse().unwrap()),
+            metric: Metric::Rss,
+            pace: Pace::default(),
+            kinds: Vec::new(),
+            hosts: vec![measured(32), measured(64)],
+            ratio: Some(MeasuredRatio {
+                value: 0.21,
+                low: Some(0.1 + 0.1),
+                high: Some(0.22),
+                age_seconds: 1.0 / 3.0,
+                services: 40,
+            }),
+            verdict: Some("stable".into()),
+            findings: Vec::new(),
+            borne: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("verdict.json");
+        let (text, digest) = verdict().sealed().unwrap();
+        fs::write(&path, &text).unwrap();
+        assert_eq!(Verdict::read(&path).unwrap(), (verdict(), digest.clone()));
+        // Written with other spaces it is the same.
+        fs::write(&path, text.replace("  ", "\t")).unwrap();
+        assert_eq!(Verdict::read(&path).unwrap().1, digest);
+        for (text, why) in [("{}", "no digest"), ("[]", "no digest"), ("x", "expected value"), ("", "EOF")] {
+            fs::write(&path, text).unwrap();
+            let error = Verdict::read(&path).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is changed in a file, it is no more taken for the verdict that it was.
+        #[test]
+        fn a_changed_file_is_refused(at in any::<prop::sample::Index>(), with in b' '..b'~') {
+            let (text, _) = verdict().sealed().unwrap();
+            let mut bytes = text.clone().into_bytes();
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != with);
+            bytes[at] = with;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("verdict.json");
+            fs::write(&path, &bytes).unwrap();
+            if let Ok((read, _)) = Verdict::read(&path) {
+                // A space in place of a line end.
+                prop_assert_eq!(read, verdict());
+            }
+        }
+    }
+
+    #[test]
+    fn bloat_and_grave_findings_speak_against_it_and_growth_does_not() {
+        for word in ["stable", "growing", "inconclusive"] {
+            assert!(Verdict { verdict: Some(word.into()), ..verdict() }.against().is_empty(), "{word}");
+        }
+        assert!(Verdict { verdict: None, ..verdict() }.against().is_empty());
+        for word in ["bloating", "some_bloat"] {
+            let against = Verdict { verdict: Some(word.into()), ..verdict() }.against();
+            assert_eq!(against, [format!("trial `five-way` found mimalloc@2.0.9 {word}")]);
+        }
+        let found = Verdict { findings: vec!["3 of 9 services crash".into()], ..verdict() }.against();
+        assert_eq!(found, ["grave finding of trial `five-way`: 3 of 9 services crash"]);
+        let borne = Verdict { borne: vec!["1 of its 9 services ran another".into()], ..verdict() };
+        assert!(borne.against().is_empty());
+        assert_eq!(
+            borne.warnings(),
+            ["trial `five-way`: 1 of its 9 services ran another; its figures are without them"]
+        );
+    }
+
+    #[test]
+    fn a_file_of_a_newer_version_is_refused_in_one_sentence() {
+        let (text, _) = Verdict { schema_version: 2, ..verdict() }.sealed().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("verdict.json");
+        fs::write(&path, text).unwrap();
+        let error = Verdict::read(&path).unwrap_err().to_string();
+        assert!(error.contains("its format is 2, and this program knows 1"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_come_back_as_they_were(value in any::<f64>().prop_filter("finite", |value| value.is_finite())) {
+            let mut verdict = verdict();
+            verdict.ratio.as_mut().unwrap().value = value;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("verdict.json");
+            fs::write(&path, verdict.sealed().unwrap().0).unwrap();
+            prop_assert_eq!(Verdict::read(&path).unwrap().0, verdict);
+        }
+    }
+
+    #[test]
+    fn a_host_and_its_treatment_are_compared_with_one_host_of_the_trial_as_a_whole() {
+        let build = |digest: &str| Whole { library: Some(digest.into()), ..Whole::default() };
+        let mut verdict = verdict();
+        let [alpha, beta] = &mut verdict.hosts[..] else { panic!("two hosts") };
+        (alpha.processors, alpha.proved) = (64, vec![build("a")]);
+        (beta.processors, beta.proved) = (8, vec![build("b")]);
+        assert_eq!(verdict.objections(&host(), &build("a")), Vec::<String>::new());
+        let small = HostFacts { cpu_count: 8, ..host() };
+        assert_eq!(verdict.objections(&small, &build("b")), Vec::<String>::new());
+        assert_eq!(verdict.objections(&small, &build("a")).len(), 1);
+        let told =
+            verdict.objections(&HostFacts { ram_bytes: 64 << 30, cpu_count: 9, ..host() }, &build("a"));
+        assert_eq!(
+            told,
+            [
+                "this host is unlike those of the trial: processors: 9 here, 64 in the trial",
+                "this host is unlike those of the trial: memory: 64.0 GiB here, 768 GiB in the trial",
+            ]
+        );
+        verdict.hosts.clear();
+        assert_eq!(verdict.objections(&host(), &build("a")).len(), 1);
+        assert_eq!(Verdict::of_spec(&"jemalloc".parse().unwrap()).objections(&host(), &build("a")).len(), 1);
+    }
+}

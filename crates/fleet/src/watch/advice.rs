@@ -1,0 +1,86 @@
+//! What to do about an alert, by its kind.
+
+use crate::watch::alert::{Alert, AlertKind};
+use crate::watch::plan::{WatchPlan, WatchedService};
+
+/// What to do about an alert, with commands that can be copied.
+pub fn advice(plan: &WatchPlan, alert: &Alert) -> String {
+    let services: Vec<String> = alert.found.keys().map(|service| quoted(service)).collect();
+    let (words, name) = (services.join(" "), quoted(&plan.name));
+    match alert.kind {
+        AlertKind::Level | AlertKind::Growth => format!(
+            "`heaptrial report '{}'` shows their memory by day; compare versions, settings and load with those of before",
+            crate::watch::stored_name(&plan.name)
+        ),
+        AlertKind::Memory => {
+            "restart them or raise their MemoryMax before the kernel kills a process".to_owned()
+        }
+        AlertKind::Identity => format!(
+            "what was measured does not hold for them; put the file back and restart them, or end this watch with `heaptrial watch \
+             stop {name}`"
+        ),
+        AlertKind::File => {
+            "put the file back before services are restarted, as by installing the package's version before"
+                .to_owned()
+        }
+        AlertKind::DropIn => {
+            format!("`systemctl cat {words}` shows what is in force; {}", drop_in(plan, alert, &words))
+        }
+        AlertKind::NewService => match &plan.trial {
+            Some(trial) => format!("`{}` brings it, or leave it as it is", rollout(plan, trial, &words)),
+            None => "leave it as it is, or give it what the others have".to_owned(),
+        },
+        AlertKind::Failures => "`journalctl -u SERVICE` shows why they ended".to_owned(),
+        AlertKind::Stopped => {
+            format!("`systemctl status {words}` shows how it ended; a new watch is without it")
+        }
+        AlertKind::Work | AlertKind::Flags => format!(
+            "`journalctl -u {words}` shows whether it can be reached and what it waits for; where others of the network do less as \
+             well, it is not the treatment"
+        ),
+        AlertKind::NoData => {
+            "`systemctl status heaptrial-agent.service` and that of the service show why".to_owned()
+        }
+    }
+}
+
+fn rollout(plan: &WatchPlan, trial: &str, words: &str) -> String {
+    let arm = plan.arms.first().map(|arm| quoted(arm)).unwrap_or_default();
+    format!("heaptrial rollout start {} --arm {arm} --services {words}", quoted(trial))
+}
+
+/// A drop-in that somebody wrote by hand is theirs to put back.
+fn drop_in(plan: &WatchPlan, alert: &Alert, words: &str) -> String {
+    let by_hand = |own: &WatchedService| {
+        let (path, sha256) = (own.drop_in_path.as_ref()?, own.drop_in.as_ref()?);
+        let is_one = alert.found.contains_key(own.service.as_str());
+        is_one.then(|| format!("{} (SHA-256 {sha256})", quoted(&path.display().to_string())))
+    };
+    let files: Vec<String> = plan.services.iter().filter_map(by_hand).collect();
+    match (&plan.trial, files.is_empty()) {
+        (Some(trial), true) => format!(
+            "if it was changed, remove it; `{}` writes it again, or `heaptrial trial resume {}` while the trial runs",
+            rollout(plan, trial, words),
+            quoted(trial)
+        ),
+        (None, true) => "put it back and run `systemctl daemon-reload`".to_owned(),
+        (_, false) => format!("put {} back and run `systemctl daemon-reload`", files.join(", ")),
+    }
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    shell_words::quote(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell() {
+        assert_eq!(quoted("tor@a.service"), "tor@a.service");
+        assert_eq!(quoted("a\\x2db; rm"), "'a\\x2db; rm'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+}

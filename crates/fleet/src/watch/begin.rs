@@ -1,0 +1,163 @@
+//! The start and the end of a watch.
+
+use std::path::PathBuf;
+
+use heaptrial_host::Paths;
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostFacts, HostRoot, Instant};
+use heaptrial_model::{Arm, ServicePattern, TrialKind};
+use heaptrial_store::{NewService, NewTrial, Store};
+use serde_json::{Value, json};
+
+use crate::watch::error::WatchError;
+use crate::watch::folder::{Folder, SCHEMA_VERSION, names};
+use crate::watch::install::{HostFile, announced, faults, host_files, install, remove};
+use crate::watch::observe::code;
+use crate::watch::plan::{Channels, WatchPlan};
+use crate::watch::source::Source;
+use crate::watch::stored_name;
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub name: String,
+    pub days: f64,
+    pub every_minutes: u64,
+    /// Patterns of services that belong to the watch; empty are the templates of those that it has.
+    pub patterns: Vec<ServicePattern>,
+    pub no_data_seconds: f64,
+    pub channels: Channels,
+    /// The database, where it is not the usual one.
+    pub database: Option<PathBuf>,
+}
+
+/// A watch that could begin.
+#[derive(Debug)]
+pub struct Proposal {
+    pub plan: WatchPlan,
+    /// The files that it would bring.
+    pub files: Vec<HostFile>,
+    arms: Vec<Arm>,
+    expected: Vec<Option<Value>>,
+    services: Vec<NewService>,
+}
+
+/// Finds out what a watch would be. Changes nothing.
+pub fn propose(request: &Request, source: Source, paths: &Paths) -> Result<Proposal, WatchError> {
+    let name = &request.name;
+    if names(&paths.state).contains(name) {
+        return Err(WatchError::Exists { name: name.clone() });
+    }
+    let files = host_files(paths, name, request.every_minutes, request.database.as_deref())?;
+    let (installed, made_folders) = announced(&files)?;
+    let records = source.services.iter().zip(source.records).zip(0..);
+    let services = records.map(|((own, (arm, attributes)), position)| NewService {
+        name: own.service.to_string(),
+        arm,
+        block: 0,
+        position,
+        attributes,
+    });
+    let services = services.collect();
+    let plan = WatchPlan {
+        schema_version: SCHEMA_VERSION,
+        name: name.clone(),
+        trial: source.trial,
+        arms: source.arms.iter().map(|arm| arm.arm.name.clone()).collect(),
+        trial_id: 0,
+        started_at: Instant::now().wall_us as f64 / 1e6,
+        days: request.days,
+        metric: source.metric,
+        strata: source.strata,
+        no_data_seconds: request.no_data_seconds,
+        failures_before: source.failures_before,
+        patterns: if request.patterns.is_empty() { source.patterns } else { request.patterns.clone() },
+        others: source.others,
+        files: code(&source.services),
+        services: source.services,
+        channels: request.channels.clone(),
+        installed,
+        made_folders,
+        database: request.database.clone(),
+    };
+    let expected = source.arms.iter().map(|arm| serde_json::to_value(arm.expected.as_ref()?).ok());
+    Ok(Proposal {
+        plan,
+        files,
+        expected: expected.collect(),
+        arms: source.arms.into_iter().map(|arm| arm.arm).collect(),
+        services,
+    })
+}
+
+/// Begins a watch: what it brings is on disk in its folder before any of it is there, so that `watch stop` removes it
+/// whatever happens in between.
+pub fn begin(
+    proposal: Proposal,
+    store: &mut Store,
+    systemd: &Systemd,
+    paths: &Paths,
+) -> Result<WatchPlan, WatchError> {
+    let Proposal { mut plan, files, arms, expected, services } = proposal;
+    let folder = Folder::create(&paths.state, &plan.name)?;
+    let facts = HostFacts::read(&HostRoot::default())?;
+    let now = Instant::now();
+    plan.started_at = now.wall_us as f64 / 1e6;
+    let trial = NewTrial {
+        name: stored_name(&plan.name),
+        kind: TrialKind::Watch,
+        boot_id: facts.boot_id.clone(),
+        host_facts: serde_json::to_value(&facts).unwrap_or_default(),
+        metric: plan.metric,
+        seed: 1,
+        repeats: 1,
+        planned_us: (plan.days * 86_400e6) as i64,
+        arms,
+        parameters: json!({ "watch_of": plan.name, "started_boottime_us": now.boottime_us }),
+        command: format!("heaptrial watch start {}", plan.name),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_wall_us: now.wall_us,
+    };
+    folder.write_plan(&plan)?;
+    plan.trial_id = match store.begin_field_trial(&trial, &expected, &services) {
+        Ok(id) => id,
+        Err(error) => {
+            folder.remove()?;
+            return Err(error.into());
+        }
+    };
+    folder.write_plan(&plan)?;
+    install(systemd, &files, &plan.name)?;
+    Ok(plan)
+}
+
+/// Why no check of a watch comes by itself; nothing where its timer runs.
+pub fn timer_faults(plan: &WatchPlan, systemd: &Systemd) -> Result<Vec<String>, WatchError> {
+    faults(systemd, &plan.installed, &plan.name)
+}
+
+/// Ends a watch and removes all that it brought. Its readings stay in the database. Can be repeated.
+pub fn end(name: &str, store: &mut Store, systemd: &Systemd, paths: &Paths) -> Result<WatchPlan, WatchError> {
+    let folder = Folder::open(&paths.state, name)?;
+    let plan = folder.plan()?;
+    remove(systemd, paths, &plan.installed, &plan.made_folders, name)?;
+    if let Some(path) = &plan.channels.metrics {
+        // What it says is not so any more.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(WatchError::file("removing", path)(error));
+            }
+            _ => {}
+        }
+    }
+    let stored = stored_name(name);
+    let running = store.running_trials()?;
+    for record in
+        running.iter().filter(|record| record.plan.kind == TrialKind::Watch && record.plan.name == stored)
+    {
+        let now = Instant::now().wall_us;
+        let outcome = if now as f64 / 1e6 >= plan.ends_at() { "completed" } else { "interrupted" };
+        store.end_trial(record.id, now, outcome)?;
+    }
+    folder.remove()?;
+    Ok(plan)
+}

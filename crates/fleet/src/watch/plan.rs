@@ -1,0 +1,138 @@
+//! What a watch is: frozen when it starts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::rollout::Stratum;
+use heaptrial_allocator::Expected;
+use heaptrial_evaluate::analysis::{DAY, UsualWork};
+use heaptrial_model::{Metric, ServiceName, ServicePattern};
+use serde::{Deserialize, Serialize};
+
+/// Probability that the tests of levels and of failures alert at all over a whole watch where nothing is wrong.
+pub(crate) const ERROR: f64 = 0.01;
+
+/// A watch, as it was started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchPlan {
+    pub schema_version: u32,
+    pub name: String,
+    /// The trial of this host that measured the treatment which the services keep.
+    pub trial: Option<String>,
+    /// What the services run, by arm.
+    pub arms: Vec<String>,
+    /// Row id in the database of the trial that holds its readings.
+    pub trial_id: i64,
+    /// Start, in seconds since 1970.
+    pub started_at: f64,
+    pub days: f64,
+    pub metric: Metric,
+    /// What the services are expected to use, over what they used before.
+    pub strata: Vec<Stratum>,
+    /// Without a reading for so long a service has no data.
+    pub no_data_seconds: f64,
+    /// Failures before, with which those of the watch are compared.
+    pub failures_before: FailuresBefore,
+    /// Services of these patterns belong to the watch.
+    pub patterns: Vec<ServicePattern>,
+    /// Services of the trial that are under another treatment, or none.
+    pub others: Vec<ServiceName>,
+    pub services: Vec<WatchedService>,
+    /// SHA-256 of the files of code that they run, as they were on disk.
+    pub files: BTreeMap<PathBuf, String>,
+    pub channels: Channels,
+    /// Files that it brought to the host, with their SHA-256; of a symbolic link the target.
+    pub installed: Vec<Installed>,
+    /// Folders that it made for them.
+    pub made_folders: Vec<PathBuf>,
+    /// The database, where it is not the usual one.
+    pub database: Option<PathBuf>,
+}
+
+/// Failures of the arm before the watch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct FailuresBefore {
+    /// Crashes and kills for want of memory.
+    pub failures: u32,
+    /// Days that its services were observed, added up.
+    pub service_days: f64,
+    /// Whether nothing is known, and this is taken in its place.
+    pub assumed: bool,
+}
+
+impl FailuresBefore {
+    /// With less than this, what was before says nothing of a rate.
+    const LEAST_SERVICE_DAYS: f64 = 30.0;
+
+    /// Where too little was seen to go by, one failure in 30 service days is taken.
+    pub fn of(failures: u32, service_days: f64) -> Self {
+        match service_days < Self::LEAST_SERVICE_DAYS {
+            true => Self { failures: 1, service_days: Self::LEAST_SERVICE_DAYS, assumed: true },
+            false => Self { failures, service_days, assumed: false },
+        }
+    }
+}
+
+/// A service as it was when the watch started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchedService {
+    pub service: ServiceName,
+    /// What its process must run, where the trial recorded it.
+    pub expected: Option<Expected>,
+    pub runs: Option<Fingerprint>,
+    /// SHA-256 of its drop-in; `None` where its treatment needs none, and where it was missing.
+    pub drop_in: Option<String>,
+    /// Whether its treatment needs a drop-in.
+    pub needs_drop_in: bool,
+    /// The drop-in, where somebody else wrote it; `None` is Heaptrial's own.
+    pub drop_in_path: Option<PathBuf>,
+    /// What it read and wrote before the watch, where that is known.
+    pub usual_work: Option<UsualWork>,
+    /// Memory that it used before, in bytes.
+    pub bytes: Option<f64>,
+    /// Variables of its treatment that its unit did not set, as where a wrapper sets them: of those systemd knows nothing.
+    pub not_of_unit: Vec<String>,
+}
+
+/// What a process runs, as far as an upgrade may change it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// Family and version of the allocator.
+    pub allocator: String,
+    /// SHA-256 or build id of the file that holds it.
+    pub build: Option<String>,
+    pub settings: BTreeMap<String, String>,
+    /// File and SHA-256 of the C library; `None` where that file is no longer the one on disk.
+    pub libc: Option<(PathBuf, String)>,
+}
+
+/// Where alerts go besides the journal and the exit code.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channels {
+    /// A command, split into words: gets an alert as JSON on its standard input.
+    pub hook: Option<Vec<String>>,
+    /// A file for OpenMetrics text.
+    pub metrics: Option<PathBuf>,
+}
+
+/// A file that a watch brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installed {
+    pub path: PathBuf,
+    /// SHA-256 of its bytes; of a symbolic link its target.
+    pub content: String,
+    /// Whether it is a symbolic link.
+    pub link: bool,
+}
+
+impl WatchPlan {
+    /// Days since the start at a time.
+    pub fn elapsed_days(&self, at: f64) -> f64 {
+        (at - self.started_at) / DAY
+    }
+
+    /// When it ends, in seconds since 1970.
+    pub fn ends_at(&self) -> f64 {
+        self.started_at + self.days * DAY
+    }
+}

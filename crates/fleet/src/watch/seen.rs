@@ -1,0 +1,89 @@
+//! What a check sees of the host, before anything is judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use heaptrial_evaluate::analysis::Worked;
+use heaptrial_model::{KnownEvent, TorFlag};
+
+use crate::watch::plan::Fingerprint;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// When, in seconds since 1970.
+    pub at: f64,
+    /// The watched services, in the order of the plan.
+    pub services: Vec<ServiceSeen>,
+    /// Services that match the trial's pattern, are none of its own and have no treatment.
+    pub newcomers: Vec<String>,
+    /// SHA-256 of the plan's files as they are on disk; `None` where one is gone.
+    pub files: BTreeMap<PathBuf, Option<String>>,
+    /// Memory of the host in bytes.
+    pub host_bytes: Option<f64>,
+    /// Of it, what is available.
+    pub host_available_bytes: Option<f64>,
+    /// Crashes and kills for want of memory since the start of the watch.
+    pub failures: Vec<FailureSeen>,
+    /// What could not be looked at, and why.
+    pub unreadable: Vec<String>,
+}
+
+/// A service as it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServiceSeen {
+    pub service: String,
+    /// Its last reading, in seconds since 1970.
+    pub last_reading_at: Option<f64>,
+    /// Memory at that reading in bytes.
+    pub bytes: Option<f64>,
+    /// Of that, what lies in swap, which MemoryMax does not count.
+    pub swap_bytes: f64,
+    /// Since when a relay has reported neither work nor flags, in seconds since 1970: its last answer, or the start of its present life;
+    /// `None` of what has never reported any.
+    pub unanswered_since: Option<f64>,
+    /// Flags that it had in its present life and has no more.
+    pub lost_flags: Vec<TorFlag>,
+    /// What it read and wrote in its last day, where its life is two days old.
+    pub worked: Option<Worked>,
+    /// MemoryMax in bytes.
+    pub limit_bytes: Option<f64>,
+    /// How it is, where it does not run and nothing is about to start it.
+    pub stopped: Option<String>,
+    /// What its process runs; `None` where that is not known now.
+    pub runs: Option<Fingerprint>,
+    /// Why the ledger says that it does not run its treatment.
+    pub contamination: Option<String>,
+    /// Its drop-in; `None` where systemd could not be asked.
+    pub drop_in: Option<DropInSeen>,
+    /// The trial or rollout of this host that changed it last since the watch began.
+    pub changed_by: Option<String>,
+}
+
+impl ServiceSeen {
+    /// Of its memory, what counts against MemoryMax.
+    pub(crate) fn limited_bytes(&self) -> Option<f64> {
+        self.bytes.map(|bytes| bytes - self.swap_bytes)
+    }
+}
+
+/// A drop-in as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DropInSeen {
+    /// SHA-256 of the file; `None` where it is gone.
+    pub sha256: Option<String>,
+    /// Whether it is as a trial or rollout of this host wrote it for this service, which has it still.
+    pub written_by_transaction: bool,
+    /// Whether systemd has it in force.
+    pub in_force: bool,
+    /// Environment variables of it that have another value for systemd.
+    pub overridden: Vec<String>,
+}
+
+/// A crash or a kill.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailureSeen {
+    /// When, in seconds since 1970.
+    pub at: f64,
+    pub service: String,
+    pub kind: KnownEvent,
+}

@@ -1,0 +1,385 @@
+//! What is watched: services that keep an arm's treatment, or services as they are found.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::rollout::{RolloutPlan, Stratum, kinds, read_plan, strata, usual_level};
+use heaptrial_allocator::{Expected, Mismatch, prove};
+use heaptrial_change::read_prepared;
+use heaptrial_evaluate::analysis::{DAY, Fleet, FleetArm, FleetService, UsualWork};
+use heaptrial_evaluate::judgement::{Options, read_fleet};
+use heaptrial_host::systemd::{Systemd, Unit};
+use heaptrial_host::{HostRoot, Paths};
+use heaptrial_inspect::Service;
+use heaptrial_model::{Arm, KnownEvent, Metric, ServiceName, ServicePattern, Treatment, TrialKind};
+use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
+use serde_json::Value;
+
+use crate::watch::as_found::{NotAsFound, as_found};
+use crate::watch::error::WatchError;
+use crate::watch::observe::{Digests, UnseenError, drop_in, fingerprint, foreign_file, overridden, units};
+use crate::watch::plan::{FailuresBefore, Fingerprint, WatchedService};
+
+/// Characters of the name of an arm that was found.
+const LONGEST: usize = 100;
+
+/// What is watched.
+#[derive(Debug)]
+pub struct Source {
+    /// The trial of this host that measured the treatment which is kept.
+    pub(crate) trial: Option<String>,
+    is_of_trial: bool,
+    pub metric: Metric,
+    pub arms: Vec<SourceArm>,
+    pub services: Vec<WatchedService>,
+    /// What else is recorded of each service, and its arm by position.
+    pub(crate) records: Vec<(usize, Value)>,
+    pub(crate) others: Vec<ServiceName>,
+    /// Services that are not watched, and why.
+    pub left_out: Vec<(ServiceName, String)>,
+    pub strata: Vec<Stratum>,
+    pub failures_before: FailuresBefore,
+    /// Patterns of units of which its services are instances.
+    pub patterns: Vec<ServicePattern>,
+}
+
+/// What services of a watch run.
+#[derive(Debug, Clone)]
+pub struct SourceArm {
+    pub arm: Arm,
+    pub expected: Option<Expected>,
+}
+
+impl Source {
+    /// Finds the last trial or rollout of a name, and in it the arm that is named or the one that most services run; `None`
+    /// where the database has none of that name.
+    pub fn of_trial(
+        store: &Store,
+        systemd: &Systemd,
+        paths: &Paths,
+        name: &str,
+        arm: Option<&str>,
+    ) -> Result<Option<Self>, WatchError> {
+        let mut trials = store.trials()?;
+        trials.retain(|trial| trial.plan.kind.treats_services());
+        let Some(index) = trials.iter().rposition(|trial| trial.plan.name == name) else { return Ok(None) };
+        let trial = trials.swap_remove(index);
+        let records = store.services(trial.id)?;
+        let names: Vec<ServiceName> = records.iter().filter_map(|record| record.name.parse().ok()).collect();
+        let units = units(systemd, &names).map_err(|error| WatchError::Refused(error.to_string()))?;
+        let all = store.arms(trial.id)?;
+        let mut arms = all.clone();
+        if let Some(wanted) = arm {
+            arms.retain(|record| record.arm.name == wanted);
+            if arms.is_empty() {
+                let known: Vec<&str> = all.iter().map(|record| record.arm.name.as_str()).collect();
+                let known = known.join(", ");
+                return Err(WatchError::Refused(format!("`{name}` has no arm `{wanted}`; it has {known}")));
+            }
+        }
+        let mut digests = Digests::default();
+        let found = arms.into_iter().map(|arm| of_arm(&trial, arm, &records, &units, paths, &mut digests));
+        let mut found: Vec<Self> = found.collect();
+        found.sort_by_key(|source| std::cmp::Reverse(source.services.len()));
+        if let [first, second, ..] = &found[..] {
+            if first.services.len() == second.services.len() {
+                return Err(WatchError::Refused(format!(
+                    "as many services run what arm `{}` of `{name}` wants as what arm `{}` does; name one with --arm",
+                    first.arms[0].arm.name, second.arms[0].arm.name
+                )));
+            }
+        }
+        let source = found.into_iter().next().filter(|source| !source.services.is_empty());
+        let mut source = source.ok_or_else(|| {
+            WatchError::Refused(format!(
+                "no service of `{name}` runs what its arm wants, so there is nothing to watch"
+            ))
+        })?;
+        let fleet = read_fleet(store, trial.id, &Options::default())?;
+        let rollout = read_prepared(paths, name).ok().and_then(|prepared| read_plan(&prepared).ok());
+        // By a verdict of elsewhere it was measured in no trial of this host.
+        if let Some(rollout) = rollout.as_ref().filter(|rollout| rollout.verdict.is_none()) {
+            source.trial.clone_from(&rollout.trial);
+        }
+        source.hold_to(&fleet, rollout.as_ref());
+        Ok(Some(source))
+    }
+
+    /// Takes services as they are: what they run and use now is what they are held to.
+    pub fn as_found(
+        store: Option<&Store>,
+        services: &[Service],
+        patterns: &[ServicePattern],
+        paths: &Paths,
+    ) -> Result<Self, WatchError> {
+        let root = HostRoot::default();
+        let mut source = Self {
+            trial: None,
+            is_of_trial: false,
+            metric: Metric::Rss,
+            arms: Vec::new(),
+            services: Vec::new(),
+            records: Vec::new(),
+            others: Vec::new(),
+            left_out: Vec::new(),
+            strata: Vec::new(),
+            failures_before: FailuresBefore::of(0, 0.0),
+            patterns: patterns.to_vec(),
+        };
+        let mut digests = Digests::default();
+        for service in services {
+            let found = as_found(&root, service).and_then(|expected| {
+                let pid = service.process.as_ref().map_or(0, |process| process.life.pid);
+                let (runs, _) = fingerprint(&root, &service.unit, pid, &mut digests)
+                    .map_err(|error| NotAsFound::Unidentified(error.to_string()))?;
+                Ok((expected, runs))
+            });
+            match found {
+                Ok((expected, runs)) => {
+                    let arm = source.arm_of(&expected);
+                    let mut own =
+                        watched(service.name().clone(), &service.unit, Some(expected), runs, (paths, false));
+                    own.bytes = service.process.as_ref().map(|process| process.sample.rss_bytes as f64);
+                    source.services.push(own);
+                    source.records.push((arm, service.attributes(None)));
+                }
+                Err(why) => {
+                    source.others.push(service.name().clone());
+                    source.left_out.push((service.name().clone(), why.to_string()));
+                }
+            }
+        }
+        if source.services.is_empty() {
+            return Err(WatchError::Refused("no service can be watched as it is".to_owned()));
+        }
+        source.hold_to(&source.sampled(store)?, None);
+        Ok(source)
+    }
+
+    /// Whether a trial or rollout names the services; else they are watched as they were found.
+    pub fn is_of_trial(&self) -> bool {
+        self.is_of_trial
+    }
+
+    /// The arm of what a service runs, as it is or new.
+    fn arm_of(&mut self, expected: &Expected) -> usize {
+        if let Some(known) = self.arms.iter().position(|arm| arm.expected.as_ref() == Some(expected)) {
+            return known;
+        }
+        let settings: Vec<String> =
+            expected.settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let name = format!("{}{}", expected.spec, settings.concat());
+        let name: String = name.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+        let is_taken = self.arms.iter().any(|arm| arm.arm.name == name);
+        let name = if is_taken { format!("{name} #{}", self.arms.len() + 1) } else { name };
+        let treatment = Treatment { allocator: Some(expected.spec.clone()), ..Treatment::default() };
+        let arm = Arm { name, control: self.arms.is_empty(), treatment };
+        self.arms.push(SourceArm { arm, expected: Some(expected.clone()) });
+        self.arms.len() - 1
+    }
+
+    /// What the agent has read of these services so far, each in its arm.
+    fn sampled(&self, store: Option<&Store>) -> Result<Fleet, WatchError> {
+        let arms = self.arms.iter().map(|arm| FleetArm {
+            name: arm.arm.name.clone(),
+            control: arm.arm.control,
+            ..FleetArm::default()
+        });
+        let empty = Fleet { arms: arms.collect(), ..Fleet::default() };
+        let Some(store) = store else { return Ok(empty) };
+        let trials = store.trials()?;
+        let Some(host) = trials.iter().rfind(|trial| trial.plan.kind == TrialKind::Host) else {
+            return Ok(empty);
+        };
+        let fleet = read_fleet(store, host.id, &Options::default())?;
+        let in_arm = |(own, (arm, _)): (&WatchedService, &(usize, Value))| -> Option<FleetService> {
+            let found = fleet.services.iter().find(|service| service.name == own.service.as_str())?;
+            let lives = found.lives.last().cloned().into_iter().collect();
+            Some(FleetService { arms: vec![*arm], lives, ..found.clone() })
+        };
+        let services = self.services.iter().zip(&self.records).filter_map(in_arm).collect();
+        Ok(Fleet { services, ..empty })
+    }
+
+    /// Sets what services are held to, by what was read of them, or by what a rollout held them to.
+    fn hold_to(&mut self, fleet: &Fleet, rollout: Option<&RolloutPlan>) {
+        let own = |name: &ServiceName| fleet.services.iter().find(|service| service.name == name.as_str());
+        let relays = self.relays();
+        for service in &mut self.services {
+            let Some(found) = own(&service.service) else { continue };
+            service.bytes = usual_level(found).or(service.bytes);
+            service.usual_work = found.current().and_then(UsualWork::of_life);
+        }
+        let names: Vec<ServiceName> = self.services.iter().map(|own| own.service.clone()).collect();
+        for (position, arm) in self.arms.iter().enumerate() {
+            let Some(index) = fleet.arms.iter().position(|own| own.name == arm.arm.name) else { continue };
+            let of_arm = |service: &&ServiceName| {
+                let place = names.iter().position(|name| name == *service);
+                place.is_some_and(|place| self.records[place].0 == position)
+            };
+            let services: Vec<ServiceName> = names.iter().filter(of_arm).cloned().collect();
+            // A service of another arm that runs the treatment since had its level under that one.
+            let ran = |name: &ServiceName| {
+                let arms = own(name).map_or(&[][..], |service| &service.arms[..]);
+                Some(fleet.arms[*arms.first()?].name.clone())
+            };
+            let is_relay = |name: &str| relays.contains(name);
+            self.strata.extend(strata(&kinds(fleet, index, &is_relay), &services, &is_relay, &ran));
+        }
+        self.failures_before = failures_before(fleet, &names);
+        let Some(rollout) = rollout else { return };
+        // What a rollout held a service to is what it is held to from now on.
+        for service in &mut self.services {
+            let stratum = rollout.strata.iter().find(|own| own.services.contains(&service.service));
+            let Some(stratum) = stratum.filter(|own| own.ratio.is_some()) else { continue };
+            let before = rollout.before.get(&service.service).and_then(|before| before.bytes);
+            if before.is_none() {
+                continue;
+            }
+            service.bytes = before;
+            self.strata.iter_mut().for_each(|own| own.services.retain(|name| *name != service.service));
+            match self.strata.iter_mut().find(|own| own.name == stratum.name && own.ratio == stratum.ratio) {
+                Some(own) => own.services.push(service.service.clone()),
+                None => {
+                    self.strata.push(Stratum { services: vec![service.service.clone()], ..stratum.clone() })
+                }
+            }
+        }
+        self.strata.retain(|own| !own.services.is_empty());
+    }
+
+    fn relays(&self) -> BTreeSet<String> {
+        let is_relay = |attributes: &Value| attributes["role"].is_string();
+        let names = self.services.iter().map(|own| own.service.to_string());
+        let relays = names.zip(&self.records).filter(|(_, (_, attributes))| is_relay(attributes));
+        relays.map(|(name, _)| name).collect()
+    }
+}
+
+fn of_arm(
+    trial: &TrialRecord,
+    arm: ArmRecord,
+    records: &[ServiceRecord],
+    units: &HashMap<ServiceName, Unit>,
+    paths: &Paths,
+    digests: &mut Digests,
+) -> Source {
+    let expected: Option<Expected> =
+        arm.obtained.clone().and_then(|obtained| serde_json::from_value(obtained).ok());
+    let mut source = Source {
+        trial: (trial.plan.kind == TrialKind::Field).then(|| trial.plan.name.clone()),
+        is_of_trial: true,
+        metric: trial.plan.metric,
+        arms: vec![SourceArm { arm: Arm { control: true, ..arm.arm }, expected: expected.clone() }],
+        services: Vec::new(),
+        records: Vec::new(),
+        others: Vec::new(),
+        left_out: Vec::new(),
+        strata: Vec::new(),
+        failures_before: FailuresBefore::of(0, 0.0),
+        patterns: patterns(records),
+    };
+    for record in records {
+        let Ok(name) = record.name.parse::<ServiceName>() else { continue };
+        let own = record.arm_id == arm.id;
+        // After a rollout services of other arms run it too; the host's own C library says nothing.
+        let may = own || expected.as_ref().is_some_and(|expected| expected.object.is_some());
+        if !may {
+            source.others.push(name);
+            continue;
+        }
+        match proved(units.get(&name), expected.as_ref(), digests) {
+            Ok((unit, runs)) => {
+                source.services.push(watched(name, unit, expected.clone(), runs, (paths, true)));
+                source.records.push((0, record.attributes.clone().unwrap_or_default()));
+            }
+            Err(why) => {
+                source.others.push(name.clone());
+                if own {
+                    source.left_out.push((name, why.to_string()));
+                }
+            }
+        }
+    }
+    source
+}
+
+/// Patterns of units of which services are instances.
+fn patterns(records: &[ServiceRecord]) -> Vec<ServicePattern> {
+    let template =
+        |record: &ServiceRecord| format!("{}@*.service", record.name.split_once('@')?.0).parse().ok();
+    let patterns: BTreeSet<ServicePattern> = records.iter().filter_map(template).collect();
+    patterns.into_iter().collect()
+}
+
+/// A service as it is now. What a trial or rollout treats has a drop-in of Heaptrial; what is watched as it was found has one of
+/// somebody else, or none.
+fn watched(
+    service: ServiceName,
+    unit: &Unit,
+    expected: Option<Expected>,
+    runs: Fingerprint,
+    (paths, is_treated): (&Paths, bool),
+) -> WatchedService {
+    let own = drop_in(paths, &service);
+    let needs = |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
+    let (drop_in_path, drop_in, needs_drop_in) = match is_treated || own.is_some() {
+        true => {
+            let needs_drop_in = expected.as_ref().map_or(own.is_some(), needs);
+            (None, own, needs_drop_in)
+        }
+        false => {
+            let (path, digest) = foreign_file(unit).unzip();
+            let is_there = digest.is_some();
+            (path, digest, is_there)
+        }
+    };
+    let is_own = needs_drop_in && drop_in_path.is_none();
+    let not_of_unit = if is_own { Vec::new() } else { overridden(expected.as_ref(), unit) };
+    WatchedService {
+        service,
+        expected,
+        runs: Some(runs),
+        drop_in,
+        needs_drop_in,
+        drop_in_path,
+        usual_work: None,
+        bytes: None,
+        not_of_unit,
+    }
+}
+
+/// Why a service does not count as one that runs what its arm wants.
+#[derive(Debug, thiserror::Error)]
+enum NotProved {
+    #[error("systemd does not know it")]
+    NoUnit,
+    #[error("it is {0}")]
+    NotRunning(String),
+    #[error(transparent)]
+    Unseen(#[from] UnseenError),
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+}
+
+fn proved<'u>(
+    unit: Option<&'u Unit>,
+    expected: Option<&Expected>,
+    digests: &mut Digests,
+) -> Result<(&'u Unit, Fingerprint), NotProved> {
+    let unit = unit.ok_or(NotProved::NoUnit)?;
+    let pid = unit.status.main_pid.ok_or_else(|| NotProved::NotRunning(unit.status.active_state.clone()))?;
+    let (runs, identity) = fingerprint(&HostRoot::default(), unit, pid, digests)?;
+    expected.map_or(Ok(()), |expected| prove(expected, &identity))?;
+    Ok((unit, runs))
+}
+
+/// Failures of services in what was read of them.
+fn failures_before(fleet: &Fleet, services: &[ServiceName]) -> FailuresBefore {
+    let is_own = |index: usize| services.iter().any(|name| name.as_str() == fleet.services[index].name);
+    let failed = fleet.events.iter().filter(|event| event.kind.known().is_some_and(KnownEvent::is_failure));
+    let lives = (0..fleet.services.len()).filter(|index| is_own(*index));
+    let lives = lives.flat_map(|index| &fleet.services[index].lives);
+    let seconds: f64 =
+        lives.filter_map(|life| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds))).sum();
+    FailuresBefore::of(failed.filter(|event| event.service.is_some_and(is_own)).count() as u32, seconds / DAY)
+}
