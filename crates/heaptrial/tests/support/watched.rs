@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use heaptrial_store::Store;
 use serde_json::Value;
 
 use super::bed::Bed;
@@ -31,8 +32,16 @@ fn sample_each_second(bed: &Bed) {
     bed.container.ok(&["systemctl", "restart", "heaptrial-agent.service"]);
 }
 
-/// Starts a watch on the arm with jemalloc once there is something to forecast from.
+/// Starts a watch on the arm with jemalloc once every process is proved and there is something to forecast from.
 pub fn start(bed: &Bed, options: &str) -> Value {
+    wait_for("every process is proved", READINGS, || {
+        let store = Store::open(&bed.database()).ok()?;
+        let trial = store.trials().ok()?.into_iter().rfind(|trial| trial.plan.name == "two-way")?;
+        let lives = store.lives(trial.id).ok()?;
+        let mut treated = lives.iter().filter(|life| life.contamination.is_none()).peekable();
+        treated.peek()?;
+        treated.all(|life| life.identity.is_some()).then_some(())
+    });
     let command = format!("watch start two-way --arm jemalloc --yes --json {options}");
     let output = wait_for("there is a forecast", READINGS, || {
         let output = bed.heaptrial(&command);
