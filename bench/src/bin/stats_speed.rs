@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use heaptrial_stats::{
-    Block, LevelChangeSettings, SimulatedTrials, aa_check, find_clusters, growth_shape, level_changes,
-    median_interval, power_of_ratio, ratio_to_control, services_needed, theil_sen_slope,
+    Block, SimulatedTrials, aa_check, median_interval, power_of_ratio, ratio_to_control, services_needed,
+    theil_sen_slope,
 };
 
 fn main() {
@@ -15,7 +15,6 @@ fn main() {
     slopes_of_200_points();
     power_of_a_grid();
     checks_of_groups();
-    series();
 }
 
 /// Services of one size each, spread over about 30%.
@@ -74,29 +73,8 @@ fn checks_of_groups() {
             black_box(aa_check(black_box(&values), 1_000, 1));
         });
     }
-    for count in [20, 80, 200, 2_000] {
-        let logs: Vec<f64> = services(count).iter().map(|value| value.ln()).collect();
-        fastest(&format!("find_clusters {count}"), || {
-            black_box(find_clusters(black_box(&logs), 0.05, 0.1, 1));
-        });
-    }
     let values = services(10_000);
     fastest("median_interval 10,000", || {
         black_box(median_interval(black_box(&values), 0.95));
-    });
-}
-
-fn series() {
-    let points: Vec<(f64, f64)> =
-        services(200).into_iter().enumerate().map(|(i, y)| (i as f64, y * (i + 1) as f64)).collect();
-    fastest("growth_shape 200", || {
-        black_box(growth_shape(black_box(&points)));
-    });
-    // Ten days of readings, one a minute, 19 candidates.
-    let arm: Vec<Vec<(f64, f64)>> = (0..20)
-        .map(|_| services(14_400).into_iter().enumerate().map(|(i, y)| (i as f64 / 1440.0, y.ln())).collect())
-        .collect();
-    fastest("level_changes 20 x 14,400", || {
-        black_box(level_changes(black_box(&arm), &LevelChangeSettings::new(1.0)));
     });
 }

@@ -1,6 +1,6 @@
 //! From what is known of a trial to its report.
 
-use heaptrial_evaluate::analysis::{Estimate, Growth, RatioToControl, objections, outliers, sums_by_server};
+use heaptrial_evaluate::analysis::{Estimate, Growth, RatioToControl, objections, outliers};
 use heaptrial_evaluate::judgement::{Judgement, JudgementError};
 use heaptrial_model::{About, Identity, MemorySplit, Metric};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::document::{
     Analysis, Arm, ArmResult, Assignment, Consensuses, Event, ExcludedService, Finding, Host, Kind, Memory,
-    MemoryLimit, NamedOutlier, Outcome, PlannedLook, Ratio, Report, SCHEMA_VERSION, Sampler, ServerSum,
-    Service, Source, TrialHost,
+    MemoryLimit, NamedOutlier, Outcome, PlannedLook, Ratio, Report, SCHEMA_VERSION, Sampler, Service, Source,
+    TrialHost,
 };
 use crate::{Options, ReportError, remarks};
 
@@ -114,7 +114,6 @@ impl Parts<'_> {
             extremes: analysis.extremes.clone(),
             findings: findings.collect(),
             outliers: self.outliers(),
-            server_sums: self.server_sums(),
             hosts: self.hosts()?,
             by_host: self.judgement.by_host.clone(),
             warnings: Vec::new(),
@@ -144,26 +143,6 @@ impl Parts<'_> {
             found,
         };
         outliers(analysis).into_iter().map(named).collect()
-    }
-
-    /// Sums of a fleet on one server without readings of before say no more than the arms do.
-    fn server_sums(&self) -> Vec<ServerSum> {
-        if self.lab {
-            return Vec::new();
-        }
-        let Judgement { rows, fleet, analysis, .. } = self.judgement;
-        let label = |service: &ServiceRecord| service.host().map(str::to_owned);
-        let labels: Vec<Option<String>> = rows.services.iter().map(label).collect();
-        let mut sums = sums_by_server(fleet, &analysis.services, &labels);
-        // What is restarted at intervals anyway has no before.
-        for sum in &mut sums {
-            sum.compared = sum.compared.filter(|_| analysis.arms[sum.arm].sawtooth.is_none());
-        }
-        let several = sums.windows(2).any(|pair| pair[0].server != pair[1].server);
-        if !several && sums.iter().all(|sum| sum.compared.is_none()) {
-            return Vec::new();
-        }
-        sums
     }
 
     fn has_blocks(&self) -> bool {
@@ -402,7 +381,6 @@ impl Parts<'_> {
             result.service_verdicts = None;
             result.by_day.clear();
         }
-        result.level_changes.retain(|change| change.factor.is_finite());
         result
     }
 

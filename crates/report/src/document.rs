@@ -3,7 +3,7 @@
 use heaptrial_evaluate::analysis::{ArmPlace, Basis, Objection};
 pub use heaptrial_evaluate::analysis::{
     ArmResult, BeforeAfter, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult,
-    OnHost, Outlier, RatioToControl, SelfCheck, ServerSum, ServiceVerdicts, Severity, Verdict, WorkStanding,
+    OnHost, Outlier, RatioToControl, SelfCheck, ServiceVerdicts, Severity, Verdict, WorkStanding,
 };
 use heaptrial_evaluate::judgement::Trajectories;
 pub use heaptrial_evaluate::judgement::{Kind, Rest};
@@ -81,8 +81,6 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Services far from their arm, farthest first; services and arms by their positions in the trial.
     pub outliers: Vec<NamedOutlier>,
-    /// Memory by server and arm, of trials over several servers or with readings of before; arms by their positions.
-    pub server_sums: Vec<ServerSum>,
     /// Of a trial over several hosts: the hosts that are here.
     pub hosts: Vec<TrialHost>,
     /// What each arm does on each of them.

@@ -61,18 +61,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "A service runs one allocator: each arm counts it over all services, and only the arm that it fits without excluded ones.",
             "",
         ),
-        Kind::SeparateClusters => (
-            "Separate clusters in one arm",
-            "has two groups of services",
-            "A mean over clusters describes none of its services.",
-            "",
-        ),
-        Kind::MostlyAsAnotherArm => (
-            "Most services behave as those of another arm",
-            "has a list of which most services behave as those of another arm",
-            "Either both arms do the same, or most of the list is wrong. Nothing is excluded, and the figures of the arm are a mixture.",
-            "prove what its services run, and correct the list",
-        ),
         Kind::NearerToAnotherArm => (
             "Nearer to another arm",
             "has services that behave as those of another arm",
@@ -83,24 +71,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "A process ran across a change of treatment",
             "has processes that ran across a change",
             "If the event changed what they should run, they still run what they ran before.",
-            "",
-        ),
-        Kind::HostsApart => (
-            "Hosts started or stopped at different times",
-            "ran on hosts at different times",
-            "Arms are compared at equal age within each host.",
-            "",
-        ),
-        Kind::StartMoved => (
-            "Reported start time changed",
-            "has services whose start time changed",
-            "They are taken to have run on. If they were restarted, their ages are too high.",
-            "",
-        ),
-        Kind::Appeared => (
-            "Appeared late",
-            "has services that appeared late",
-            "None where they are as old as the others by now: comparisons are at equal age.",
             "",
         ),
         Kind::Vanished => (
@@ -133,12 +103,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "Last readings are of unequal age; levels and ratios are at the matched age.",
             "",
         ),
-        Kind::AgeAndTimeDisagree => (
-            "Result depends on matching by age or by date",
-            "has another result by date than by age",
-            "At equal age the load differed, at equal date the age: nothing separates the two.",
-            "begin all arms on the same day",
-        ),
         Kind::NeverConcurrent => (
             "Arms never ran at the same time",
             "never ran at the same time as an arm it is compared with",
@@ -163,18 +127,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "These services are excluded from levels and ratios. If mostly the large ones restarted, the arm looks smaller than it is.",
             "",
         ),
-        Kind::Gaps => (
-            "Gaps",
-            "has gaps in its readings",
-            "Nothing is filled in: growth is measured across the gap.",
-            "",
-        ),
-        Kind::OtherHours => (
-            "Read at other hours",
-            "was read at other hours of the day",
-            "Where load has a daily rhythm, a difference may be that of the hours.",
-            "",
-        ),
         Kind::SeveralBuilds => (
             "Several builds or settings",
             "ran several builds or settings",
@@ -186,12 +138,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "has memory in swap, which these figures do not count",
             "Swapped memory belongs to the allocator as well.",
             "compare anonymous memory with swap",
-        ),
-        Kind::UpAndDown => (
-            "Goes up and down",
-            "has memory that goes up and down",
-            "Their level is the mean of their readings; a shorter --tick sees more.",
-            "",
         ),
         Kind::LimitReached => (
             "Reached the memory limit",
@@ -211,12 +157,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "Medians and ratios of the arm say nothing about them.",
             "find out what distinguishes them",
         ),
-        Kind::AllArmsGrow => (
-            "Every arm grows",
-            "grows, as every arm does",
-            "Growth that all arms share may come from rising load. It does not change differences between arms.",
-            "",
-        ),
         Kind::FewServices => (
             "Few services",
             "is compared over few services",
@@ -229,16 +169,10 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "They count for their arm; whether they ran its treatment is not known.",
             "",
         ),
-        Kind::UnpairedBlocks => (
+        Kind::WithoutControl => (
             "Blocks without the control",
-            "has services in blocks without the control",
-            "The ratio to the control is without them: services are compared within blocks.",
-            "",
-        ),
-        Kind::ServersWithoutControl => (
-            "Servers without the control",
-            "has services on servers without the control",
-            "The ratio to the control is without them: services are compared within servers.",
+            "has services in blocks or on servers without the control",
+            "The ratio to the control is without them: services are compared within blocks and servers.",
             "run both on each server",
         ),
         Kind::FailsMoreOften => (

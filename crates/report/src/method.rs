@@ -39,10 +39,9 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         format!(
             "Stable: the interval of growth lies inside ±{margin} a day, an equivalence claim (D. J. Schuirmann, \"A \
              Comparison of the Two One-Sided Tests Procedure and the Power Approach\", 1987). Growing: it lies above 0. \
-             Bloating: it grows without saturation and memory runs out within {horizon:.0} days. Else inconclusive."
+             Bloating: it grows, does not level off below the limit, and memory runs out within {horizon:.0} days. Else inconclusive."
         )
     });
-    let changes = report.arms.iter().any(|arm| !arm.result.level_changes.is_empty());
     let rests = report.consensuses.as_ref().map(|_| {
         "Consensuses are the clock: a relay in life gets one an hour, so the reading at the end of the rest after its k-th one \
          is at an age of k hours; growth and rates of work are by such hours. CPU time is the lab's own."
@@ -82,11 +81,6 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         few,
         verdicts,
         always(terms(report.kind).method),
-        changes.then(|| {
-            "Changes of level: times at which most services of an arm step together, tested by sign over services, \
-             adjusted for all times looked at (Holm)."
-                .to_owned()
-        }),
         report.self_check.map(|_| {
             "Self-check (A/A): the whole comparison on random halves of the control, where there is nothing to find."
                 .to_owned()

@@ -21,8 +21,7 @@ pub(crate) struct Terms {
 const IMPORT: Terms = Terms {
     excluded: "suspected non-compliant services",
     assigned: "as listed",
-    method: "Suspected non-compliant services: last values that form separate clusters, and trajectories nearer to another arm than \
-             to their own; each finding names its test and false alarm rate.",
+    method: "Suspected non-compliant services: trajectories at least three times nearer to another arm than to their own.",
     what_ran: "The lists claim it; nothing in the data proves it.",
     no_readings: "Sums over services do not show what a service needs: import measurements of each service.",
 };

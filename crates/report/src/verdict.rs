@@ -1,6 +1,6 @@
 //! Verdicts, the figure first: `+1.10 GiB a day (95% CI +0.90 GiB to +1.30 GiB): growing`.
 
-use heaptrial_evaluate::analysis::{Estimate, Growth, LimitKind, Shape, Verdict};
+use heaptrial_evaluate::analysis::{Estimate, Growth, LimitKind, Verdict};
 
 use crate::document::Arm;
 use crate::text::{days, estimate, estimate_in_sentence};
@@ -17,7 +17,7 @@ pub(crate) fn line(arm: &Arm, level: f64) -> Option<String> {
         Some(growth) => format!("{growth}: {}", word(verdict)),
         None => word(verdict).to_owned(),
     }];
-    parts.extend(arm.result.growth.as_ref().and_then(shape).filter(|_| *verdict != Verdict::Stable));
+    parts.extend(arm.result.growth.as_ref().and_then(slowing_down).filter(|_| *verdict != Verdict::Stable));
     parts.extend(verdict.runs_out().map(|(left, limit)| runs_out(&left, limit)));
     match verdict {
         Verdict::SomeBloat { services, of, .. } => parts.push(format!("{services} of {of} services bloat")),
@@ -65,12 +65,10 @@ fn signed_memory(bytes: f64) -> String {
     format!("{sign}{}", units::memory(bytes.abs()))
 }
 
-fn shape(growth: &Growth) -> Option<String> {
-    match (growth.rise_to_come_bytes, growth.shape) {
-        (Some(rise), _) => Some(format!("slowing down, at most {} more to come", units::memory(rise))),
-        (None, Shape::Saturating) => Some("slowing down".to_owned()),
-        (None, Shape::Linear | Shape::Unclear) => None,
-    }
+fn slowing_down(growth: &Growth) -> Option<String> {
+    growth
+        .rise_to_come_bytes
+        .map(|rise| format!("slowing down, at most {} more to come", units::memory(rise)))
 }
 
 /// When memory runs out if growth goes on as it is.

@@ -13,18 +13,6 @@ pub enum Standing {
     Unclear,
 }
 
-impl Standing {
-    /// The word used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Inside => "inside",
-            Self::AboveZero => "above_zero",
-            Self::BelowZero => "below_zero",
-            Self::Unclear => "unclear",
-        }
-    }
-}
-
 /// Where the interval `(low, high)` stands to `-margin..margin` and to 0, in any one unit.
 ///
 /// Two one-sided tests at level alpha show equivalence exactly where the interval of confidence

@@ -12,7 +12,7 @@ const DRAWN: usize = 1999;
 const LEAST_FREEDOM: usize = 4;
 
 /// p-value of one effect in all groups. `groups` has the blocks of each group (host); values are positive, one per service.
-/// `None` where fewer than two groups have services of both arms, or one of them too few to tell how its services scatter.
+/// `None` where fewer than two groups have services of both arms, or one of them too few to show how its services scatter.
 ///
 /// The sum of squares of the groups' effects (differences of mean logs) about their mean, each in proportion to its variance,
 /// is compared with those of assignments drawn within groups and blocks, after the common effect was taken from the

@@ -8,16 +8,14 @@
 mod aa;
 mod alpha_spending;
 mod binomial;
-mod clusters;
 mod equivalence;
 mod first_passage;
 mod fisher;
-mod growth_shape;
 mod holm;
 mod interaction;
 mod inverse;
 mod kendall;
-mod level_change;
+mod last_third;
 mod line;
 mod median_interval;
 mod moments;
@@ -25,11 +23,9 @@ mod permutation;
 mod power;
 mod quantile;
 mod quotient;
-mod rank_test;
 mod ratio;
 mod share;
 mod slope_error;
-mod split;
 mod student_interval;
 mod theil_sen;
 mod time_average;
@@ -39,23 +35,20 @@ mod welch;
 
 pub use aa::{AaCheck, aa_check};
 pub use alpha_spending::{look_alphas, spent};
-pub use clusters::{Cluster, Clusters, Split, find_clusters};
 pub use equivalence::{Standing, standing};
 pub use first_passage::{FirstPassage, first_passage};
 pub use fisher::fisher_fewer;
-pub use growth_shape::{ArmShape, End, GrowthShape, Shape, arm_shape, growth_shape};
 pub use holm::holm;
 pub use interaction::interaction_p_value;
 pub use inverse::{beta_quantile, normal_quantile, student_quantile};
 pub use kendall::{Kendall, kendall};
-pub use level_change::{LevelChange, LevelChangeSettings, level_changes};
+pub use last_third::{LastThird, last_third};
 pub use median_interval::{MedianEstimate, median_interval};
 pub use moments::{mean, variance};
 pub use permutation::ENUMERATED_AT_MOST;
 pub use power::{Power, SimulatedTrials, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};
 pub use quotient::{Bounded, quotient};
-pub use rank_test::{RankTest, Separation, rank_test, separation};
 pub use ratio::{
     Block, IntervalMethod, RatioEstimate, assignments_are_drawn, geometric_mean, ratio_to_control,
     student_p_value,
@@ -63,7 +56,7 @@ pub use ratio::{
 pub use share::share_interval;
 pub use slope_error::{Bend, Trend, bend, slope_half_width, without_bend};
 pub use student_interval::{student_interval, student_interval_at_least};
-pub use theil_sen::{theil_sen_slope, thin};
+pub use theil_sen::theil_sen_slope;
 pub use time_average::time_average;
 pub use time_needed::days_needed;
 pub use trajectory_distance::trajectory_distance;

@@ -1,17 +1,7 @@
 //! The straight line of least squares.
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Line {
-    /// y at x = 0.
-    pub(crate) intercept: f64,
-    /// Change of y per unit of x.
-    pub(crate) slope: f64,
-    /// Sum of the squares of what remains.
-    pub(crate) squares: f64,
-}
-
-/// The line of least squares; `None` without two distinct x.
-pub(crate) fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
+/// Change of y per unit of x; `None` without two distinct x.
+pub(crate) fn least_squares_slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |sum, (x, y)| (sum.0 + x / n, sum.1 + y / n));
     let (mut xx, mut xy) = (0.0, 0.0);
@@ -19,10 +9,5 @@ pub(crate) fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
         xx += (x - mean_x) * (x - mean_x);
         xy += (x - mean_x) * (y - mean_y);
     }
-    if xx.is_nan() || xx <= 0.0 {
-        return None;
-    }
-    let slope = xy / xx;
-    let rest = |(x, y): &(f64, f64)| (y - mean_y - slope * (x - mean_x)).powi(2);
-    Some(Line { intercept: mean_y - slope * mean_x, slope, squares: points.iter().map(rest).sum() })
+    (xx > 0.0).then(|| xy / xx)
 }

@@ -31,7 +31,7 @@ pub(crate) enum Scale {
     Between,
 }
 
-/// Fewest blocks whose differences tell a variance.
+/// Fewest blocks whose differences give a variance.
 const FEWEST_BLOCKS: usize = 6;
 
 impl Scale {
@@ -120,7 +120,7 @@ impl PermutationDistribution {
     /// where services can be exchanged, and in the long run holds its level where arms differ in size and spread. Where a
     /// block has a single service of an arm the error is that between blocks (C. B. Fogarty, "On Mitigating the Analytical
     /// Limitations of Finely Stratified Experiments", Journal of the Royal Statistical Society B 80 (2018)). The long run
-    /// is long: 10 services with 4 times the spread of 80 others are told apart in 13% of trials in place of 5%. So
+    /// is long: 10 services with 4 times the spread of 80 others are found to differ in 13% of trials in place of 5%. So
     /// Student's t (Welch's in one block) has to reject as well; it assumes normality of the logs, which is harmless where
     /// the other test does not.
     pub(crate) fn of(blocks: &[LogBlock], seed: u64) -> Self {

@@ -87,7 +87,7 @@ fn power_by(
             treated.fill_with(|| logs[random.random_range(0..logs.len())] + shift);
         }
         let found = if student {
-            // Of pairs that differ all alike nothing tells the error, and any difference is one.
+            // Of pairs that differ all alike nothing shows the error, and any difference is one.
             student_finds_difference(&blocks, alpha).unwrap_or(shift != 0.0)
         } else {
             let (found, by) = finds_difference(&blocks, alpha, seed);

@@ -153,7 +153,7 @@ fn student(blocks: &[LogBlock]) -> Option<(f64, f64, f64)> {
         let error = (variance(&differences)? / differences.len() as f64).sqrt();
         (mean(&differences), error, (differences.len() - 1) as f64)
     };
-    // Services that agree to the byte tell nothing about how far others would be apart.
+    // Services that agree to the byte show nothing about how far others would be apart.
     (error > 0.0).then_some((shift, error, freedom))
 }
 

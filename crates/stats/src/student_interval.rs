@@ -8,7 +8,7 @@ const ROUNDING: f64 = 1e-12;
 
 /// The interval of confidence `level` (0.95) of the mean of `values` by Student's t, which takes them as normal ("Student",
 /// "The Probable Error of a Mean", Biometrika 6 (1908)). `None` for fewer than two values, one that is not finite, and values
-/// that agree: they tell nothing about how far others would be apart.
+/// that agree: they show nothing about how far others would be apart.
 pub fn student_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
     student_interval_at_least(values, level, 0.0)
 }

@@ -1,6 +1,5 @@
 //! Robust slopes.
 
-use crate::quantile;
 use crate::quantile::median_of;
 
 /// The median of the slopes between all pairs of `points` (x, y), in units of y per unit of x: the Theil-Sen slope.
@@ -17,22 +16,6 @@ pub fn theil_sen_slope(points: &[(f64, f64)]) -> Option<f64> {
         slopes.extend(later.iter().filter(|point| point.0 != *x).map(|point| (point.1 - y) / (point.0 - x)));
     }
     median_of(&mut slopes)
-}
-
-/// Thins a series to at most `limit` points: medians of equally long runs of points.
-pub fn thin(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
-    if points.len() <= limit || limit == 0 {
-        return points.to_vec();
-    }
-    let run = points.len().div_ceil(limit);
-    points
-        .chunks(run)
-        .filter_map(|chunk| {
-            let x: Vec<f64> = chunk.iter().map(|point| point.0).collect();
-            let y: Vec<f64> = chunk.iter().map(|point| point.1).collect();
-            Some((quantile(&x, 0.5)?, quantile(&y, 0.5)?))
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -59,7 +42,6 @@ mod tests {
         fn a_line_is_found_again(slope in -1e3f64..1e3, intercept in -1e3f64..1e3, n in 3usize..60) {
             let points: Vec<(f64, f64)> = (0..n).map(|i| (i as f64, intercept + slope * i as f64)).collect();
             prop_assert!((theil_sen_slope(&points).unwrap() - slope).abs() < 1e-6);
-            prop_assert!(thin(&points, 10).len() <= 10);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How much longer a trial has to run.
 
-use crate::line::fit_line;
+use crate::line::least_squares_slope;
 use crate::moments::mean;
 
 /// The half-width of an interval falls at least as the square root of time, as levels do, and at most as
@@ -30,7 +30,7 @@ pub fn days_needed(widths: &[(f64, f64)], estimate: f64, margin: f64) -> Option<
     }
     let target = estimate.abs().max(margin - estimate.abs());
     let logs: Vec<(f64, f64)> = widths.iter().map(|(days, width)| (days.ln(), width.ln())).collect();
-    let exponent = (-fit_line(&logs)?.slope).clamp(SLOWEST, FASTEST);
+    let exponent = (-least_squares_slope(&logs)?).clamp(SLOWEST, FASTEST);
     let scales: Vec<f64> = logs.iter().map(|(days, width)| width + exponent * days).collect();
     if target <= 0.0 {
         return None;

@@ -26,7 +26,7 @@ pub struct ArmEvents {
     pub identity_changes: u32,
     /// Nothing was read of it for a while.
     pub gaps: u32,
-    /// Its host was started anew. Looks of earlier versions did not count it.
+    /// Its host was started again.
     pub reboots: u32,
     /// The wall clock was set.
     pub clock_jumps: u32,
@@ -50,28 +50,7 @@ impl ArmEvents {
             KnownEvent::Gap => Some(&mut self.gaps),
             KnownEvent::Reboot => Some(&mut self.reboots),
             KnownEvent::ClockJump => Some(&mut self.clock_jumps),
-            KnownEvent::ServiceDown
-            | KnownEvent::Contaminated
-            | KnownEvent::AllocatorReplaced
-            | KnownEvent::FileReplaced
-            | KnownEvent::RelaySilent
-            | KnownEvent::TreatmentsRecorded
-            | KnownEvent::TreatmentCommitted
-            | KnownEvent::TreatmentFailed
-            | KnownEvent::TreatmentReverted
-            | KnownEvent::Dropped
-            | KnownEvent::RevertFailed
-            | KnownEvent::Note
-            | KnownEvent::Warning
-            | KnownEvent::CpuSaturated
-            | KnownEvent::ArmFailed
-            | KnownEvent::Restart
-            | KnownEvent::Migration
-            | KnownEvent::ConfigChange
-            | KnownEvent::ConfigActivated
-            | KnownEvent::Experiment
-            | KnownEvent::StartMoved
-            | KnownEvent::Unattributed => None,
+            _ => None,
         }
     }
 }
@@ -80,18 +59,18 @@ impl ArmEvents {
 pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
     let count = |(arm, members): (usize, &Vec<usize>)| {
         let lives = || members.iter().flat_map(|index| &fleet.services[*index].lives);
-        let mut counts = ArmEvents {
+        let mut counted = ArmEvents {
             lives: lives().count() as u32,
             contaminated_lives: lives().filter(|life| life.contamination.is_some()).count() as u32,
             services_failed: members.iter().filter(|index| failed(fleet, **index)).count() as u32,
             ..ArmEvents::default()
         };
         for event in fleet.events.iter().filter(|event| about(fleet, event, arm, members)) {
-            if let Some(counter) = event.kind.known().and_then(|kind| counts.counter(kind)) {
+            if let Some(counter) = event.kind.known().and_then(|kind| counted.counter(kind)) {
                 *counter += 1;
             }
         }
-        counts
+        counted
     };
     members.iter().enumerate().map(count).collect()
 }
@@ -141,10 +120,10 @@ pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]
                 "{} of {of} services of {} failed ({}), {} {} of {all} ({}); exact test, p {}",
                 events.services_failed,
                 fleet.arms[arm].name,
-                told(events),
+                counts(events),
                 if arm == control { "of the other arms" } else { "of the control" },
                 usual.services_failed,
-                told(&usual),
+                counts(&usual),
                 heaptrial_model::units::p_value(p)
             ),
         })
@@ -163,17 +142,14 @@ fn together<'a>(arms: impl Iterator<Item = &'a ArmEvents>) -> ArmEvents {
 }
 
 /// `2 crashes, 1 OOM kill, 3 unplanned restarts`.
-fn told(events: &ArmEvents) -> String {
-    let number = |count: u32, one: &str, more: &str| {
-        (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
-    };
-    let parts: Vec<String> = [
-        number(events.crashes, "crash", "crashes"),
-        number(events.oom_kills, "OOM kill", "OOM kills"),
-        number(events.unplanned_restarts, "unplanned restart", "unplanned restarts"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+fn counts(events: &ArmEvents) -> String {
+    let counts = [
+        (events.crashes, "crash", "crashes"),
+        (events.oom_kills, "OOM kill", "OOM kills"),
+        (events.unplanned_restarts, "unplanned restart", "unplanned restarts"),
+    ];
+    let some = counts.into_iter().filter(|(count, ..)| *count > 0);
+    let parts: Vec<String> =
+        some.map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more })).collect();
     if parts.is_empty() { "no failures".to_owned() } else { parts.join(", ") }
 }

@@ -119,7 +119,7 @@ fn blocks_of(
 
 /// Servers of which each has one of the two arms alone: then the server is what was given a treatment, and counts as one, by the
 /// geometric mean of its services. `None` where some server has both, and where an arm has fewer servers than two: of one nothing
-/// tells what the arm does and what the server.
+/// separates what the arm does from what the server does.
 fn by_server(fleet: &Fleet, blocks: &[Block]) -> Option<Block> {
     let whole = |of: fn(&Block) -> &Vec<f64>| -> Vec<f64> {
         blocks.iter().filter_map(|block| geometric_mean(of(block))).collect()

@@ -17,33 +17,33 @@ pub struct Fleet {
     pub limit: MemoryLimit,
     /// Whether the assignment of services to arms was drawn at random.
     pub randomised: bool,
-    /// Whether a ledger tells what each life really ran. Then only proof takes a service out of its arm; without one,
+    /// Whether a ledger shows what each life really ran. Then only proof takes a service out of its arm; without one,
     /// memory that goes as another arm's does.
     pub identities_proved: bool,
-    /// What starts and ages of lives tell.
+    /// How starts and ages of lives are to be read.
     pub clock: Clock,
     /// Seed of everything random in the analysis.
     pub seed: u64,
 }
 
-/// What starts and ages of lives tell.
+/// How starts and ages of lives are to be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Clock {
     /// Services go on beside each other: what happens to them at one time has one cause.
     #[default]
     Calendar,
-    /// A lab started them one after the other, each for a planned time: only their age tells, and nothing is said of days
+    /// A lab started them one after the other, each for a planned time: only their age means something, and nothing is said of days
     /// to come.
     InTurn,
     /// The same, but each for as long as its load took: one that is young was done soon, and is compared as the others are.
     ByLoad,
     /// A lab took them through the hours of a life faster than life goes: ages are those hours, and growth by them is
-    /// judged as on a host. Starts tell nothing.
+    /// judged as on a host. Starts mean nothing.
     Hastened,
 }
 
 impl Clock {
-    /// Whether the calendar tells anything.
+    /// Whether starts are times of one calendar.
     pub fn has_calendar(self) -> bool {
         self == Self::Calendar
     }
@@ -98,7 +98,7 @@ pub struct FleetLife {
     /// Its older readings stand for so many seconds each, and are that far apart though nothing is missing; 0 where all
     /// are as they were taken.
     pub rolled_up_seconds: f64,
-    /// The highest readings of what some of them are medians of, in order of age; empty where they tell it themselves, or nothing does.
+    /// The highest readings of what some of them are medians of, in order of age; empty where they are the highest themselves, or none is known.
     pub peaks: Vec<Reading>,
     /// What it did beside using memory.
     pub work: Work,
@@ -113,7 +113,7 @@ pub struct FleetEvent {
     pub arm: Option<usize>,
     /// Position of the service that it is about.
     pub service: Option<usize>,
-    /// The host that told it, where the fleet has several.
+    /// The host that recorded it, where the fleet has several.
     pub host: Option<String>,
     /// What kind of thing happened.
     pub kind: EventKind,
@@ -145,7 +145,7 @@ impl Fleet {
     /// Leaves out all of one service that came after `at` (seconds since 1970): from then on it is nobody's.
     pub fn service_until(&mut self, index: usize, at: f64) {
         let of_it = |event: &FleetEvent| event.service == Some(index);
-        let changes = self.events.iter().filter(|event| of_it(event) && event.tells_identity());
+        let changes = self.events.iter().filter(|event| of_it(event) && event.is_of_identity());
         let changes: Vec<f64> = changes.map(|event| event.at).collect();
         let Some(service) = self.services.get_mut(index) else { return };
         let ends: Vec<f64> =
@@ -167,8 +167,8 @@ impl Fleet {
 }
 
 impl FleetEvent {
-    /// Whether it tells that a life was found to run something else.
-    fn tells_identity(&self) -> bool {
+    /// Whether it says that a life was found to run something else.
+    fn is_of_identity(&self) -> bool {
         matches!(self.kind.known(), Some(KnownEvent::IdentityChange | KnownEvent::Contaminated))
     }
 }

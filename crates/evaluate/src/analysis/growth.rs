@@ -1,43 +1,37 @@
 //! How an arm grows, and what follows for an operator.
 
-use heaptrial_model::{Reading, units};
+use heaptrial_model::units;
 use heaptrial_stats::{
-    GrowthShape, Standing, arm_shape, days_needed, first_passage, growth_shape, median, median_interval,
-    standing, student_interval_at_least, theil_sen_slope,
+    LastThird, Standing, days_needed, first_passage, last_third, median, median_interval, standing,
+    student_interval_at_least, theil_sen_slope,
 };
 use rayon::prelude::*;
 
 use crate::analysis::age::{Ages, in_sawtooth};
-use crate::analysis::checks::presence::gone;
-use crate::analysis::common_load;
-use crate::analysis::fleet::{Clock, Fleet, FleetLife, FleetService, bytes};
+use crate::analysis::checks::coverage::gone;
+use crate::analysis::fleet::{Clock, Fleet, FleetService, bytes};
 use crate::analysis::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
-    Shape, Verdict,
+    Verdict,
 };
 use crate::analysis::service::{after_warm_up, growth_points, logs};
+use crate::analysis::shared_load;
 
-/// Level of the test whether most services of an arm saturate.
-const SHAPE_ALPHA: f64 = 0.05;
-/// A host that lasts longer is not told.
+/// A host that lasts longer needs no finding.
 const HOST_DAYS: f64 = 60.0;
 /// Relays of a lab, one for each seed, that are too few for an interval between order statistics have one by Student's t from
 /// so many on. Services of a host have none: a forecast by so wide an interval would let a watch miss everything.
 const STUDENT_SERVICES: usize = 3;
-/// Of fewer readings a straight line and a curve cannot be told apart.
-const SHAPE_READINGS: f64 = 10.0;
-/// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
+/// Fewer readings do not distinguish growth from caches that still fill.
+const SETTLED_READINGS: u32 = 10;
+/// Shares of the observation for which the width of the interval is looked at, to see how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 /// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
 const LEAST_DAYS: f64 = 0.9;
-/// Days of further observation that are worth to be told.
+/// Days of further observation that are worth to be named.
 const LEAST_MORE: f64 = 1.0;
 /// An interval this much wider than that between services alone is one of load that they share.
 const WIDENED: f64 = 1.2;
-
-/// A later half of a life at no less than so much of the pace of the earlier one keeps its pace: what is forecast by the whole pace comes at
-/// most a quarter too soon.
-const KEEPS_PACE: f64 = 2.0 / 3.0;
 
 /// Growth over `members`, positions of services.
 pub(crate) fn of_arm(
@@ -47,86 +41,71 @@ pub(crate) fn of_arm(
     services: &[ServiceResult],
     members: &[usize],
 ) -> Option<Growth> {
-    let slopes = |of: fn(&ServiceResult) -> Option<f64>| -> Vec<f64> {
+    let values = |of: fn(&ServiceResult) -> Option<f64>| -> Vec<f64> {
         members.iter().filter_map(|index| of(&services[*index])).collect()
     };
-    let bytes = slopes(|service| service.growth_bytes_per_day);
-    let shares = slopes(|service| service.growth_log_per_day);
-    // The days that all arms have in common are few; whether growth slows down is looked at over all of each life.
-    let own = Ages { growth_from: None, ..ages.clone() };
-    let shapes: Vec<(usize, GrowthShape)> = members
-        .par_iter()
-        .filter_map(|index| {
-            let points = growth_points(&fleet.services[*index], &own, settings, 1.0);
-            Some((points.len(), growth_shape(&points)?))
-        })
-        .collect();
-    let shape_points: Vec<f64> = shapes.iter().map(|shape| shape.0 as f64).collect();
-    let shapes: Vec<GrowthShape> = shapes.into_iter().map(|shape| shape.1).collect();
-    let shape = arm_shape(&shapes, SHAPE_ALPHA);
-    let too_few = median(&shape_points).is_none_or(|points| points < SHAPE_READINGS);
-    let extent: Vec<(f64, f64)> = members
-        .iter()
-        .filter_map(|index| fleet.services[*index].current())
-        .map(|life| after_warm_up(life, ages, settings, 1.0))
-        .filter_map(|readings| {
-            let seconds = readings.last()?.age_seconds - readings.first()?.age_seconds;
-            Some((readings.len() as f64, f64::from(seconds) / DAY))
-        })
-        .collect();
-    let late: Vec<f64> = shapes.iter().filter_map(|shape| shape.late_to_early).collect();
-    let first_age = |index: &usize| {
-        let service = &fleet.services[*index];
-        if in_sawtooth(service, ages) {
-            return Some(0.0);
-        }
-        Some(f64::from(after_warm_up(service.current()?, ages, settings, 1.0).first()?.age_seconds))
-    };
-    let warm_up: Vec<f64> = members.iter().filter_map(first_age).collect();
-    let common = common_load::of_arm(fleet, settings, ages, services, members);
-    let shared = common.half_width;
+    let shares = values(|service| service.growth_log_per_day);
     let share_per_day = estimate(&shares, settings.confidence_level, fleet.clock)?;
+    let bytes = values(|service| service.growth_bytes_per_day);
     let bytes_per_day = estimate(&bytes, settings.confidence_level, fleet.clock)?;
-    let last = median(&slopes(|service| service.final_bytes)).unwrap_or(0.0);
-    // A share of growing memory is of what it was on the way, which the two slopes tell, and not of what it came to.
+    let load = shared_load::of_arm(fleet, settings, ages, services, members);
+    let last = median(&values(|service| service.final_bytes)).unwrap_or(0.0);
+    // A share of growing memory is of what it was on the way, which the two slopes show, and not of what it came to.
     let on_the_way = Some(bytes_per_day.value / share_per_day.value).filter(|_| share_per_day.value > 0.0);
     let whole = on_the_way.filter(|bytes| *bytes > 0.0).map_or(last, |bytes| bytes.min(last));
+    let extents: Vec<Extent> =
+        members.iter().filter_map(|index| Extent::of(&fleet.services[*index], ages, settings)).collect();
+    let over = |of: fn(&Extent) -> f64| median(&extents.iter().map(of).collect::<Vec<_>>());
+    let first_age = if members.iter().any(|index| in_sawtooth(&fleet.services[*index], ages)) {
+        Some(0.0)
+    } else {
+        over(|extent| extent.first_age_seconds)
+    };
     Some(Growth {
         services: shares.len() as u32,
-        bytes_per_day: at_least(bytes_per_day, shared.map(|share| share * whole)),
-        share_per_day: at_least(share_per_day, shared),
-        readings: median(&extent.iter().map(|extent| extent.0).collect::<Vec<_>>()).unwrap_or(0.0) as u32,
-        days: median(&extent.iter().map(|extent| extent.1).collect::<Vec<_>>()).unwrap_or(0.0),
-        shape: match shape.shape {
-            _ if too_few => Shape::Unclear,
-            heaptrial_stats::Shape::Linear if keeps_pace(&late, settings, fleet.clock) => Shape::Linear,
-            heaptrial_stats::Shape::Saturating => Shape::Saturating,
-            _ => Shape::Unclear,
+        readings: over(|extent| extent.readings).unwrap_or(0.0) as u32,
+        days: over(|extent| extent.days).unwrap_or(0.0),
+        bytes_per_day: at_least(bytes_per_day, load.half_width.map(|share| share * whole)),
+        share_per_day: at_least(share_per_day, load.half_width),
+        rise_to_come_bytes: match load.slows_down {
+            true => rise_to_come(fleet, settings, ages, members),
+            false => None,
         },
-        saturating_services: shape.saturating as u32,
-        late_over_early: median(&late),
-        rise_to_come_bytes: rise_to_come(&shapes, settings.confidence_level, fleet.clock)
-            .filter(|_| common.slows_down),
-        warm_up_seconds: median(&warm_up)?,
+        warm_up_seconds: first_age?,
     })
 }
 
-/// Whether it is shown, of slopes of later halves over earlier ones, that growth hardly slows down. That no curve is seen to fit better does not
-/// show it: readings that scatter hide a bend.
-fn keeps_pace(late: &[f64], settings: &Settings, clock: Clock) -> bool {
-    let interval = estimate(late, settings.confidence_level, clock);
-    interval.and_then(|found| found.low).is_some_and(|low| low >= KEEPS_PACE)
+/// What the growth of a service is measured from.
+pub(crate) struct Extent {
+    readings: f64,
+    pub(crate) days: f64,
+    first_age_seconds: f64,
 }
 
-/// How much memory rises at most after the last reading if each third of the time observed adds the same share of what the one
-/// before it added: the sum of a geometric series, by the upper end of the interval of that share. It is that of the last two thirds:
-/// where growth settles and something else goes on, earlier ones tell of what has settled. `None` where it is not below 1.
-fn rise_to_come(shapes: &[GrowthShape], level: f64, clock: Clock) -> Option<f64> {
-    let ends: Vec<heaptrial_stats::End> = shapes.iter().filter_map(|shape| shape.end).collect();
-    let shares: Vec<f64> = ends.iter().filter_map(|end| end.share).collect();
-    let share = estimate(&shares, level, clock)?.high.filter(|share| *share < 1.0)?.max(0.0);
-    let late = median(&ends.iter().map(|end| end.rise).collect::<Vec<_>>())?.max(0.0);
-    Some(late * share / (1.0 - share))
+impl Extent {
+    pub(crate) fn of(service: &FleetService, ages: &Ages, settings: &Settings) -> Option<Self> {
+        let readings = after_warm_up(service.current()?, ages, settings, 1.0);
+        let (first, last) = (readings.first()?.age_seconds, readings.last()?.age_seconds);
+        Some(Self {
+            readings: readings.len() as f64,
+            days: f64::from(last - first) / DAY,
+            first_age_seconds: f64::from(first),
+        })
+    }
+}
+
+/// How much memory rises at most after the last reading, of an arm of which growth is shown to slow down: by the upper end of
+/// the interval over services of the share that each third of the time adds. `None` where it is not below 1.
+fn rise_to_come(fleet: &Fleet, settings: &Settings, ages: &Ages, members: &[usize]) -> Option<f64> {
+    // The days that all arms have in common are few.
+    let whole = Ages { growth_from: None, ..ages.clone() };
+    let of_service =
+        |index: &usize| last_third(&growth_points(&fleet.services[*index], &whole, settings, 1.0));
+    let thirds: Vec<LastThird> = members.par_iter().filter_map(of_service).collect();
+    let shares: Vec<f64> = thirds.iter().filter_map(|third| third.share).collect();
+    let share = estimate(&shares, settings.confidence_level, fleet.clock)?.high?;
+    let rise = median(&thirds.iter().map(|third| third.rise).collect::<Vec<_>>())?;
+    LastThird { rise, share: Some(share) }.to_come()
 }
 
 fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {
@@ -213,13 +192,13 @@ pub(crate) fn still_read(fleet: &Fleet, members: &[usize]) -> Vec<usize> {
     if read.is_empty() { members.to_vec() } else { read }
 }
 
-/// Whether growth was seen for so short a time that it tells nothing of days to come: within a day it cannot be told from the
-/// day's course, and a lab that has no days has too few readings to tell growth from caches that still fill.
+/// Whether growth was seen for so short a time that it shows nothing of days to come: within a day it may be the day's rhythm,
+/// and a lab that has no days has too few readings to distinguish growth from caches that still fill.
 pub(crate) fn is_too_short(fleet: &Fleet, ages: &Ages, members: &[usize], growth: &Growth) -> bool {
     let restarted = members.iter().any(|index| in_sawtooth(&fleet.services[*index], ages));
     let short = match fleet.clock {
         Clock::Calendar => growth.days < LEAST_DAYS,
-        Clock::Hastened => f64::from(growth.readings) < SHAPE_READINGS,
+        Clock::Hastened => growth.readings < SETTLED_READINGS,
         Clock::InTurn | Clock::ByLoad => false,
     };
     short && !restarted
@@ -252,94 +231,16 @@ fn growing(
     growth: &Growth,
     final_bytes: f64,
 ) -> Verdict {
-    let saturates = growth.shape == Shape::Saturating;
-    let Some((days, limit)) = until_full(fleet, members, members, growth, final_bytes) else {
+    let (slope, to_come) = (&growth.bytes_per_day, growth.rise_to_come_bytes);
+    let Some((days, limit)) = until_full(fleet, members, members, slope, to_come, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
-    // What levels off reaches a limit only where more may come than is left, which is the upper end of an interval: that is told, and is no bloat.
-    if saturates {
-        let told = growth.rise_to_come_bytes.is_some() && limit != LimitKind::Doubling;
-        return Verdict::Growing { days_until_full: told.then_some(days), limit: told.then_some(limit) };
+    if days.value <= settings.horizon_days {
+        return Verdict::Bloating { days_until_full: days, limit };
     }
-    // Of growth that may slow down only what runs out at the slower pace too is sure to.
-    let slower = if growth.rise_to_come_bytes.is_some() { 1.0 } else { later_half(growth) };
-    if days.value <= slower * settings.horizon_days {
-        if let Some(day) = as_high_before(fleet, members) {
-            return Verdict::Inconclusive {
-                days_needed: None,
-                why: format!(
-                    "memory rose after warm-up, but on day {day} of the same lives it was as high as at the end: that may be a rhythm, \
-                     such as that of a week"
-                ),
-            };
-        }
-        Verdict::Bloating { days_until_full: days, limit }
-    } else {
-        // Twice the present memory is no limit of anything: it only stands for one where growth is fast.
-        let known = limit != LimitKind::Doubling;
-        Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
-    }
-}
-
-/// The day of age, from 2, on which most services had as much as on the last whole day of their life that goes on.
-fn as_high_before(fleet: &Fleet, members: &[usize]) -> Option<u32> {
-    if !fleet.clock.has_calendar() {
-        return None;
-    }
-    let days: Vec<Vec<(u32, f64)>> =
-        members.par_iter().filter_map(|index| whole_days(fleet.services[*index].current()?)).collect();
-    let share = |day: u32| {
-        let both: Vec<bool> = days
-            .iter()
-            .filter_map(|days| {
-                let ((last, at_the_end), (_, then)) =
-                    (days.last()?, days.iter().find(|found| found.0 == day)?);
-                (*last > day + 1).then_some(then >= at_the_end)
-            })
-            .collect();
-        (2 * both.len() > days.len(), both.iter().filter(|high| **high).count() as f64 / both.len() as f64)
-    };
-    let longest = days.iter().filter_map(|days| Some(days.last()?.0)).max()?;
-    (2..longest).find(|day| {
-        let (most, high) = share(*day);
-        most && high > 0.5
-    })
-}
-
-/// Days of age from 2 with the median of each, without the one that the life is in.
-fn whole_days(life: &FleetLife) -> Option<Vec<(u32, f64)>> {
-    if !life.age_known() {
-        return None;
-    }
-    let day = |reading: &Reading| (f64::from(reading.age_seconds) / DAY) as u32 + 1;
-    let present = life.readings.last().map(day)?;
-    let of_day = |chunk: &[Reading]| {
-        let values: Vec<f64> = chunk.iter().map(bytes).collect();
-        let day = day(&chunk[0]);
-        (2..present).contains(&day).then_some((day, median(&values)?))
-    };
-    Some(life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect())
-}
-
-/// Growth that all arms share tells of load, not of allocators.
-pub(crate) fn common(ages: &Ages, arms: &[ArmResult]) -> Option<Finding> {
-    let lows: Option<Vec<f64>> =
-        arms.iter().map(|arm| arm.growth.as_ref()?.share_per_day.low.filter(|low| *low > 0.0)).collect();
-    let least = arms.iter().filter_map(|arm| Some(arm.growth.as_ref()?.share_per_day.value));
-    // "Or more" holds of what is rounded down.
-    let least = (least.min_by(f64::total_cmp)? * 1000.0).floor() / 1000.0;
-    (arms.len() >= 2 && lows.is_some()).then(|| Finding {
-        kind: FindingKind::AllArmsGrow,
-        severity: Severity::Note,
-        arms: (0..arms.len()).collect(),
-        services: Vec::new(),
-        evidence: match ages.growth_from {
-            Some(_) => {
-                format!("every arm grows over the same days, by {} a day or more", units::share(least))
-            }
-            None => format!("every arm grows, by {} a day or more", units::share(least)),
-        },
-    })
+    // Twice the present memory is no limit of anything: it only stands for one where growth is fast.
+    let known = limit != LimitKind::Doubling;
+    Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
 }
 
 /// When the host runs out of memory if every arm goes on as it does.
@@ -350,17 +251,14 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
         let own = fleet.services.iter().enumerate().filter(|(_, service)| service.arms.contains(&arm));
         own.filter(|(index, _)| !gone.contains(index)).count() as f64
     };
-    let grows = |arm: usize| {
-        let growth = arms[arm].growth.as_ref()?;
-        Some(services(arm) * pace(growth))
-    };
-    let together: f64 = (0..arms.len()).filter_map(grows).sum();
-    let to_come = |arm: usize| {
-        let growth = arms[arm].growth.as_ref().filter(|growth| pace(growth) > 0.0)?;
-        Some(growth.rise_to_come_bytes.map(|rise| services(arm) * rise))
-    };
-    let all_to_come: Option<f64> = (0..arms.len()).filter_map(to_come).sum();
-    if all_to_come.is_some_and(|rise| rise < available) {
+    let growing: Vec<(f64, &Growth)> = (0..arms.len())
+        .filter_map(|arm| Some((services(arm), arms[arm].growth.as_ref()?)))
+        .filter(|(_, growth)| growth.bytes_per_day.value > 0.0)
+        .collect();
+    let together: f64 = growing.iter().map(|(services, growth)| services * growth.bytes_per_day.value).sum();
+    let to_come: Option<f64> =
+        growing.iter().map(|(services, growth)| Some(services * growth.rise_to_come_bytes?)).sum();
+    if to_come.is_some_and(|rise| rise < available) {
         return None;
     }
     let days = available / together;
@@ -383,72 +281,45 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     })
 }
 
-/// Days until the first known limit is reached by straight growth, at the pace of the later half where it is shown to slow down;
-/// `None` where what is still to come does not reach it. The
-/// host's memory is for `members` together; of `limited`, each with a limit of its own, the one counts that has the least left of it.
+/// Days until the first known limit is reached by straight growth by `slope` bytes a day; `None` where the rise `to_come` of an arm
+/// that levels off does not reach it. The host's memory is for `members` together; of `limited`, each with a limit of its own,
+/// the one counts that has the least left of it.
 pub(crate) fn until_full(
     fleet: &Fleet,
     members: &[usize],
     limited: &[usize],
-    growth: &Growth,
+    slope: &Estimate,
+    to_come: Option<f64>,
     final_bytes: f64,
 ) -> Option<(Estimate, LimitKind)> {
-    // Where only the host's whole memory is known, what the services do not have of it.
-    let not_used = || {
-        let last = |service: &FleetService| {
-            let life = service.current()?;
-            Some((life.started_at + life.last_age()?, bytes(life.readings.last()?)))
-        };
-        let end = fleet.services.iter().filter_map(last).map(|last| last.0).fold(f64::MIN, f64::max);
-        // What was read no more for a day uses none any more.
-        let still = fleet.services.iter().filter_map(last).filter(|last| end - last.0 <= DAY);
-        let used: f64 = still.map(|last| last.1).sum();
-        Some(((fleet.limit.host_bytes? - used).max(0.0), LimitKind::WholeHost))
-    };
-    let available = fleet.limit.host_available_bytes.map(|bytes| (bytes, LimitKind::Host)).or_else(not_used);
-    let host = available.map(|(bytes, kind)| (final_bytes + bytes / members.len().max(1) as f64, kind));
+    let host =
+        left_on_host(fleet).map(|(bytes, kind)| (final_bytes + bytes / members.len().max(1) as f64, kind));
     let left = limited.iter().filter_map(|index| {
         let service = &fleet.services[*index];
         let used = service.current()?.readings.last().map(bytes)?;
         Some(service.limit_bytes? - used)
     });
-    let own = left.min_by(f64::total_cmp).map(|left| final_bytes + left);
-    let service = match fleet.limit.service_bytes {
-        Some(bytes) => (Some(bytes), LimitKind::Service),
-        None => (own, LimitKind::OwnLimit),
-    };
-    let mut known: Vec<(f64, LimitKind)> =
-        service.0.map(|bytes| (bytes, service.1)).into_iter().chain(host).collect();
-    if known.is_empty() {
-        known.push((2.0 * final_bytes, LimitKind::Doubling));
-    }
-    let (limit, kind) = known.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    if growth.rise_to_come_bytes.is_some_and(|rise| final_bytes + rise < limit) {
+    let own = left.min_by(f64::total_cmp).map(|left| (final_bytes + left, LimitKind::OwnLimit));
+    let service = fleet.limit.service_bytes.map(|bytes| (bytes, LimitKind::Service)).or(own);
+    let known = service.into_iter().chain(host).min_by(|a, b| a.0.total_cmp(&b.0));
+    let (limit, kind) = known.unwrap_or((2.0 * final_bytes, LimitKind::Doubling));
+    if to_come.is_some_and(|rise| final_bytes + rise < limit) {
         return None;
     }
-    let slope = &growth.bytes_per_day;
-    // That it slows down is an estimate too: at the earliest it goes on as it did altogether.
-    let interval = slope.interval().map(|(low, high)| (later_half(growth) * low, high));
-    let days = first_passage(final_bytes, pace(growth), interval, limit)?;
+    let days = first_passage(final_bytes, slope.value, slope.interval(), limit)?;
     Some((Estimate { value: days.estimate, low: days.earliest, high: days.latest }, kind))
 }
 
-/// Bytes a day at which growth is carried on.
-fn pace(growth: &Growth) -> f64 {
-    growth.bytes_per_day.value * if growth.rise_to_come_bytes.is_some() { later_half(growth) } else { 1.0 }
-}
-
-/// The share of growth altogether at which it goes in the later half.
-fn later_half(growth: &Growth) -> f64 {
-    growth.late_over_early.map_or(1.0, pace_of_later_half)
-}
-
-/// Growth in the second half over growth altogether, at most 1, from that over growth in the first half: what slows down is not
-/// carried on as a straight line, and what seems to speed up may be chance.
-pub(crate) fn pace_of_later_half(late_over_early: f64) -> f64 {
-    // The slope of the whole is about the mean of those of its halves.
-    let late = late_over_early.clamp(0.0, 1.0);
-    2.0 * late / (1.0 + late)
+/// What was available on the host; where only its whole memory is known, what the services do not have of it.
+fn left_on_host(fleet: &Fleet) -> Option<(f64, LimitKind)> {
+    if let Some(bytes) = fleet.limit.host_available_bytes {
+        return Some((bytes, LimitKind::Host));
+    }
+    let whole = fleet.limit.host_bytes?;
+    let gone = gone(fleet);
+    let still = fleet.services.iter().enumerate().filter(|(index, _)| !gone.contains(index));
+    let used: f64 = still.filter_map(|(_, service)| service.current()?.readings.last().map(bytes)).sum();
+    Some(((whole - used).max(0.0), LimitKind::WholeHost))
 }
 
 /// Days until the interval of growth is expected to decide, from how it shrank so far.

@@ -22,7 +22,7 @@ pub struct ByHost {
     pub arm: usize,
     /// Its figures by host, in order of names.
     pub hosts: Vec<OnHost>,
-    /// p-value of one ratio on all hosts; `None` where services are too few to tell, and of the control.
+    /// p-value of one ratio on all hosts; `None` where services are too few, and of the control.
     pub p_value: Option<f64>,
     /// The same adjusted for the number of arms (Holm).
     pub p_value_adjusted: Option<f64>,

@@ -137,9 +137,7 @@ fn prohibits(finding: &Finding, arm: usize) -> bool {
         | FindingKind::AgeUnknown
         | FindingKind::AssignedByHand
         | FindingKind::NeverConcurrent
-        | FindingKind::AgeAndTimeDisagree
-        | FindingKind::ServersWithoutControl
-        | FindingKind::MostlyAsAnotherArm
+        | FindingKind::WithoutControl
         | FindingKind::ComparedYoung
         | FindingKind::RestartedMoreOften
         | FindingKind::WorkBelowControl
@@ -230,10 +228,9 @@ fn pace(arm: &ArmResult) -> Option<Pace> {
     let most = arm.by_day.iter().map(|day| day.services).max()?;
     let days: Vec<&DayLevel> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
     let last = days.last()?;
-    let age = |day: &DayLevel| day.age_days.unwrap_or(f64::from(day.day));
     // Less than a day is the course of a day.
-    let before = days.iter().rev().find(|before| age(last) - age(before) >= LEAST_DAYS)?;
-    let bytes_per_day = (last.median_bytes - before.median_bytes) / (age(last) - age(before));
+    let before = days.iter().rev().find(|before| last.age_days - before.age_days >= LEAST_DAYS)?;
+    let bytes_per_day = (last.median_bytes - before.median_bytes) / (last.age_days - before.age_days);
     let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
     let is_shown = share_per_day >= LEAST_STEP;
     let shown = |value: f64| if is_shown { value } else { 0.0 };

@@ -40,8 +40,8 @@ pub struct Settings {
     /// services differs by some percent from day to day; a tenth less is what an operator would not call the same work, and
     /// well below what any allocator costs or brings.
     pub work_margin: f64,
-    /// Where services are too few for an interval by permutation: an arm does clearly less where each of its services does
-    /// less than this share of what those of the control in its block do.
+    /// Where services are too few for an interval by permutation: an arm does clearly less where it does less than this share of
+    /// what the control does.
     pub work_half: f64,
 }
 
@@ -149,10 +149,8 @@ pub struct ServiceResult {
     /// Memory averaged over time, in bytes: over its last life or, in a fleet with arms that are restarted on purpose,
     /// over the time in which all arms ran.
     pub time_average_bytes: Option<f64>,
-    /// What it read and wrote, in bytes a second: in the window in which its level is taken or, in a fleet with arms
-    /// that are restarted on purpose, over the time in which all arms ran. `None` without readings of work.
-    pub work_bytes_per_second: Option<f64>,
-    /// What it did over the same time, by each measure that is known.
+    /// What it did, by each measure that is known: in the window in which its level is taken or, in a fleet with arms that are
+    /// restarted on purpose, over the time in which all arms ran.
     pub work: Vec<ServiceWork>,
     /// The arms of which it is off treatment.
     pub off_treatment_in: Vec<OffTreatment>,
@@ -180,8 +178,8 @@ pub struct ArmResult {
     pub as_treated: Option<ArmFigures>,
     /// Growth of its services without off-treatment services.
     pub growth: Option<Growth>,
-    /// Its services without off-treatment services by their own verdicts; `None` of an arm that is restarted at
-    /// intervals, and in a lab run.
+    /// Its services that bloat, without off-treatment services; `None` of an arm that is restarted at intervals, and in a lab
+    /// run.
     pub service_verdicts: Option<ServiceVerdicts>,
     /// What follows for an operator; `None` where time has no days.
     #[serde(rename = "verdict_detail")]
@@ -190,10 +188,6 @@ pub struct ArmResult {
     pub verdict_as_assigned: Option<Verdict>,
     /// Memory by day of age, without off-treatment services.
     pub by_day: Vec<DayLevel>,
-    /// Memory by week of age, without off-treatment services, where some of its lives are longer than three weeks.
-    pub by_week: Vec<WeekLevel>,
-    /// Sudden changes of level common to its services.
-    pub level_changes: Vec<ArmLevelChange>,
     /// For an arm that is restarted at intervals: its memory averaged over time.
     pub sawtooth: Option<Sawtooth>,
     /// The work that its services did, without off-treatment services; `None` where no arm's work was read.
@@ -247,29 +241,11 @@ pub struct Growth {
     pub bytes_per_day: Estimate,
     /// Share a day (slope of the logarithm): median over services.
     pub share_per_day: Estimate,
-    /// Whether growth slows down.
-    pub shape: Shape,
-    /// Services whose growth is better described as saturating.
-    pub saturating_services: u32,
-    /// Median over services of the slope of the second half over that of the first.
-    pub late_over_early: Option<f64>,
     /// Where growth is shown to slow down: the bytes by which memory rises at most from its last reading on, if it goes on slowing
     /// down as it did.
     pub rise_to_come_bytes: Option<f64>,
     /// Median age in seconds at the first reading that growth is measured from: after warm-up of all arms.
     pub warm_up_seconds: f64,
-}
-
-/// How growth goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Shape {
-    /// At about its pace: it is shown to slow down by little, if at all.
-    Linear,
-    /// Towards a level.
-    Saturating,
-    /// The data do not tell.
-    Unclear,
 }
 
 /// What follows for an operator.
@@ -303,7 +279,7 @@ pub enum Verdict {
         /// Which memory that is.
         limit: Option<LimitKind>,
     },
-    /// The data do not tell.
+    /// The data do not show which.
     Inconclusive {
         /// Days of further observation that are expected to decide.
         days_needed: Option<f64>,
@@ -322,7 +298,7 @@ pub enum LimitKind {
     OwnLimit,
     /// What was available on the host, if only this arm's services grow.
     Host,
-    /// The host's whole memory but for what services of the trial used, where nothing tells what was available: everything else there needs memory
+    /// The host's whole memory but for what services of the trial used, where it is not known what was available: everything else there needs memory
     /// as well.
     WholeHost,
     /// No limit is known: twice the present memory stands for it.
@@ -339,37 +315,8 @@ pub struct DayLevel {
     /// Median over services of their median reading of that day, in bytes.
     pub median_bytes: f64,
     /// Median over services of the mean age of these readings, in days: where a day has few readings, two days are
-    /// not a day apart. `None` in reports of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age_days: Option<f64>,
-}
-
-/// An arm's memory in a week of age.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WeekLevel {
-    /// Week of age, from 1.
-    pub week: u32,
-    /// Services that lived through the whole week, with a reading in it.
-    pub services: u32,
-    /// Median over services of their median reading of that week, in bytes.
-    pub median_bytes: f64,
-}
-
-/// A sudden change of level.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ArmLevelChange {
-    /// When, in seconds since 1970.
-    pub at: f64,
-    /// Median age of the services then, in days.
+    /// not a day apart.
     pub age_days: f64,
-    /// Level after over level before.
-    pub factor: f64,
-    /// Services that agree.
-    pub services_agreeing: u32,
-    /// Services that have readings on both sides.
-    pub services: u32,
-    /// p-value, adjusted for all times that were looked at (Holm).
-    pub p_value: f64,
 }
 
 /// Memory of an arm whose services are restarted at intervals.

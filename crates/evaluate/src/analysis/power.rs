@@ -84,7 +84,7 @@ pub struct PowerRow {
 
 /// Simulates trials on services drawn from an arm: levels at each age are drawn with replacement, one arm's are
 /// multiplied by the ratio, and the test of a trial's last look is applied, within blocks of so many services of each arm as
-/// `rounds` tells of a number of services per arm, an error over all arms and the spread of the services.
+/// `rounds` gives for a number of services per arm, an error over all arms and the spread of the services.
 pub fn power(
     fleet: &Fleet,
     settings: &Settings,

@@ -11,19 +11,14 @@ use crate::analysis::failures::ArmEvents;
 use crate::analysis::fleet::{Fleet, FleetLife, bytes};
 use crate::analysis::outcome::{
     Analysis, ArmFigures, ArmResult, DAY, DayLevel, Growth, Sawtooth, SelfCheck, ServiceResult, Settings,
-    Verdict, WeekLevel,
+    Verdict,
 };
-use crate::analysis::service::usual_distance;
 use crate::analysis::{
-    checks, equal_time, extremes, failures, figures, growth, level_change, minority, off_treatment, service,
-    work,
+    checks, extremes, failures, figures, growth, off_treatment, service, standing_out, work,
 };
 
 /// Random halvings of the control for the self-check.
 const HALVINGS: usize = 1000;
-const WEEK: f64 = 7.0 * DAY;
-/// Memory is told by week where a life is longer.
-const BY_WEEK_AFTER: f64 = 3.0 * WEEK;
 
 /// Analyses a fleet: figures of services, off-treatment services, figures of arms with and without them, growth and verdicts,
 /// and everything odd about the data. The same fleet and settings give the same analysis.
@@ -52,7 +47,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         })
         .collect();
     let mut findings = search.findings;
-    findings.extend(checks::run(fleet, &services, &treated, &ages, settings));
+    findings.extend(checks::run(fleet, &services, &treated, &ages));
     let as_assigned = figures::of_arms(fleet, settings, &ages, &services, &members);
     // A ratio changes with off-treatment services of the control too.
     let as_treated =
@@ -74,10 +69,8 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     }
     findings.extend(work::findings(fleet, &services, &treated, &arms));
     findings.extend(failures::findings(fleet, &members, &arms));
-    findings.extend(minority::findings(fleet, &arms));
+    findings.extend(standing_out::findings(fleet, &arms));
     if fleet.clock.has_calendar() {
-        findings.extend(equal_time::findings(fleet, settings, &ages, &treated, &arms));
-        findings.extend(growth::common(&ages, &arms));
         findings.extend(growth::host(fleet, &arms));
     }
     findings.sort_by_key(|finding| finding.severity);
@@ -106,8 +99,8 @@ fn arm_result(
     let judged = fleet.clock.has_days();
     let judge = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
         let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
-        let own = minority::of_arm(fleet, settings, ages, services, members, (growth, &of_arm));
-        (minority::verdict(of_arm, growth, own.as_ref()), own)
+        let own = standing_out::bloating(fleet, settings, ages, services, members, growth);
+        (standing_out::verdict(of_arm, own.as_ref()), own)
     };
     let figures = as_treated.as_ref().unwrap_or(&as_assigned);
     let (as_treated_verdict, own) = judged
@@ -125,11 +118,6 @@ fn arm_result(
         verdict: as_treated_verdict,
         service_verdicts: own,
         by_day: by_day(fleet, ages, treated),
-        by_week: by_week(fleet, ages, treated),
-        level_changes: match fleet.clock.has_calendar() {
-            true => level_change::of_arm(fleet, settings, ages, treated),
-            false => Vec::new(),
-        },
         sawtooth: ages.sawtooth[arm].then(|| sawtooth(fleet, services, treated)).flatten(),
         // Where no figure changed there is nothing to show twice.
         as_treated: as_treated.filter(|figures| *figures != as_assigned),
@@ -142,85 +130,37 @@ fn arm_result(
 
 /// Memory by day of age.
 fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
-    let day = |span: OfSpan| DayLevel {
-        day: span.number,
-        services: span.services,
-        median_bytes: span.median_bytes,
-        age_days: Some(span.age_seconds / DAY),
-    };
-    by_age(fleet, ages, members, DAY, false).map(day).collect()
-}
-
-/// Memory by whole week of age, of trials of which days would be too many.
-fn by_week(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<WeekLevel> {
-    let lives = members.iter().filter_map(|index| fleet.services[*index].current());
-    let oldest = lives.filter_map(FleetLife::last_age).fold(0.0, f64::max);
-    if oldest <= BY_WEEK_AFTER {
-        return Vec::new();
-    }
-    let week = |span: OfSpan| WeekLevel {
-        week: span.number,
-        services: span.services,
-        median_bytes: span.median_bytes,
-    };
-    by_age(fleet, ages, members, WEEK, true).map(week).collect()
-}
-
-/// An arm's memory in a span of age.
-struct OfSpan {
-    /// From 1.
-    number: u32,
-    /// Services with readings there.
-    services: u32,
-    /// Median over these of their medians.
-    median_bytes: f64,
-    /// Median over these of the mean age of their readings.
-    age_seconds: f64,
-}
-
-/// Of each span of age so long: its memory, by services that have readings there (`whole`: and lived through it).
-fn by_age(
-    fleet: &Fleet,
-    ages: &Ages,
-    members: &[usize],
-    seconds: f64,
-    whole: bool,
-) -> impl Iterator<Item = OfSpan> {
+    let day = |age: f32| ((f64::from(age) / DAY) as u32).saturating_add(1);
+    // Of a service by day: median of its readings, and their mean age.
     let of_services: Vec<Vec<(u32, f64, f64)>> = members
         .par_iter()
         .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
         .filter(|(service, life)| ages.usable(service, life))
         .map(|(_, life)| {
-            let span = |age: f32| ((f64::from(age) / seconds) as u32).saturating_add(1);
-            let lived = life.last_age().unwrap_or(0.0);
-            // The last reading comes shortly before the end.
-            let lived = lived + usual_distance(life).unwrap_or(0.0);
-            life.readings
-                .chunk_by(|a, b| span(a.age_seconds) == span(b.age_seconds))
-                .filter(|chunk| !whole || f64::from(span(chunk[0].age_seconds)) * seconds <= lived)
-                .filter_map(|chunk| {
-                    let values: Vec<f64> = chunk.iter().map(bytes).collect();
-                    let ages = chunk.iter().map(|reading| f64::from(reading.age_seconds));
-                    let age = ages.sum::<f64>() / chunk.len() as f64;
-                    Some((span(chunk[0].age_seconds), median(&values)?, age))
-                })
-                .collect()
+            let days = life.readings.chunk_by(|a, b| day(a.age_seconds) == day(b.age_seconds));
+            days.filter_map(|chunk| {
+                let values: Vec<f64> = chunk.iter().map(bytes).collect();
+                let ages: Vec<f64> = chunk.iter().map(|reading| f64::from(reading.age_seconds)).collect();
+                Some((day(chunk[0].age_seconds), median(&values)?, mean(&ages)))
+            })
+            .collect()
         })
         .collect();
-    let mut spans: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for (span, level, age) in of_services.iter().flatten() {
-        let (levels, ages) = spans.entry(*span).or_default();
+    let mut days: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (day, level, age) in of_services.iter().flatten() {
+        let (levels, ages) = days.entry(*day).or_default();
         levels.push(*level);
         ages.push(*age);
     }
-    spans.into_iter().filter_map(|(number, (levels, ages))| {
-        Some(OfSpan {
-            number,
+    let level = |(day, (levels, ages)): (u32, (Vec<f64>, Vec<f64>))| {
+        Some(DayLevel {
+            day,
             services: levels.len() as u32,
             median_bytes: median(&levels)?,
-            age_seconds: median(&ages)?,
+            age_days: median(&ages)? / DAY,
         })
-    })
+    };
+    days.into_iter().filter_map(level).collect()
 }
 
 fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {

@@ -1,28 +1,27 @@
 //! The figures of one service.
 
 use heaptrial_model::{Reading, units};
-use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
+use heaptrial_stats::{median, theil_sen_slope, time_average};
 
 use crate::analysis::age::{Ages, in_sawtooth, tolerance};
 use crate::analysis::fleet::{FleetLife, FleetService, bytes};
-use crate::analysis::gap::{distances, is_partly_rolled_up, longest_distance};
+use crate::analysis::gap::{distances, longest_distance};
 use crate::analysis::outcome::{DAY, ServiceResult, Settings};
 use crate::analysis::work;
 
-/// Points that a slope is computed from: medians of equally long runs of readings.
-pub(crate) const SLOPE_POINTS: usize = 150;
+/// Points that a slope is computed from: medians of equal spans of time.
+const SLOPE_POINTS: usize = 150;
 /// Fewer readings after warm-up, or lives, make no slope.
-pub(crate) const SLOPE_READINGS: usize = 5;
+const SLOPE_READINGS: usize = 5;
 /// Memory of a lab run goes up and down where this share of neighbouring readings,
 const STEPS_SHARE: f64 = 0.1;
 /// are apart by this factor.
 const STEP: f64 = 1.5;
-/// Distances of this many times the median over readings are others than the usual ones.
-const UNEVEN: f64 = 2.0;
-/// So many distances make a usual one.
-const FEWEST_USUAL: usize = 5;
-/// Ages of the window at which memory is taken where readings are fewer.
-const LEVEL_AGES: usize = 24;
+/// This share of neighbouring readings is at most the usual distance apart: where a service was read more often for a while,
+/// the distance of the rest is usual, and a few gaps are not.
+const USUAL_SHARE: f64 = 0.9;
+/// Parts of the window of a level, each of which counts alike however often it was read.
+const LEVEL_PARTS: usize = 24;
 
 /// The figures of a service, but for whether it is off treatment in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
@@ -36,7 +35,6 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         None => (None, Some("it has no readings".to_owned())),
     };
     let growth = growth_points(service, ages, settings, 1.0);
-    let did = work::of_service(service, ages, settings);
     ServiceResult {
         name: service.name.clone(),
         arms: service.arms.clone(),
@@ -60,8 +58,7 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         growth_bytes_per_day: theil_sen_slope(&growth),
         growth_log_per_day: theil_sen_slope(&logs(&growth)),
         time_average_bytes,
-        work_bytes_per_second: work::traffic(&did),
-        work: did,
+        work: work::of_service(service, ages, settings),
         off_treatment_in: Vec::new(),
     }
 }
@@ -76,21 +73,15 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
         let (age, matched) = (units::duration(life.last_age().unwrap_or(0.0)), units::duration(matched));
         return Err(format!("too young to compare: it reached {age} of {matched}"));
     }
-    if settings.level_from_warm_up && in_window(life, settings.level_from(matched), matched).len() < 2 {
-        return Err("it was read less than twice after its warm-up".to_owned());
+    let from = settings.level_from(matched);
+    if !settings.level_from_warm_up {
+        return level_at(life, from, matched)
+            .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned());
     }
-    let level = level_at(life, settings.level_from(matched), matched)
-        .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())?;
-    // A lab reads all services at the same ages: nothing has to be put between readings, and what it would say was never there.
-    let inside = after_warm_up_of_lab(life, matched, settings);
-    Ok(if inside.is_empty() { level } else { level_of_lab(inside).unwrap_or(level) })
-}
-
-/// The readings of a lab run's life that give its level; none in a trial on hosts.
-fn after_warm_up_of_lab<'l>(life: &'l FleetLife, matched: f64, settings: &Settings) -> &'l [Reading] {
-    match settings.level_from_warm_up {
-        true => in_window(life, settings.level_from(matched), matched),
-        false => &[],
+    // A lab reads all services at the same ages: nothing has to be put between readings.
+    match in_window(life, from, matched) {
+        inside @ [_, _, ..] => level_of_lab(inside).ok_or_else(|| "it had no memory".to_owned()),
+        _ => Err("it was read less than twice after its warm-up".to_owned()),
     }
 }
 
@@ -102,12 +93,6 @@ fn level_of_lab(readings: &[Reading]) -> Option<f64> {
         false => median(&values),
     }
     .filter(|level| *level > 0.0)
-}
-
-/// Whether memory of a lab run's service goes up and down by so much that its level is a mean.
-pub(crate) fn is_up_and_down(life: &FleetLife, matched: f64, settings: &Settings) -> bool {
-    let inside = after_warm_up_of_lab(life, matched, settings);
-    goes_up_and_down(&inside.iter().map(bytes).collect::<Vec<_>>())
 }
 
 /// Whether one reading in [`STEPS_SHARE`] or more differs from the one before it by [`STEP`] or more, up and down alike: what grows or
@@ -125,42 +110,26 @@ fn goes_up_and_down(values: &[f64]) -> bool {
     times >= 2 && 2.0 * times as f64 >= STEPS_SHARE * (values.len() - 1) as f64
 }
 
-/// Median of memory between two ages.
-///
-/// Where readings are few, the moments at which they happen to be taken would decide at which age a service is
-/// compared; where some are rolled up, those that are not. Then memory is taken between neighbouring readings, on the log
-/// scale, at the same ages for all services; not across a gap. `None` where less than half of the window is covered.
+/// Median of memory between two ages, over equal parts of that time: a part has the median of its readings, or memory at its
+/// middle between the readings around it. So neither the moments of few readings nor hours that were read more often decide.
+/// `None` where less than half of the parts are known.
 pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
-    // One reading covers nothing.
-    if life.readings.len() < 2 {
-        return None;
-    }
-    let end = age + tolerance(life, age);
+    let longest = longest_distance(usual_distance(life)?, life.rolled_up_seconds);
     let inside = in_window(life, start, age);
-    let usual = usual_distance(life)?;
-    let longest = longest_distance(usual, life.rolled_up_seconds);
-    let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds) || is_unevenly_read(inside);
-    if inside.len() >= LEVEL_AGES && !uneven() && 2.0 * covered(life, start, age, longest) >= age - start {
-        let values: Vec<f64> = inside.iter().map(bytes).collect();
-        return median(&values).filter(|level| *level > 0.0);
-    }
-    let step = (age - start) / LEVEL_AGES as f64;
-    let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
-    let taken: Vec<f64> =
-        ages.filter_map(|at| memory_at(life, at, longest, end - age)).filter(|bytes| *bytes > 0.0).collect();
-    if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
-}
-
-/// Seconds between two ages that lie between neighbouring readings which are at most `longest` apart.
-fn covered(life: &FleetLife, start: f64, end: f64, longest: f64) -> f64 {
-    let first = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
-    let pairs = life.readings[first.saturating_sub(1)..].windows(2);
-    pairs
-        .map(|pair| (f64::from(pair[0].age_seconds), f64::from(pair[1].age_seconds)))
-        .take_while(|(from, _)| *from < end)
-        .filter(|(from, to)| to - from <= longest)
-        .map(|(from, to)| to.min(end) - from.max(start))
-        .sum()
+    let step = (age - start) / LEVEL_PARTS as f64;
+    let place = |reading: &Reading| f64::from(reading.age_seconds) - start;
+    let known = |part: usize| {
+        let from = inside.partition_point(|reading| place(reading) < step * part as f64);
+        // What was read a little late belongs to the last part.
+        let to = match part + 1 {
+            LEVEL_PARTS => inside.len(),
+            next => inside.partition_point(|reading| place(reading) < step * next as f64),
+        };
+        let values: Vec<f64> = inside[from..to].iter().map(bytes).collect();
+        median(&values).or_else(|| memory_at(life, start + step * (part as f64 + 0.5), longest))
+    };
+    let known: Vec<f64> = (0..LEVEL_PARTS).filter_map(known).filter(|bytes| *bytes > 0.0).collect();
+    if 2 * known.len() < LEVEL_PARTS { None } else { median(&known) }
 }
 
 /// The readings between two ages.
@@ -171,22 +140,14 @@ fn in_window(life: &FleetLife, start: f64, age: f64) -> &[Reading] {
     life.readings.get(before..to).unwrap_or(&[])
 }
 
-/// Memory at an age, between two readings that are at most `longest_gap` apart; up to `after` seconds past the last
-/// reading, that reading.
-pub(crate) fn memory_at(life: &FleetLife, age: f64, longest_gap: f64, after: f64) -> Option<f64> {
+/// Memory at an age, on the log scale between two readings that are at most `longest_gap` apart.
+fn memory_at(life: &FleetLife, age: f64, longest_gap: f64) -> Option<f64> {
     let next = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < age);
-    let left = next.checked_sub(1).and_then(|place| life.readings.get(place));
-    match (left, life.readings.get(next)) {
-        (_, Some(right)) if f64::from(right.age_seconds) == age => Some(bytes(right)),
-        (Some(left), Some(right)) => {
-            let (from, to) = (f64::from(left.age_seconds), f64::from(right.age_seconds));
-            let part = (age - from) / (to - from);
-            let log = bytes(left).ln() * (1.0 - part) + bytes(right).ln() * part;
-            (to - from <= longest_gap).then(|| log.exp())
-        }
-        (Some(left), None) => (age - f64::from(left.age_seconds) <= after).then(|| bytes(left)),
-        (None, _) => None,
-    }
+    let (left, right) = (life.readings.get(next.checked_sub(1)?)?, life.readings.get(next)?);
+    let (from, to) = (f64::from(left.age_seconds), f64::from(right.age_seconds));
+    let part = (age - from) / (to - from);
+    let log = bytes(left).ln() * (1.0 - part) + bytes(right).ln() * part;
+    (to - from <= longest_gap).then(|| log.exp())
 }
 
 /// The readings of a life after its warm-up and that of all arms, up to a share of what follows.
@@ -209,7 +170,7 @@ pub(crate) fn after_warm_up<'l>(
 }
 
 /// What growth of a service is measured from: (days, bytes), up to a share of the time after warm-up. Of a life,
-/// age and medians of runs of readings; of a service that is restarted at intervals, start and median of each of
+/// age and medians of spans of time; of a service that is restarted at intervals, start and median of each of
 /// its complete lives, because what grows between two restarts is lost at the next. Empty where there is too
 /// little.
 pub(crate) fn growth_points(
@@ -218,24 +179,16 @@ pub(crate) fn growth_points(
     settings: &Settings,
     share: f64,
 ) -> Vec<(f64, f64)> {
-    let (points, uneven) = if in_sawtooth(service, ages) {
+    let points = if in_sawtooth(service, ages) {
         let mut lives = lives_as_points(service);
         lives.truncate((share * lives.len() as f64).ceil() as usize);
-        (lives, false)
+        lives
     } else {
         let Some(life) = service.current() else { return Vec::new() };
         let readings = after_warm_up(life, ages, settings, share);
-        let point = |reading: &Reading| (f64::from(reading.age_seconds) / DAY, bytes(reading));
-        let uneven = is_partly_rolled_up(readings, life.rolled_up_seconds) || is_unevenly_read(readings);
-        (readings.iter().map(point).collect(), uneven)
+        readings.iter().map(|reading| (f64::from(reading.age_seconds) / DAY, bytes(reading))).collect()
     };
-    if points.len() < SLOPE_READINGS {
-        Vec::new()
-    } else if uneven {
-        thin_by_time(&points, SLOPE_POINTS)
-    } else {
-        thin(&points, SLOPE_POINTS)
-    }
+    if points.len() < SLOPE_READINGS { Vec::new() } else { thin_by_time(&points, SLOPE_POINTS) }
 }
 
 /// Medians of the points in each of `limit` equal spans of time.
@@ -268,44 +221,11 @@ pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(|(days, bytes)| (*days, bytes.ln())).collect()
 }
 
-/// The usual distance between readings of a life in seconds: the median over readings, or over time where it was read more often for a while. That
-/// the most time lies between few readings is no usual distance: those are gaps.
+/// The usual distance between readings of a life in seconds, which [`USUAL_SHARE`] of them do not exceed.
 pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
-    let own: Vec<f64> = distances(&life.readings).collect();
-    let usual = median(&own)?;
-    if !are_uneven(&own, usual) {
-        return Some(usual);
-    }
-    let over_time = median_over_time(&own);
-    // Gaps stand alone between short distances; a usual one follows another.
-    let long = |distance: f64| distance >= over_time / UNEVEN;
-    let often = own.windows(2).filter(|pair| long(pair[0]) && long(pair[1])).count() >= FEWEST_USUAL;
-    Some(if often { over_time } else { usual })
-}
-
-/// Whether a life was read more often for a while, so that a median over readings is of that while.
-fn is_unevenly_read(readings: &[Reading]) -> bool {
-    let own: Vec<f64> = distances(readings).collect();
-    median(&own).is_some_and(|usual| are_uneven(&own, usual))
-}
-
-/// Whether most of the time lies between readings further apart than that many times the median over readings.
-fn are_uneven(distances: &[f64], usual: f64) -> bool {
-    let near: f64 = distances.iter().filter(|distance| **distance <= UNEVEN * usual).sum();
-    2.0 * near < distances.iter().sum::<f64>()
-}
-
-/// The distance such that half of the time lies between readings that are nearer to each other, in the unit of the distances.
-fn median_over_time(distances: &[f64]) -> f64 {
-    let half = distances.iter().sum::<f64>() / 2.0;
-    let mut sorted = distances.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let mut passed = 0.0;
-    let middle = sorted.iter().find(|distance| {
-        passed += **distance;
-        passed >= half
-    });
-    middle.copied().unwrap_or(0.0)
+    let mut own: Vec<f64> = distances(&life.readings).collect();
+    own.sort_unstable_by(f64::total_cmp);
+    own.get((USUAL_SHARE * own.len().checked_sub(1)? as f64) as usize).copied()
 }
 
 /// Memory averaged over the observed time: of the last life, or of all lives since `from`. The life during which a
@@ -441,20 +361,12 @@ mod tests {
     fn points_of_a_slope_are_spread_over_time_where_old_readings_were_rolled_up() {
         let points: Vec<(f64, f64)> = (0..100)
             .map(f64::from)
-            .chain((1000..3000).map(|i| 100.0 + f64::from(i - 1000) / 100.0))
-            .map(|x| (x / 96.0, x))
+            .chain((1000..3000).map(|i| 90.0 + f64::from(i) / 100.0))
+            .map(|x| (x, x))
             .collect();
-        let reading = |point: &(f64, f64)| Reading { age_seconds: (point.0 * DAY) as f32, kib: 1 };
-        let readings: Vec<Reading> = points.iter().map(reading).collect();
-        assert!(is_partly_rolled_up(&readings, ROLLED_UP));
-        assert!(!is_partly_rolled_up(&readings[..100], ROLLED_UP));
-        assert!(!is_partly_rolled_up(&readings, 0.0));
         let thinned = thin_by_time(&points, 12);
         assert_eq!(thinned.len(), 12);
-        assert!(
-            thinned.windows(2).all(|pair| (0.05..0.15).contains(&(pair[1].0 - pair[0].0))),
-            "{thinned:?}"
-        );
+        assert!(thinned.windows(2).all(|pair| (5.0..15.0).contains(&(pair[1].0 - pair[0].0))), "{thinned:?}");
         assert_eq!(thin_by_time(&[(1.0, 2.0); 9], 3).len(), 1);
         let slopes =
             (figures_of(0.0).growth_log_per_day.unwrap(), figures_of(16.0).growth_log_per_day.unwrap());

@@ -10,7 +10,7 @@ const HOUR: f64 = 3600.0;
 const WARM_UP_SECONDS: f64 = HOUR;
 /// Of a long life, what it did in the last day counts.
 const AFTER_SECONDS: f64 = 24.0 * HOUR;
-/// Readings further apart do not tell at which hours the work was done.
+/// Readings further apart do not show at which hours the work was done.
 const TOLD_BY_HOUR_SECONDS: f64 = 3.0 * HOUR;
 /// Work over less time says little: relays are asked every ten minutes.
 pub const LEAST_WORK_SECONDS: f64 = 540.0;
@@ -22,35 +22,17 @@ pub struct Worked {
     pub seconds: f64,
     /// Bytes read and written.
     pub bytes: f64,
-    /// Seconds and bytes by hour of the day (UTC), where readings tell.
+    /// Seconds and bytes by hour of the day (UTC), where readings show them.
     hours: [(f64, f64); HOURS],
 }
 
 /// What a service read and wrote a second before something was done to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written")]
 pub struct UsualWork {
     /// Bytes a second over all that is known.
     pub bytes_per_second: f64,
     /// The same by hour of the day (UTC); `None` where nothing was read at that hour, empty where no hour is known.
     pub by_hour: Vec<Option<f64>>,
-}
-
-/// As it is written in frozen plans; those of 0.1.0 have the rate alone.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Rate(f64),
-    ByHour { bytes_per_second: f64, by_hour: Vec<Option<f64>> },
-}
-
-impl From<Written> for UsualWork {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Rate(bytes_per_second) => Self { bytes_per_second, by_hour: Vec::new() },
-            Written::ByHour { bytes_per_second, by_hour } => Self { bytes_per_second, by_hour },
-        }
-    }
 }
 
 /// Work after over work before.

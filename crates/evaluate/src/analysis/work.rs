@@ -14,7 +14,7 @@ use crate::analysis::outcome::{ArmWork, FlagCount, ServiceResult, Settings};
 pub(crate) use findings::findings;
 pub(crate) use measure::of_service;
 
-/// Bytes read and written, the measure of a relay of which rates and memory for each MB/s are told as such.
+/// Bytes read and written, the measure of a relay of which rates and memory for each MB/s are reported as such.
 const TRAFFIC: &str = "bytes";
 
 /// What a life did, by age in seconds. Counters begin with the life.
@@ -163,12 +163,6 @@ impl Work {
     }
 }
 
-/// Bytes read and written a second, of what is known of a service's work.
-pub(crate) fn traffic(work: &[crate::analysis::outcome::ServiceWork]) -> Option<f64> {
-    // A service that does nothing still has a rate to be put in proportion.
-    work.iter().find(|own| own.measure == TRAFFIC).map(|own| own.amount.max(1.0))
-}
-
 /// The work of each arm over `members` (positions of services by arm). `None` where no arm's work was measured.
 pub(crate) fn of_arms(
     fleet: &Fleet,
@@ -191,10 +185,8 @@ pub(crate) fn of_arms(
             own.iter().map(|index| freed(&fleet.services[*index])).filter(|bytes| *bytes > 0.0).collect();
         Some(ArmWork {
             services: traffic.map_or(0, |measure| measure.services),
-            bytes_per_second: traffic.and_then(|measure| measure.amount),
             ratio: traffic.and_then(|measure| measure.ratio.clone()),
-            memory_per_mb_per_second: traffic.and_then(|measure| Some(measure.memory_for_each? * 1e6)),
-            standing: compared::together(&measures),
+            standing: compared.together(&measures),
             measures,
             connections: median(&connections),
             oom_services: freed.len() as u32,

@@ -193,27 +193,6 @@ fn a_restart_of_all_near_the_end_is_told_and_not_passed_over() {
 }
 
 #[test]
-fn arms_that_met_an_equal_age_under_other_load_are_not_ranked_by_it() {
-    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
-    // At every moment the second arm has 0.9 of the first; load rises by 0.6 on day 8.
-    let load = |day: f64| if day < 8.0 { 1.0 } else { 1.6 };
-    add_arm(&mut fleet, 8, |seed| vec![life(seed, 0.0, 12.0, |age| own(seed) * load(age))]);
-    add_arm(&mut fleet, 8, |seed| vec![life(seed, 5.0, 12.0, |age| 0.9 * own(seed) * load(age + 5.0))]);
-    let analysis = run(&fleet);
-    assert!(analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate.low.unwrap() > 1.0);
-    let finding = find(&analysis, FindingKind::AgeAndTimeDisagree).unwrap();
-    assert_eq!((finding.severity, finding.arms.as_slice()), (Severity::Grave, &[1][..]), "{finding:?}");
-    assert!(finding.evidence.contains("over the same last 1 d it has 0.9"), "{finding:?}");
-    // Memory that rises with age is another matter: it is higher at an equal time because it is older.
-    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
-    add_arm(&mut fleet, 8, |seed| vec![life(seed, 0.0, 12.0, |age| own(seed) * rising(age))]);
-    add_arm(&mut fleet, 8, |seed| vec![life(seed, 5.0, 12.0, |age| 0.8 * own(seed) * rising(age))]);
-    let analysis = run(&fleet);
-    let finding = find(&analysis, FindingKind::AgeAndTimeDisagree).unwrap();
-    assert_eq!(finding.severity, Severity::Caution, "{finding:?}");
-}
-
-#[test]
 fn an_arm_of_unknown_age_beside_one_of_a_known_one_is_grave() {
     let mut fleet = fleet(&[(8, &rising), (8, &rising)]);
     let unknown = |fleet: &mut Fleet, from: usize| {

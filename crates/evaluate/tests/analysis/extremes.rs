@@ -3,7 +3,7 @@
 use crate::build;
 
 use build::*;
-use heaptrial_evaluate::analysis::{AgeStanding, Basis, Fleet};
+use heaptrial_evaluate::analysis::{Basis, Fleet};
 
 /// Services of an arm, each with one life of so many readings, 2 days apart, up to an age in days.
 fn few_readings(
@@ -48,30 +48,6 @@ fn an_arm_without_a_level_is_not_passed_over() {
     assert_eq!((extremes.least, extremes.most), (Some(1), Some(3)));
     let order: Vec<usize> = extremes.order.iter().map(|place| place.arm).collect();
     assert_eq!(order, [1, 0, 2, 3]);
-    assert!((extremes.order[3].ages.median_seconds / DAY - 8.2).abs() < 0.3, "{:?}", extremes.order[3]);
-    // Every service of the small arm lies far below every other service: widest gap first.
-    let widest = &extremes.separations[0];
-    assert_eq!((widest.lower, widest.higher), (1, 3));
-    let gap = widest.ranks.gap.unwrap();
-    assert!(gap.factor > 12.0 && (gap.p_value - 1.0 / 20.0).abs() < 1e-12, "{gap:?}");
-    assert_eq!((widest.ranks.lower_services, widest.ranks.higher_services), (3, 3));
-    let beside = extremes.against_control.iter().find(|pair| pair.lower == 1).unwrap();
-    assert_eq!((beside.higher, beside.ages), (0, AgeStanding::LowerNotYounger));
-    assert!((beside.ranks.p_value - 0.1).abs() < 1e-12);
-    // Three services each are too few to show it at 5%.
-    assert!(!beside.shows(0.05));
-}
-
-#[test]
-fn enough_services_show_it_by_ranks_where_levels_are_missing() {
-    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
-    few_readings(&mut fleet, 8, 8.0, 1, |_| 4.2);
-    few_readings(&mut fleet, 8, 8.0, 1, |_| 0.35);
-    few_readings(&mut fleet, 8, 8.0, 1, |_| 4.2);
-    let extremes = run(&fleet).extremes;
-    let shown: Vec<usize> =
-        extremes.against_control.iter().filter(|pair| pair.shows(0.05)).map(|pair| pair.lower).collect();
-    assert_eq!(shown, [1]);
 }
 
 #[test]
@@ -81,9 +57,6 @@ fn with_levels_of_all_arms_levels_decide() {
     assert_eq!(extremes.basis, Basis::LevelAtEqualAge { age_seconds: 8.0 * DAY });
     assert_eq!((extremes.least, extremes.most), (Some(1), Some(2)));
     assert!(extremes.without_level.is_empty() && extremes.without_reading.is_empty());
-    assert_eq!(extremes.separations.len(), 3);
-    assert!(extremes.separations.iter().all(|pair| pair.ages == AgeStanding::Equal));
-    assert!(extremes.against_control.iter().all(|pair| pair.shows(0.05)), "{extremes:?}");
 }
 
 #[test]
@@ -100,25 +73,6 @@ fn an_arm_with_more_services_on_the_large_server_does_not_need_the_most() {
     let level = |arm: usize| analysis.arms[arm].as_assigned.level_bytes.unwrap();
     assert!(level(1) > level(0), "what levels alone would tell");
     assert_eq!((analysis.extremes.least, analysis.extremes.most), (Some(2), Some(0)));
-}
-
-#[test]
-fn a_younger_arm_that_is_lower_is_looked_at_at_the_age_that_both_reached() {
-    let grown = |age: f64| 1.0 + 0.5 * age;
-    for (level, lower_at_common_age) in [(1.0, false), (0.4, true)] {
-        let mut fleet = Fleet { seed: 1, ..Fleet::default() };
-        few_readings(&mut fleet, 6, 8.0, 4, grown);
-        // A single reading at 2 days: too few for a level.
-        few_readings(&mut fleet, 6, 2.0, 1, |age| level * grown(age));
-        let extremes = run(&fleet).extremes;
-        let pair = &extremes.separations[0];
-        assert_eq!((pair.lower, pair.higher, pair.ages), (1, 0, AgeStanding::LowerYounger));
-        assert!(pair.ranks.p_value < 0.01);
-        let at = pair.at_common_age.as_ref().unwrap();
-        assert!((at.age_seconds / DAY - 2.0).abs() < 0.3, "{at:?}");
-        assert_eq!(at.ranks.gap.is_some(), lower_at_common_age, "{at:?}");
-        assert_eq!(pair.shows(0.05), lower_at_common_age);
-    }
 }
 
 #[test]

@@ -13,7 +13,6 @@ mod looks;
 mod minority;
 mod pitfalls;
 mod readings;
-mod rolled_up;
 mod simulation;
 mod verdicts;
 mod work;

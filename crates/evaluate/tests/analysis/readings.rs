@@ -70,46 +70,19 @@ fn services_in_no_level_are_told() {
     assert!(find(&run(&build::fleet(&[(6, &|_| 2.0), (6, &|_| 1.0)])), FindingKind::WithoutLevel).is_none());
 }
 
+/// Older readings are kept as medians of 15 minutes: a service that was restarted since has none of those.
 #[test]
-fn arms_that_are_read_at_other_hours_are_told() {
-    // Read each 6 hours by `life`, from which one or two of a day are kept.
-    let at = |hours: [&'static [f64]; 2]| {
-        let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|_| 2.0)]);
-        for service in &mut fleet.services {
-            let kept = hours[service.arms[0]];
-            service.lives[0].started_at = 20_000.0 * DAY;
-            service.lives[0]
-                .readings
-                .retain(|reading| kept.contains(&(f64::from(reading.age_seconds) % DAY / 3600.0).round()));
-        }
-        run(&fleet)
+fn a_service_lacks_no_readings_for_having_been_rolled_up() {
+    let read = |seed: usize, rolled_up_days: u32| {
+        let old = (0..rolled_up_days * 96).map(|quarter| f64::from(quarter) / 96.0);
+        let every = if seed == 3 { 4 } else { 1 };
+        let raw = (0..5 * 1440 / every)
+            .map(|minute| f64::from(rolled_up_days) + f64::from(minute * every) / 1440.0);
+        let rolled_up_seconds = if rolled_up_days > 0 { 900.0 } else { 0.0 };
+        vec![FleetLife { rolled_up_seconds, ..read_at(seed, old.chain(raw), |_| 2.0) }]
     };
-    let apart = at([&[6.0], &[18.0]]);
-    let told = find(&apart, FindingKind::OtherHours).unwrap();
-    assert_eq!(told.arms, [1]);
-    assert!(told.evidence.contains("around 06:00 (UTC), those of arm 1 around 18:00"), "{}", told.evidence);
-    let all_day = at([&[0.0, 6.0, 12.0, 18.0], &[6.0]]);
-    let told = find(&all_day, FindingKind::OtherHours).unwrap();
-    assert!(told.evidence.contains("of all hours (UTC), those of arm 1 around 06:00"), "{}", told.evidence);
-    for same in [[&[6.0] as &[f64], &[6.0]], [&[0.0, 12.0], &[6.0, 18.0]]] {
-        assert!(find(&at(same), FindingKind::OtherHours).is_none(), "{same:?}");
-    }
-}
-
-/// A level of half a day is of the hours of its window, also where both arms are read all the time.
-#[test]
-fn arms_that_were_restarted_at_other_hours_are_told() {
-    let hourly = |seed: usize| read_at(seed, (0..=24).map(|hour| f64::from(hour) / 24.0), |_| 4.0);
-    let restarted = |hours: f64| {
-        let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|_| 4.0)]);
-        for (seed, service) in fleet.services.iter_mut().enumerate() {
-            let apart = if service.arms == [1] { hours } else { 0.0 };
-            let started_at = 20_000.0 * DAY + apart * 3600.0;
-            service.lives = vec![FleetLife { started_at, ..hourly(seed) }];
-        }
-        run(&fleet)
-    };
-    let told = find(&restarted(12.0), FindingKind::OtherHours).cloned();
-    assert!(told.is_some_and(|found| found.arms == [1]));
-    assert!(find(&restarted(1.0), FindingKind::OtherHours).is_none());
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    add_arm(&mut fleet, 8, |seed| read(seed, if seed < 5 { 0 } else { 25 }));
+    let analysis = run(&fleet);
+    assert_eq!(names(find(&analysis, FindingKind::LacksSamples).unwrap()), ["s3"]);
 }

@@ -136,38 +136,9 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
         )));
         blocks.push(Block::Table("Memory by day of age".to_owned(), table));
     }
-    if let Some((unit, table)) = over_time::by_week(report) {
-        blocks.push(Block::Heading("Memory by week of age".to_owned()));
-        blocks.push(Block::Legend(format!(
-            "Median over the services that lived through the whole week, in {unit}, with their number."
-        )));
-        blocks.push(Block::Table("Memory by week of age".to_owned(), table));
-    }
-    blocks.extend(titled("Sudden changes of level", over_time::level_changes(report)));
     blocks.extend(titled("Arms restarted at intervals", over_time::sawtooth(report)));
     if full {
         blocks.extend(["memory-over-time", "over-calendar-time", "trajectories", "arms"].map(Block::Chart));
-    }
-    if let Some(table) = over_time::sums_by_server(report) {
-        let sums = &report.server_sums;
-        let compared = sums.iter().any(|sum| sum.compared.is_some());
-        let (heading, before) = match compared {
-            true => (
-                "Sums over servers, before and after",
-                " Before and after are last readings of the same services before and after their treatment changed: at the time of an event, or \
-                 else at the first restart.",
-            ),
-            false => ("Sums over servers", ""),
-        };
-        let gone = match sums.iter().any(|sum| sum.gone > 0) {
-            true => " Services that were read no more before the end are in no sum.",
-            false => "",
-        };
-        blocks.push(Block::Heading(heading.to_owned()));
-        blocks.push(Block::Legend(format!(
-            "Last readings of the services of one server, added up.{gone}{before}"
-        )));
-        blocks.push(Block::Table("Sums over servers".to_owned(), table));
     }
     blocks
 }

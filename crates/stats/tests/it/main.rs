@@ -6,4 +6,3 @@ mod looks;
 mod methods_reference;
 mod permutation_reference;
 mod reference_values;
-mod shape_rates;

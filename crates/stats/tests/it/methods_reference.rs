@@ -1,9 +1,6 @@
 //! The methods beside the ratio against SciPy, statsmodels and NumPy (`reference/make_methods_reference.py`).
 
-use heaptrial_stats::{
-    arm_shape, days_needed, find_clusters, growth_shape, holm, median_interval, time_average,
-    trajectory_distance,
-};
+use heaptrial_stats::{days_needed, holm, median_interval, time_average, trajectory_distance};
 use serde::Deserialize;
 
 type Points = Vec<(f64, f64)>;
@@ -12,14 +9,9 @@ type Points = Vec<(f64, f64)>;
 struct Reference {
     holm: Vec<PValues>,
     medians: Vec<Median>,
-    shapes: Vec<Curve>,
-    sign_tests: Vec<SignTest>,
-    curve: Points,
-    line: Points,
     time_averages: Vec<Average>,
     distances: Vec<Distance>,
     days: Vec<Days>,
-    splits: Vec<Split>,
 }
 
 #[derive(Deserialize)]
@@ -35,24 +27,6 @@ struct Median {
     median: f64,
     low: f64,
     high: f64,
-}
-
-#[derive(Deserialize)]
-struct Curve {
-    points: Points,
-    slope: f64,
-    linear_aicc: f64,
-    tau: f64,
-    rise: f64,
-    asymptote: f64,
-    saturating_aicc: f64,
-}
-
-#[derive(Deserialize)]
-struct SignTest {
-    saturating: usize,
-    straight: usize,
-    p_value: f64,
 }
 
 #[derive(Deserialize)]
@@ -76,15 +50,6 @@ struct Days {
     estimate: f64,
     margin: f64,
     expected: f64,
-}
-
-#[derive(Deserialize)]
-struct Split {
-    values: Vec<f64>,
-    below: f64,
-    above: f64,
-    assignment: Vec<usize>,
-    means: [f64; 2],
 }
 
 fn reference() -> Reference {
@@ -123,32 +88,6 @@ fn median_intervals_are_those_of_scipy() {
     }
 }
 
-/// What depends on tau to 1e-6: a minimum is only as sharp as the square root of the precision.
-#[test]
-fn lines_and_curves_are_those_of_scipy() {
-    for case in reference().shapes {
-        let found = growth_shape(&case.points).unwrap();
-        assert_close(found.slope, case.slope);
-        assert_close(found.linear_aicc, case.linear_aicc);
-        assert_within(found.tau, case.tau, 1e-6);
-        assert_within(found.rise, case.rise, 1e-6);
-        assert_within(found.asymptote, case.asymptote, 1e-6);
-        assert_within(found.saturating_aicc, case.saturating_aicc, 1e-6);
-    }
-}
-
-#[test]
-fn sign_tests_are_scipys_exact_binomial_test() {
-    let reference = reference();
-    let (curve, line) = (growth_shape(&reference.curve).unwrap(), growth_shape(&reference.line).unwrap());
-    for case in reference.sign_tests {
-        let services = [vec![curve; case.saturating], vec![line; case.straight]].concat();
-        let arm = arm_shape(&services, 0.05);
-        assert_eq!(arm.saturating, case.saturating);
-        assert_close(arm.p_value, case.p_value);
-    }
-}
-
 #[test]
 fn averages_over_time_are_numpys_trapezoids() {
     for case in reference().time_averages {
@@ -167,17 +106,5 @@ fn distances_of_trajectories_are_those_of_numpys_interpolation() {
 fn days_needed_follow_numpys_fit() {
     for case in reference().days {
         assert_close(days_needed(&case.widths, case.estimate, case.margin).unwrap(), case.expected);
-    }
-}
-
-#[test]
-fn clusters_are_cut_where_trying_all_splits_with_numpy_cuts_them() {
-    for case in reference().splits {
-        let found = find_clusters(&case.values, 0.05, 0.1, 1).unwrap();
-        assert_eq!(found.assignment, case.assignment);
-        assert_eq!((found.splits[0].below, found.splits[0].above), (case.below, case.above));
-        for (cluster, mean) in found.clusters.iter().zip(case.means) {
-            assert_close(cluster.mean, mean);
-        }
     }
 }

@@ -1,15 +1,13 @@
-//! Studentised permutation tests, rank tests and intervals of shares against SciPy and NumPy
+//! Studentised permutation tests and intervals of shares against SciPy and NumPy
 //! (`reference/make_permutation_reference.py`).
 
-use heaptrial_stats::{Block, IntervalMethod, rank_test, ratio_to_control, share_interval};
+use heaptrial_stats::{Block, IntervalMethod, ratio_to_control, share_interval};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Reference {
     studentised: Vec<TwoArms>,
     blocked: Vec<Blocked>,
-    ranks: Vec<Ranks>,
-    blocked_ranks: Vec<BlockedRanks>,
     shares: Vec<Share>,
 }
 
@@ -28,21 +26,6 @@ struct Blocked {
     p_value: f64,
     low: f64,
     high: f64,
-}
-
-#[derive(Deserialize)]
-struct Ranks {
-    control: Vec<f64>,
-    treated: Vec<f64>,
-    u: f64,
-    less: f64,
-}
-
-#[derive(Deserialize)]
-struct BlockedRanks {
-    blocks: Vec<(Vec<f64>, Vec<f64>)>,
-    u: f64,
-    less: f64,
 }
 
 #[derive(Deserialize)]
@@ -91,25 +74,6 @@ fn arms_of_unequal_size_invert_scipys_test_of_welchs_t() {
 fn blocks_invert_the_studentised_test_over_all_assignments_within_them() {
     for case in reference().blocked {
         check(&blocks(&case.blocks), case.p_value, case.low, case.high);
-    }
-}
-
-#[test]
-fn rank_tests_are_those_of_scipy() {
-    for case in reference().ranks {
-        let found = rank_test(&[block(&case.control, &case.treated)]).unwrap();
-        assert_eq!(found.exact, case.control.len() < 100);
-        assert_close(found.pairs_above, case.u);
-        assert_close(found.less, case.less);
-    }
-}
-
-#[test]
-fn rank_tests_within_blocks_are_those_of_all_assignments() {
-    for case in reference().blocked_ranks {
-        let found = rank_test(&blocks(&case.blocks)).unwrap();
-        assert_close(found.pairs_above, case.u);
-        assert_close(found.less, case.less);
     }
 }
 

@@ -1,11 +1,9 @@
 //! Ages that are not known or not equal, and arms that never ran at the same time.
 
-use std::collections::BTreeSet;
-
-use heaptrial_model::{KnownEvent, units};
+use heaptrial_model::units;
 use heaptrial_stats::median;
 
-use super::presence::observed;
+use super::coverage::observed;
 use super::several;
 use crate::analysis::age::Ages;
 use crate::analysis::fleet::{Fleet, FleetLife, FleetService};
@@ -13,8 +11,6 @@ use crate::analysis::outcome::{Finding, FindingKind, ServiceResult, Severity};
 
 /// A matched age below this share of the oldest arm's median is young.
 const YOUNG_SHARE: f64 = 0.5;
-/// Ages closer than this share are equal.
-const TOLERANCE: f64 = 0.01;
 /// Arms whose median ages differ by more than this share are of unequal age.
 const UNEQUAL_SHARE: f64 = 0.1;
 
@@ -42,24 +38,6 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
             "{} of {} began before the first reading: the age is not known (left-censored)",
             several(found.len()),
             services.len()
-        ),
-    })
-}
-
-/// Services for which a store reported another start in the middle of a life.
-pub(super) fn moved(fleet: &Fleet) -> Option<Finding> {
-    let moved = fleet.events.iter().filter(|event| event.kind == KnownEvent::StartMoved);
-    let found: BTreeSet<usize> = moved.filter_map(|event| event.service).collect();
-    let arms: BTreeSet<usize> =
-        found.iter().flat_map(|index| fleet.services[*index].arms.iter().copied()).collect();
-    (!found.is_empty()).then(|| Finding {
-        kind: FindingKind::StartMoved,
-        severity: Severity::Caution,
-        arms: arms.into_iter().collect(),
-        services: found.iter().map(|index| fleet.services[*index].name.clone()).collect(),
-        evidence: format!(
-            "the reported start of {} moved while the process ran on: a clock was set, or the oldest of several processes ended",
-            several(found.len())
         ),
     })
 }
@@ -144,25 +122,24 @@ pub(super) fn compared_young(
 ) -> Option<Finding> {
     let matched = ages.matched?;
     let arms: Vec<usize> = (0..fleet.arms.len()).filter(|arm| !ages.sawtooth[*arm]).collect();
+    let of_arm = |arm: usize, age: &dyn Fn(usize) -> Option<f64>| {
+        median(&members[arm].iter().filter_map(|index| age(*index)).collect::<Vec<_>>())
+    };
     let oldest_of = |age: &dyn Fn(usize) -> Option<f64>| {
-        let median_of =
-            |arm: &usize| median(&members[*arm].iter().filter_map(|index| age(*index)).collect::<Vec<_>>());
-        arms.iter().filter_map(median_of).fold(0.0, f64::max)
+        arms.iter().filter_map(|arm| of_arm(*arm, age)).fold(0.0, f64::max)
     };
     let oldest = oldest_of(&|index| services[index].age_seconds);
     let oldest_ever = oldest_of(&|index| {
         let lives = fleet.services[index].lives.iter().filter(|life| life.contamination.is_none());
         lives.filter_map(FleetLife::last_age).max_by(f64::total_cmp)
     });
-    // Whoever has most services that are no older decides.
-    let young = |arm: usize| {
-        let known: Vec<f64> = members[arm].iter().filter_map(|index| services[*index].age_seconds).collect();
-        let young = known.iter().filter(|age| **age <= matched * (1.0 + TOLERANCE)).count();
-        young as f64 / known.len().max(1) as f64
-    };
-    let (youngest, _) = arms.iter().map(|arm| (*arm, young(*arm))).max_by(|a, b| a.1.total_cmp(&b.1))?;
     let matched_at = units::duration(matched);
     let (arms, evidence) = if matched < YOUNG_SHARE * oldest {
+        let youngest = arms.iter().copied().min_by(|a, b| {
+            let age =
+                |arm: &usize| of_arm(*arm, &|index| services[index].age_seconds).unwrap_or(f64::INFINITY);
+            age(a).total_cmp(&age(b))
+        })?;
         let evidence = format!(
             "services are compared at an age of {matched_at}, because services of {} are no older, while others reached {}",
             fleet.arms[youngest].name,

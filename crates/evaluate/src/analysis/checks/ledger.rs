@@ -1,9 +1,8 @@
-//! What the ledger of a trial tells of its services.
+//! Services that are not proved to have run their treatment.
 
-use super::servers::{Paired, paired};
 use super::several;
 use crate::analysis::fleet::{Fleet, FleetService};
-use crate::analysis::outcome::{Finding, FindingKind, ServiceResult, Severity};
+use crate::analysis::outcome::{Finding, FindingKind, Severity};
 
 /// Services of which nobody knows what they ran, in a trial that proves it.
 pub(super) fn not_proved(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
@@ -69,25 +68,4 @@ pub(super) fn earlier_lives(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Findin
         })
     };
     members.iter().enumerate().filter_map(of_arm).collect()
-}
-
-/// Services of a drawn assignment whose block has no service of the control.
-pub(super) fn unpaired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
-    if !fleet.identities_proved {
-        return Vec::new();
-    }
-    let of_arm = |found: Paired| {
-        (!found.alone.is_empty()).then(|| Finding {
-            kind: FindingKind::UnpairedBlocks,
-            severity: Severity::Caution,
-            arms: vec![found.arm],
-            evidence: format!(
-                "{} of {} are in blocks without a service of the control to compare with",
-                several(found.alone.len()),
-                fleet.arms[found.arm].name
-            ),
-            services: found.alone.iter().map(|index| services[*index].name.clone()).collect(),
-        })
-    };
-    paired(fleet, services, members).into_iter().filter_map(of_arm).collect()
 }

@@ -11,7 +11,7 @@ const REACHED: f64 = 0.98;
 /// Arms of which services reached their limit. Where a limit holds, what they would need is in no figure; where it is only
 /// thought of, they would not live under it.
 ///
-/// A limit holds whatever a service runs: those off treatment are told too.
+/// A limit holds whatever a service runs: those off treatment count too.
 pub(super) fn reached(fleet: &Fleet, services: &[ServiceResult]) -> Vec<Finding> {
     let limit = |index: usize| fleet.limit.service_bytes.or(fleet.services[index].limit_bytes);
     let over = |index: &usize| {

@@ -5,16 +5,14 @@ use heaptrial_stats::{fisher_fewer, median};
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{Finding, FindingKind, ServiceResult, Severity};
 
-/// An arm whose services were restarted this many times as often as those it is compared with,
-const TIMES: f64 = 3.0;
-/// and this many times more per service, is told.
+/// A service is restarted often if it was this many times more than those it is compared with usually are.
 const MORE: f64 = 2.0;
-/// So is an arm more of whose services were restarted this many times more than those usually are, where chance alone would
-/// do that this rarely (one-sided, R. A. Fisher's exact test), of so many services or more.
-const RARELY: f64 = 0.025;
+/// An arm with so many services that are restarted often,
 const FEWEST: usize = 3;
+/// which chance alone would bring this rarely (one-sided, R. A. Fisher's exact test), is restarted more often.
+const RARELY: f64 = 0.05;
 
-/// Arms that are restarted far more often than the control, or a control than the other arms, without that being their treatment.
+/// Arms whose services are restarted more often than those of the control, or a control than the other arms, without that being their treatment.
 pub(super) fn more_often(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
     let compared: Vec<usize> = (0..fleet.arms.len()).filter(|arm| !fleet.arms[*arm].restarted).collect();
@@ -37,9 +35,7 @@ pub(super) fn more_often(fleet: &Fleet, services: &[ServiceResult], members: &[V
         };
         let rest = |of: &[usize]| (of.len() - frequent(of).len(), of.len());
         let frequent = frequent(&members[arm]);
-        let more = own >= TIMES * usual && own >= usual + MORE;
-        let some = || frequent.len() >= FEWEST && fisher_fewer(rest(&members[arm]), rest(&others)) <= RARELY;
-        if !more && !some() {
+        if frequent.len() < FEWEST || fisher_fewer(rest(&members[arm]), rest(&others)) > RARELY {
             return None;
         }
         let without = frequent.iter().filter(|index| services[**index].level_bytes.is_none()).count();

@@ -15,7 +15,7 @@ const KNOTS: usize = 32;
 const AGE_RATIO: f64 = 100.0;
 /// Parts of a window in which what services share within it is looked at.
 const PARTS: usize = 24;
-/// Fewer windows after warm-up tell nothing about what services share from one to the next.
+/// Fewer windows after warm-up show nothing about what services share from one to the next.
 const FEWEST_WINDOWS: usize = 5;
 
 impl Forecast {

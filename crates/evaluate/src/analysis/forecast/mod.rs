@@ -12,7 +12,7 @@ use crate::analysis::fleet::FleetLife;
 use crate::analysis::outcome::{DAY, Estimate, window_before};
 use crate::analysis::service::level_at;
 
-/// Ages up to this many times the last observed one are told, by carrying growth on.
+/// Ages up to this many times the last observed one are forecast, by carrying growth on.
 const CARRIED_ON: f64 = 2.0;
 /// Readings end a little before the age at which they are taken.
 const ROUNDING: f64 = 1.001;
@@ -103,7 +103,7 @@ pub enum ForecastError {
         /// The arm.
         arm: String,
     },
-    /// One service tells nothing about another.
+    /// One service says nothing about another.
     #[error("{services} service of arm `{arm}` has readings that count; a forecast needs at least 2")]
     TooFewServices {
         /// The arm.
@@ -158,7 +158,7 @@ impl Forecast {
     }
 
     /// Standard deviation of what all services share from window to window, on the log scale; 0 where the trial was too
-    /// short to tell.
+    /// short for one.
     pub fn drift(&self) -> f64 {
         self.drift
     }

@@ -3,12 +3,9 @@
 //! Three sources of evidence: a proved identity that is another (certain), a list of another arm that names the
 //! service too, and memory that goes as another arm's.
 
-mod clusters;
 mod nearest;
 
-use std::collections::BTreeMap;
-
-use heaptrial_model::units;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::curve::Curves;
 use crate::analysis::fleet::Fleet;
@@ -35,11 +32,8 @@ pub(crate) fn search(
     if fleet.identities_proved {
         return search;
     }
-    let found = clusters::Found::in_arms(fleet, services, members);
-    let strata = Strata::of(fleet, &found);
-    let near = nearest::Nearest::of(fleet, services, members, curves, &strata);
+    let near = nearest::Nearest::of(fleet, members, curves);
     listed_twice(fleet, services, &near, &mut search);
-    found.iter().for_each(|found| found.tell(fleet, services, &near, &mut search));
     near.search(fleet, services, members, &mut search);
     search
 }
@@ -51,37 +45,6 @@ fn by_block(fleet: &Fleet, services: &[usize]) -> BTreeMap<u32, Vec<usize>> {
         blocks.entry(fleet.services[*index].block).or_default().push(*index);
     }
     blocks
-}
-
-/// Services that may be held against each other: of one block, and of one size where services of all arms have several.
-struct Strata(Vec<Option<(u32, usize)>>);
-
-impl Strata {
-    fn of(fleet: &Fleet, found: &[clusters::Found]) -> Self {
-        let mut strata: Vec<_> = fleet.services.iter().map(|service| Some((service.block, 0))).collect();
-        for found in found.iter().filter(|found| found.is_of_the_services) {
-            // Of which size one without a level is, nothing tells.
-            found.members.iter().for_each(|index| strata[*index] = None);
-            for (index, cluster) in found.by_service() {
-                strata[index] = Some((fleet.services[index].block, cluster));
-            }
-        }
-        Self(strata)
-    }
-
-    fn of_service(&self, service: usize) -> Option<(u32, usize)> {
-        self.0[service]
-    }
-
-    fn split(&self, services: &[usize]) -> BTreeMap<(u32, usize), Vec<usize>> {
-        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for index in services {
-            if let Some(stratum) = self.0[*index] {
-                groups.entry(stratum).or_default().push(*index);
-            }
-        }
-        groups
-    }
 }
 
 impl Search {
@@ -134,41 +97,32 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
 
 /// Services that lists put into two arms.
 fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Nearest, search: &mut Search) {
-    // By pair of arms: the services, and of which arm they are off treatment.
-    let mut pairs: Vec<((usize, usize), Vec<usize>)> = Vec::new();
+    let mut pairs: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for (index, service) in fleet.services.iter().enumerate() {
-        for (place, first) in service.arms.iter().enumerate() {
-            for second in service.arms[place + 1..].iter().filter(|second| *second != first) {
-                let pair = (*first.min(second), *first.max(second));
-                match pairs.iter_mut().find(|(known, _)| *known == pair) {
-                    Some((_, found)) => found.push(index),
-                    None => pairs.push((pair, vec![index])),
-                }
+        let arms: Vec<usize> = BTreeSet::from_iter(service.arms.iter().copied()).into_iter().collect();
+        for (place, first) in arms.iter().enumerate() {
+            for second in &arms[place + 1..] {
+                pairs.entry((*first, *second)).or_default().push(index);
             }
         }
     }
     for ((first, second), found) in pairs {
         let name = |arm: usize| fleet.arms[arm].name.as_str();
-        let mut fits = [0usize, 0, 0];
-        for index in &found {
-            let home = near.fits(*index, first, second);
-            let (place, off_treatment_in) = match home {
-                Some(home) if home == first => (0, Some(second)),
-                Some(_) => (1, Some(first)),
-                None => (2, None),
-            };
-            fits[place] += 1;
-            if let (Some(arm), Some(home)) = (off_treatment_in, home) {
-                let why = format!("{} lists it too, and its memory goes as there", name(home));
-                search.add(*index, OffTreatment { arm, like: Some(home), proved: false, why });
-            }
+        let homes: Vec<Option<usize>> = found.iter().map(|index| near.fits(*index, first, second)).collect();
+        for (index, home) in found.iter().zip(&homes) {
+            let Some(home) = *home else { continue };
+            let arm = if home == first { second } else { first };
+            let why = format!("{} lists it too, and its memory goes as there", name(home));
+            search.add(*index, OffTreatment { arm, like: Some(home), proved: false, why });
         }
-        let told: Vec<String> = [(0, name(first)), (1, name(second))]
-            .iter()
-            .filter(|(place, _)| fits[*place] > 0)
-            .map(|(place, name)| format!("the memory of {} behaves as that of {name}", fits[*place]))
-            .chain((fits[2] > 0).then(|| format!("of {} memory does not show where they belong", fits[2])))
-            .collect();
+        let fit = |arm: Option<usize>| homes.iter().filter(|home| **home == arm).count();
+        let behaves =
+            |arm: usize| format!("the memory of {} behaves as that of {}", fit(Some(arm)), name(arm));
+        let mut parts: Vec<String> =
+            [first, second].into_iter().filter(|arm| fit(Some(*arm)) > 0).map(behaves).collect();
+        if fit(None) > 0 {
+            parts.push(format!("of {} memory does not show where they belong", fit(None)));
+        }
         search.findings.push(Finding {
             kind: FindingKind::InTwoArms,
             severity: Severity::Grave,
@@ -183,7 +137,7 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
                 },
                 name(first),
                 name(second),
-                told.join(", ")
+                parts.join(", ")
             ),
         });
     }
@@ -192,8 +146,4 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
 /// `9 of its 20 services`.
 fn counted(some: usize, all: usize) -> String {
     format!("{some} of its {all} services")
-}
-
-fn memory(log_bytes: f64) -> String {
-    units::memory(log_bytes.exp())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heaptrial_stats::{median, quantile};
 use rayon::prelude::*;
 
-use super::{Search, Strata, counted};
+use super::{Search, by_block, counted};
 use crate::analysis::curve::{Apart, Curve, Curves};
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
@@ -14,11 +14,8 @@ use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, ServiceResult
 const NEARER: f64 = 3.0;
 /// and within a factor of 1.3 of that other arm,
 const NEAR: f64 = 0.25;
-/// and from its own further than this many times the distance that is usual in it: 4 standard deviations, which of
-/// 200 services whose levels are normal one reaches in 80 fleets,
-const UNUSUAL: f64 = 6.0;
-/// and further than this many times the distance that one in ten of those exceeds that are nearest to their own arm,
-/// where levels have heavier tails,
+/// and from its own further than this many times the distance that one in ten exceeds of the services that are nearest to their
+/// own arm: 4 standard deviations, which of 200 services whose levels are normal one reaches in 80 fleets,
 const BEYOND: f64 = 2.5;
 const TAIL_SHARE: f64 = 0.9;
 /// and further than a factor of 1.2.
@@ -27,6 +24,8 @@ const FAR: f64 = 0.182;
 const AS_FAR: f64 = 0.8;
 /// if this share of as many of them are.
 const AS_MANY: f64 = 0.5;
+/// Two arms of which such a share each is as the other have services of two sizes: few are listed in the wrong one of them.
+const OF_TWO_SIZES: f64 = 0.25;
 /// An arm of fewer services has no shape of its own.
 const FEWEST_SERVICES: usize = 3;
 
@@ -40,34 +39,29 @@ pub(crate) struct Nearest {
 }
 
 impl Nearest {
-    pub(crate) fn of(
-        fleet: &Fleet,
-        services: &[ServiceResult],
-        members: &[Vec<usize>],
-        curves: &Curves,
-        strata: &Strata,
-    ) -> Self {
-        // By arm and stratum: the services, and their curve.
-        type Groups = BTreeMap<(u32, usize), (Vec<usize>, Curve)>;
+    pub(crate) fn of(fleet: &Fleet, members: &[Vec<usize>], curves: &Curves) -> Self {
+        // By arm and block: the services, and their curve.
+        type Groups = BTreeMap<u32, (Vec<usize>, Curve)>;
         let groups: Vec<Groups> = members
             .iter()
             .map(|members| {
-                let enough = strata.split(members).into_iter().filter(|own| own.1.len() >= FEWEST_SERVICES);
-                let with_curve = |(stratum, own): ((u32, usize), Vec<usize>)| {
+                let enough =
+                    by_block(fleet, members).into_iter().filter(|own| own.1.len() >= FEWEST_SERVICES);
+                let with_curve = |(block, own): (u32, Vec<usize>)| {
                     let curve = curves.median_of(&own, None);
-                    (stratum, (own, curve))
+                    (block, (own, curve))
                 };
                 enough.map(with_curve).collect()
             })
             .collect();
-        let apart: Vec<Vec<Option<Apart>>> = (0..services.len())
+        let apart: Vec<Vec<Option<Apart>>> = (0..fleet.services.len())
             .into_par_iter()
             .map(|service| {
-                let arms = &fleet.services[service].arms;
+                let own = &fleet.services[service];
                 let to = |arm: usize| {
-                    let (group, curve) = groups[arm].get(&strata.of_service(service)?)?;
+                    let (group, curve) = groups[arm].get(&own.block)?;
                     // Its own memory must not pull the curve that it is held against.
-                    let pulls = arms.contains(&arm) && Curves::pulls(group.len());
+                    let pulls = own.arms.contains(&arm) && Curves::pulls(group.len());
                     let without = pulls.then(|| curves.median_of(group, Some(service)));
                     curves.apart(service, without.as_ref().unwrap_or(curve))
                 };
@@ -86,9 +80,8 @@ impl Nearest {
             let other = self.nearest(fleet, **index, arm).map_or(f64::INFINITY, |near| near.1);
             own(index).is_some_and(|own| own <= other)
         };
-        let all: Vec<f64> = members.iter().filter_map(own).collect();
         let settled: Vec<f64> = members.iter().filter(settled).filter_map(own).collect();
-        Some((UNUSUAL * median(&all)?).max(BEYOND * quantile(&settled, TAIL_SHARE).unwrap_or(0.0)))
+        quantile(&settled, TAIL_SHARE).map(|distance| BEYOND * distance)
     }
 
     /// Which of two arms a service clearly fits.
@@ -126,63 +119,76 @@ impl Nearest {
         members: &[Vec<usize>],
         search: &mut Search,
     ) {
-        let all = members;
-        for (arm, members) in members.iter().enumerate() {
-            let found: Vec<(usize, usize, f64, f64)> = members
-                .iter()
-                // What a list or a cluster explains is told there.
-                .filter(|index| !search.is_off_treatment(**index, arm))
-                .filter_map(|index| {
-                    self.off_treatment(fleet, *index, arm)
-                        .map(|(like, own, other)| (*index, like, own, other))
-                })
-                .collect();
-            let mut likes: Vec<usize> = found.iter().map(|found| found.1).collect();
-            likes.sort_unstable();
-            likes.dedup();
-            for like in likes {
-                let group: Vec<_> = found.iter().filter(|found| found.1 == like).collect();
-                let of_group: Vec<usize> = group.iter().map(|found| found.0).collect();
-                if is_apart_in_both(fleet, services, (members, &all[like]), &of_group) {
+        // What a list explains is said there.
+        let of_arm = |arm: usize| -> Vec<Found> {
+            let open = members[arm].iter().filter(|index| !search.is_off_treatment(**index, arm));
+            open.filter_map(|index| self.off_treatment(fleet, *index, arm)).collect()
+        };
+        let found: Vec<Vec<Found>> = (0..members.len()).map(of_arm).collect();
+        let share = |arm: usize, like: usize| {
+            let group = found[arm].iter().filter(|found| found.like == like).count();
+            group as f64 / members[arm].len().max(1) as f64
+        };
+        for (arm, own_members) in members.iter().enumerate() {
+            for like in 0..members.len() {
+                let group: Vec<&Found> = found[arm].iter().filter(|found| found.like == like).collect();
+                // Where many of either are as the other, both arms have services of two sizes.
+                let of_two_sizes = share(arm, like).min(share(like, arm)) >= OF_TWO_SIZES;
+                let of_group: Vec<usize> = group.iter().map(|found| found.service).collect();
+                if of_two_sizes || is_apart_in_both(fleet, services, (own_members, &members[like]), &of_group)
+                {
                     continue;
                 }
-                let (own, other) = (
-                    median(&group.iter().map(|found| found.2).collect::<Vec<_>>()).unwrap_or(0.0).exp(),
-                    median(&group.iter().map(|found| found.3).collect::<Vec<_>>()).unwrap_or(0.0).exp(),
-                );
+                let middle = |distance: fn(&Found) -> f64| {
+                    median(&group.iter().map(|found| distance(found)).collect::<Vec<_>>())
+                };
+                let Some((own, other)) = middle(|found| found.own).zip(middle(|found| found.other)) else {
+                    continue;
+                };
                 let name = &fleet.arms[like].name;
-                for (index, _, own, other) in &group {
+                for found in &group {
                     let why = format!(
                         "over age its memory is a factor of {:.2} from {} and {:.2} from {name}",
-                        own.exp(),
+                        found.own.exp(),
                         fleet.arms[arm].name,
-                        other.exp()
+                        found.other.exp()
                     );
-                    search.add(*index, OffTreatment { arm, like: Some(like), proved: false, why });
+                    search.add(found.service, OffTreatment { arm, like: Some(like), proved: false, why });
                 }
                 search.findings.push(Finding {
                     kind: FindingKind::NearerToAnotherArm,
                     severity: Severity::Grave,
                     arms: vec![arm, like],
-                    services: group.iter().map(|found| services[found.0].name.clone()).collect(),
+                    services: of_group.iter().map(|index| services[*index].name.clone()).collect(),
                     evidence: format!(
-                        "the memory of {} of {} behaves as that of {name}: over age it is a factor of {own:.2} from its own \
-                         arm and {other:.2} from that one (medians)",
-                        counted(group.len(), members.len()),
-                        fleet.arms[arm].name
+                        "the memory of {} of {} behaves as that of {name}: over age it is a factor of {:.2} from its own arm \
+                         and {:.2} from that one (medians)",
+                        counted(group.len(), own_members.len()),
+                        fleet.arms[arm].name,
+                        own.exp(),
+                        other.exp()
                     ),
                 });
             }
         }
     }
 
-    fn off_treatment(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<(usize, f64, f64)> {
+    fn off_treatment(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<Found> {
         let own = self.distance(service, arm)?;
         let usual = self.usual[arm]?;
         let (like, other) = self.nearest(fleet, service, arm)?;
         let goes_there = own >= NEARER * other && other < NEAR && self.keeps_beside(service, like);
-        (goes_there && own >= usual && own >= FAR).then_some((like, own, other))
+        (goes_there && own >= usual && own >= FAR).then_some(Found { service, like, own, other })
     }
+}
+
+/// A service that is nearer to another arm.
+struct Found {
+    service: usize,
+    like: usize,
+    /// Distance from its own arm, and from that other one.
+    own: f64,
+    other: f64,
 }
 
 /// Whether services of the other arm (`members.1`) are as far from most of theirs as `group` is from most of its own, in the same

@@ -48,32 +48,20 @@ pub enum FindingKind {
     Contaminated,
     /// A service in two arms.
     InTwoArms,
-    /// Last values of an arm form separate clusters.
-    SeparateClusters,
-    /// Most services of an arm behave as those of another arm, and the rest as those of none.
-    MostlyAsAnotherArm,
     /// A service whose memory behaves as that of another arm.
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
     SpansTreatmentChange,
-    /// Hosts that were begun or ended one after the other.
-    HostsApart,
-    /// Services whose told start moved, without a restart that shows.
-    StartMoved,
-    /// Services that appear late.
-    Appeared,
     /// Services that vanish.
     Vanished,
     /// Services that a person took out of a running trial.
     Dropped,
-    /// Services that lack samples.
+    /// Services that lack readings, or were not read for long.
     LacksSamples,
     /// Services without a known start.
     AgeUnknown,
     /// Arms of unequal age.
     UnequalAge,
-    /// An arm that began on another day than the control, and whose ratio to it is another one at an equal time than at an equal age.
-    AgeAndTimeDisagree,
     /// Arms that never ran at the same time.
     NeverConcurrent,
     /// Services that were restarted more often than the control's, which nobody planned.
@@ -82,12 +70,6 @@ pub enum FindingKind {
     ComparedYoung,
     /// Services that are read and in no level, as they were restarted not long ago or not read in time.
     WithoutLevel,
-    /// Nothing was read for long.
-    Gaps,
-    /// An arm's level is of other hours of the day than the control's.
-    OtherHours,
-    /// Services of a lab run whose memory goes up and down, so that their level is a mean.
-    UpAndDown,
     /// Services of an arm ran several builds, or with several settings.
     SeveralBuilds,
     /// Services have memory in swap that the metric does not count.
@@ -98,16 +80,12 @@ pub enum FindingKind {
     HostRunsFull,
     /// Some services of an arm bloat, and the arm as a whole does not.
     SomeBloat,
-    /// Every arm grows.
-    AllArmsGrow,
     /// An arm with too few services.
     FewServices,
     /// The identity of services was not proved.
     IdentityNotProved,
-    /// Services in blocks without a service of the control, which no comparison uses.
-    UnpairedBlocks,
-    /// Services of an import on servers without a service of the control, which no comparison uses.
-    ServersWithoutControl,
+    /// Services in blocks, or on servers of an import, without a service of the control: no comparison uses them.
+    WithoutControl,
     /// Services crash, are killed or restart by themselves, and more of them than of the control.
     FailsMoreOften,
     /// Services do less work than those of the control.
@@ -129,29 +107,5 @@ impl Finding {
         let of_control = self.kind != FindingKind::SomeBloat;
         let about = |of: &usize| *of == arm || of_control && Some(*of) == control;
         self.arms.is_empty() || self.arms.iter().any(about)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finding_bears_on_its_arms_those_compared_to_them_and_on_all_where_it_names_none() {
-        let finding = |kind, arms: &[usize]| Finding {
-            kind,
-            severity: Severity::Grave,
-            arms: arms.to_vec(),
-            services: Vec::new(),
-            evidence: String::new(),
-        };
-        // Of three arms the first is the control.
-        let bears = |finding: &Finding| [0, 1, 2].map(|arm| finding.bears_on(arm, Some(0)));
-        assert_eq!(bears(&finding(FindingKind::SomeBloat, &[1])), [false, true, false]);
-        assert_eq!(bears(&finding(FindingKind::NeverConcurrent, &[1, 2])), [false, true, true]);
-        assert_eq!(bears(&finding(FindingKind::Contaminated, &[0])), [true, true, true]);
-        assert_eq!(bears(&finding(FindingKind::Gaps, &[])), [true, true, true]);
-        // Those that leave the control leave what bloats.
-        assert_eq!(bears(&finding(FindingKind::SomeBloat, &[0])), [true, false, false]);
     }
 }

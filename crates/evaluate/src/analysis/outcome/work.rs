@@ -30,14 +30,10 @@ pub struct ServiceWork {
 /// The work of an arm, without off-treatment services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmWork {
-    /// Services with a rate of bytes.
+    /// Services of which bytes read and written are known.
     pub services: u32,
-    /// Bytes read and written a second: geometric mean over services.
-    pub bytes_per_second: Option<f64>,
-    /// The same over that of the control.
+    /// Bytes read and written a second over that of the control.
     pub ratio: Option<RatioToControl>,
-    /// Bytes of memory for each MB/s (10^6 bytes read and written a second): geometric mean over services.
-    pub memory_per_mb_per_second: Option<f64>,
     /// Whether it does the control's work by all its measures. An arm that does clearly less is no extreme, has no rank and
     /// is not to be recommended.
     pub standing: WorkStanding,
@@ -84,16 +80,12 @@ pub struct MeasureResult {
     pub cpu_ratio: Option<RatioToControl>,
     /// Page faults for each unit: geometric mean over services.
     pub page_faults_for_each: Option<f64>,
-    /// `page_faults_for_each` over that of the control, with its interval.
-    pub page_faults_ratio: Option<RatioToControl>,
     /// Bytes of memory for each unit a second: geometric mean over services. Not of failures.
     pub memory_for_each: Option<f64>,
     /// `memory_for_each` over that of the control, with its interval.
     pub memory_ratio: Option<RatioToControl>,
     /// Whether the arm does the control's work by this measure.
     pub standing: WorkStanding,
-    /// Why.
-    pub reason: WorkReason,
 }
 
 impl MeasureResult {
@@ -121,34 +113,8 @@ pub enum WorkStanding {
     DoesItsWork,
     /// It is shown to do less.
     ClearlyLess,
-    /// It was not measured, or the interval is too wide to tell.
+    /// It was not measured, or the interval is too wide.
     Unknown,
-}
-
-/// Why an arm has its standing by a measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum WorkReason {
-    /// It is the control.
-    IsControl,
-    /// The estimate is at least the margin ([`super::Settings::work_margin`]), and the interval, if there is one, leaves
-    /// less than half ([`super::Settings::work_half`]) out.
-    AboveMargin,
-    /// The interval lies below the margin.
-    IntervalBelowMargin,
-    /// There are too few services for an interval by permutation, and each did less than half of what every service of the
-    /// control in its block did.
-    AllFarBelow,
-    /// None of its services did anything, and services of the control did.
-    NothingDone,
-    /// The interval, or the estimate where there is none, does not tell.
-    IntervalTooWide,
-    /// It is known of less than half of its services, and of the control.
-    NotMeasured,
-    /// It is known of less than half of the services of the control.
-    ControlNotMeasured,
-    /// The control did nothing: there is nothing to compare with. Such a measure decides nothing.
-    ControlDidNothing,
 }
 
 /// How many services have a flag.

@@ -1,15 +1,12 @@
 //! How much of each measure an arm did, in proportion to the control.
 
-use std::collections::BTreeMap;
-
-use heaptrial_stats::geometric_mean;
+use heaptrial_stats::{IntervalMethod, geometric_mean};
 
 use crate::analysis::age::Ages;
 use crate::analysis::figures;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{
-    ControlWork, MeasureResult, RatioToControl, ServiceResult, ServiceWork, Settings, WorkReason,
-    WorkStanding,
+    ControlWork, MeasureResult, RatioToControl, ServiceResult, ServiceWork, Settings, WorkStanding,
 };
 
 /// A service that does nothing has this share of what the control's do, so that it has a logarithm.
@@ -39,6 +36,30 @@ impl Compared<'_> {
         names.iter().map(|name| self.measure(name, arm)).collect()
     }
 
+    /// The standing by all measures: one that is clearly less decides; one that is not known leaves the whole unknown. A measure by
+    /// which the control did nothing decides nothing.
+    pub(super) fn together(&self, measures: &[MeasureResult]) -> WorkStanding {
+        let control = self.control();
+        let counts = |measure: &&MeasureResult| {
+            control.is_none_or(|control| {
+                !self.is_known(control, &measure.name) || self.does(control, &measure.name)
+            })
+        };
+        let standings: Vec<WorkStanding> =
+            measures.iter().filter(counts).map(|measure| measure.standing).collect();
+        if standings.contains(&WorkStanding::ClearlyLess) {
+            WorkStanding::ClearlyLess
+        } else if standings.is_empty() || standings.contains(&WorkStanding::Unknown) {
+            WorkStanding::Unknown
+        } else {
+            WorkStanding::DoesItsWork
+        }
+    }
+
+    fn control(&self) -> Option<usize> {
+        self.fleet.arms.iter().position(|arm| arm.control)
+    }
+
     fn of(&self, index: usize, name: &str) -> Option<&ServiceWork> {
         self.services[index].work.iter().find(|own| own.measure == name)
     }
@@ -47,33 +68,34 @@ impl Compared<'_> {
         self.members[arm].iter().filter_map(|index| self.of(*index, name)).collect()
     }
 
+    fn is_known(&self, arm: usize, name: &str) -> bool {
+        let known = self.known(arm, name).len() as f64;
+        known > 0.0 && known >= KNOWN_SHARE * self.members[arm].len() as f64
+    }
+
+    /// Whether some service of an arm did something.
+    fn does(&self, arm: usize, name: &str) -> bool {
+        self.known(arm, name).iter().any(|work| work.amount > 0.0)
+    }
+
     fn measure(&self, name: &str, arm: usize) -> MeasureResult {
         let own = self.known(arm, name);
-        let all = || self.members.iter().flatten().filter_map(|index| self.of(*index, name));
-        let less_is_better = all().any(|work| work.less_is_better);
-        let amounts: Vec<f64> = own.iter().map(|work| work.amount).filter(|amount| *amount > 0.0).collect();
-        let sum = |of: &[&ServiceWork], value: fn(&ServiceWork) -> f64| {
-            of.iter().map(|work| value(work)).sum::<f64>()
+        let amounts = |of: &[&ServiceWork]| -> Vec<f64> {
+            of.iter().map(|work| work.amount).filter(|amount| *amount > 0.0).collect()
         };
-        let tried = |of: &[&ServiceWork]| {
-            of.iter().any(|work| work.tried.is_some()).then(|| sum(of, |work| work.tried.unwrap_or(0.0)))
+        let control = self.control().filter(|control| *control != arm);
+        let of_control = control.map(|control| self.known(control, name));
+        let usual = of_control.as_ref().and_then(|of| geometric_mean(&amounts(of)));
+        // Nothing has no logarithm.
+        let least = usual.map(|usual| LEAST_SHARE * usual);
+        let amount = |index: usize| {
+            let work = self.of(index, name)?;
+            if work.amount > 0.0 { Some(work.amount) } else { least }
         };
-        let control = self.fleet.arms.iter().position(|arm| arm.control);
-        let other = control.filter(|control| *control != arm);
-        let of_control = other.map(|control| self.known(control, name));
-        let least = of_control.as_ref().map_or(0.0, |of| {
-            let some: Vec<f64> = of.iter().map(|work| work.amount).filter(|amount| *amount > 0.0).collect();
-            LEAST_SHARE * geometric_mean(&some).unwrap_or(0.0)
-        });
-        let compared = other.filter(|_| least > 0.0);
-        // Little is told as it is; nothing has no logarithm.
-        let amount_of = |work: &ServiceWork| if work.amount > 0.0 { work.amount } else { least };
-        let ratio = compared
-            .and_then(|control| self.ratio(control, arm, &|index| Some(amount_of(self.of(index, name)?))));
-        let (standing, reason) = self.standing(name, arm, other, ratio.as_ref());
+        let ratio = usual.and_then(|_| self.ratio(control?, arm, &amount));
         let memory = figures::compared(self.ages, control.unwrap_or(arm), arm);
-        // Work that failed costs memory as well: it is told for each unit of what was done only.
-        let for_each = |index: usize| {
+        // Work that failed costs memory as well: its memory is by the unit of what was done only.
+        let memory_for_each = |index: usize| {
             let counts =
                 |work: &&ServiceWork| work.tried.is_none() && !work.less_is_better && work.amount > 0.0;
             let work = self.of(index, name).filter(counts)?;
@@ -81,38 +103,36 @@ impl Compared<'_> {
         };
         let cpu = |index: usize| self.of(index, name)?.cpu_seconds_for_each;
         let faults = |index: usize| self.of(index, name)?.page_faults_for_each;
-        let to_control =
-            |value: &dyn Fn(usize) -> Option<f64>| other.and_then(|control| self.ratio(control, arm, value));
+        let to_control = |value: &dyn Fn(usize) -> Option<f64>| self.ratio(control?, arm, value);
         let mean = |value: &dyn Fn(usize) -> Option<f64>| {
-            let values: Vec<f64> = self.members[arm]
-                .iter()
-                .filter_map(|index| value(*index))
-                .filter(|value| *value > 0.0)
-                .collect();
-            geometric_mean(&values)
+            let values = self.members[arm].iter().filter_map(|index| value(*index));
+            geometric_mean(&values.filter(|value| *value > 0.0).collect::<Vec<_>>())
         };
         MeasureResult {
             name: name.to_owned(),
             services: own.len() as u32,
             of: self.members[arm].len() as u32,
             idle: own.iter().filter(|work| work.amount <= 0.0).count() as u32,
-            amount: geometric_mean(&amounts),
-            total: sum(&own, |work| work.counted),
+            amount: geometric_mean(&amounts(&own)),
+            total: own.iter().map(|work| work.counted).sum(),
             tried: tried(&own),
             of_control: of_control
                 .filter(|of| !of.is_empty())
-                .map(|of| ControlWork { total: sum(&of, |work| work.counted), tried: tried(&of) }),
-            memory_for_each: mean(&for_each),
-            memory_ratio: to_control(&for_each),
-            less_is_better,
+                .map(|of| ControlWork { total: of.iter().map(|work| work.counted).sum(), tried: tried(&of) }),
+            memory_for_each: mean(&memory_for_each),
+            memory_ratio: to_control(&memory_for_each),
+            less_is_better: self.less_is_better(name),
             cpu_seconds_for_each: mean(&cpu),
             cpu_ratio: to_control(&cpu),
             page_faults_for_each: mean(&faults),
-            page_faults_ratio: to_control(&faults),
+            standing: self.standing(name, arm, control, ratio.as_ref()),
             ratio,
-            standing,
-            reason,
         }
+    }
+
+    fn less_is_better(&self, name: &str) -> bool {
+        let all = self.members.iter().flatten();
+        all.filter_map(|index| self.of(*index, name)).any(|work| work.less_is_better)
     }
 
     fn ratio(
@@ -130,82 +150,35 @@ impl Compared<'_> {
         arm: usize,
         control: Option<usize>,
         ratio: Option<&RatioToControl>,
-    ) -> (WorkStanding, WorkReason) {
-        let enough = |arm: usize| {
-            let known = self.known(arm, name).len() as f64;
-            known > 0.0 && known >= KNOWN_SHARE * self.members[arm].len() as f64
-        };
-        let Some(control) = control else {
-            return if enough(arm) {
-                (WorkStanding::DoesItsWork, WorkReason::IsControl)
-            } else {
-                (WorkStanding::Unknown, WorkReason::NotMeasured)
-            };
-        };
-        let does = |of: usize| self.known(of, name).iter().any(|work| work.amount > 0.0);
-        if !enough(control) {
-            return (WorkStanding::Unknown, WorkReason::ControlNotMeasured);
+    ) -> WorkStanding {
+        if !self.is_known(arm, name) {
+            return WorkStanding::Unknown;
         }
-        if !enough(arm) {
-            return (WorkStanding::Unknown, WorkReason::NotMeasured);
+        let Some(control) = control else { return WorkStanding::DoesItsWork };
+        if !self.is_known(control, name) || !self.does(control, name) {
+            return WorkStanding::Unknown;
         }
-        if !does(control) {
-            return (WorkStanding::Unknown, WorkReason::ControlDidNothing);
+        if !self.does(arm, name) {
+            return WorkStanding::ClearlyLess;
         }
+        let Some(ratio) = ratio else { return WorkStanding::Unknown };
+        let of_work = if self.less_is_better(name) { ratio.estimate.inverse() } else { ratio.estimate };
         let (margin, half) = (self.settings.work_margin, self.settings.work_half);
-        if !does(arm) {
-            return (WorkStanding::ClearlyLess, WorkReason::NothingDone);
+        // Few services have a wide interval, or none.
+        let few = ratio.method != IntervalMethod::Permutation.as_str();
+        let does_its_work = of_work.value >= margin && of_work.low.is_none_or(|low| low >= half);
+        if of_work.high.is_some_and(|high| high < margin) || few && of_work.value < half {
+            WorkStanding::ClearlyLess
+        } else if does_its_work {
+            WorkStanding::DoesItsWork
+        } else {
+            WorkStanding::Unknown
         }
-        let Some(ratio) = ratio else {
-            return (WorkStanding::Unknown, WorkReason::NotMeasured);
-        };
-        let permuted = ratio.method == heaptrial_stats::IntervalMethod::Permutation.as_str();
-        let less_is_better = self.known(arm, name).iter().any(|work| work.less_is_better);
-        let of_work = if less_is_better { ratio.estimate.inverse() } else { ratio.estimate };
-        match of_work.interval() {
-            Some((_, high)) if high < margin => (WorkStanding::ClearlyLess, WorkReason::IntervalBelowMargin),
-            _ if !permuted && self.all_below(name, control, arm, half) => {
-                (WorkStanding::ClearlyLess, WorkReason::AllFarBelow)
-            }
-            Some((low, _)) if of_work.value >= margin && low >= half => {
-                (WorkStanding::DoesItsWork, WorkReason::AboveMargin)
-            }
-            None if of_work.value >= margin => (WorkStanding::DoesItsWork, WorkReason::AboveMargin),
-            _ => (WorkStanding::Unknown, WorkReason::IntervalTooWide),
-        }
-    }
-
-    /// Whether each service of an arm did less than a share of what every service of the control in its block did.
-    fn all_below(&self, name: &str, control: usize, arm: usize, share: f64) -> bool {
-        let done = |work: &ServiceWork| if work.less_is_better { 1.0 / work.amount } else { work.amount };
-        let mut least: BTreeMap<u32, f64> = BTreeMap::new();
-        for index in &self.members[control] {
-            if let Some(work) = self.of(*index, name) {
-                let block = least.entry(self.fleet.services[*index].block).or_insert(f64::INFINITY);
-                *block = block.min(done(work));
-            }
-        }
-        let pairs: Vec<bool> = self.members[arm]
-            .iter()
-            .filter_map(|index| {
-                let control = least.get(&self.fleet.services[*index].block)?;
-                Some(done(self.of(*index, name)?) < share * control)
-            })
-            .collect();
-        !pairs.is_empty() && pairs.iter().all(|below| *below)
     }
 }
 
-/// The standing by all measures: one that is clearly less decides; one that is not known leaves the whole unknown.
-pub(super) fn together(measures: &[MeasureResult]) -> WorkStanding {
-    let counts = |measure: &&MeasureResult| measure.reason != WorkReason::ControlDidNothing;
-    let standings: Vec<WorkStanding> =
-        measures.iter().filter(counts).map(|measure| measure.standing).collect();
-    if standings.contains(&WorkStanding::ClearlyLess) {
-        WorkStanding::ClearlyLess
-    } else if standings.is_empty() || standings.contains(&WorkStanding::Unknown) {
-        WorkStanding::Unknown
-    } else {
-        WorkStanding::DoesItsWork
-    }
+/// What was tried, where failures are counted.
+fn tried(of: &[&ServiceWork]) -> Option<f64> {
+    let all: Vec<f64> = of.iter().filter_map(|work| work.tried).collect();
+    (!all.is_empty()).then(|| all.iter().sum())
 }

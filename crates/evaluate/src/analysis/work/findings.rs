@@ -7,14 +7,14 @@ use super::{TRAFFIC, freed};
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{
     ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Severity,
-    WorkReason, WorkStanding,
+    WorkStanding,
 };
 
-/// Work below this share of the control's is told, if its interval lies below 1.
+/// Work below this share of the control's is a finding, if its interval lies below 1.
 const LESS_WORK: f64 = 0.9;
 /// An exact test up to this p-value is no accident.
 const ALPHA: f64 = 0.05;
-/// A flag that this much smaller a share has is told even where the test cannot show it.
+/// A flag that this much smaller a share has is a finding even where the test cannot show it.
 const SHARE_LOST: f64 = 0.5;
 
 pub(crate) fn findings(
@@ -55,22 +55,22 @@ pub(crate) fn findings(
 }
 
 fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Option<Finding> {
-    let told: Vec<&MeasureResult> = work
+    let less: Vec<&MeasureResult> = work
         .measures
         .iter()
         .filter(|measure| {
             let estimate = measure.of_work();
             // Without an interval nothing is shown, but a reader must know where to look.
-            let less = |estimate: Estimate| {
+            let is_less = |estimate: Estimate| {
                 estimate.value < LESS_WORK && estimate.high.is_none_or(|high| high < 1.0)
             };
-            measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(less)
+            measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(is_less)
         })
         .collect();
-    let evidence = told.iter().map(|measure| less_of(name, measure)).collect::<Vec<_>>().join("; ");
+    let evidence = less.iter().map(|measure| less_of(name, measure)).collect::<Vec<_>>().join("; ");
     let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
     let saves = memory.is_some_and(|memory| memory < 1.0);
-    let for_each = told.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
+    let for_each = less.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
     let for_each = memory.zip(for_each).map_or_else(String::new, |(memory, ratio)| {
         format!(
             "; it needs {} of the control's memory, and {} of it for the same work",
@@ -78,7 +78,7 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
             units::ratio(ratio.estimate.value)
         )
     });
-    (!told.is_empty()).then(|| Finding {
+    (!less.is_empty()).then(|| Finding {
         kind: FindingKind::WorkBelowControl,
         // Less by more than the margin is shown; less than all of it is not.
         severity: if work.standing == WorkStanding::ClearlyLess {
@@ -104,7 +104,7 @@ fn less_of(name: &str, measure: &MeasureResult) -> String {
             units::count(of_control.tried.unwrap_or(0.0) as u64)
         );
     }
-    if measure.reason == WorkReason::NothingDone {
+    if measure.idle == measure.services {
         return format!("services of {name} had no {what} at all, and those of the control did");
     }
     let estimate = measure.ratio.as_ref().map(|ratio| ratio.estimate);
@@ -126,7 +126,7 @@ fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
     let missing: Vec<&str> = work
         .measures
         .iter()
-        .filter(|measure| measure.reason == WorkReason::NotMeasured)
+        .filter(|measure| measure.of_control.is_some() && 2 * measure.services < measure.of)
         .map(|measure| measure.name.as_str())
         .collect();
     (!missing.is_empty()).then(|| Finding {

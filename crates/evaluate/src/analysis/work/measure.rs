@@ -83,7 +83,7 @@ impl<'l> Span<'l> {
     }
 }
 
-/// The mean of readings in the window. Tools tell some numbers once, of all the time until then: where none lies in the
+/// The mean of readings in the window. Tools print some numbers once, of all the time until then: where none lies in the
 /// window, the first after it stands for it, which the window is a part of, or else the last before it.
 fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
     let mut values = Vec::new();

@@ -82,7 +82,7 @@ pub fn leaks_named(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
         .arms
         .iter()
         .flat_map(|arm| &arm.service_verdicts)
-        .flat_map(|services| services.bloating_services())
+        .flat_map(|services| &services.bloating_services)
         .map(|service| service.name.as_str())
         .collect();
     share(simulated.odd.iter().map(|index| told.contains(&simulated.fleet.services[*index].name.as_str())))
@@ -116,11 +116,4 @@ pub fn any_false_off_treatment(simulated: &Simulated, analysis: &Analysis) -> Op
     let mut services = analysis.services.iter().enumerate();
     yes(services
         .any(|(index, service)| !simulated.odd.contains(&index) && !service.off_treatment_in.is_empty()))
-}
-
-/// Whether a change of level of an arm is found, near to the day if one is given.
-pub fn level_change(simulated: &Simulated, analysis: &Analysis, arm: usize, day: Option<f64>) -> Option<f64> {
-    let begin = simulated.fleet.services[0].lives[0].started_at;
-    let near = |at: f64| day.is_none_or(|day| ((at - begin) / 86_400.0 - day).abs() <= 0.5);
-    yes(analysis.arms[arm].level_changes.iter().any(|change| near(change.at)))
 }

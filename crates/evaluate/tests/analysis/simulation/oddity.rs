@@ -18,8 +18,6 @@ pub enum Oddity {
     ListedTwice { services: usize, like: usize },
     /// So many run no more from a day on.
     Vanished { services: usize, day: f64 },
-    /// So many are read from a day on.
-    Appeared { services: usize, day: f64 },
     /// Of so many a share of readings is missing.
     LacksSamples { services: usize, share: f64 },
     /// Of so many the start is not known.
@@ -28,8 +26,6 @@ pub enum Oddity {
     Spanned { day: f64 },
     /// So many grow, beside what their arm does.
     Leaks { services: usize, course: Course },
-    /// Memory of the whole arm changes by a factor on a day.
-    LevelChange { factor: f64, day: f64 },
 }
 
 impl Oddity {
@@ -39,11 +35,10 @@ impl Oddity {
             Self::Contaminated { services, .. }
             | Self::ListedTwice { services, .. }
             | Self::Vanished { services, .. }
-            | Self::Appeared { services, .. }
             | Self::LacksSamples { services, .. }
             | Self::Leaks { services, .. }
             | Self::AgeUnknown { services } => *services,
-            Self::Spanned { .. } | Self::LevelChange { .. } => usize::MAX,
+            Self::Spanned { .. } => usize::MAX,
         };
         (0..arms.len()).filter(|index| arms[*index] == 1 && in_arm[*index] < count).collect()
     }
@@ -76,12 +71,8 @@ impl Oddity {
             match self {
                 Self::Contaminated { .. } | Self::Spanned { .. } => {}
                 Self::ListedTwice { like, .. } => service.arms.push(*like),
-                Self::Vanished { day, .. } => keep(service, |at, _| at < begin + day * DAY),
-                Self::Appeared { day, .. } => {
-                    keep(service, |at, _| at >= begin + day * DAY);
-                    service.lives.iter_mut().for_each(forget_start);
-                }
-                Self::LacksSamples { share, .. } => keep(service, |_, _| !random.random_bool(*share)),
+                Self::Vanished { day, .. } => keep(service, |at| at < begin + day * DAY),
+                Self::LacksSamples { share, .. } => keep(service, |_| !random.random_bool(*share)),
                 Self::AgeUnknown { .. } => service.lives.iter_mut().for_each(|life| {
                     life.readings.drain(..life.readings.len() / 10);
                     forget_start(life);
@@ -92,23 +83,16 @@ impl Oddity {
                         reading.kib = (f64::from(reading.kib) * course.log_at(days).exp()) as u32;
                     }
                 }
-                Self::LevelChange { factor, day } => {
-                    for life in &mut service.lives {
-                        let from = begin + day * DAY - life.started_at;
-                        let later = life.readings.iter_mut().filter(|r| f64::from(r.age_seconds) >= from);
-                        later.for_each(|r| r.kib = (f64::from(r.kib) * factor) as u32);
-                    }
-                }
             }
         }
     }
 }
 
-/// Keeps the readings of which `wanted` holds, by time and age.
-fn keep(service: &mut FleetService, mut wanted: impl FnMut(f64, f64) -> bool) {
+/// Keeps the readings of which `wanted` holds, by time.
+fn keep(service: &mut FleetService, mut wanted: impl FnMut(f64) -> bool) {
     for life in &mut service.lives {
         let start = life.started_at;
-        life.readings.retain(|r| wanted(start + f64::from(r.age_seconds), f64::from(r.age_seconds)));
+        life.readings.retain(|r| wanted(start + f64::from(r.age_seconds)));
     }
 }
 
