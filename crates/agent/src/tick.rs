@@ -56,19 +56,18 @@ impl Session {
         let (readings, mut cost) = TickCost::measure(|| self.read());
         cost.wall_us += self.ticking.write_cost.wall_us;
         cost.cpu_us += self.ticking.write_cost.cpu_us;
-        let agent = self.ticking.own.take();
+        let rss_bytes = self.ticking.own.rss_bytes();
         let ((), write_cost) = TickCost::measure(|| {
             for index in 0..self.trials.len() {
                 let mut tick = self.tick_of(index, &readings, now);
                 tick.cost_wall_us = cost.wall_us;
                 tick.cost_cpu_us = cost.cpu_us;
-                tick.agent = Some(agent);
                 self.write(index, &tick);
             }
         });
         self.ticking.write_cost = write_cost;
         self.ticking.ticks += 1;
-        let snapshot = self.metrics.is_some().then(|| self.snapshot(agent.rss_bytes, cost, now));
+        let snapshot = self.metrics.is_some().then(|| self.snapshot(rss_bytes, cost, now));
         if let (Some(metrics), Some(snapshot)) = (&self.metrics, snapshot) {
             metrics.show(snapshot);
         }

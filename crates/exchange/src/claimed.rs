@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::{AllocatorSpec, Treatment, family_in, version_first};
+use heaptrial_model::{AllocatorSpec, Treatment, family_in};
 
 use crate::tables::RelayConfig;
 
@@ -20,9 +20,10 @@ pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
 
 /// `209`, `2.0.9`, `-2.0.9`, `_v2_0_9`. Digits behind a separator that have no parts may count anything.
 fn version_at_start(rest: &str, family: &str) -> Option<String> {
-    let (version, _) = version_first(rest);
-    let separated = version.trim_start_matches(['-', '_', '@', ' ']);
-    let number = separated.strip_prefix('v').unwrap_or(separated).trim_end_matches(['.', '_']);
+    let separated = rest.trim_start_matches(['-', '_', '@', ' ']);
+    let from = separated.strip_prefix('v').unwrap_or(separated);
+    let behind = from.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '_'));
+    let number = from[..from.len() - behind.len()].trim_end_matches(['.', '_']);
     if !number.starts_with(|c: char| c.is_ascii_digit()) || number.len() > 20 {
         return None;
     }
@@ -30,7 +31,7 @@ fn version_at_start(rest: &str, family: &str) -> Option<String> {
         let parts: Vec<&str> = number.split(['.', '_']).filter(|part| !part.is_empty()).collect();
         return Some(parts.join("."));
     }
-    if version.len() != separated.len() {
+    if rest.len() != separated.len() {
         return None;
     }
     let two_parts = matches!(family, "glibc" | "tcmalloc");

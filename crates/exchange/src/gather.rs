@@ -1,12 +1,11 @@
 //! The parts of a trial over several hosts, taken into one database.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Assignment, Classified, DrawnPlan, ErrorClass, TrialKind};
-use heaptrial_store::{GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord};
-use serde_json::json;
+use heaptrial_store::{Gathered, PartOf, PartTick, Store, StoreError, TrialRecord};
 use tempfile::NamedTempFile;
 
 use crate::packed::unpack;
@@ -18,12 +17,10 @@ const AHEAD_US: i64 = 60_000_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatheredPart {
     pub trial: String,
-    /// The host, as the plan names it.
     pub host: String,
     pub new: Gathered,
     /// Its last tick that is here: what comes after it is what the next export has to bring.
     pub last: Option<PartTick>,
-    /// Hosts of the plan that are not here yet.
     pub missing: Vec<String>,
     /// By how many seconds what the host wrote last is later than now.
     pub ahead_seconds: Option<f64>,
@@ -229,7 +226,6 @@ pub fn gather(
         })?,
         None => copy.clone(),
     };
-    let hosts = plan.hosts();
     let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
     let here = parts.iter().find(|part| part.host == host).filter(|_| !replace);
     let last_there = file.last_tick(trial.id)?;
@@ -256,24 +252,10 @@ pub fn gather(
     let new = match known.filter(|_| Some(state_there) < state_here) {
         Some(known) => Gathered { trial_id: known.id, ..Gathered::default() },
         None => {
-            let of_host = (0..).zip(&plan.services).filter(|(_, own)| own.host == host);
-            let positions: HashMap<String, u32> =
-                of_host.map(|(position, own)| (own.service.to_string(), position)).collect();
             let database = file.path().to_owned();
             drop(file);
-            store.gather(
-                &database,
-                &PartOf {
-                    host,
-                    trial_id: trial.id,
-                    positions: &positions,
-                    parameters: &json!({ "plan": plan, GATHERED: true }),
-                    hosts: hosts.len(),
-                    now_us,
-                    verified: unpacked.is_some(),
-                    replace,
-                },
-            )?
+            let (trial_id, verified) = (trial.id, unpacked.is_some());
+            store.gather(&database, &PartOf { host, trial_id, plan: &plan, now_us, verified, replace })?
         }
     };
     let parts = store.parts(new.trial_id)?;
@@ -286,7 +268,7 @@ pub fn gather(
         host: host.to_owned(),
         new,
         last,
-        missing: hosts.into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect(),
+        missing: plan.hosts().into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect(),
         ahead_seconds: ahead.map(|ahead| ahead as f64 / 1e6),
     })
 }

@@ -19,6 +19,6 @@ pub use gather::{GatherError, GatheredPart, PartFile, gather, host_of};
 pub use import::{ArmSummary, CsvImport, ImportSummary, import_csv};
 pub use measured::{MeasuredService, Measurements};
 pub use packed::pack;
-pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
-pub use prometheus::{Access, Exporter, PrometheusError, PrometheusImport, Queries, import_prometheus};
+pub use problem::{DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
+pub use prometheus::{Access, Exporter, PrometheusImport, Queries, import_prometheus};
 pub use tables::{Mapping, Timezone, Unit};

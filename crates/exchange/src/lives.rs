@@ -26,7 +26,6 @@ pub const NOTE_UNCERTAINTY_US: i64 = 60_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartEvent {
     pub wall_us: i64,
-    /// What it says about starts.
     pub weight: Weight,
     /// Whether it happened at that time. Else it is only known to lie between the reading before and that time.
     pub dated: bool,
@@ -58,9 +57,7 @@ impl Weight {
 pub struct InferredLife {
     /// Start in microseconds since 1970; where it is unknown, the first reading.
     pub started_wall_us: i64,
-    /// How well the start is known.
     pub start: LifeStart,
-    /// Which readings are of this life.
     pub samples: Range<usize>,
     /// The event that dates the start, by the caller's position.
     pub event: Option<usize>,
@@ -153,34 +150,6 @@ fn begun_between(from: i64, to: i64, samples: Range<usize>, events: &[StartEvent
     }
 }
 
-/// Whether a restart at `wall_us` would not show in these readings, and none shows after it.
-///
-/// It would not show where there is a reading before and one after it, [`is_restart`] sees none between them, and a
-/// VmHWM that changed leaves it open. `events` are those that are about the service.
-pub fn could_hide_last_restart(samples: &[ImportedSample], events: &[StartEvent], wall_us: i64) -> bool {
-    let after = samples.partition_point(|sample| sample.wall_us < wall_us);
-    let Some([before, next]) = after.checked_sub(1).and_then(|from| samples.get(from..from + 2)) else {
-        return false;
-    };
-    let same_process = before.hwm_bytes.is_some() && before.hwm_bytes == next.hwm_bytes;
-    let later = infer(&samples[after - 1..], events).len() > 1;
-    !same_process && !later
-}
-
-/// Whether a restart at `wall_us` shows in these readings. `events` are those that are about the service.
-pub fn shows_restart(samples: &[ImportedSample], events: &[StartEvent], wall_us: i64) -> bool {
-    let after = samples.partition_point(|sample| sample.wall_us < wall_us);
-    let around = after.checked_sub(1).and_then(|from| samples.get(from..from + 2));
-    around.is_some_and(|around| infer(around, events).len() > 1)
-}
-
-/// Whether the readings around a time have no VmHWM, so that a restart may leave no trace.
-pub fn has_no_peak(samples: &[ImportedSample], wall_us: i64) -> bool {
-    let after = samples.partition_point(|sample| sample.wall_us < wall_us);
-    let around = after.checked_sub(1).and_then(|from| samples.get(from..from + 2));
-    around.is_some_and(|around| around.iter().any(|sample| sample.hwm_bytes.is_none()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,22 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_can_hide_behind_a_higher_peak() {
-        let samples = [sample(0, 170, 440, 240), sample(24, 173, 443, 241), sample(25, 173, 443, 241)];
-        assert_eq!(infer(&samples, &[]).len(), 1);
-        let could_hide = |hours: i64| could_hide_last_restart(&samples, &[], hours * HOUR);
-        assert!(could_hide(8));
-        assert!(!could_hide(25), "the same peak");
-        assert!(!could_hide(0) && !could_hide(26));
-    }
-
-    #[test]
     fn a_noted_start_is_believed_where_no_peak_could_contradict_it() {
         let noted = [start(4, "migration", 0)];
         let fallen = |hwm: u64| [sample(0, 1000, 0, hwm), sample(10, 600, 0, hwm), sample(20, 610, 0, hwm)];
         let lives = infer(&fallen(0), &noted);
         assert_eq!((lives.len(), lives[1].started_wall_us), (2, 4 * HOUR));
-        assert!(shows_restart(&fallen(0), &noted, 4 * HOUR) && !shows_restart(&fallen(0), &[], 4 * HOUR));
+        assert_eq!(infer(&fallen(0), &[]).len(), 1);
         assert_eq!(infer(&fallen(1100), &noted).len(), 1, "the same peak is the same process");
         assert_eq!(
             infer(&fallen(0), &[start(4, "config_change", 0)]).len(),
@@ -295,7 +254,6 @@ mod tests {
         );
         let risen = [sample(0, 1000, 0, 0), sample(10, 990, 0, 0)];
         assert_eq!(infer(&risen, &noted).len(), 1, "a new process needs less at first");
-        assert!(could_hide_last_restart(&risen, &noted, 4 * HOUR) && has_no_peak(&risen, 4 * HOUR));
     }
 
     #[test]

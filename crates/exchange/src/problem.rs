@@ -33,28 +33,16 @@ impl fmt::Display for ProblemKind {
     }
 }
 
-/// A column of a table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Column {
-    /// Its name in the header.
-    pub name: String,
-    /// Its number, counted from 1.
-    pub number: usize,
-}
-
 /// Something wrong at one place of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub kind: ProblemKind,
-    /// The file as it was named.
     pub file: String,
     /// The line on which the row starts, counted from 1; 0 for the file as a whole.
     pub line: u64,
-    /// The column, where it is about one.
-    pub column: Option<Column>,
-    /// What is wrong, and what would have been right.
+    /// Number and name of the column, where it is about one: ``6 (`rss_kb`)``.
+    pub column: Option<String>,
     pub what: String,
-    /// What was there, escaped and shortened.
     pub value: String,
 }
 
@@ -65,7 +53,7 @@ impl fmt::Display for Problem {
             write!(f, ":{}", self.line)?;
         }
         if let Some(column) = &self.column {
-            write!(f, ", column {} (`{}`)", column.number, column.name)?;
+            write!(f, ", column {column}")?;
         }
         write!(f, ": {}", self.what)?;
         if !self.value.is_empty() {
@@ -80,7 +68,6 @@ impl fmt::Display for Problem {
 pub struct Problems {
     /// The first [`DETAILED_PROBLEMS`] of each kind.
     pub details: Vec<Problem>,
-    /// How many there are of each kind.
     pub counts: BTreeMap<ProblemKind, u64>,
     #[serde(skip)]
     strict: bool,
@@ -122,7 +109,7 @@ impl Problems {
             return Ok(());
         }
         let column =
-            place.column.map(|(number, name)| Column { name: escape(name.as_bytes()), number: number + 1 });
+            place.column.map(|(number, name)| format!("{} (`{}`)", number + 1, escape(name.as_bytes())));
         let problem = Problem {
             kind,
             file: place.file.to_owned(),

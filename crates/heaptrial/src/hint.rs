@@ -54,10 +54,10 @@ fn of_one(error: &(dyn Error + 'static)) -> Option<String> {
     }
     let accept = "--accept-gap takes the look on the data that there are, and says so in it";
     match error.downcast_ref() {
-        Some(JudgementError::LookGap { .. }) => {
+        Some(JudgementError::LookGap { ended: true, .. }) => return Some(accept.to_owned()),
+        Some(JudgementError::LookGap { ended: false, .. }) => {
             return Some(format!("is heaptrial-agent.service active, and has the disk space? {accept}"));
         }
-        Some(JudgementError::LookAfterEnd { .. }) => return Some(accept.to_owned()),
         _ => {}
     }
     if let Some(PackageError::NoLibrary { .. }) = error.downcast_ref::<PackageError>() {

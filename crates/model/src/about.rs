@@ -23,19 +23,15 @@ pub struct About {
 
 /// Why texts are not what a trial is about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AboutError {
-    /// Not TOML, or other keys.
-    #[error("expected TOML with the texts hypothesis, notes and next_steps: {0}")]
-    Syntax(String),
-    /// Too long, or not printable.
-    #[error("{0}: expected at most {LONGEST} characters, without control characters but line ends and tabs")]
-    Text(&'static str),
-}
+#[error("{0}")]
+pub struct AboutError(String);
 
 impl About {
     /// Reads the three texts from TOML.
     pub fn from_toml(text: &str) -> Result<Self, AboutError> {
-        let about: Self = toml::from_str(text).map_err(|error| AboutError::Syntax(error.to_string()))?;
+        let about: Self = toml::from_str(text).map_err(|error| {
+            AboutError(format!("expected TOML with the texts hypothesis, notes and next_steps: {error}"))
+        })?;
         about.check()?;
         Ok(about)
     }
@@ -61,7 +57,12 @@ impl About {
                 text.chars().count() > LONGEST || text.chars().any(hidden)
             })
         });
-        wrong.map_or(Ok(()), |(name, _)| Err(AboutError::Text(name)))
+        let why = |name| {
+            format!(
+                "{name}: expected at most {LONGEST} characters, without control characters but line ends and tabs"
+            )
+        };
+        wrong.map_or(Ok(()), |(name, _)| Err(AboutError(why(name))))
     }
 }
 
@@ -78,9 +79,9 @@ mod tests {
         assert_eq!(About::of_parameters(&json!({"about": about})), about);
         assert_eq!(About::of_parameters(&json!({"plan": {"about": about}})), about);
         assert!(About::of_parameters(&json!({"plan": {}})).is_empty());
-        assert!(matches!(About::from_toml("hypotheses = 'x'"), Err(AboutError::Syntax(_))));
-        assert_eq!(About::from_toml("notes = \"a\\u0000\""), Err(AboutError::Text("notes")));
-        let long = format!("next_steps = '{}'", "x".repeat(4001));
-        assert_eq!(About::from_toml(&long), Err(AboutError::Text("next_steps")));
+        let why = |text: &str| About::from_toml(text).unwrap_err().to_string();
+        assert!(why("hypotheses = 'x'").starts_with("expected TOML"));
+        assert!(why("notes = \"a\\u0000\"").starts_with("notes: expected at most"));
+        assert!(why(&format!("next_steps = '{}'", "x".repeat(4001))).starts_with("next_steps: expected"));
     }
 }

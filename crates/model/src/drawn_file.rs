@@ -6,52 +6,12 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use toml::ser::ValueSerializer;
 
-use crate::{
-    Build, Classified, DrawnPlan, ErrorClass, HumanDuration, PlanId, ServiceName, TrialName, TrialNameError,
-    TrialPlan, TrialPlanError,
-};
+use crate::{Build, Classified, DrawnPlan, ErrorClass, PlanId, TrialName, TrialPlan};
 
 /// Why a file is not a plan, or no longer one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanFileError {
-    /// Not TOML, or not the fields of a plan.
-    #[error("the plan cannot be read: {0}")]
-    Syntax(String),
-    /// The name cannot name files and units.
-    #[error(transparent)]
-    Name(#[from] TrialNameError),
-    /// Arms, looks or pace that make no trial.
-    #[error(transparent)]
-    Trial(#[from] TrialPlanError),
-    #[error("the last look must be the trial's end, {duration}; the looks are: {looks}")]
-    LastLook { duration: HumanDuration, looks: String },
-    #[error("the plan has no services")]
-    NoServices,
-    #[error("{service} is assigned to `{arm}`, but the arms are {known}")]
-    UnknownArm {
-        service: ServiceName,
-        arm: String,
-        /// The arms that there are.
-        known: String,
-    },
-    #[error("no service is assigned to the arm `{0}`; remove the arm, or assign services to it")]
-    EmptyArm(String),
-    #[error("{service} of {host} is there twice; a service has one place and one arm")]
-    Twice { service: ServiceName, host: String },
-    /// Part of a path, or of a message on one line.
-    #[error("{what} `{text}`: expected {expected}")]
-    Text { what: &'static str, text: String, expected: &'static str },
-    #[error("[builds] has two builds of `{arm}` for host {host}")]
-    TwoBuilds { arm: String, host: String },
-    #[error("[builds] has no build of `{arm}` for host {host}, which has services of it")]
-    NoBuild { arm: String, host: String },
-    #[error("[builds] has `{arm}`, but the arms are {known}")]
-    UnknownBuild {
-        arm: String,
-        /// The arms that there are.
-        known: String,
-    },
-}
+#[error("{0}")]
+pub struct PlanFileError(String);
 
 impl Classified for PlanFileError {
     fn class(&self) -> ErrorClass {
@@ -127,7 +87,8 @@ impl DrawnPlan {
 
     /// Reads a plan and checks what an edit may have broken.
     pub fn from_toml(text: &str) -> Result<Self, PlanFileError> {
-        let plan: Self = toml::from_str(text).map_err(|error| PlanFileError::Syntax(error.to_string()))?;
+        let plan: Self =
+            toml::from_str(text).map_err(|error| refused(format!("the plan cannot be read: {error}")))?;
         plan.check()?;
         Ok(plan)
     }
@@ -140,7 +101,7 @@ impl DrawnPlan {
 
     /// Checks what types do not.
     fn check(&self) -> Result<(), PlanFileError> {
-        self.name.parse::<TrialName>()?;
+        self.name.parse::<TrialName>().map_err(refused)?;
         let trial = TrialPlan {
             name: self.name.clone(),
             services: None,
@@ -151,75 +112,95 @@ impl DrawnPlan {
             about: self.about.clone(),
             arms: self.arms.clone(),
         };
-        trial.check()?;
-        TrialPlan::check_arms(&self.arms, self.duration)?;
+        trial.check().map_err(refused)?;
+        TrialPlan::check_arms(&self.arms, self.duration).map_err(refused)?;
         if self.looks.last() != Some(&self.duration) {
             let looks: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
-            return Err(PlanFileError::LastLook { duration: self.duration, looks: looks.join(", ") });
+            let (end, looks) = (self.duration, looks.join(", "));
+            return Err(refused(format!(
+                "the last look must be the trial's end, {end}; the looks are: {looks}"
+            )));
         }
         self.check_services()?;
         self.builds.keys().try_for_each(|arm| self.check_builds(arm))
     }
 
-    fn known_arms(&self) -> String {
-        self.arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", ")
+    /// Refuses an arm that the plan does not have.
+    fn check_arm(&self, arm: &str, what: &str) -> Result<(), PlanFileError> {
+        let known: Vec<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
+        match known.contains(&arm) {
+            true => Ok(()),
+            false => Err(refused(format!("{what} `{arm}`, but the arms are {}", known.join(", ")))),
+        }
     }
 
     fn check_services(&self) -> Result<(), PlanFileError> {
         if self.services.is_empty() {
-            return Err(PlanFileError::NoServices);
+            return Err(refused("the plan has no services"));
         }
         let mut seen = BTreeSet::new();
-        for assignment in &self.services {
-            let service = assignment.service.clone();
-            if !seen.insert((&assignment.host, &assignment.service)) {
-                return Err(PlanFileError::Twice { service, host: assignment.host.clone() });
+        for own in &self.services {
+            if !seen.insert((&own.host, &own.service)) {
+                return Err(refused(format!(
+                    "{} of {} is there twice; a service has one place and one arm",
+                    own.service, own.host
+                )));
             }
-            if self.arms.iter().all(|arm| arm.name != assignment.arm) {
-                let arm = assignment.arm.clone();
-                return Err(PlanFileError::UnknownArm { service, arm, known: self.known_arms() });
-            }
-            check_text("host", &assignment.host)?;
-            assignment.family.iter().try_for_each(|family| check_text("family", family))?;
+            self.check_arm(&own.arm, &format!("{} is assigned to", own.service))?;
+            check_text("host", &own.host)?;
+            own.family.iter().try_for_each(|family| check_text("family", family))?;
         }
-        let empty =
-            self.arms.iter().find(|arm| self.services.iter().all(|assigned| assigned.arm != arm.name));
-        empty.map_or(Ok(()), |arm| Err(PlanFileError::EmptyArm(arm.name.clone())))
+        let empty = self.arms.iter().find(|arm| self.services.iter().all(|own| own.arm != arm.name));
+        empty.map_or(Ok(()), |arm| {
+            let name = &arm.name;
+            Err(refused(format!(
+                "no service is assigned to the arm `{name}`; remove the arm, or assign services to it"
+            )))
+        })
     }
 
     fn check_builds(&self, arm: &str) -> Result<(), PlanFileError> {
-        if self.arms.iter().all(|known| known.name != arm) {
-            return Err(PlanFileError::UnknownBuild { arm: arm.to_owned(), known: self.known_arms() });
-        }
+        self.check_arm(arm, "[builds] has")?;
         let builds = &self.builds[arm];
         let mut hosts = BTreeSet::new();
         if let Some(host) = builds.iter().flat_map(|group| &group.hosts).find(|host| !hosts.insert(*host)) {
-            return Err(PlanFileError::TwoBuilds { arm: arm.to_owned(), host: host.clone() });
+            return Err(refused(format!("[builds] has two builds of `{arm}` for host {host}")));
         }
         if let Some(own) = self.services.iter().find(|own| own.arm == arm && !hosts.contains(&own.host)) {
-            return Err(PlanFileError::NoBuild { arm: arm.to_owned(), host: own.host.clone() });
+            let host = &own.host;
+            return Err(refused(format!(
+                "[builds] has no build of `{arm}` for host {host}, which has services of it"
+            )));
         }
         builds.iter().try_for_each(|group| check_build(&group.build))
     }
 }
 
+fn refused(why: impl ToString) -> PlanFileError {
+    PlanFileError(why.to_string())
+}
+
 /// The file's name becomes a part of a path.
 fn check_build(build: &Build) -> Result<(), PlanFileError> {
-    let bad = |what, text: &str, expected| PlanFileError::Text { what, text: text.to_owned(), expected };
     let digest = build.sha256.len() == 64
         && build.sha256.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
     if !digest {
-        return Err(bad("sha256", &build.sha256, "64 hexadecimal digits"));
+        return Err(refused(format!("sha256 `{}`: expected 64 hexadecimal digits", build.sha256)));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-    let file = !build.file.is_empty() && build.file.chars().all(plain) && !build.file.starts_with(['.', '-']);
-    if file { Ok(()) } else { Err(bad("file", &build.file, "the name of a library without a folder")) }
+    match !build.file.is_empty() && build.file.chars().all(plain) && !build.file.starts_with(['.', '-']) {
+        true => Ok(()),
+        false => {
+            Err(refused(format!("file `{}`: expected the name of a library without a folder", build.file)))
+        }
+    }
 }
 
-fn check_text(what: &'static str, text: &str) -> Result<(), PlanFileError> {
-    let fits = (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    let expected = "1 to 255 printable characters";
-    if fits { Ok(()) } else { Err(PlanFileError::Text { what, text: text.to_owned(), expected }) }
+fn check_text(what: &str, text: &str) -> Result<(), PlanFileError> {
+    match (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(refused(format!("{what} `{text}`: expected 1 to 255 printable characters"))),
+    }
 }
 
 fn one_a_line(items: &[impl Serialize]) -> String {

@@ -39,7 +39,6 @@ macro_rules! usage {
 }
 
 usage!(
-    crate::ArmError,
     crate::DurationError,
     crate::PlanIdError,
     crate::ServiceNameError,

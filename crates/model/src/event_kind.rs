@@ -79,13 +79,9 @@ words! {
 pub enum EventKind {
     /// One that means something.
     Known(KnownEvent),
-    /// Any other, as written.
-    Other(OtherEvent),
+    /// Any other, as written: no word of [`KnownEvent`].
+    Other(String),
 }
-
-/// A kind of event that means nothing to Heaptrial: no word of [`KnownEvent`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OtherEvent(String);
 
 impl KnownEvent {
     /// Whether a service failed: by itself, or because memory ran out.
@@ -109,7 +105,7 @@ impl EventKind {
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(known) => known.as_str(),
-            Self::Other(OtherEvent(word)) => word,
+            Self::Other(word) => word,
         }
     }
 
@@ -124,7 +120,7 @@ impl EventKind {
 
 impl From<&str> for EventKind {
     fn from(word: &str) -> Self {
-        word.parse().map_or_else(|_| Self::Other(OtherEvent(word.to_owned())), Self::Known)
+        word.parse().map_or_else(|_| Self::Other(word.to_owned()), Self::Known)
     }
 }
 

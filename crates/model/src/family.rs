@@ -40,15 +40,6 @@ pub fn family_in(text: &str) -> Option<(&'static str, String)> {
     Some((family, if is_library { after.trim_start_matches(is_of_number) } else { after }.to_owned()))
 }
 
-/// The version at the start of what follows a family's name, with what stands before its digits, and what comes after it:
-/// `_v2_0_9 x` is `_v2_0_9` and ` x`. Empty where there is none.
-pub fn version_first(after: &str) -> (&str, &str) {
-    let from = after.trim_start_matches(['-', '_', '@', ' ']);
-    let from = from.strip_prefix('v').unwrap_or(from);
-    let behind = from.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '_'));
-    if behind.len() == from.len() { ("", after) } else { after.split_at(after.len() - behind.len()) }
-}
-
 /// Where a name stands in a text.
 fn find(text: &str, name: &str) -> Option<usize> {
     if name.len() < SHORTEST_FOUND {

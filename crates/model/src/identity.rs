@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Version;
+use crate::word::words;
 
 /// The allocator that a process really uses, as proved from the running process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -92,32 +93,19 @@ impl MappedLibrary {
     }
 }
 
-/// How an allocator got into a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Linkage {
-    /// Through `LD_PRELOAD` or the loader's `--preload`.
-    Preloaded,
-    /// The program or a library of it names the allocator as needed.
-    Linked,
-    /// Part of the program's own file.
-    Static,
-    /// The C library's own allocator.
-    Libc,
-    /// Cannot be told.
-    Unknown,
-}
-
-impl Linkage {
-    /// The word used in tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Preloaded => "preloaded",
-            Self::Linked => "linked",
-            Self::Static => "static",
-            Self::Libc => "libc",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// How an allocator got into a process.
+    pub enum Linkage: "way into a process" {
+        /// Through `LD_PRELOAD` or the loader's `--preload`.
+        Preloaded = "preloaded",
+        /// The program or a library of it names the allocator as needed.
+        Linked = "linked",
+        /// Part of the program's own file.
+        Static = "static",
+        /// The C library's own allocator.
+        Libc = "libc",
+        /// The evidence does not decide.
+        Unknown = "unknown",
     }
 }
 

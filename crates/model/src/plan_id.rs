@@ -1,22 +1,16 @@
 //! What distinguishes one drawing of a plan from any other.
 
-use std::str::FromStr;
-
-use serde::Serialize;
-
 use crate::word::text_type;
 
-/// The start of the SHA-256 of all that was drawn: 16 hexadecimal digits, safe in a unit's file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct PlanId(String);
+text_type! {
+    /// The start of the SHA-256 of all that was drawn: 16 hexadecimal digits, safe in a unit's file.
+    pub struct PlanId, valid by is_id, else PlanIdError:
+        "`{0}` is no id of a drawing; expected 16 hexadecimal digits, as a plan has when it is drawn"
+}
 
-/// A text that no drawing made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no id of a drawing; expected 16 hexadecimal digits, as a plan has when it is drawn")]
-pub struct PlanIdError(String);
-
-text_type!(PlanId);
+fn is_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
 
 impl PlanId {
     /// Of what has this SHA-256.
@@ -29,16 +23,6 @@ impl PlanId {
 impl Default for PlanId {
     fn default() -> Self {
         Self::of([0; 32])
-    }
-}
-
-impl FromStr for PlanId {
-    type Err = PlanIdError;
-
-    fn from_str(text: &str) -> Result<Self, PlanIdError> {
-        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        let valid = text.len() == 16 && text.bytes().all(digit);
-        if valid { Ok(Self(text.to_owned())) } else { Err(PlanIdError(text.to_owned())) }
     }
 }
 

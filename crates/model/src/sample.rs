@@ -1,10 +1,9 @@
 //! One reading of one service.
 
-use std::fmt;
-use std::str::FromStr;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::word::words;
 
 /// One reading of all processes of a service: sums over the process tree, in bytes.
 ///
@@ -121,33 +120,24 @@ pub struct Reading {
     pub kib: u32,
 }
 
-/// Which reading a trial compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Resident set size.
-    #[default]
-    Rss,
-    /// Resident anonymous memory plus swap: the allocator's part.
-    Anon,
-    /// Proportional set size.
-    Pss,
-    /// Current memory of the service's cgroup.
-    Cgroup,
+words! {
+    /// Which reading a trial compares.
+    #[derive(Default)]
+    pub enum Metric: "metric" {
+        /// Resident set size.
+        #[default]
+        Rss = "rss",
+        /// Resident anonymous memory plus swap: the allocator's part.
+        Anon = "anon",
+        /// Proportional set size.
+        Pss = "pss",
+        /// Current memory of the service's cgroup.
+        Cgroup = "cgroup",
+    }
 }
 
 impl Metric {
-    /// The word used in plans and tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rss => "rss",
-            Self::Anon => "anon",
-            Self::Pss => "pss",
-            Self::Cgroup => "cgroup",
-        }
-    }
-
-    /// What tells it at any moment: itself, or RSS in place of PSS, which is read too rarely and is at most as much.
+    /// What can be read at any moment: itself, or RSS instead of PSS, which is read too rarely and is at most as much.
     pub fn at_once(self) -> Self {
         if self == Self::Pss { Self::Rss } else { self }
     }
@@ -160,23 +150,6 @@ impl Metric {
             Self::Pss => "proportional memory (PSS)",
             Self::Cgroup => "cgroup memory",
         }
-    }
-}
-
-impl fmt::Display for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Metric {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Rss, Self::Anon, Self::Pss, Self::Cgroup]
-            .into_iter()
-            .find(|metric| metric.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is not a metric; expected rss, anon, pss or cgroup"))
     }
 }
 

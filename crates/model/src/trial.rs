@@ -1,30 +1,26 @@
 //! Treatments, arms and the plan of a trial as written in TOML.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::word::text_type;
-use crate::{About, AboutError, AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
+use crate::{About, AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
 
-/// The name of a service: a systemd unit, or a name that a lab run gave.
-///
-/// Letters, digits and `: - _ . @ \` as systemd allows in unit names, at most 255 characters, not
-/// starting with `-` or `.`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct ServiceName(String);
+text_type! {
+    /// The name of a service: a systemd unit, or a name that a lab run gave.
+    ///
+    /// Letters, digits and `: - _ . @ \` as systemd allows in unit names, at most 255 characters, not
+    /// starting with `-` or `.`.
+    pub struct ServiceName, valid by is_service_name, else ServiceNameError:
+        "`{0}` is not a service name; expected 1 to 255 of the characters a-z A-Z 0-9 : - _ . @ \\, not starting with `-` or `.`"
+}
 
-/// Why a text is not a service name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a service name; expected 1 to 255 of the characters a-z A-Z 0-9 : - _ . @ \\, not starting with `-` or `.`"
-)]
-pub struct ServiceNameError(String);
-
-text_type!(ServiceName);
+fn is_service_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\".contains(c);
+    (1..=255).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.'])
+}
 
 impl ServiceName {
     /// The unit that somebody means by a text, as for systemctl(1): `php8.2-fpm` is `php8.2-fpm.service`.
@@ -53,17 +49,6 @@ const UNIT_TYPES: [&str; 11] = [
 pub(crate) fn with_unit_type(text: &str) -> String {
     let complete = UNIT_TYPES.iter().any(|end| text.ends_with(end));
     if complete { text.to_owned() } else { format!("{text}.service") }
-}
-
-impl FromStr for ServiceName {
-    type Err = ServiceNameError;
-
-    fn from_str(text: &str) -> Result<Self, ServiceNameError> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\".contains(c);
-        let valid =
-            (1..=255).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
-        if valid { Ok(Self(text.to_owned())) } else { Err(ServiceNameError(text.to_owned())) }
-    }
 }
 
 /// What is applied to a service.
@@ -96,6 +81,38 @@ impl Treatment {
         torrc.chain(restart).chain(environment).chain(command).collect()
     }
 
+    /// Why a service cannot be given it, if it cannot.
+    fn check(&self) -> Result<(), String> {
+        for (option, value) in &self.torrc {
+            let name_ok = !option.is_empty() && option.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            // A backslash at the end would take the next line in.
+            if !name_ok || value.contains(['\n', '\r', '\0']) || value.ends_with('\\') {
+                return Err(format!(
+                    "`{option}` is not a torrc option (letters, digits and _) with a value on one line"
+                ));
+            }
+        }
+        for (name, value) in &self.environment {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(format!(
+                    "`{name}` is not an environment variable: no `=` in its name, no NUL byte"
+                ));
+            }
+            if name == "LD_PRELOAD" {
+                return Err(
+                    "LD_PRELOAD is how an allocator comes to a service; name it with `allocator`".to_owned()
+                );
+            }
+        }
+        match self.command.first() {
+            Some(program) if program.is_empty() => Err("the first word of `command` is empty".to_owned()),
+            _ if self.command.iter().any(|word| word.contains('\0')) => {
+                Err("`command` has a NUL byte".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Of what only a service can be given that `lab run` starts itself: the keys in a plan.
     pub fn of_lab_run_only(&self) -> Option<&'static str> {
         match self {
@@ -118,11 +135,6 @@ pub struct Arm {
     pub treatment: Treatment,
 }
 
-/// Why a text cannot name an arm.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an arm's name; expected 1 to 120 printable characters without spaces at either end")]
-pub struct ArmError(String);
-
 impl Arm {
     /// An arm that applies one allocator and is named by its spec.
     pub fn from_spec(spec: AllocatorSpec, control: bool) -> Self {
@@ -138,10 +150,16 @@ impl Arm {
         self.treatment.allocator.clone().unwrap_or_else(|| AllocatorSpec::family("glibc"))
     }
 
-    fn check_name(name: &str) -> Result<(), ArmError> {
-        let printable = name.chars().all(|c| !c.is_control());
-        let fits = (1..=120).contains(&name.chars().count());
-        if printable && fits && name.trim() == name { Ok(()) } else { Err(ArmError(name.to_owned())) }
+    /// Why its name cannot be used, if it cannot.
+    fn check_name(&self) -> Result<(), TrialPlanError> {
+        let name = &self.name;
+        let fits = (1..=120).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+        if fits && name.trim() == name {
+            return Ok(());
+        }
+        Err(TrialPlanError(format!(
+            "`{name}` is not an arm's name; expected 1 to 120 printable characters without spaces at either end"
+        )))
     }
 }
 
@@ -175,7 +193,7 @@ impl Default for Pace {
 }
 
 /// A trial as described in TOML (design: one table `[[arm]]` per arm).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPlan {
     /// The trial's name.
@@ -200,68 +218,10 @@ pub struct TrialPlan {
     pub arms: Vec<Arm>,
 }
 
-/// Why a text is not a trial plan.
+/// Why a text is not a trial plan: what is wrong, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TrialPlanError {
-    /// Not TOML, or not the fields of a plan.
-    #[error("the trial plan cannot be read: {0}")]
-    Syntax(String),
-    /// Fewer than one arm.
-    #[error("the trial plan has no [[arm]]; add one per treatment, one of them with `control = true`")]
-    NoArms,
-    /// No control, or several.
-    #[error(
-        "exactly one arm must be the control, but {count} are: {names}; set `control = true` on one [[arm]]"
-    )]
-    Control {
-        /// How many arms say `control = true`.
-        count: usize,
-        /// Which.
-        names: String,
-    },
-    /// Nothing to compare the control to.
-    #[error("the trial has only its control; add an [[arm]] for what is to be compared to it")]
-    OneArm,
-    /// A restart interval that never comes, or always.
-    #[error("arm `{arm}`: restart_every must be from 1s to less than the trial's duration of {duration}")]
-    RestartEvery {
-        /// The arm.
-        arm: String,
-        /// The trial's.
-        duration: HumanDuration,
-    },
-    /// Two arms of one name.
-    #[error("two arms are called `{0}`; give each arm a name of its own")]
-    DuplicateArm(String),
-    /// A name that cannot be used.
-    #[error(transparent)]
-    ArmName(#[from] ArmError),
-    /// Looks that are not in order, or after the end.
-    #[error("looks must ascend and lie within the duration: {0}")]
-    Looks(String),
-    /// What the trial is about.
-    #[error("[about]: {0}")]
-    About(#[from] AboutError),
-    /// A pace that makes no restart.
-    #[error("[pace]: {0}")]
-    Pace(&'static str),
-    /// A torrc option that is not one.
-    #[error("arm `{arm}`: `{option}` is not a torrc option (letters, digits and _) with a value on one line")]
-    Torrc {
-        /// The arm.
-        arm: String,
-        /// The option's name.
-        option: String,
-    },
-    /// An environment variable or a command that no process can be given.
-    #[error("arm `{arm}`: {problem}")]
-    Launch {
-        /// The arm.
-        arm: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
+#[error("{0}")]
+pub struct TrialPlanError(String);
 
 /// The keys of an arm. Flattening `Treatment` would lose the unknown-key check.
 #[derive(Deserialize)]
@@ -300,7 +260,8 @@ impl<'de> Deserialize<'de> for Arm {
 impl TrialPlan {
     /// Reads a plan from TOML and checks that its arms make a trial.
     pub fn from_toml(text: &str) -> Result<Self, TrialPlanError> {
-        let plan: Self = toml::from_str(text).map_err(|error| TrialPlanError::Syntax(error.to_string()))?;
+        let plan: Self = toml::from_str(text)
+            .map_err(|error| TrialPlanError(format!("the trial plan cannot be read: {error}")))?;
         plan.check()?;
         Ok(plan)
     }
@@ -308,16 +269,7 @@ impl TrialPlan {
     /// A plan of one arm per spec; the first is the control.
     pub fn from_specs(name: &str, specs: &[AllocatorSpec]) -> Result<Self, TrialPlanError> {
         let arms = specs.iter().enumerate().map(|(i, spec)| Arm::from_spec(spec.clone(), i == 0));
-        let plan = Self {
-            name: name.to_owned(),
-            services: None,
-            duration: None,
-            metric: None,
-            looks: Vec::new(),
-            pace: Pace::default(),
-            about: About::default(),
-            arms: arms.collect(),
-        };
+        let plan = Self { name: name.to_owned(), arms: arms.collect(), ..Self::default() };
         plan.check()?;
         Ok(plan)
     }
@@ -328,50 +280,29 @@ impl TrialPlan {
         self.arms.iter().find(|arm| arm.control).unwrap_or(&self.arms[0])
     }
 
-    fn check_launch(treatment: &Treatment) -> Result<(), String> {
-        for (name, value) in &treatment.environment {
-            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(format!(
-                    "`{name}` is not an environment variable: no `=` in its name, no NUL byte"
-                ));
-            }
-            if name == "LD_PRELOAD" {
-                return Err(
-                    "LD_PRELOAD is how an allocator comes to a service; name it with `allocator`".to_owned()
-                );
-            }
-        }
-        match treatment.command.first() {
-            Some(program) if program.is_empty() => Err("the first word of `command` is empty".to_owned()),
-            _ if treatment.command.iter().any(|word| word.contains('\0')) => {
-                Err("`command` has a NUL byte".to_owned())
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn check_looks(&self) -> Result<(), TrialPlanError> {
-        let ascend = self.looks.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let ascend = self.looks.windows(2).all(|pair| pair[0] < pair[1]);
         let first_ok = self.looks.first().is_none_or(|first| !first.0.is_zero());
-        let last_ok = match (self.looks.last(), self.duration) {
-            (Some(last), Some(duration)) => last.0 <= duration.0,
-            _ => true,
-        };
+        let last_ok = self.looks.last().zip(self.duration).is_none_or(|(last, duration)| *last <= duration);
         if ascend && first_ok && last_ok {
             return Ok(());
         }
-        let told: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
-        Err(TrialPlanError::Looks(told.join(", ")))
+        let looks: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
+        Err(TrialPlanError(format!("looks must ascend and lie within the duration: {}", looks.join(", "))))
     }
 
     /// Refuses arms that make no trial on services of this length.
     pub fn check_arms(arms: &[Arm], duration: HumanDuration) -> Result<(), TrialPlanError> {
         if arms.len() < 2 {
-            return Err(TrialPlanError::OneArm);
+            let why = "the trial has only its control; add an [[arm]] for what is to be compared to it";
+            return Err(TrialPlanError(why.to_owned()));
         }
         let fits = |every: HumanDuration| every >= HumanDuration::from_secs(1) && every < duration;
         match arms.iter().find(|arm| !arm.treatment.restart_every.is_none_or(fits)) {
-            Some(arm) => Err(TrialPlanError::RestartEvery { arm: arm.name.clone(), duration }),
+            Some(arm) => Err(TrialPlanError(format!(
+                "arm `{}`: restart_every must be from 1s to less than the trial's duration of {duration}",
+                arm.name
+            ))),
             None => Ok(()),
         }
     }
@@ -383,39 +314,42 @@ impl TrialPlan {
 
     /// Checks that the arms make a trial, and looks and pace.
     pub fn check(&self) -> Result<(), TrialPlanError> {
+        let refused = |why: String| Err(TrialPlanError(why));
         if self.arms.is_empty() {
-            return Err(TrialPlanError::NoArms);
+            return refused(
+                "the trial plan has no [[arm]]; add one per treatment, one of them with `control = true`"
+                    .to_owned(),
+            );
         }
         let controls: Vec<&str> =
             self.arms.iter().filter(|arm| arm.control).map(|arm| arm.name.as_str()).collect();
         if controls.len() != 1 {
             let names = if controls.is_empty() { "none".to_owned() } else { controls.join(", ") };
-            return Err(TrialPlanError::Control { count: controls.len(), names });
+            return refused(format!(
+                "exactly one arm must be the control, but {} are: {names}; set `control = true` on one [[arm]]",
+                controls.len()
+            ));
         }
         self.check_looks()?;
-        self.about.check()?;
+        self.about.check().map_err(|error| TrialPlanError(format!("[about]: {error}")))?;
         if self.pace.at_once == 0 {
-            return Err(TrialPlanError::Pace("at_once must be 1 or more"));
+            return refused("[pace]: at_once must be 1 or more".to_owned());
         }
         if self.pace.health_timeout.0.is_zero() {
-            return Err(TrialPlanError::Pace("health_timeout must be more than 0s"));
+            return refused("[pace]: health_timeout must be more than 0s".to_owned());
         }
         let mut seen = BTreeSet::new();
         for arm in &self.arms {
-            Arm::check_name(&arm.name)?;
+            arm.check_name()?;
             if !seen.insert(&arm.name) {
-                return Err(TrialPlanError::DuplicateArm(arm.name.clone()));
+                return refused(format!(
+                    "two arms are called `{}`; give each arm a name of its own",
+                    arm.name
+                ));
             }
-            for (option, value) in &arm.treatment.torrc {
-                let name_ok =
-                    !option.is_empty() && option.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-                // A backslash at the end would take the next line in.
-                if !name_ok || value.contains(['\n', '\r', '\0']) || value.ends_with('\\') {
-                    return Err(TrialPlanError::Torrc { arm: arm.name.clone(), option: option.clone() });
-                }
+            if let Err(why) = arm.treatment.check() {
+                return refused(format!("arm `{}`: {why}", arm.name));
             }
-            Self::check_launch(&arm.treatment)
-                .map_err(|problem| TrialPlanError::Launch { arm: arm.name.clone(), problem })?;
         }
         Ok(())
     }
@@ -465,15 +399,16 @@ mod tests {
     #[test]
     fn what_no_process_can_be_given_is_refused() {
         for (from, to) in [("POOL =", "\"PO=OL\" ="), ("POOL =", "LD_PRELOAD ="), ("\"server\"", "\"\"")] {
-            let found = TrialPlan::from_toml(&PLAN.replace(from, to));
-            assert!(matches!(found, Err(TrialPlanError::Launch { .. })), "{to}: {found:?}");
+            let error = TrialPlan::from_toml(&PLAN.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with("arm `pooled`: "), "{to}: {error}");
         }
     }
 
     #[test]
     fn a_plan_without_exactly_one_control_is_refused() {
         let none = PLAN.replace("control = true", "");
-        assert!(matches!(TrialPlan::from_toml(&none), Err(TrialPlanError::Control { count: 0, .. })));
+        let error = TrialPlan::from_toml(&none).unwrap_err().to_string();
+        assert!(error.contains("but 0 are: none"), "{error}");
         let two = PLAN.replace("name = \"mimalloc-2.0.9\"", "name = \"mimalloc-2.0.9\"\ncontrol = true");
         let error = TrialPlan::from_toml(&two).unwrap_err();
         assert!(error.to_string().contains("glibc, mimalloc-2.0.9"), "{error}");
@@ -481,12 +416,14 @@ mod tests {
 
     #[test]
     fn unknown_keys_twins_and_torrc_injections_are_refused() {
-        let unknown = PLAN.replace("restart_every", "restart_evry");
-        assert!(matches!(TrialPlan::from_toml(&unknown), Err(TrialPlanError::Syntax(_))));
-        let twin = PLAN.replace("\"dircache-0\"", "\"glibc\"");
-        assert!(matches!(TrialPlan::from_toml(&twin), Err(TrialPlanError::DuplicateArm(_))));
-        let injection = PLAN.replace("DirCache = \"0\"", "DirCache = \"0\\nORPort 1\"");
-        assert!(matches!(TrialPlan::from_toml(&injection), Err(TrialPlanError::Torrc { .. })));
+        for (from, to, why) in [
+            ("restart_every", "restart_evry", "cannot be read"),
+            ("\"dircache-0\"", "\"glibc\"", "two arms are called `glibc`"),
+            ("DirCache = \"0\"", "DirCache = \"0\\nORPort 1\"", "`DirCache` is not a torrc option"),
+        ] {
+            let error = TrialPlan::from_toml(&PLAN.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

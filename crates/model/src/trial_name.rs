@@ -1,44 +1,25 @@
 //! Names that become file names, parts of unit names, and patterns of units.
 
-use std::str::FromStr;
-
-use serde::Serialize;
-
 use crate::ServiceName;
 use crate::trial::with_unit_type;
 use crate::word::text_type;
 
-/// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
-///
-/// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`; not `host`, which the agent calls services that
-/// are in no trial.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct TrialName(String);
+text_type! {
+    /// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
+    ///
+    /// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`; not `host`, which the agent calls services that
+    /// are in no trial.
+    pub struct TrialName, valid by is_trial_name, else TrialNameError:
+        "`{0}` cannot name a trial, a run or their files; expected 1 to 64 of the characters a-z A-Z 0-9 - _ ., not starting with `-` or `.`, and not `host`"
+}
 
-/// Why a text is not the name of a trial on a fleet.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` cannot name a trial, a run or their files; expected 1 to 64 of the characters a-z A-Z 0-9 - _ ., not starting with `-` or `.`, and not `host`"
-)]
-pub struct TrialNameError(String);
-
-/// Which services: a unit's name, or one in which `*`, `?` and `[...]` stand for others (glob(7)). As for systemctl(1) a
-/// name without a unit's type means a service, and a backslash stands for itself: names that systemd-escape(1) made are
-/// written as they are.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct ServicePattern(String);
-
-/// Why a text is not a pattern of services.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a pattern of services; expected a unit's name such as tor@relay1.service, with *, ? or [...] for others, such as tor@*"
-)]
-pub struct ServicePatternError(String);
-
-text_type!(TrialName);
-text_type!(ServicePattern);
+text_type! {
+    /// Which services: a unit's name, or one in which `*`, `?` and `[...]` stand for others (glob(7)). As for systemctl(1) a
+    /// name without a unit's type means a service, and a backslash stands for itself: names that systemd-escape(1) made are
+    /// written as they are.
+    pub struct ServicePattern, valid by is_pattern, else ServicePatternError:
+        "`{0}` is not a pattern of services; expected a unit's name such as tor@relay1.service, with *, ? or [...] for others, such as tor@*"
+}
 
 impl ServicePattern {
     /// The pattern of all services.
@@ -64,29 +45,18 @@ impl ServicePattern {
     }
 }
 
-impl FromStr for TrialName {
-    type Err = TrialNameError;
-
-    fn from_str(text: &str) -> Result<Self, TrialNameError> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let valid =
-            (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
-        if valid && text != "host" { Ok(Self(text.to_owned())) } else { Err(TrialNameError(text.to_owned())) }
-    }
+fn is_trial_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let fits = (1..=64).contains(&text.len()) && text.chars().all(allowed);
+    fits && !text.starts_with(['-', '.']) && text != "host"
 }
 
-impl FromStr for ServicePattern {
-    type Err = ServicePatternError;
-
-    fn from_str(text: &str) -> Result<Self, ServicePatternError> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\*?[]!^".contains(c);
-        let valid = !text.is_empty() && text.chars().all(allowed) && !text.starts_with(['-', '.']);
-        let fits = with_unit_type(text).len() <= 255;
-        // One without wildcards is a name, in which not all characters of a pattern may stand.
-        let pattern = Self(text.to_owned());
-        let named = pattern.0.contains(['*', '?', '[']) || pattern.unit().is_some();
-        if valid && fits && named { Ok(pattern) } else { Err(ServicePatternError(text.to_owned())) }
-    }
+fn is_pattern(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\*?[]!^".contains(c);
+    let valid = !text.is_empty() && text.chars().all(allowed) && !text.starts_with(['-', '.']);
+    // One without wildcards is a name, in which not all characters of a pattern may stand.
+    let named = text.contains(['*', '?', '[']) || ServiceName::of_unit(text).is_ok();
+    valid && with_unit_type(text).len() <= 255 && named
 }
 
 #[cfg(test)]

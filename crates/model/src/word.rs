@@ -84,9 +84,22 @@ macro_rules! words {
     };
 }
 
-/// What names in texts have in common: a struct of one `String` that parses from the texts that it may be.
+/// Declares a text of which not every one is valid, and the error of those that are not.
 macro_rules! text_type {
-    ($name:ident) => {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident, valid by $rule:expr, else $error:ident: $message:literal
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        #[doc = concat!("Why a text is not a `", stringify!($name), "`.")]
+        #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+        #[error($message)]
+        pub struct $error(String);
+
         impl $name {
             /// As text.
             pub fn as_str(&self) -> &str {
@@ -97,6 +110,15 @@ macro_rules! text_type {
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $error;
+
+            fn from_str(text: &str) -> Result<Self, $error> {
+                let rule: fn(&str) -> bool = $rule;
+                if rule(text) { Ok(Self(text.to_owned())) } else { Err($error(text.to_owned())) }
             }
         }
 

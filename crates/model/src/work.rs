@@ -3,27 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What the numbers of a measure are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WorkKind {
-    /// What was done a second: more is better.
-    Rate,
-    /// What it took, such as a latency: less is better.
-    Less,
-    /// A count since the start of a life: what it rises by a second is compared, and more is better.
-    Count,
-}
+use crate::word::words;
 
-impl WorkKind {
-    const ALL: [Self; 3] = [Self::Rate, Self::Less, Self::Count];
-
-    /// The word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Less => "less",
-            Self::Count => "count",
-        }
+words! {
+    /// What the numbers of a measure are.
+    pub enum WorkKind: "kind of a measure" {
+        /// What was done a second: more is better.
+        Rate = "rate",
+        /// What it took, such as a latency: less is better.
+        Less = "less",
+        /// A count since the start of a life: what it rises by a second is compared, and more is better.
+        Count = "count",
     }
 }
 
@@ -59,8 +49,7 @@ impl WorkMeasure {
     /// The measure whose numbers are in observations of a name.
     pub fn of_observation(name: &str) -> Option<Self> {
         let (kind, name) = name.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
-        let kind = WorkKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
-        Some(Self { kind, name: name.to_owned() })
+        Some(Self { kind: kind.parse().ok()?, name: name.to_owned() })
     }
 }
 
@@ -69,7 +58,7 @@ impl FromStr for WorkMeasure {
 
     fn from_str(text: &str) -> Result<Self, WorkMeasureError> {
         let (kind, name) = match text.split_once(':') {
-            Some((word, name)) => (WorkKind::ALL.into_iter().find(|kind| kind.as_str() == word), name),
+            Some((word, name)) => (word.parse().ok(), name),
             None => (Some(WorkKind::Rate), text),
         };
         let fits = (1..=60).contains(&name.chars().count()) && name.trim() == name;

@@ -19,7 +19,6 @@ const DAY: f64 = 86_400.0;
 /// The arms before the trial, side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Balance {
-    /// In the order of the plan.
     pub arms: Vec<ArmBalance>,
     /// Of every arm but the control, for everything that differs between services; largest first.
     pub differences: Vec<Difference>,
@@ -32,9 +31,7 @@ pub struct ArmBalance {
     /// Whether it is the control.
     pub control: bool,
     pub services: usize,
-    /// How many of each role.
     pub roles: BTreeMap<String, usize>,
-    /// How many on each host.
     pub hosts: BTreeMap<String, usize>,
     /// Memory; `None` where it is known of none.
     pub baseline_bytes: Option<Spread>,
@@ -57,7 +54,6 @@ pub struct Difference {
     /// What differs: `memory` and `age` on the log scale, or the share of a role or host, such as `role exit`. Ages count
     /// from a day on: memory of services of some minutes and of some hours tells equally little.
     pub what: String,
-    /// Arm less control, in standard deviations.
     pub standardised: f64,
 }
 

@@ -17,6 +17,5 @@ pub struct Candidate {
     /// Memory before the trial: the past median where there is one, else what it has now.
     pub baseline_bytes: Option<u64>,
     pub age_seconds: Option<f64>,
-    /// Seconds that a restart takes, from stop to ready.
     pub restart_seconds: f64,
 }

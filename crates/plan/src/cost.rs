@@ -10,7 +10,6 @@ use crate::Candidate;
 /// An estimate of what starting the trial takes. Reverting it takes as much again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RestartCost {
-    /// Services that are restarted, once each.
     pub restarts: usize,
     /// From the first stop to the last service committed.
     pub total_seconds: f64,
@@ -18,7 +17,6 @@ pub struct RestartCost {
     pub downtime_seconds: f64,
     /// Services that are down at the same time, at most.
     pub at_once: u32,
-    /// What the plan's pace allows.
     pub at_once_asked: u32,
     /// Families, where a service without one is its own.
     pub families: usize,

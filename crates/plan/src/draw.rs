@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{
-    Arm, Assignment, BuildOfHosts, Classified, DrawnPlan, ErrorClass, Metric, PlanId, ServiceName, TrialName,
-    TrialNameError, TrialPlan, TrialPlanError,
+    Arm, Assignment, BuildOfHosts, Classified, DrawnPlan, ErrorClass, Metric, PlanId, TrialName, TrialPlan,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +18,6 @@ use crate::resolution::rounds_per_block;
 #[derive(Debug, Clone)]
 pub struct DrawRequest<'a> {
     pub trial: &'a TrialPlan,
-    /// The services that take part, in any order.
     pub candidates: &'a [Candidate],
     /// The build of each arm's allocator by the arm's name; arms on the services' own C library have none.
     pub builds: &'a BTreeMap<String, Vec<BuildOfHosts>>,
@@ -34,27 +32,17 @@ pub const MAX_SEED: u64 = i64::MAX as u64;
 /// Why no plan can be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The trial's name cannot name files and units.
-    #[error(transparent)]
-    Name(#[from] TrialNameError),
-    /// The trial's description makes no trial.
-    #[error(transparent)]
-    Trial(#[from] TrialPlanError),
-    /// No length, and no look to take it from.
-    #[error("the trial has no duration; add one, such as duration = \"10d\"")]
-    NoDuration,
-    #[error("no services take part; check the patterns in `services`")]
-    NoServices,
+    #[error("{0}")]
+    Refused(String),
     /// An arm would stay empty.
     #[error(
         "{services} services cannot fill {arms} arms; each arm needs at least one, and an interval at least two: take more services or fewer arms"
     )]
     TooFewServices { services: usize, arms: usize },
-    #[error("{service} of {host} is there twice")]
-    Twice { service: ServiceName, host: String },
-    /// A seed that TOML cannot hold.
-    #[error("the seed must be at most 9223372036854775807")]
-    Seed,
+}
+
+fn refused(why: impl ToString) -> PlanError {
+    PlanError::Refused(why.to_string())
 }
 
 impl Classified for PlanError {
@@ -65,18 +53,19 @@ impl Classified for PlanError {
 
 /// Draws a plan: the same for the same request, whatever the order of its candidates.
 ///
-/// Services are dealt to arms in permuted blocks of alike services (`docs/trial-plan.md` tells how), the order of
+/// Services are dealt to arms in permuted blocks of alike services (see `docs/trial-plan.md`), the order of
 /// restarts is drawn in waves of one service per arm, and looks are fixed.
 pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
     let trial = request.trial;
-    trial.name.parse::<TrialName>()?;
-    trial.check()?;
+    trial.name.parse::<TrialName>().map_err(refused)?;
+    trial.check().map_err(refused)?;
     if request.seed > MAX_SEED {
-        return Err(PlanError::Seed);
+        return Err(refused(format!("the seed must be at most {MAX_SEED}")));
     }
     let duration = trial.duration.or(trial.looks.last().copied()).filter(|duration| !duration.0.is_zero());
-    let duration = duration.ok_or(PlanError::NoDuration)?;
-    TrialPlan::check_arms(&trial.arms, duration)?;
+    let no_duration = || refused("the trial has no duration; add one, such as duration = \"10d\"");
+    let duration = duration.ok_or_else(no_duration)?;
+    TrialPlan::check_arms(&trial.arms, duration).map_err(refused)?;
     let candidates = sorted(request.candidates)?;
     if candidates.len() < trial.arms.len() {
         return Err(PlanError::TooFewServices { services: candidates.len(), arms: trial.arms.len() });
@@ -109,13 +98,13 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
 
 fn sorted(candidates: &[Candidate]) -> Result<Vec<Candidate>, PlanError> {
     if candidates.is_empty() {
-        return Err(PlanError::NoServices);
+        return Err(refused("no services take part; check the patterns in `services`"));
     }
     let mut sorted = candidates.to_vec();
     sorted.sort_by(|a, b| (&a.host, &a.service).cmp(&(&b.host, &b.service)));
     let mut seen = BTreeSet::new();
     match sorted.iter().find(|candidate| !seen.insert((&candidate.host, &candidate.service))) {
-        Some(twin) => Err(PlanError::Twice { service: twin.service.clone(), host: twin.host.clone() }),
+        Some(twin) => Err(refused(format!("{} of {} is there twice", twin.service, twin.host))),
         None => Ok(sorted),
     }
 }

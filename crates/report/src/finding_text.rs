@@ -43,12 +43,6 @@ pub(crate) fn of(kind: Kind) -> FindingText {
             "The figure over all hosts is an average of hosts that differ.",
             "",
         ),
-        Kind::BuildsByHost => (
-            "Other builds on other hosts",
-            "runs other builds on other hosts",
-            "Where the ratio differs between these hosts, that may come from the build.",
-            "",
-        ),
         Kind::Contaminated => (
             "Ran something else",
             "has services that ran something else",

@@ -16,7 +16,7 @@ pub const SCORE_SCHEMA_VERSION: u32 = 1;
 /// An age at which fewer than this share of an arm's services have a level is named.
 const MOST_SERVICES: f64 = 0.5;
 
-/// A lab's runs against a trial in the field: `score.json`.
+/// A lab run against a trial in the field: `score.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreReport {
     pub schema_version: u32,
@@ -112,7 +112,7 @@ impl ScoreReport {
 
     fn runs(&self) -> Table {
         let columns = [text("Run"), text("Kind"), figure("Seed"), figure("Consensuses"), text("Memory")];
-        let rows = self.score.lab.iter().chain([&self.score.field]).map(|run| {
+        let rows = [&self.score.lab, &self.score.field].into_iter().map(|run| {
             row(vec![
                 run.name.clone(),
                 run.kind.describe().to_owned(),
@@ -128,7 +128,7 @@ impl ScoreReport {
     fn notes(&self) -> Vec<String> {
         let score = &self.score;
         let mut notes = score.findings.clone();
-        let metric = score.lab[0].metric;
+        let metric = score.lab.metric;
         if metric != score.field.metric {
             notes.push(format!(
                 "Memory is {} in the lab and {} in the field; --metric changes the lab's.",
@@ -184,8 +184,7 @@ impl ScoreReport {
         };
         if !score.ages.iter().any(has_interval) {
             notes.push(
-                "One relay an arm in the lab gives no intervals: score three seeds or more together."
-                    .to_owned(),
+                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more.".to_owned(),
             );
         }
         notes
@@ -202,7 +201,7 @@ impl Document for ScoreReport {
     fn sections(&self, _: Detail) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
         let mut ratios = vec![Block::Legend(format!(
-            "By ratio to {} in the lab, within runs of the lab and servers of the field; factor: the lab's ratio over the field's.",
+            "By ratio to {} in the lab, within repeats of the lab and servers of the field; factor: the lab's ratio over the field's.",
             self.name(0)
         ))];
         for at in &self.score.ages {
@@ -211,9 +210,10 @@ impl Document for ScoreReport {
             ratios.extend([Block::Heading(title.clone()), Block::Table(title, self.arms_at(at))]);
         }
         let growth = "Growth after warm-up; factor: lab over field, where the field is shown to grow.";
-        let commands = self.score.lab.iter().filter(|run| !run.command.is_empty());
-        let runs = std::iter::once(Block::Table("Runs".to_owned(), self.runs()))
-            .chain(commands.map(|run| Block::Command(run.command.clone())));
+        let runs = vec![
+            Block::Table("Runs".to_owned(), self.runs()),
+            Block::Command(self.score.lab.command.clone()),
+        ];
         let notes = self.notes();
         let mut sections = vec![
             section("result", "Result", vec![Block::Lead(self.sentences())]),
@@ -226,7 +226,7 @@ impl Document for ScoreReport {
                     Block::Table("Growth and verdicts".to_owned(), self.growing()),
                 ],
             ),
-            section("runs", "Runs", runs.collect()),
+            section("runs", "Runs", runs),
         ];
         if !notes.is_empty() {
             sections.insert(3, section("notes", "What to mind", vec![Block::List(notes)]));

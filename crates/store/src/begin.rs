@@ -4,6 +4,7 @@ use heaptrial_model::{Arm, TrialKind};
 use rusqlite::{Transaction, params};
 use serde_json::Value;
 
+use crate::read::Json;
 use crate::{NewService, NewTrial, Store, StoreError};
 
 impl Store {
@@ -139,7 +140,7 @@ pub(crate) fn insert_arm(
             position as i64,
             arm.name,
             arm.control,
-            json(&arm.treatment)?,
+            Json(&arm.treatment),
             obtained.map(Value::to_string),
             source
         ])
@@ -170,8 +171,4 @@ pub(crate) fn insert_service(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .insert(params![trial_id, arm_id, service.name, service.block, service.position, attributes])
-}
-
-pub(crate) fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
-    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use heaptrial_model::{Classified, ErrorClass, TrialKind, UnknownWord};
+use heaptrial_model::{Classified, ErrorClass, TrialKind};
 
 /// Why the database could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -35,25 +35,9 @@ pub enum StoreError {
     /// Something of this name goes on already.
     #[error("{path}: `{name}` goes on already ({}); end it first, or give the new one another name", .kind.describe())]
     NameTaken { path: PathBuf, name: String, kind: TrialKind },
-    /// A trial of a kind that this version does not know.
-    #[error("{path}: trial `{trial}`: {source}; use the version that wrote it or a newer one")]
-    Kind {
-        path: PathBuf,
-        trial: String,
-        /// The word that stands there.
-        source: UnknownWord,
-    },
     /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
     Query { path: PathBuf, doing: &'static str, source: rusqlite::Error },
-    /// A column that holds JSON does not hold what this version writes there.
-    #[error("{path}: {doing}: {source}")]
-    Json {
-        path: PathBuf,
-        doing: &'static str,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
 }
 
 impl Classified for StoreError {
@@ -63,11 +47,8 @@ impl Classified for StoreError {
             | Self::Open { .. }
             | Self::Schema { .. }
             | Self::Damaged { .. }
-            | Self::Kind { .. }
             | Self::NameTaken { .. } => ErrorClass::Refused,
-            Self::DiskFull { .. } | Self::Held { .. } | Self::Query { .. } | Self::Json { .. } => {
-                ErrorClass::Failed
-            }
+            Self::DiskFull { .. } | Self::Held { .. } | Self::Query { .. } => ErrorClass::Failed,
         }
     }
 }
@@ -109,10 +90,6 @@ impl StoreError {
             Some(rusqlite::ErrorCode::DatabaseBusy) => Self::Held { path: path.to_owned() },
             _ => Self::Query { path: path.to_owned(), doing, source },
         }
-    }
-
-    pub(crate) fn json(path: &Path, doing: &'static str) -> impl Fn(serde_json::Error) -> Self {
-        move |source| Self::Json { path: path.to_owned(), doing, source }
     }
 }
 

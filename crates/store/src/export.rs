@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, params};
 
-use crate::{LifeRecord, Store, StoreError};
+use crate::{Store, StoreError};
 
 /// The measured columns of a sample, by name; bytes and microseconds as the names say.
 pub const SAMPLE_COLUMNS: [&str; 18] = [
@@ -28,7 +28,6 @@ pub const SAMPLE_COLUMNS: [&str; 18] = [
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredSample {
-    /// Row id of its life.
     pub life_id: i64,
     pub wall_us: i64,
     pub boottime_us: i64,
@@ -37,46 +36,23 @@ pub struct StoredSample {
 }
 
 impl Store {
-    /// Hands over the samples of a life in order of time, without holding them.
-    pub fn each_sample_of_life<E: From<StoreError>>(
-        &self,
-        life: &LifeRecord,
-        each: impl FnMut(&StoredSample) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.each_sample(
-            "CROSS JOIN tick t ON t.id = s.tick_id",
-            "s.life_id = ?1 ORDER BY s.tick_id",
-            life.id,
-            each,
-        )
-    }
-
-    /// Hands over all samples of a trial in order of time. SQLite sorts them, in temporary files if there are many.
+    /// Hands over all samples of a trial in order of time, without holding them. SQLite sorts them, in temporary files if there
+    /// are many.
     pub fn each_sample_in_time<E: From<StoreError>>(
         &self,
         trial_id: i64,
-        each: impl FnMut(&StoredSample) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let join = "JOIN life l ON l.id = s.life_id JOIN service v ON v.id = l.service_id
-                    JOIN tick t ON t.id = s.tick_id";
-        self.each_sample(join, "v.trial_id = ?1 ORDER BY t.sequence, v.position, v.id, l.id", trial_id, each)
-    }
-
-    fn each_sample<E: From<StoreError>>(
-        &self,
-        join: &str,
-        which: &str,
-        id: i64,
         mut each: impl FnMut(&StoredSample) -> Result<(), E>,
     ) -> Result<(), E> {
         let sql = format!(
-            "SELECT s.life_id, t.wall_us, t.boottime_us, {} FROM sample s {join}
-             LEFT JOIN slow_sample w ON w.life_id = s.life_id AND w.tick_id = s.tick_id WHERE {which}",
+            "SELECT s.life_id, t.wall_us, t.boottime_us, {} FROM sample s
+             JOIN life l ON l.id = s.life_id JOIN service v ON v.id = l.service_id JOIN tick t ON t.id = s.tick_id
+             LEFT JOIN slow_sample w ON w.life_id = s.life_id AND w.tick_id = s.tick_id
+             WHERE v.trial_id = ?1 ORDER BY t.sequence, v.position, v.id, l.id",
             SAMPLE_COLUMNS.join(", ")
         );
         let failed = |error| E::from(StoreError::query(&self.path, "reading samples")(error));
         let mut statement = self.connection.prepare_cached(&sql).map_err(failed)?;
-        let mut rows = statement.query(params![id]).map_err(failed)?;
+        let mut rows = statement.query(params![trial_id]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             each(&sample(row).map_err(failed)?)?;
         }

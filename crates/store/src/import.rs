@@ -2,54 +2,45 @@
 
 use std::collections::HashMap;
 
-use heaptrial_model::{Arm, EventKind, LifeStart, Metric};
+use heaptrial_model::{EventKind, LifeStart, Metric};
 use rusqlite::{OptionalExtension as _, Transaction, params};
-use serde_json::Value;
 
-use crate::begin::{insert_arm, insert_service, insert_trial, json};
-use crate::write::{INSERT_SAMPLE, INSERT_TICK};
+use crate::begin::{insert_arm, insert_service, insert_trial};
+use crate::read::Json;
+use crate::write::INSERT_TICK;
 use crate::{NewService, NewTrial, Store, StoreError};
 
 /// A trial as imported: everything that is known of it.
 #[derive(Debug, Clone)]
 pub struct ImportedTrial {
-    /// What stands for its plan. `arms` is ignored: they are in `lists`.
     pub plan: NewTrial,
-    /// Which services are in which arm.
-    pub lists: Vec<ImportedList>,
+    pub lists: Vec<String>,
     pub services: Vec<ImportedService>,
     pub events: Vec<ImportedEvent>,
-    /// The files it came from.
     pub sources: Vec<ImportSource>,
-}
-
-/// An arm and the services that a list puts into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportedList {
-    pub arm: Arm,
-    /// Positions of its services. A service may be in several lists.
-    pub members: Vec<usize>,
-    /// The file that it was read from.
-    pub source: String,
 }
 
 /// A service with its lives.
 #[derive(Debug, Clone)]
 pub struct ImportedService {
-    pub name: String,
-    /// The block within which it is compared.
-    pub block: u32,
-    /// What else is known of it, as a JSON object.
-    pub attributes: Value,
+    pub service: NewService,
+    /// Positions of further arms whose lists name it.
+    pub also_in: Vec<usize>,
     pub lives: Vec<ImportedLife>,
 }
 
+impl ImportedService {
+    /// Positions of all its arms.
+    pub fn arms(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.service.arm).chain(self.also_in.iter().copied())
+    }
+}
+
 /// A life with its samples.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedLife {
     /// Start in microseconds since 1970; for [`LifeStart::Unknown`] the first reading.
     pub started_wall_us: i64,
-    /// How the start is known.
     pub start: LifeStart,
     /// Why it did not run its arm's treatment; `None` where nothing shows that.
     pub contamination: Option<String>,
@@ -67,7 +58,6 @@ pub struct ImportedSample {
     pub hwm_bytes: Option<u64>,
     pub anon_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
-    /// Memory of the control group.
     pub cgroup_current_bytes: Option<u64>,
     /// Of a reading that is the median of a span: the highest of the span, of the trial's metric.
     pub highest_bytes: Option<u64>,
@@ -79,9 +69,8 @@ pub struct ImportedEvent {
     pub wall_us: i64,
     /// Position of the service that it is about.
     pub service: Option<usize>,
-    /// Position of the list that it is about.
+    /// Position of the arm that it is about.
     pub arm: Option<usize>,
-    /// What kind of thing happened.
     pub kind: EventKind,
     pub text: String,
 }
@@ -95,7 +84,6 @@ pub struct ImportSource {
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
     pub rows: u64,
-    /// Malformed rows that were left out.
     pub skipped: u64,
 }
 
@@ -163,20 +151,28 @@ fn write(transaction: &Transaction<'_>, trial: &ImportedTrial, id: Option<i64>) 
     let ticks = write_ticks(transaction, trial, trial_id)?;
     let ended = "UPDATE trial SET ended_wall_us = ?2, outcome = 'completed' WHERE id = ?1";
     transaction.execute(ended, params![trial_id, ticks.keys().max()])?;
-    let mut arm_ids = Vec::with_capacity(trial.lists.len());
-    for (position, list) in trial.lists.iter().enumerate() {
-        arm_ids.push(insert_arm(transaction, (trial_id, position), &list.arm, None, Some(&list.source))?);
+    let mut arm_ids = Vec::new();
+    for (position, (arm, list)) in trial.plan.arms.iter().zip(&trial.lists).enumerate() {
+        arm_ids.push(insert_arm(transaction, (trial_id, position), arm, None, Some(list))?);
     }
-    let mut service_ids = Vec::with_capacity(trial.services.len());
-    for (index, service) in trial.services.iter().enumerate() {
-        service_ids.push(write_service(transaction, trial, (index, service), (trial_id, &arm_ids), &ticks)?);
+    let mut service_ids = Vec::new();
+    for service in &trial.services {
+        let arms: Vec<i64> = service.arms().map(|arm| arm_ids[arm]).collect();
+        let service_id = insert_service(transaction, trial_id, arms[0], &service.service)?;
+        for arm_id in &arms[1..] {
+            transaction.execute("INSERT INTO membership VALUES (?1, ?2)", params![arm_id, service_id])?;
+        }
+        for life in &service.lives {
+            write_life(transaction, trial.plan.metric, service_id, life, &ticks)?;
+        }
+        service_ids.push(service_id);
     }
     let mut insert = transaction.prepare(
         "INSERT INTO event (trial_id, service_id, arm_id, wall_us, kind, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     for event in &trial.events {
-        let service_id = event.service.and_then(|index| service_ids.get(index).copied().flatten());
-        let arm_id = event.arm.and_then(|index| arm_ids.get(index));
+        let service_id = event.service.map(|index| service_ids[index]);
+        let arm_id = event.arm.map(|index| arm_ids[index]);
         let (kind, text) = (event.kind.as_str(), &event.text);
         insert.execute(params![trial_id, service_id, arm_id, event.wall_us, kind, text])?;
     }
@@ -206,74 +202,43 @@ fn write_ticks(
     (0..).zip(times).map(&mut tick).collect()
 }
 
-/// Gives its row id; `None` for one that no list names, which is not written.
-fn write_service(
+fn write_life(
     transaction: &Transaction<'_>,
-    trial: &ImportedTrial,
-    (index, service): (usize, &ImportedService),
-    (trial_id, arm_ids): (i64, &[i64]),
+    metric: Metric,
+    service_id: i64,
+    life: &ImportedLife,
     ticks: &HashMap<i64, i64>,
-) -> rusqlite::Result<Option<i64>> {
-    let lists = trial.lists.iter().zip(arm_ids).filter(|(list, _)| list.members.contains(&index));
-    let mut arms = lists.map(|(_, arm_id)| *arm_id);
-    let Some(first) = arms.next() else { return Ok(None) };
-    let new = NewService {
-        name: service.name.clone(),
-        arm: 0,
-        block: service.block,
-        position: index as u32,
-        attributes: service.attributes.clone(),
-    };
-    let service_id = insert_service(transaction, trial_id, first, &new)?;
-    for other in arms {
-        transaction
-            .execute("INSERT OR IGNORE INTO membership VALUES (?1, ?2)", params![other, service_id])?;
-    }
-    let mut insert_life = transaction.prepare_cached(
-        "INSERT INTO life (service_id, start_json, started_wall_us, started_boottime_us, contamination)
-         VALUES (?1, ?2, ?3, ?3, ?4)",
+) -> rusqlite::Result<()> {
+    let life_id = transaction
+        .prepare_cached(
+            "INSERT INTO life (service_id, start_json, started_wall_us, started_boottime_us, contamination)
+             VALUES (?1, ?2, ?3, ?3, ?4)",
+        )?
+        .insert(params![service_id, Json(life.start), life.started_wall_us, life.contamination])?;
+    let mut insert_sample = transaction.prepare_cached(
+        "INSERT INTO sample (life_id, tick_id, rss_bytes, anon_bytes, swap_bytes, vsize_bytes, hwm_bytes, cgroup_current_bytes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
-    let mut insert_sample = transaction.prepare_cached(INSERT_SAMPLE)?;
     let mut insert_rollup =
         transaction.prepare_cached("INSERT INTO rollup VALUES (?1, ?2, 1, ?3, NULL, ?4, ?5)")?;
-    let none = None::<i64>;
-    for life in &service.lives {
-        let started = life.started_wall_us;
-        let life_id =
-            insert_life.insert(params![service_id, json(&life.start)?, started, life.contamination])?;
-        for sample in &life.samples {
-            let tick_id = ticks.get(&sample.wall_us);
-            let number = |value: Option<u64>| value.map(|value| value as i64);
-            insert_sample.execute(params![
-                life_id,
-                tick_id,
-                sample.rss_bytes as i64,
-                number(sample.anon_bytes),
-                none,
-                none,
-                number(sample.swap_bytes),
-                number(sample.vsize_bytes),
-                number(sample.hwm_bytes),
-                none,
-                none,
-                none,
-                none,
-                none,
-                number(sample.cgroup_current_bytes),
-                none
-            ])?;
-            if let Some(highest) = number(sample.highest_bytes) {
-                let of = |metric: Metric| (trial.plan.metric == metric).then_some(highest);
-                let rss = of(Metric::Rss).unwrap_or(sample.rss_bytes as i64);
-                insert_rollup.execute(params![
-                    life_id,
-                    tick_id,
-                    rss,
-                    of(Metric::Anon),
-                    of(Metric::Cgroup)
-                ])?;
-            }
+    let number = |value: Option<u64>| value.map(|value| value as i64);
+    for sample in &life.samples {
+        let tick_id = ticks.get(&sample.wall_us);
+        insert_sample.execute(params![
+            life_id,
+            tick_id,
+            sample.rss_bytes as i64,
+            number(sample.anon_bytes),
+            number(sample.swap_bytes),
+            number(sample.vsize_bytes),
+            number(sample.hwm_bytes),
+            number(sample.cgroup_current_bytes),
+        ])?;
+        if let Some(highest) = number(sample.highest_bytes) {
+            let of = |own: Metric| (metric == own).then_some(highest);
+            let rss = of(Metric::Rss).unwrap_or(sample.rss_bytes as i64);
+            insert_rollup.execute(params![life_id, tick_id, rss, of(Metric::Anon), of(Metric::Cgroup)])?;
         }
     }
-    Ok(Some(service_id))
+    Ok(())
 }

@@ -20,16 +20,13 @@ mod write;
 
 pub use error::StoreError;
 pub use export::{SAMPLE_COLUMNS, StoredSample};
-pub use import::{
-    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
-};
-pub use part::{BlockOf, GATHERED, Gathered, PartOf, PartRecord, PartTick};
+pub use import::{ImportSource, ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial};
+pub use part::{BlockOf, Gathered, PartOf, PartRecord, PartTick};
 pub use readings::Readings;
 pub use recent::{TickRecord, TickTime};
 pub use records::{
-    AgentCost, AgentCostSummary, ArmRecord, BY_HAND, EventRecord, LastTick, LatestSample, LifeRecord,
-    LookRecord, NewService, NewTrial, READY_SECONDS, SERVER, SeriesPoint, ServiceRecord, SpentPoint,
-    TickInput, TickSummary, TrialRecord,
+    ArmRecord, BY_HAND, EventRecord, LastTick, LatestSample, LifeRecord, LookRecord, NewService, NewTrial,
+    READY_SECONDS, SERVER, SeriesPoint, ServiceRecord, SpentPoint, TickInput, TickSummary, TrialRecord,
 };
 pub use rollup::{RollupHorizon, RollupStep};
 

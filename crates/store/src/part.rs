@@ -3,12 +3,13 @@
 mod take;
 mod write;
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use heaptrial_model::DrawnPlan;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
+use crate::read::Json;
 use crate::{Store, StoreError};
 
 /// Bytes of a page where much is written at once: rows fill fewer and larger pages sooner.
@@ -17,9 +18,7 @@ const BULK_PAGE: u32 = 16_384;
 /// What is here of a host's part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartRecord {
-    /// The host, as the plan names it.
     pub host: String,
-    /// Facts about it at the start there.
     pub facts: Value,
     /// Start there, in microseconds since 1970 by its clock.
     pub started_wall_us: i64,
@@ -42,16 +41,9 @@ pub struct PartTick {
 /// What of a host's database is one part.
 #[derive(Debug, Clone)]
 pub struct PartOf<'a> {
-    /// The host, as the plan names it.
     pub host: &'a str,
-    /// Row id of the trial in the host's database.
     pub trial_id: i64,
-    /// Position in the plan of each of its services, by name.
-    pub positions: &'a HashMap<String, u32>,
-    /// Parameters of the whole trial.
-    pub parameters: &'a Value,
-    /// How many hosts the plan has.
-    pub hosts: usize,
+    pub plan: &'a DrawnPlan,
     /// Now, in microseconds since 1970.
     pub now_us: i64,
     /// Whether a digest showed that the file is as it was written; if not, all its pages are looked through first.
@@ -74,33 +66,33 @@ pub struct BlockOf<'a> {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gathered {
-    /// Row id of the gathered trial.
     pub trial_id: i64,
-    /// Samples that were not here.
     pub samples: u64,
-    /// Events that were not here.
     pub events: u64,
-    /// Lives that were not here.
     pub lives: u64,
     /// Whether anything is new, or described otherwise than before, as where the trial has ended there.
     pub changed: bool,
 }
 
 /// In the parameters of a trial that was gathered.
-pub const GATHERED: &str = "gathered";
+pub(crate) const GATHERED: &str = "gathered";
 
 impl Store {
     /// The gathered parts of a trial, by host.
     pub fn parts(&self, trial_id: i64) -> Result<Vec<PartRecord>, StoreError> {
-        let doing = "reading the parts of a trial";
         let sql = "SELECT host, facts_json, started_wall_us, ended_wall_us, sequence, tick_wall_us, gathered_wall_us
                    FROM part WHERE trial_id = ?1 ORDER BY host";
-        let rows: Vec<(PartRecord, String)> =
-            self.rows(doing, sql, params![trial_id], |row| Ok((part(row)?, row.get(1)?)))?;
-        let whole = |(record, facts): (PartRecord, String)| {
-            Ok(PartRecord { facts: self.json(doing, &facts)?, ..record })
-        };
-        rows.into_iter().map(whole).collect()
+        self.rows("reading the parts of a trial", sql, params![trial_id], |row| {
+            let (sequence, wall_us): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
+            Ok(PartRecord {
+                host: row.get(0)?,
+                facts: row.get::<_, Json<_>>(1)?.0,
+                started_wall_us: row.get(2)?,
+                ended_wall_us: row.get(3)?,
+                last: sequence.zip(wall_us).map(|(sequence, wall_us)| PartTick { sequence, wall_us }),
+                gathered_wall_us: row.get(6)?,
+            })
+        })
     }
 
     /// The number of the first tick that a file of [`Store::write_part`] has, or would have if there were one; `None` for
@@ -121,17 +113,4 @@ fn attach(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
 /// the agent of a host from writing its ticks.
 fn only_reading_there(connection: &Connection) -> rusqlite::Result<Transaction<'_>> {
     Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
-}
-
-/// The facts are in the second column.
-fn part(row: &Row<'_>) -> rusqlite::Result<PartRecord> {
-    let (sequence, wall_us): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
-    Ok(PartRecord {
-        host: row.get(0)?,
-        facts: Value::Null,
-        started_wall_us: row.get(2)?,
-        ended_wall_us: row.get(3)?,
-        last: sequence.zip(wall_us).map(|(sequence, wall_us)| PartTick { sequence, wall_us }),
-        gathered_wall_us: row.get(6)?,
-    })
 }

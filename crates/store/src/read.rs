@@ -1,15 +1,47 @@
 //! What reports read.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 
-use heaptrial_model::{Arm, DrawnPlan, LifeKey, LifeStart, Metric, SlowSample, Treatment, TrialKind};
+use heaptrial_model::{Arm, DrawnPlan, LifeKey, Metric, SlowSample, TrialKind, UnknownWord};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Row, params};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, SpentPoint, Store, StoreError,
     TickSummary, TrialRecord,
 };
+
+/// A column of JSON, or a word, which is a text to serde.
+pub(crate) struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromSql for Json<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        serde_json::from_str(value.as_str()?).map(Self).map_err(|error| FromSqlError::Other(error.into()))
+    }
+}
+
+impl<T: Serialize> ToSql for Json<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let text = serde_json::to_string(&self.0);
+        text.map(ToSqlOutput::from).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+    }
+}
+
+/// A column with a word of a closed list.
+fn word<T: FromStr<Err = UnknownWord>>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+    let word = row.get_ref(index)?.as_str()?.parse();
+    word.map_err(|error: UnknownWord| {
+        rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into())
+    })
+}
+
+/// A column of bytes, which may be empty.
+pub(crate) fn bytes(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(|number| number as u64))
+}
 
 /// Of the parameters of a trial.
 #[derive(Deserialize)]
@@ -20,92 +52,60 @@ struct Drawn {
 impl Store {
     /// All trials of the database, oldest first.
     pub fn trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
-        let doing = "reading the trials";
-        let rows: Vec<(TrialRecord, [String; 4])> = self.rows(
-            doing,
+        let sql =
             "SELECT t.id, t.name, t.kind, h.boot_id, t.metric, t.seed, t.repeats, t.planned_us, t.command,
-                    t.tool_version, t.started_wall_us, t.ended_wall_us, t.outcome,
-                    h.facts_json, t.parameters_json
-             FROM trial t JOIN host h ON h.id = t.host_id ORDER BY t.id",
-            [],
-            |row| {
-                let plan = NewTrial {
-                    name: row.get(1)?,
-                    // Parsed below, where an unknown word can be reported with the trial's name.
-                    kind: TrialKind::Host,
-                    boot_id: row.get(3)?,
-                    host_facts: serde_json::Value::Null,
-                    metric: Metric::default(),
-                    seed: row.get::<_, i64>(5)? as u64,
-                    repeats: row.get(6)?,
-                    planned_us: row.get(7)?,
-                    arms: Vec::new(),
-                    parameters: serde_json::Value::Null,
-                    command: row.get(8)?,
-                    tool_version: row.get(9)?,
-                    started_wall_us: row.get(10)?,
-                };
-                let trial = TrialRecord {
-                    id: row.get(0)?,
-                    plan,
-                    drawn: None,
-                    ended_wall_us: row.get(11)?,
-                    outcome: row.get(12)?,
-                };
-                Ok((trial, [row.get(2)?, row.get(13)?, row.get(14)?, row.get(4)?]))
-            },
-        )?;
-        rows.into_iter()
-            .map(|(mut trial, [kind, facts, parameters, metric])| {
-                trial.plan.kind = self.kind(&trial.plan.name, &kind)?;
-                trial.plan.host_facts = self.json(doing, &facts)?;
-                trial.plan.parameters = self.json(doing, &parameters)?;
-                let drawn: Option<Drawn> = self.json(doing, &parameters)?;
-                trial.drawn = drawn.and_then(|drawn| drawn.plan);
-                trial.plan.metric = self.json(doing, &format!("\"{metric}\""))?;
-                trial.plan.arms = self.arms(trial.id)?.into_iter().map(|record| record.arm).collect();
-                Ok(trial)
+                          t.tool_version, t.started_wall_us, t.ended_wall_us, t.outcome,
+                          h.facts_json, t.parameters_json
+                   FROM trial t JOIN host h ON h.id = t.host_id ORDER BY t.id";
+        let mut trials = self.rows("reading the trials", sql, [], |row| {
+            let drawn: Option<Drawn> = row.get::<_, Json<_>>(14)?.0;
+            let plan = NewTrial {
+                name: row.get(1)?,
+                kind: word(row, 2)?,
+                boot_id: row.get(3)?,
+                host_facts: row.get::<_, Json<_>>(13)?.0,
+                metric: word(row, 4)?,
+                seed: row.get::<_, i64>(5)? as u64,
+                repeats: row.get(6)?,
+                planned_us: row.get(7)?,
+                arms: Vec::new(),
+                parameters: row.get::<_, Json<_>>(14)?.0,
+                command: row.get(8)?,
+                tool_version: row.get(9)?,
+                started_wall_us: row.get(10)?,
+            };
+            Ok(TrialRecord {
+                id: row.get(0)?,
+                plan,
+                drawn: drawn.and_then(|drawn| drawn.plan),
+                ended_wall_us: row.get(11)?,
+                outcome: row.get(12)?,
             })
-            .collect()
+        })?;
+        for trial in &mut trials {
+            trial.plan.arms = self.arms(trial.id)?.into_iter().map(|record| record.arm).collect();
+        }
+        Ok(trials)
     }
 
     /// The arms of a trial, in the order given.
     pub fn arms(&self, trial_id: i64) -> Result<Vec<ArmRecord>, StoreError> {
-        let doing = "reading the arms";
         let sql = "SELECT id, name, control, treatment_json, obtained_json, source
                    FROM arm WHERE trial_id = ?1 ORDER BY position";
-        let rows: Vec<(ArmRecord, String, Option<String>)> =
-            self.rows(doing, sql, params![trial_id], |row| {
-                let arm = Arm { name: row.get(1)?, control: row.get(2)?, treatment: Treatment::default() };
-                let record = ArmRecord { id: row.get(0)?, arm, obtained: None, source: row.get(5)? };
-                Ok((record, row.get(3)?, row.get(4)?))
-            })?;
-        rows.into_iter()
-            .map(|(mut record, treatment, obtained)| {
-                record.arm.treatment = self.json(doing, &treatment)?;
-                record.obtained = obtained.map(|text| self.json(doing, &text)).transpose()?;
-                Ok(record)
+        self.rows("reading the arms", sql, params![trial_id], |row| {
+            let treatment = row.get::<_, Json<_>>(3)?.0;
+            Ok(ArmRecord {
+                id: row.get(0)?,
+                arm: Arm { name: row.get(1)?, control: row.get(2)?, treatment },
+                obtained: row.get::<_, Option<Json<_>>>(4)?.map(|obtained| obtained.0),
+                source: row.get(5)?,
             })
-            .collect()
+        })
     }
 
     /// The services of a trial, in the order of starting.
     pub fn services(&self, trial_id: i64) -> Result<Vec<ServiceRecord>, StoreError> {
         let doing = "reading the services";
-        let sql = "SELECT id, arm_id, name, block, position, attributes_json
-                   FROM service WHERE trial_id = ?1 ORDER BY position, id";
-        let rows: Vec<(ServiceRecord, Option<String>)> = self.rows(doing, sql, params![trial_id], |row| {
-            let service = ServiceRecord {
-                id: row.get(0)?,
-                arm_id: row.get(1)?,
-                name: row.get(2)?,
-                block: row.get(3)?,
-                position: row.get(4)?,
-                also_in: Vec::new(),
-                attributes: None,
-            };
-            Ok((service, row.get(5)?))
-        })?;
         let sql = "SELECT m.service_id, m.arm_id FROM membership m JOIN arm a ON a.id = m.arm_id
                    WHERE a.trial_id = ?1 ORDER BY a.position";
         let further: Vec<(i64, i64)> =
@@ -114,13 +114,20 @@ impl Store {
         for (service_id, arm_id) in further {
             also_in.entry(service_id).or_default().push(arm_id);
         }
-        rows.into_iter()
-            .map(|(mut service, attributes)| {
-                service.also_in = also_in.remove(&service.id).unwrap_or_default();
-                service.attributes = attributes.map(|text| self.json(doing, &text)).transpose()?;
-                Ok(service)
+        let sql = "SELECT id, arm_id, name, block, position, attributes_json
+                   FROM service WHERE trial_id = ?1 ORDER BY position, id";
+        self.rows(doing, sql, params![trial_id], |row| {
+            let id = row.get(0)?;
+            Ok(ServiceRecord {
+                id,
+                arm_id: row.get(1)?,
+                name: row.get(2)?,
+                block: row.get(3)?,
+                position: row.get(4)?,
+                also_in: also_in.remove(&id).unwrap_or_default(),
+                attributes: row.get::<_, Option<Json<_>>>(5)?.map(|attributes| attributes.0),
             })
-            .collect()
+        })
     }
 
     /// The ledger of a trial, in the order of starting.
@@ -144,37 +151,27 @@ impl Store {
     }
 
     fn lives_where(&self, which: &str, id: i64) -> Result<Vec<LifeRecord>, StoreError> {
-        let doing = "reading the ledger";
         let sql = format!(
             "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
-                          l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json, l.start_json, l.failed
-                   FROM life l JOIN service s ON s.id = l.service_id WHERE {which} ORDER BY l.id"
+                    l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json,
+                    l.start_json, l.failed
+             FROM life l JOIN service s ON s.id = l.service_id WHERE {which} ORDER BY l.id"
         );
-        let rows: Vec<(LifeRecord, Option<String>, Option<String>, String)> =
-            self.rows(doing, &sql, params![id], |row| {
-                let life = LifeRecord {
-                    id: row.get(0)?,
-                    service_id: row.get(1)?,
-                    key: life_key(row)?,
-                    start: LifeStart::Unknown,
-                    started_wall_us: row.get(5)?,
-                    started_boottime_us: row.get(6)?,
-                    identity: None,
-                    contamination: row.get(8)?,
-                    failed: row.get(12)?,
-                    ended_boottime_us: row.get(9)?,
-                    ending: None,
-                };
-                Ok((life, row.get(7)?, row.get(10)?, row.get(11)?))
-            })?;
-        rows.into_iter()
-            .map(|(mut life, identity, ending, start)| {
-                life.start = self.json(doing, &start)?;
-                life.identity = identity.map(|text| self.json(doing, &text)).transpose()?;
-                life.ending = ending.map(|text| self.json(doing, &text)).transpose()?;
-                Ok(life)
+        self.rows("reading the ledger", &sql, params![id], |row| {
+            Ok(LifeRecord {
+                id: row.get(0)?,
+                service_id: row.get(1)?,
+                key: life_key(row)?,
+                start: row.get::<_, Json<_>>(11)?.0,
+                started_wall_us: row.get(5)?,
+                started_boottime_us: row.get(6)?,
+                identity: row.get::<_, Option<Json<_>>>(7)?.map(|identity| identity.0),
+                contamination: row.get(8)?,
+                failed: row.get(12)?,
+                ended_boottime_us: row.get(9)?,
+                ending: row.get::<_, Option<Json<_>>>(10)?.map(|ending| ending.0),
             })
-            .collect()
+        })
     }
 
     /// A life's samples in order of age. For [`Metric::Pss`] only the ticks with an expensive reading,
@@ -238,7 +235,7 @@ impl Store {
                 anon_huge_bytes: bytes(3)?,
                 cost_us: bytes(4)?,
             };
-            Ok((slow, row.get::<_, Option<i64>>(5)?.map(|bytes| bytes as u64)))
+            Ok((slow, self::bytes(row, 5)?))
         })?;
         Ok(rows.into_iter().next())
     }
@@ -429,22 +426,6 @@ impl Store {
             Ok(())
         };
         read().map_err(StoreError::query(&self.path, doing))
-    }
-
-    fn kind(&self, trial: &str, word: &str) -> Result<TrialKind, StoreError> {
-        word.parse().map_err(|source| StoreError::Kind {
-            path: self.path.clone(),
-            trial: trial.to_owned(),
-            source,
-        })
-    }
-
-    pub(crate) fn json<T: for<'de> serde::Deserialize<'de>>(
-        &self,
-        doing: &'static str,
-        text: &str,
-    ) -> Result<T, StoreError> {
-        serde_json::from_str(text).map_err(StoreError::json(&self.path, doing))
     }
 }
 

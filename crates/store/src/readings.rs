@@ -12,7 +12,6 @@ pub struct Readings {
     /// By tick id from `first_tick` on.
     boottime_us: Vec<i64>,
     sql: &'static str,
-    /// Column of the maxima of what was rolled up.
     max: Option<&'static str>,
 }
 

@@ -14,16 +14,13 @@ pub struct TickRecord {
     /// Number of the tick in its trial, counted from 0.
     pub sequence: i64,
     pub wall_us: i64,
-    /// What sampling cost: elapsed microseconds.
     pub cost_wall_us: u64,
-    /// What sampling cost: CPU microseconds.
     pub cost_cpu_us: u64,
 }
 
 /// When the agent read services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TickTime {
-    /// Row id of the boot.
     pub host_id: i64,
     pub wall_us: i64,
     pub boottime_us: i64,

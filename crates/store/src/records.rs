@@ -14,21 +14,17 @@ use crate::part::GATHERED;
 #[derive(Debug, Clone)]
 pub struct NewTrial {
     pub name: String,
-    /// Where its services come from.
     pub kind: TrialKind,
     pub boot_id: String,
-    /// Facts about the host, as JSON.
     pub host_facts: Value,
     pub metric: Metric,
     pub seed: u64,
     pub repeats: u32,
     /// Planned length of one life, of a field trial of the whole trial, in microseconds.
     pub planned_us: i64,
-    /// The arms, in the order given.
     pub arms: Vec<Arm>,
     /// Parameters of the workload, as JSON; of a field trial `plan` holds the plan as drawn.
     pub parameters: Value,
-    /// The command that repeats the run.
     pub command: String,
     pub tool_version: String,
     /// Start, in microseconds since 1970.
@@ -76,14 +72,12 @@ pub struct ArmRecord {
     pub arm: Arm,
     /// The build that was prepared for it, as JSON of the allocator crate.
     pub obtained: Option<Value>,
-    /// The list that an imported arm was read from.
     pub source: Option<String>,
 }
 
 #[derive(Debug, Clone)]
 pub struct ServiceRecord {
     pub id: i64,
-    /// Row id of its arm.
     pub arm_id: i64,
     pub name: String,
     /// Its block: in a lab run the repeat, counted from 0.
@@ -92,7 +86,6 @@ pub struct ServiceRecord {
     pub position: u32,
     /// Row ids of further arms into which imported lists put it.
     pub also_in: Vec<i64>,
-    /// What else is known of it.
     pub attributes: Option<Value>,
 }
 
@@ -121,15 +114,12 @@ pub const READY_SECONDS: &str = "ready_seconds";
 #[derive(Debug, Clone)]
 pub struct LifeRecord {
     pub id: i64,
-    /// Row id of the service.
     pub service_id: i64,
     /// Which process lifetime it is; `None` in imported data.
     pub key: Option<LifeKey>,
-    /// How the start is known.
     pub start: LifeStart,
     /// Start on the wall clock, microseconds since 1970.
     pub started_wall_us: i64,
-    /// Start on the boot clock, microseconds.
     pub started_boottime_us: i64,
     /// The proved identity; `None` where it was never proved.
     pub identity: Option<Identity>,
@@ -137,7 +127,6 @@ pub struct LifeRecord {
     pub contamination: Option<String>,
     /// Whether that is no other identity, but a failure in a lab.
     pub failed: bool,
-    /// End on the boot clock, microseconds.
     pub ended_boottime_us: Option<i64>,
     /// How it ended; `None` while it lives or when the writer was killed.
     pub ending: Option<Ending>,
@@ -160,9 +149,7 @@ pub struct TickInput {
     pub sequence: i64,
     pub wall_us: i64,
     pub boottime_us: i64,
-    /// What sampling cost: elapsed microseconds.
     pub cost_wall_us: u64,
-    /// What sampling cost: CPU microseconds.
     pub cost_cpu_us: u64,
     /// Samples by row id of the life.
     pub samples: Vec<(i64, Sample)>,
@@ -174,20 +161,8 @@ pub struct TickInput {
     pub work: Vec<(i64, String, f64)>,
     /// Row id of the boot that `boottime_us` is of; `None` is that of the trial's start.
     pub host_id: Option<i64>,
-    /// What the agent's process took.
-    pub agent: Option<AgentCost>,
     /// What the tick shows of the time since the one before, about the whole trial: kind and text.
     pub events: Vec<(KnownEvent, String)>,
-}
-
-/// What the whole process of the agent took since the tick before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AgentCost {
-    /// Elapsed microseconds.
-    pub elapsed_us: u64,
-    /// CPU microseconds.
-    pub cpu_us: u64,
-    pub rss_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,29 +174,9 @@ pub struct LastTick {
     pub host_id: Option<i64>,
 }
 
-/// What the agent's process took over a trial.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AgentCostSummary {
-    pub ticks: u64,
-    /// Elapsed microseconds that they cover.
-    pub elapsed_us: u64,
-    /// CPU microseconds within.
-    pub cpu_us: u64,
-    /// Most resident memory at a tick.
-    pub rss_max_bytes: u64,
-}
-
-impl AgentCostSummary {
-    /// Its share of one core; `None` before the second tick.
-    pub fn cpu_share(&self) -> Option<f64> {
-        (self.elapsed_us > 0).then(|| self.cpu_us as f64 / self.elapsed_us as f64)
-    }
-}
-
 /// A service of a trial that begins.
 #[derive(Debug, Clone)]
 pub struct NewService {
-    /// Its name: of a field trial the unit's.
     pub name: String,
     pub arm: usize,
     pub block: u32,
@@ -239,7 +194,6 @@ pub struct LookRecord {
     pub planned_us: i64,
     /// When it was taken, in microseconds since 1970.
     pub taken_wall_us: i64,
-    /// What it may spend of the error probability.
     pub alpha: f64,
     pub outcome: Value,
 }
@@ -247,9 +201,7 @@ pub struct LookRecord {
 /// The newest life of a service with its last sample; `None` where the life has none yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatestSample {
-    /// Row id of the service.
     pub service_id: i64,
-    /// Row id of the life.
     pub life_id: i64,
     /// When it was taken, in microseconds since 1970; without a sample the start of the life.
     pub wall_us: i64,
@@ -259,14 +211,11 @@ pub struct LatestSample {
     pub boot_id: Option<String>,
     /// Start of the life, in microseconds since 1970.
     pub started_wall_us: i64,
-    /// How exactly that is known.
     pub start: LifeStart,
-    /// Age of the life then, in seconds.
     pub age_seconds: f64,
     pub rss_bytes: Option<u64>,
     pub anon_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
-    /// Memory of the control group.
     pub cgroup_current_bytes: Option<u64>,
     /// Why the life does not count for its arm; `None` where it does, or that is not known yet.
     pub contamination: Option<String>,
@@ -294,7 +243,6 @@ impl LatestSample {
 /// What a life had taken of the host by an age.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SpentPoint {
-    /// Age in seconds.
     pub age_seconds: f64,
     /// CPU time since the start in seconds.
     pub cpu_seconds: f64,
@@ -305,13 +253,9 @@ pub struct SpentPoint {
 /// One point of a life's series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SeriesPoint {
-    /// Age of the life in seconds.
     pub age_seconds: f64,
-    /// The chosen metric in bytes.
     pub metric_bytes: u64,
-    /// RSS in bytes.
     pub rss_bytes: u64,
-    /// RssAnon in bytes.
     pub anon_bytes: u64,
     /// CPU time since start in microseconds.
     pub cpu_us: u64,
@@ -322,13 +266,9 @@ pub struct SeriesPoint {
 pub struct TickSummary {
     pub ticks: u64,
     pub samples: u64,
-    /// Elapsed microseconds spent on sampling, summed.
     pub cost_wall_us: u64,
-    /// CPU microseconds spent on sampling, summed.
     pub cost_cpu_us: u64,
-    /// Median of one tick's elapsed cost in microseconds.
     pub median_cost_wall_us: u64,
-    /// Longest gap between two ticks in microseconds.
     pub longest_gap_us: u64,
 }
 
@@ -347,14 +287,10 @@ impl TickSummary {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
-    /// Row id of the service it is about.
     pub service_id: Option<i64>,
-    /// Row id of the arm it is about.
     pub arm_id: Option<i64>,
     pub wall_us: i64,
-    /// What kind of thing happened.
     pub kind: EventKind,
     pub text: String,
-    /// Of a gathered trial the host that reported it.
     pub host: Option<String>,
 }

@@ -18,7 +18,6 @@ const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
 #[derive(Debug, Clone, Copy)]
 pub struct RollupHorizon {
     pub wall_us: i64,
-    /// Row id of the running boot.
     pub host_id: i64,
     pub boottime_us: i64,
 }
@@ -26,7 +25,6 @@ pub struct RollupHorizon {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RollupStep {
     pub samples: u64,
-    /// Samples that stand for them now.
     pub kept: u64,
     /// Whether there is more to do.
     pub more: bool,

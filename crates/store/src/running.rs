@@ -1,12 +1,10 @@
 //! Trials under way: what was taken last, what happened since, and the looks.
 
-use heaptrial_model::{Ending, EventKind, Identity, KnownEvent, LifeStart, MemoryReading};
+use heaptrial_model::{EventKind, Identity, KnownEvent, MemoryReading};
 use rusqlite::{Row, params};
-use serde_json::Value;
 
-use crate::{
-    AgentCostSummary, EventRecord, LastTick, LatestSample, LookRecord, Store, StoreError, TrialRecord,
-};
+use crate::read::{Json, bytes};
+use crate::{EventRecord, LastTick, LatestSample, LookRecord, Store, StoreError, TrialRecord};
 
 /// Of each service the life that began last, with its last sample. Every step is a search in an index.
 const LATEST: &str = "
@@ -47,41 +45,28 @@ impl Store {
     /// The newest life of each service with its last sample, in the order of services. A service without any life is
     /// left out.
     pub fn latest(&self, trial_id: i64) -> Result<Vec<LatestSample>, StoreError> {
-        let doing = "reading the latest samples";
-        let rows: Vec<(LatestSample, Option<String>, Option<String>, String)> =
-            self.rows(doing, LATEST, params![trial_id], |row| {
-                let bytes =
-                    |index| row.get::<_, Option<i64>>(index).map(|number| number.map(|number| number as u64));
-                let (boottime_us, started): (i64, i64) = (row.get(3)?, row.get(4)?);
-                let latest = LatestSample {
-                    service_id: row.get(0)?,
-                    life_id: row.get(1)?,
-                    wall_us: row.get(2)?,
-                    boottime_us,
-                    started_wall_us: row.get(12)?,
-                    boot_id: row.get(14)?,
-                    age_seconds: (boottime_us - started) as f64 / 1e6,
-                    rss_bytes: bytes(5)?,
-                    anon_bytes: bytes(6)?,
-                    swap_bytes: bytes(7)?,
-                    cgroup_current_bytes: bytes(8)?,
-                    contamination: row.get(9)?,
-                    failed: row.get(15)?,
-                    start: LifeStart::Unknown,
-                    identity: None,
-                    ending: None,
-                };
-                Ok((latest, row.get(10)?, row.get(11)?, row.get(13)?))
-            })?;
-        rows.into_iter()
-            .map(|(mut latest, identity, ending, start)| {
-                latest.start = self.json(doing, &start)?;
-                let identity: Option<Identity> = identity.map(|text| self.json(doing, &text)).transpose()?;
-                latest.identity = identity.map(|identity| identity.label());
-                latest.ending = ending.map(|text| self.json::<Ending>(doing, &text)).transpose()?;
-                Ok(latest)
+        self.rows("reading the latest samples", LATEST, params![trial_id], |row| {
+            let identity: Option<Json<Identity>> = row.get(10)?;
+            let (boottime_us, started): (i64, i64) = (row.get(3)?, row.get(4)?);
+            Ok(LatestSample {
+                service_id: row.get(0)?,
+                life_id: row.get(1)?,
+                wall_us: row.get(2)?,
+                boottime_us,
+                boot_id: row.get(14)?,
+                started_wall_us: row.get(12)?,
+                start: row.get::<_, Json<_>>(13)?.0,
+                age_seconds: (boottime_us - started) as f64 / 1e6,
+                rss_bytes: bytes(row, 5)?,
+                anon_bytes: bytes(row, 6)?,
+                swap_bytes: bytes(row, 7)?,
+                cgroup_current_bytes: bytes(row, 8)?,
+                contamination: row.get(9)?,
+                failed: row.get(15)?,
+                identity: identity.map(|identity| identity.0.label()),
+                ending: row.get::<_, Option<Json<_>>>(11)?.map(|ending| ending.0),
             })
-            .collect()
+        })
     }
 
     /// Of each service's newest life the memory when an observation was highest, and when that was last; of services that it was above
@@ -92,13 +77,11 @@ impl Store {
         name: &str,
     ) -> Result<Vec<(i64, i64, MemoryReading)>, StoreError> {
         self.rows("reading samples by an observation", AT_HIGHEST, params![trial_id, name], |row| {
-            let bytes =
-                |index| row.get::<_, Option<i64>>(index).map(|number| number.map(|number| number as u64));
             let memory = MemoryReading {
-                rss_bytes: bytes(2)?,
-                anon_bytes: bytes(3)?,
-                swap_bytes: bytes(4)?,
-                cgroup_current_bytes: bytes(5)?,
+                rss_bytes: bytes(row, 2)?,
+                anon_bytes: bytes(row, 3)?,
+                swap_bytes: bytes(row, 4)?,
+                cgroup_current_bytes: bytes(row, 5)?,
             };
             Ok((row.get(0)?, row.get(1)?, memory))
         })
@@ -139,25 +122,17 @@ impl Store {
 
     /// The looks that were taken, in order.
     pub fn looks(&self, trial_id: i64) -> Result<Vec<LookRecord>, StoreError> {
-        let doing = "reading the looks";
         let sql = "SELECT number, planned_us, taken_wall_us, alpha, outcome_json FROM look
                    WHERE trial_id = ?1 ORDER BY number";
-        let rows: Vec<(LookRecord, String)> = self.rows(doing, sql, params![trial_id], |row| {
-            let look = LookRecord {
+        self.rows("reading the looks", sql, params![trial_id], |row| {
+            Ok(LookRecord {
                 number: row.get(0)?,
                 planned_us: row.get(1)?,
                 taken_wall_us: row.get(2)?,
                 alpha: row.get(3)?,
-                outcome: Value::Null,
-            };
-            Ok((look, row.get(4)?))
-        })?;
-        rows.into_iter()
-            .map(|(mut look, outcome)| {
-                look.outcome = self.json(doing, &outcome)?;
-                Ok(look)
+                outcome: row.get::<_, Json<_>>(4)?.0,
             })
-            .collect()
+        })
     }
 
     /// Records a look. Its number must be new: what was looked at is not changed afterwards.
@@ -165,13 +140,8 @@ impl Store {
         let sql = "INSERT INTO look (trial_id, number, planned_us, taken_wall_us, alpha, outcome_json)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let outcome = look.outcome.to_string();
-        self.connection
-            .execute(
-                sql,
-                params![trial_id, look.number, look.planned_us, look.taken_wall_us, look.alpha, outcome],
-            )
-            .map(drop)
-            .map_err(StoreError::query(&self.path, "recording a look"))
+        let new = params![trial_id, look.number, look.planned_us, look.taken_wall_us, look.alpha, outcome];
+        self.execute("recording a look", sql, new).map(drop)
     }
 
     /// A number that changes when another connection has written, for pollers (`PRAGMA data_version`).
@@ -179,21 +149,6 @@ impl Store {
         self.connection
             .query_row("PRAGMA data_version", [], |row| row.get(0))
             .map_err(StoreError::query(&self.path, "looking for changes"))
-    }
-
-    /// What the agent's process took over a trial.
-    pub fn agent_cost(&self, trial_id: i64) -> Result<AgentCostSummary, StoreError> {
-        let sql = "SELECT count(*), total(a.elapsed_us), total(a.cpu_us), coalesce(max(a.rss_bytes), 0)
-                   FROM tick t JOIN agent a ON a.tick_id = t.id WHERE t.trial_id = ?1";
-        let rows = self.rows("reading the agent's cost", sql, params![trial_id], |row| {
-            Ok(AgentCostSummary {
-                ticks: row.get::<_, i64>(0)? as u64,
-                elapsed_us: row.get::<_, f64>(1)? as u64,
-                cpu_us: row.get::<_, f64>(2)? as u64,
-                rss_max_bytes: row.get::<_, i64>(3)? as u64,
-            })
-        })?;
-        Ok(rows.into_iter().next().unwrap_or_default())
     }
 }
 

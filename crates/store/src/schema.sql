@@ -175,14 +175,6 @@ CREATE TABLE rollup (
     PRIMARY KEY (life_id, tick_id)
 ) STRICT, WITHOUT ROWID;
 
--- What the whole process of the agent took since the tick before.
-CREATE TABLE agent (
-    tick_id    INTEGER PRIMARY KEY REFERENCES tick (id),
-    elapsed_us INTEGER NOT NULL,
-    cpu_us     INTEGER NOT NULL,
-    rss_bytes  INTEGER NOT NULL
-) STRICT;
-
 -- What was gathered of the hosts of a trial that runs on several.
 CREATE TABLE part (
     trial_id         INTEGER NOT NULL REFERENCES trial (id),

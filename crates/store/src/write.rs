@@ -4,12 +4,13 @@ use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey, with_reason};
 use rusqlite::{params, types::ToSql};
 use serde_json::Value;
 
+use crate::read::Json;
 use crate::{NewService, Store, StoreError, TickInput};
 
 pub(crate) const INSERT_TICK: &str =
     "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-pub(crate) const INSERT_SAMPLE: &str =
+const INSERT_SAMPLE: &str =
     "INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 impl Store {
@@ -48,9 +49,7 @@ impl Store {
         identity: Option<&Identity>,
         contamination: Option<&str>,
     ) -> Result<i64, StoreError> {
-        let doing = "recording a life";
-        let identity =
-            identity.map(serde_json::to_string).transpose().map_err(StoreError::json(&self.path, doing))?;
+        let identity = identity.map(Json);
         let sql =
             "INSERT INTO life (service_id, boot_id, pid, start_ticks, started_wall_us, started_boottime_us,
                                      identity_json, contamination, start_json)
@@ -58,7 +57,7 @@ impl Store {
         let start_ticks = key.start_ticks as i64;
         let (wall_us, boottime_us) = started;
         self.execute(
-            doing,
+            "recording a life",
             sql,
             params![
                 service_id,
@@ -98,11 +97,9 @@ impl Store {
         identity: Option<&Identity>,
         contamination: Option<&str>,
     ) -> Result<(), StoreError> {
-        let doing = "recording an identity";
-        let identity =
-            identity.map(serde_json::to_string).transpose().map_err(StoreError::json(&self.path, doing))?;
         let sql = "UPDATE life SET identity_json = ?2, contamination = ?3 WHERE id = ?1";
-        self.execute(doing, sql, params![life_id, identity, contamination]).map(drop)
+        self.execute("recording an identity", sql, params![life_id, identity.map(Json), contamination])
+            .map(drop)
     }
 
     /// Records that a life's identity is not (any more) its arm's treatment. Reasons that are recorded stay, each once.
@@ -125,11 +122,9 @@ impl Store {
 
     /// Records how a life ended.
     pub fn end_life(&mut self, life_id: i64, at: (i64, i64), ending: &Ending) -> Result<(), StoreError> {
-        let doing = "recording a life's end";
-        let ending = serde_json::to_string(ending).map_err(StoreError::json(&self.path, doing))?;
         let sql =
             "UPDATE life SET ended_wall_us = ?2, ended_boottime_us = ?3, ending_json = ?4 WHERE id = ?1";
-        self.execute(doing, sql, params![life_id, at.0, at.1, ending]).map(drop)
+        self.execute("recording a life's end", sql, params![life_id, at.0, at.1, Json(ending)]).map(drop)
     }
 
     /// Takes the end of a life back: it lives, and is sampled again.
@@ -154,12 +149,6 @@ impl Store {
                     tick.cost_cpu_us as i64,
                     tick.host_id
                 ])?;
-                if let Some(agent) = &tick.agent {
-                    let cost = [agent.elapsed_us, agent.cpu_us, agent.rss_bytes].map(|number| number as i64);
-                    transaction
-                        .prepare_cached("INSERT INTO agent VALUES (?1, ?2, ?3, ?4)")?
-                        .execute(params![tick_id, cost[0], cost[1], cost[2]])?;
-                }
                 let mut insert_sample = transaction.prepare_cached(INSERT_SAMPLE)?;
                 for (life_id, sample) in &tick.samples {
                     insert_sample.execute(params![
@@ -238,7 +227,7 @@ impl Store {
         self.execute("recording the end of the trial", sql, params![trial_id, wall_us, outcome]).map(drop)
     }
 
-    fn execute(
+    pub(crate) fn execute(
         &mut self,
         doing: &'static str,
         sql: &str,

@@ -22,7 +22,6 @@ pub struct ArmFacts {
     pub cpu_seconds: Option<f64>,
     /// Median of the slopes after warm-up, in bytes an hour, with the least and the greatest.
     pub slope_bytes_per_hour: Option<(f64, f64, f64)>,
-    /// Median of the consensuses that its relays took.
     pub consensuses: Option<f64>,
     /// What its services were proved to run: that of the first that counts. Of a lab's arm of which none counts that of the first
     /// that ran the arm's treatment all the same.
@@ -31,7 +30,6 @@ pub struct ArmFacts {
     pub libraries: Vec<MappedLibrary>,
     /// Labels of all builds that its services were proved to run, where they are several.
     pub builds: Vec<String>,
-    /// Median age at the last reading in seconds.
     pub age_seconds: Option<f64>,
     /// When a service that belongs to it was read last, in seconds since 1970.
     pub last_reading_at: Option<f64>,

@@ -1,20 +1,17 @@
 //! A fleet over calendar time: memory of arms, services read, and what happened when.
 
-use std::collections::BTreeMap;
-
-use crate::analysis::{Fleet, FleetLife, FleetService, longest_distance};
-use heaptrial_model::{EventKind, Reading};
+use heaptrial_model::EventKind;
 use heaptrial_stats::{median, quantile};
 use rayon::prelude::*;
 
-/// Moments at which memory is told, at most.
+use super::bins::{Grid, Point, runs, usual_interval};
+use super::trajectory::points;
+use crate::analysis::{Fleet, FleetLife, FleetService};
+
+/// Moments at which memory is given, at most.
 const MOMENTS: usize = 240;
-/// Services of which the distance of readings is looked at.
-const SERVICES_TIMED: usize = 200;
 /// What happened within so small a share of the whole time is one mark.
 const MARKS: f64 = 90.0;
-/// A median over fewer than this share of the services of an arm that are read at the time is that of others.
-const SHARE_OF_SERVICES: f64 = 0.5;
 
 /// A fleet over calendar time. Times are in seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,7 +39,6 @@ pub struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub from: f64,
-    /// The next round's first reading, or where there is a gap the last of this one.
     pub to: f64,
     pub services: u32,
 }
@@ -65,45 +61,34 @@ pub struct Mark {
     pub count: u32,
 }
 
-/// Spans of time into which readings are put.
-enum Rounds {
-    /// Of equal length, from a time on.
-    Equal { from: f64, seconds: f64 },
-    /// From these times on: all services are read at about the same moments, and these are few.
-    From(Vec<f64>),
-}
-
-/// A round, and of a service the mean time of its readings there, and their median memory.
-type InRound = (usize, f64, f64);
-/// A round, and the times of a service's first and last reading there.
-type Read = (usize, f64, f64);
-
 impl Calendar {
-    /// Of `shown`: a service, an arm, and whether the service is off treatment there. Lives that were contaminated, and
-    /// off-treatment services, are read but not averaged. `None` without readings.
+    /// Of `shown`: a service, an arm, and whether the service is excluded there. Lives that were contaminated, and excluded
+    /// services, are read but not averaged. `None` without readings.
     pub(crate) fn of(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Option<Self> {
-        let times = || fleet.services.iter().flat_map(|service| &service.lives).filter_map(extent);
-        let first = times().map(|extent| extent.0).min_by(f64::total_cmp)?;
-        let last = times().map(|extent| extent.1).max_by(f64::total_cmp)?;
-        let usual = usual_distance(fleet)?;
-        let rounds = Rounds::of(fleet, (first, last), usual);
-        let lives = fleet.services.iter().flat_map(|service| &service.lives);
-        let rolled_up = lives.map(|life| life.rolled_up_seconds).fold(0.0, f64::max);
-        let longest_gap = longest_distance(usual, rolled_up);
-        let by_service: Vec<(Vec<InRound>, Vec<Read>)> = fleet
-            .services
-            .par_iter()
-            .map(|service| (rounds.readings(service), rounds.read(service)))
-            .collect();
+        let lives = || fleet.services.iter().flat_map(|service| &service.lives);
+        let first = lives().filter_map(|life| points(life, life.started_at).next());
+        let last = lives().filter_map(|life| points(life, life.started_at).last());
+        let first = first.map(|point| point.0).min_by(f64::total_cmp)?;
+        let last = last.map(|point| point.0).max_by(f64::total_cmp)?;
+        let grid = Grid::new((first, last), usual_interval(fleet)?, MOMENTS);
+        let levels = |counts: fn(&FleetLife) -> bool| -> Vec<Vec<Option<Point>>> {
+            let of = |service: &FleetService| {
+                let lives = service.lives.iter().filter(|life| counts(life));
+                let points: Vec<Point> = lives.flat_map(|life| points(life, life.started_at)).collect();
+                grid.levels(&points)
+            };
+            fleet.services.par_iter().map(of).collect()
+        };
+        let counted = levels(|life| life.contamination.is_none());
         let arm = |arm: usize| {
-            let own = shown.iter().filter(|(_, of, off_treatment)| *of == arm && !off_treatment);
-            let own: Vec<&[InRound]> = own.map(|(index, _, _)| by_service[*index].0.as_slice()).collect();
-            moments(&own, longest_gap)
+            let own = shown.iter().filter(|(_, of, excluded)| *of == arm && !excluded);
+            let own: Vec<&[Option<Point>]> = own.map(|(index, ..)| counted[*index].as_slice()).collect();
+            moments(&own)
         };
         Some(Self {
             span: (first, last),
             arms: (0..fleet.arms.len()).map(arm).collect(),
-            read: read(by_service.iter().map(|service| service.1.as_slice()), longest_gap),
+            read: read(&levels(|_| true), grid, last),
             marks: marks(fleet, (first, last)),
         })
     }
@@ -114,130 +99,27 @@ impl Calendar {
     }
 }
 
-impl Rounds {
-    fn of(fleet: &Fleet, (first, last): (f64, f64), usual: f64) -> Self {
-        let equal = Self::Equal { from: first, seconds: ((last - first) / MOMENTS as f64).max(1.0) };
-        if last - first > 2.0 * MOMENTS as f64 * usual {
-            return equal;
-        }
-        let lives = fleet.services.iter().flat_map(|service| &service.lives);
-        let mut times: Vec<f64> =
-            lives.flat_map(|life| life.readings.iter().map(move |reading| at(life, reading))).collect();
-        times.sort_unstable_by(f64::total_cmp);
-        let mut starts: Vec<f64> = Vec::new();
-        for time in times {
-            if starts.last().is_none_or(|start| time - start > usual / 2.0) {
-                starts.push(time);
-            }
-        }
-        if starts.len() > 2 * MOMENTS { equal } else { Self::From(starts) }
-    }
-
-    fn round(&self, time: f64) -> usize {
-        match self {
-            Self::Equal { from, seconds } => (((time - from) / seconds).max(0.0) as usize).min(MOMENTS - 1),
-            Self::From(starts) => starts.partition_point(|start| *start <= time).saturating_sub(1),
-        }
-    }
-
-    /// Time and memory of a service in each round in which it was read, without contaminated lives.
-    fn readings(&self, service: &FleetService) -> Vec<InRound> {
-        let lives = service.lives.iter().filter(|life| life.contamination.is_none());
-        let all: Vec<(usize, f64, f64)> = lives
-            .flat_map(|life| {
-                life.readings.iter().map(move |reading| {
-                    let time = at(life, reading);
-                    (self.round(time), time, f64::from(reading.kib) * 1024.0)
-                })
-            })
-            .collect();
-        all.chunk_by(|a, b| a.0 == b.0)
-            .filter_map(|chunk| {
-                let time = chunk.iter().map(|reading| reading.1).sum::<f64>() / chunk.len() as f64;
-                let level = median(&chunk.iter().map(|reading| reading.2).collect::<Vec<_>>())?;
-                Some((chunk[0].0, time, level))
-            })
-            .collect()
-    }
-
-    /// The rounds in which a service was read.
-    fn read(&self, service: &FleetService) -> Vec<Read> {
-        let times =
-            service.lives.iter().flat_map(|life| life.readings.iter().map(move |reading| at(life, reading)));
-        let times: Vec<(usize, f64)> = times.map(|time| (self.round(time), time)).collect();
-        let rounds = times.chunk_by(|a, b| a.0 == b.0);
-        rounds.map(|chunk| (chunk[0].0, chunk[0].1, chunk[chunk.len() - 1].1)).collect()
-    }
+/// Median and quartiles over services, in runs without a gap.
+fn moments(services: &[&[Option<Point>]]) -> Vec<Vec<Moment>> {
+    let quartiles =
+        |values: &[f64]| Some((quantile(values, 0.25)?, median(values)?, quantile(values, 0.75)?));
+    let moment = |(at, (low, median, high)): (f64, (f64, f64, f64))| Moment { at, low, median, high };
+    runs(services, quartiles).into_iter().map(|run| run.into_iter().map(moment).collect()).collect()
 }
 
-fn at(life: &FleetLife, reading: &Reading) -> f64 {
-    life.started_at + f64::from(reading.age_seconds)
-}
-
-/// Times of the first and the last reading of a life.
-fn extent(life: &FleetLife) -> Option<(f64, f64)> {
-    Some((at(life, life.readings.first()?), at(life, life.readings.last()?)))
-}
-
-/// The usual distance of the readings of a service: the median over services and readings.
-fn usual_distance(fleet: &Fleet) -> Option<f64> {
-    let every = fleet.services.len().div_ceil(SERVICES_TIMED).max(1);
-    let usual = |service: &FleetService| {
-        let times: Vec<f64> = service
-            .lives
-            .iter()
-            .flat_map(|life| life.readings.iter().map(move |reading| at(life, reading)))
-            .collect();
-        median(&times.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>())
+/// How many services were read in each bin. One bin without a reading between two that have one is no gap.
+fn read(services: &[Vec<Option<Point>>], grid: Grid, last: f64) -> Vec<Step> {
+    let bins = services.first().map_or(0, Vec::len);
+    let is_read = |levels: &[Option<Point>], bin: usize| {
+        let has = |bin: usize| levels.get(bin).is_some_and(Option::is_some);
+        has(bin) || bin > 0 && has(bin - 1) && has(bin + 1)
     };
-    let services: Vec<&FleetService> = fleet.services.iter().step_by(every).collect();
-    let distances: Vec<f64> = services.into_par_iter().filter_map(usual).collect();
-    median(&distances).filter(|distance| *distance > 0.0)
-}
-
-/// Median and quartiles over `services` in each round, where at least half of those that are read both earlier and
-/// later have readings; in runs without a gap.
-fn moments(services: &[&[InRound]], longest_gap: f64) -> Vec<Vec<Moment>> {
-    let from_to: Vec<(usize, usize)> =
-        services.iter().filter_map(|service| Some((service.first()?.0, service.last()?.0))).collect();
-    let about = |round: usize| from_to.iter().filter(|(from, to)| (*from..=*to).contains(&round)).count();
-    let mut rounds: Vec<InRound> = services.iter().flat_map(|service| service.iter().copied()).collect();
-    rounds.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2)));
-    let mut runs: Vec<Vec<Moment>> = Vec::new();
-    let mut last = f64::NEG_INFINITY;
-    for chunk in rounds.chunk_by(|a, b| a.0 == b.0) {
-        let levels: Vec<f64> = chunk.iter().map(|reading| reading.2).collect();
-        let at = chunk.iter().map(|reading| reading.1).sum::<f64>() / chunk.len() as f64;
-        let quartiles = quantile(&levels, 0.25).zip(quantile(&levels, 0.75));
-        let Some((median, (low, high))) = median(&levels).zip(quartiles) else { continue };
-        if (levels.len() as f64) < SHARE_OF_SERVICES * about(chunk[0].0) as f64 {
-            continue;
-        }
-        let moment = Moment { at, low, median, high };
-        match runs.last_mut().filter(|_| at - last <= longest_gap) {
-            Some(run) => run.push(moment),
-            None => runs.push(vec![moment]),
-        }
-        last = at;
-    }
-    runs
-}
-
-/// How many services were read in each round, from its first reading to that of the next; to its own last one where
-/// then nothing was read for longer than a gap.
-fn read<'a>(services: impl Iterator<Item = &'a [Read]>, longest_gap: f64) -> Vec<Step> {
-    let mut rounds: BTreeMap<usize, (f64, f64, u32)> = BTreeMap::new();
-    for (round, first, last) in services.flatten() {
-        let of_round = rounds.entry(*round).or_insert((*first, *last, 0));
-        *of_round = (of_round.0.min(*first), of_round.1.max(*last), of_round.2 + 1);
-    }
-    let rounds: Vec<(f64, f64, u32)> = rounds.into_values().collect();
-    let next = rounds.iter().skip(1).map(|next| Some(next.0)).chain([None]);
-    let steps = rounds.iter().zip(next).map(|((from, last, services), next)| {
-        let to = next.filter(|next| next - last <= longest_gap);
-        Step { from: *from, to: to.unwrap_or(*last), services: *services }
+    let steps = (0..bins).map(|bin| Step {
+        from: grid.begin(bin),
+        to: grid.begin(bin + 1).min(last),
+        services: services.iter().filter(|levels| is_read(levels, bin)).count() as u32,
     });
-    steps.collect()
+    steps.filter(|step| step.services > 0).collect()
 }
 
 /// What happened between the first and the last reading; alike things together where they are near.
@@ -269,8 +151,7 @@ fn marks(fleet: &Fleet, (first, last): (f64, f64)) -> Vec<Mark> {
 mod tests {
     use super::*;
     use crate::analysis::{FleetArm, FleetEvent};
-    use heaptrial_model::LifeStart;
-    use proptest::prelude::*;
+    use heaptrial_model::{LifeStart, Reading};
 
     const HOUR: f64 = 3600.0;
     const BEGIN: f64 = 1_760_000_000.0;
@@ -328,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_restarts_and_events_are_told_and_grouped() {
+    fn starts_restarts_and_events_are_grouped() {
         let services: Vec<FleetService> = (0..4)
             .map(|number| {
                 let again = 48.0 + f64::from(number) * 0.1;
@@ -349,13 +230,13 @@ mod tests {
         fleet.events =
             vec![event(-5.0, "before"), event(100.0, "crash"), event(100.5, "crash"), event(150.0, "oom")];
         let marks = Calendar::of(&fleet, &shown).unwrap().marks;
-        let told: Vec<(f64, Happened, u32)> = marks
+        let found: Vec<(f64, Happened, u32)> = marks
             .into_iter()
             .map(|mark| (((mark.at - BEGIN) / HOUR).round(), mark.happened, mark.count))
             .collect();
         let kind = |kind: &str| Happened::Event(EventKind::from(kind));
         assert_eq!(
-            told,
+            found,
             [
                 (10.0, Happened::Start, 4),
                 (48.0, Happened::Restart, 4),
@@ -366,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn off_treatment_and_contaminated_lives_are_read_and_not_averaged() {
+    fn excluded_services_and_contaminated_lives_are_read_and_not_averaged() {
         let mut services: Vec<FleetService> =
             (0..3).map(|_| service(vec![life(0.0, hours(0, 50), 10)])).collect();
         services.push(service(vec![life(0.0, hours(0, 50), 1000)]));
@@ -384,31 +265,5 @@ mod tests {
     fn nothing_read_is_no_calendar() {
         let (fleet, shown) = fleet(vec![service(vec![life(0.0, std::iter::empty(), 1)])]);
         assert_eq!(Calendar::of(&fleet, &shown), None);
-    }
-
-    proptest! {
-        #[test]
-        fn few_points_in_order_and_within_what_was_read(
-            services in prop::collection::vec((0.0f64..0.9, 30usize..900, 1u32..1_000_000), 1..12),
-        ) {
-            let services: Vec<FleetService> = services
-                .into_iter()
-                .map(|(phase, count, kib)| service(vec![life(0.0, (0..count).map(|i| phase + i as f64), kib)]))
-                .collect();
-            let highest = services.iter().map(|service| service.lives[0].readings[0].kib).max().unwrap();
-            let (fleet, shown) = fleet(services);
-            let calendar = Calendar::of(&fleet, &shown).unwrap();
-            prop_assert_eq!(&calendar, &Calendar::of(&fleet, &shown).unwrap());
-            let points = calendar.arms[0].concat();
-            prop_assert!((1..=2 * MOMENTS).contains(&points.len()), "{}", points.len());
-            prop_assert!(points.windows(2).all(|pair| pair[0].at < pair[1].at));
-            for point in &points {
-                prop_assert!(point.low <= point.median && point.median <= point.high);
-                prop_assert!(point.high <= f64::from(highest) * 1024.0);
-                prop_assert!((calendar.span.0 - 1.0..=calendar.span.1 + 1.0).contains(&point.at));
-            }
-            prop_assert!(calendar.read.windows(2).all(|pair| pair[0].to <= pair[1].from));
-            prop_assert!(calendar.read.iter().all(|step| step.services as usize <= fleet.services.len()));
-        }
     }
 }

@@ -16,10 +16,11 @@ pub const RESTED: &str = "rested_consensuses";
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rest {
     /// Consensuses that it had taken: hours of a relay's life.
+    /// Most that a relay took that counts.
     pub consensuses: u32,
     /// Its age in seconds of the lab.
     pub age_seconds: f64,
-    /// The metric then, in bytes.
+    /// The metric then.
     pub level_bytes: u64,
     /// The highest reading of the metric since the rest before, in bytes.
     pub peak_bytes: u64,
@@ -28,7 +29,6 @@ pub struct Rest {
 /// The consensuses of a lab run as its clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConsensusClock {
-    /// Most that a relay took that counts.
     pub consensuses: u32,
     /// How many times faster than life the run went.
     pub pace: Option<f64>,
@@ -51,7 +51,6 @@ impl ConsensusClock {
 pub(crate) struct Taken {
     /// Age in seconds of the lab, and hours of a relay's life: both ascending.
     knots: Vec<(f64, f64)>,
-    /// Its rests, one for each number.
     pub(crate) rests: Vec<Rest>,
     count: u32,
 }

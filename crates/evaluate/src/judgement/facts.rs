@@ -1,8 +1,11 @@
-//! What is known of a service beside what an analysis makes of its memory.
+//! What is known of a service besides what an analysis makes of its memory.
 
-use heaptrial_model::{MemorySplit, SlowSample};
+use std::collections::HashMap;
 
-use crate::judgement::Rest;
+use heaptrial_model::{MemorySplit, Metric, SlowSample};
+use heaptrial_store::Store;
+
+use crate::judgement::{JudgementError, Kind, Rest, Rows};
 
 /// Of a service in the order of [`Rows::services`]; of the life that stands for it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,9 +18,7 @@ pub struct ServiceFacts {
     pub left_out_proved: bool,
     /// Age in seconds, number, last and highest in bytes of its readings, counted or not.
     pub observed: Option<Observed>,
-    /// Last RSS in bytes.
     pub rss_bytes: Option<u64>,
-    /// Last RssAnon in bytes.
     pub anon_bytes: Option<u64>,
     /// CPU time since start in seconds, where the whole life was sampled.
     pub cpu_seconds: Option<f64>,
@@ -34,11 +35,78 @@ pub struct ServiceFacts {
 /// The readings of the metric of one life.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observed {
-    /// Age at the last one in seconds.
     pub age_seconds: f64,
     pub readings: u64,
-    /// The last one in bytes.
     pub final_bytes: u64,
     /// The highest one in bytes.
     pub peak_bytes: u64,
+}
+
+impl ServiceFacts {
+    /// Of all services of a trial on hosts.
+    pub(crate) fn on_hosts(store: &Store, rows: &Rows) -> Result<Vec<Self>, JudgementError> {
+        let anon = match rows.kind {
+            Kind::ImportTorutils => HashMap::new(),
+            _ => last_anon(store, rows)?,
+        };
+        let facts = |record: &heaptrial_store::ServiceRecord| {
+            let life = rows.lives.iter().rposition(|life| life.service_id == record.id);
+            let slow = last_slow(store, rows, life)?;
+            Ok(Self {
+                life,
+                anon_bytes: anon.get(&record.id).copied(),
+                smaps: slow.map(|(smaps, _)| smaps),
+                smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
+                ..Self::default()
+            })
+        };
+        rows.services.iter().map(facts).collect()
+    }
+}
+
+/// The last expensive reading of a life that counts, with RssAnon in bytes at that time.
+pub(crate) fn last_slow(
+    store: &Store,
+    rows: &Rows,
+    life: Option<usize>,
+) -> Result<Option<(SlowSample, Option<u64>)>, JudgementError> {
+    let Some(life) = life else { return Ok(None) };
+    Ok(store.last_slow_sample(rows.lives[life].id, rows.until_us)?)
+}
+
+/// Where the memory of a life was at its end.
+pub(crate) fn last_split(
+    store: &Store,
+    rows: &Rows,
+    life: Option<usize>,
+) -> Result<Option<MemorySplit>, JudgementError> {
+    let Some(life) = life else { return Ok(None) };
+    let mut parts = [0; 4];
+    for (part, name) in parts.iter_mut().zip(MemorySplit::OBSERVATIONS) {
+        let Some((_, bytes)) = store.observations(&rows.lives[life], name)?.pop() else { return Ok(None) };
+        *part = bytes as u64;
+    }
+    Ok(Some(MemorySplit::from_parts(parts)))
+}
+
+/// RssAnon in bytes at the last sample of the trial, by row id of the service.
+fn last_anon(store: &Store, rows: &Rows) -> Result<HashMap<i64, u64>, JudgementError> {
+    let mut found = HashMap::new();
+    let mut late = Vec::new();
+    for latest in store.latest(rows.trial.id)? {
+        if latest.wall_us > rows.until_us {
+            late.push(latest.service_id);
+        } else {
+            found.extend(latest.anon_bytes.map(|bytes| (latest.service_id, bytes)));
+        }
+    }
+    // Of a trial that has ended, the last before its end.
+    for service_id in late {
+        let Some(life) = rows.lives.iter().rev().find(|life| life.service_id == service_id) else { continue };
+        let age = (rows.until_us - life.started_wall_us) as f64 / 1e6;
+        let series = store.series(life, Metric::Rss)?;
+        let last = series.iter().rev().find(|point| point.age_seconds <= age);
+        found.extend(last.map(|point| (service_id, point.anon_bytes)));
+    }
+    Ok(found)
 }

@@ -1,21 +1,19 @@
 //! The fleet of services on hosts, from the rows of the database.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+
+use rayon::prelude::*;
 
 use crate::analysis::{Clock, DAY, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
-use heaptrial_model::{KnownEvent, Reading};
-use heaptrial_store::{ArmRecord, EventRecord, Readings, ServiceRecord, Store, StoreError};
+use heaptrial_model::KnownEvent;
+use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Readings, ServiceRecord, Store, StoreError};
 
 use crate::judgement::lab::LabRun;
 use crate::judgement::treatment::{self, Treated};
 use crate::judgement::{JudgementError, Kind, Options, Rows, work};
 
-/// Lives that a thread takes at a time.
-const LIVES_AT_A_TIME: usize = 4;
-/// More readers than these wait for each other.
-const READERS_AT_MOST: usize = 8;
+/// Lives that a thread takes at a time, at least: each opens the database.
+const LIVES_AT_A_TIME: usize = 16;
 
 /// Longest text of an event in a finding: operators paste whole logs.
 const EVENT_CHARACTERS: usize = 300;
@@ -45,25 +43,14 @@ impl Rows {
             vec![Treated::Yes; self.lives.len()]
         };
         let mut untreated: Vec<(usize, f64, String)> = Vec::new();
-        for ((life, of_life), treated) in self.lives.iter().zip(by_life).zip(treated) {
-            let Some(index) = position.get(&life.service_id) else { continue };
-            let started_at = life.started_wall_us as f64 / 1e6;
+        for ((record, life), treated) in self.lives.iter().zip(by_life).zip(treated) {
+            let Some(index) = position.get(&record.service_id) else { continue };
             match treated {
                 Treated::Yes => {}
                 Treated::Before => continue,
-                Treated::No(why) => untreated.push((*index, started_at, why)),
+                Treated::No(why) => untreated.push((*index, life.started_at, why)),
             }
-            let OfLife { readings, rolled_up_seconds, peaks, work } = of_life;
-            services[*index].lives.push(FleetLife {
-                started_at,
-                start: life.start,
-                contamination: life.contamination.clone(),
-                proved: life.identity.is_some(),
-                readings,
-                rolled_up_seconds,
-                peaks,
-                work,
-            });
+            services[*index].lives.push(life);
         }
         // Of several hosts none is the one whose memory all services share.
         let hosts: HashSet<&str> = self.services.iter().filter_map(ServiceRecord::host).collect();
@@ -164,64 +151,53 @@ pub(crate) fn memory_limit(record: &ServiceRecord) -> Option<u64> {
     record.attributes.as_ref()?.get("memory_max_bytes")?.as_u64().filter(|bytes| *bytes > 0)
 }
 
-/// What was read of a life.
-#[derive(Debug, Clone, Default)]
-struct OfLife {
-    readings: Vec<Reading>,
-    rolled_up_seconds: f64,
-    /// The highest of those that are rolled up.
-    peaks: Vec<Reading>,
-    work: Work,
-}
-
-/// The readings of each life and, if asked for, its work, in the order of `lives`. Shared among threads that each have a connection of their own;
-/// a thread that gets none leaves its share to the others.
+/// The lives of a trial with their readings and, if asked for, their work, in the order of `rows`. Threads read with a connection each;
+/// where none can be had, this one reads alone.
 fn read_lives(
     store: &Store,
     readings: &Readings,
     rows: &Rows,
     with_work: bool,
-) -> Result<Vec<OfLife>, JudgementError> {
-    let lives = &rows.lives;
-    let next = AtomicUsize::new(0);
-    let work = |store: &Store| -> Result<Vec<(usize, OfLife)>, StoreError> {
-        let mut done = Vec::new();
-        loop {
-            let first = next.fetch_add(LIVES_AT_A_TIME, Ordering::Relaxed);
-            let share = lives.iter().enumerate().skip(first).take(LIVES_AT_A_TIME);
-            if share.len() == 0 {
-                return Ok(done);
-            }
-            for (index, life) in share {
-                let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
-                read.shrink_to_fit();
-                let work = if with_work { work::of_life(store, life)? } else { Work::default() };
-                let rolled_up_seconds = store.rolled_up_seconds(life.id)?;
-                let mut peaks = readings.rolled_up_peaks(store, life.id, life.started_boottime_us)?;
-                peaks.shrink_to_fit();
-                done.push((index, OfLife { readings: read, rolled_up_seconds, peaks, work }));
-            }
-        }
-    };
+) -> Result<Vec<FleetLife>, StoreError> {
     let path = store.path();
-    let parts: Result<Vec<_>, StoreError> = thread::scope(|scope| {
-        let help = || Store::open(path).map_or_else(|_| Ok(Vec::new()), |own| work(&own));
-        let started: Vec<_> = (0..helpers(lives.len())).map(|_| scope.spawn(help)).collect();
-        let own = work(store);
-        let others = started.into_iter().map(|helper| match helper.join() {
-            Ok(part) => part,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        std::iter::once(own).chain(others.collect::<Vec<_>>()).collect()
-    });
-    let mut by_life = vec![OfLife::default(); lives.len()];
-    for (index, read) in parts?.into_iter().flatten() {
-        by_life[index] = read;
+    let in_parallel: Result<Vec<FleetLife>, StoreError> = rows
+        .lives
+        .par_iter()
+        .with_min_len(LIVES_AT_A_TIME)
+        .map_init(
+            || Store::open(path),
+            |own, life| match own {
+                Ok(own) => read_life(own, readings, life, with_work),
+                Err(_) => Err(StoreError::Held { path: path.to_owned() }),
+            },
+        )
+        .collect();
+    match in_parallel {
+        Err(StoreError::Held { .. }) => {
+            rows.lives.iter().map(|life| read_life(store, readings, life, with_work)).collect()
+        }
+        read => read,
     }
-    Ok(by_life)
 }
 
-fn helpers(lives: usize) -> usize {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    processors.min(READERS_AT_MOST).min(lives / LIVES_AT_A_TIME).saturating_sub(1)
+fn read_life(
+    store: &Store,
+    readings: &Readings,
+    life: &LifeRecord,
+    with_work: bool,
+) -> Result<FleetLife, StoreError> {
+    let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
+    read.shrink_to_fit();
+    let mut peaks = readings.rolled_up_peaks(store, life.id, life.started_boottime_us)?;
+    peaks.shrink_to_fit();
+    Ok(FleetLife {
+        started_at: life.started_wall_us as f64 / 1e6,
+        start: life.start,
+        contamination: life.contamination.clone(),
+        proved: life.identity.is_some(),
+        readings: read,
+        rolled_up_seconds: store.rolled_up_seconds(life.id)?,
+        peaks,
+        work: if with_work { work::of_life(store, life)? } else { Work::default() },
+    })
 }

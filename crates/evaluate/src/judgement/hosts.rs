@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::{DAY, Finding, FindingKind, Fleet, Severity};
 use heaptrial_model::{Identity, units};
-use heaptrial_store::{ArmRecord, PartRecord, Store};
+use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store};
 
 use crate::judgement::{JudgementError, Kind, Rows};
 
@@ -46,51 +46,13 @@ impl Rows {
         missing.map(|(host, services)| (host.to_owned(), services.len())).collect()
     }
 
-    /// Arms whose services were proved to run another build on other hosts, as where systems differ.
-    pub(crate) fn builds_by_host(&self) -> Vec<Finding> {
-        if self.parts.is_empty() {
-            return Vec::new();
-        }
-        let of_arm = |(arm, record): (usize, &ArmRecord)| {
-            let mut hosts: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-            for service in self.services.iter().filter(|service| service.arm_id == record.id) {
-                let Some(host) = service.host() else { continue };
-                let own = self.lives.iter().filter(|life| life.service_id == service.id);
-                let proved =
-                    own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref());
-                for identity in proved {
-                    hosts.entry(build(identity)).or_default().insert(host);
-                }
-            }
-            let all: BTreeSet<&BTreeSet<&str>> = hosts.values().collect();
-            // Builds that every host runs are no difference between hosts.
-            if all.len() < 2 {
-                return None;
-            }
-            let listed =
-                hosts.iter().map(|(build, hosts)| format!("{build} on {}", named(hosts.iter().copied())));
-            let mixed = match self.mixes(&hosts) {
-                false => "",
-                true => "; some services are compared with services of hosts that have another build",
-            };
-            Some(Finding {
-                kind: FindingKind::BuildsByHost,
-                severity: Severity::Caution,
-                arms: vec![arm],
-                services: Vec::new(),
-                evidence: format!("its services ran {}{mixed}", listed.collect::<Vec<_>>().join("; ")),
-            })
-        };
-        self.arms.iter().enumerate().filter_map(of_arm).collect()
-    }
-
-    /// Arms of a trial on one host whose services were proved to run several builds, or with several settings.
+    /// Arms whose services were proved to run several builds, or with several settings.
     pub(crate) fn several_builds(&self) -> Vec<Finding> {
-        if self.kind != Kind::Field || !self.parts.is_empty() {
+        if self.kind != Kind::Field && self.parts.is_empty() {
             return Vec::new();
         }
         let of_arm = |(arm, record): (usize, &ArmRecord)| {
-            let mut ran: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+            let mut ran: BTreeMap<String, Vec<&ServiceRecord>> = BTreeMap::new();
             for service in self.services.iter().filter(|service| service.arm_id == record.id) {
                 let own = self.lives.iter().rev().filter(|life| life.service_id == service.id);
                 let mut proved =
@@ -98,19 +60,27 @@ impl Rows {
                 let Some(identity) = proved.next() else { continue };
                 let settings = identity.settings.iter().map(|(name, value)| format!(" {name}={value}"));
                 let what = format!("{}{}", build(identity), settings.collect::<String>());
-                ran.entry(what).or_default().push(&service.name);
+                ran.entry(what).or_default().push(service);
             }
             if ran.len() < 2 {
                 return None;
             }
             let most = ran.values().map(Vec::len).max().unwrap_or(0);
-            let listed = ran.iter().map(|(what, who)| format!("{} {what}", who.len()));
+            let listed = ran.iter().map(|(what, who)| {
+                let hosts: BTreeSet<&str> = who.iter().filter_map(|service| service.host()).collect();
+                let on = if hosts.is_empty() {
+                    String::new()
+                } else {
+                    format!(" on {}", named(hosts.into_iter()))
+                };
+                format!("{} {what}{on}", who.len())
+            });
             let few = ran.values().filter(|who| who.len() < most).flatten();
             Some(Finding {
                 kind: FindingKind::SeveralBuilds,
                 severity: Severity::Caution,
                 arms: vec![arm],
-                services: few.map(|name| (*name).to_owned()).collect(),
+                services: few.map(|service| service.name.clone()).collect(),
                 evidence: format!(
                     "its services ran, as proved last: {}",
                     listed.collect::<Vec<_>>().join("; ")
@@ -118,22 +88,6 @@ impl Rows {
             })
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()
-    }
-
-    /// Whether a block has services of hosts with unlike builds.
-    fn mixes(&self, builds: &BTreeMap<String, BTreeSet<&str>>) -> bool {
-        let mut of_block: BTreeMap<u32, BTreeSet<Vec<&str>>> = BTreeMap::new();
-        for service in &self.services {
-            let Some(host) = service.host() else { continue };
-            let own =
-                builds.iter().filter(|(_, hosts)| hosts.contains(host)).map(|(build, _)| build.as_str());
-            let own: Vec<&str> = own.collect();
-            // What a host without services of the arm would run is not known.
-            if !own.is_empty() {
-                of_block.entry(service.block).or_default().insert(own);
-            }
-        }
-        of_block.values().any(|builds| builds.len() > 1)
     }
 
     /// That hosts which are here have no readings, or none until their end.
@@ -238,20 +192,17 @@ impl Rows {
         let all = self.trial.hosts().len();
         let listed: Vec<String> = missing
             .iter()
-            .take(NAMED)
             .map(|(host, services)| format!("{host} ({})", units::counted(*services, "service")))
             .collect();
-        let more = missing.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         Some(Finding {
             kind: FindingKind::HostsMissing,
             severity: Severity::Grave,
             arms: Vec::new(),
             services: Vec::new(),
             evidence: format!(
-                "{} of the {all} hosts of the plan are not in this database: {}{more}",
+                "{} of the {all} hosts of the plan are not in this database: {}",
                 missing.len(),
-                listed.join(", ")
+                named(listed.iter().map(String::as_str))
             ),
         })
     }

@@ -1,10 +1,13 @@
 //! A lab run as a fleet: which life stands for a service, and whether it counts.
 
+use std::collections::HashMap;
+
 use crate::analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
 use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
 use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::judgement::consensuses::{ConsensusClock, HOUR, Taken};
+use crate::judgement::facts::{Observed, ServiceFacts, last_slow, last_split};
 use crate::judgement::{JudgementError, Kind, Options, Rows, work};
 
 /// A service younger than this share of the oldest one's age at its last reading is not compared.
@@ -18,7 +21,6 @@ const WHOLE_SHARE: f64 = 0.9;
 #[derive(Debug, Clone)]
 pub(crate) struct LabRun {
     pub(crate) services: Vec<LabService>,
-    ages: Ages,
 }
 
 /// A service with the life that stands for it.
@@ -27,7 +29,6 @@ pub(crate) struct LabService {
     /// Position of that life in the ledger; `None` where it never started.
     pub(crate) life: Option<usize>,
     pub(crate) series: Vec<SeriesPoint>,
-    /// Of a relay, its consensuses.
     pub(crate) taken: Option<Taken>,
     work: Work,
     /// Its age in seconds when it was ready, from which all ages here count.
@@ -78,14 +79,10 @@ impl LabRun {
             });
         }
         exclude_too_young(&mut services, rows);
-        let ages = match rows.kind {
-            Kind::LabTor => {
-                exclude_never_rested(&mut services);
-                Ages::OfRelays
-            }
-            _ => Ages::OfTheLab,
-        };
-        Ok(Self { services, ages })
+        if rows.kind == Kind::LabTor {
+            exclude_never_rested(&mut services);
+        }
+        Ok(Self { services })
     }
 
     /// The consensuses of its relays; `None` where it has none, or nothing tells of them.
@@ -97,12 +94,12 @@ impl LabRun {
     /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and the lab's seconds
     /// of other programs.
     pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
-        let ages = self.ages;
+        let are_relays = rows.kind == Kind::LabTor;
         let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
-            lives: service.life_with(rows, ages).into_iter().filter(|_| service.excluded.is_none()).collect(),
+            lives: service.fleet_life(rows).into_iter().filter(|_| service.excluded.is_none()).collect(),
             ..rows.service(record)
         });
-        let service_bytes = options.memory_limit_bytes.filter(|_| ages == Ages::OfRelays);
+        let service_bytes = options.memory_limit_bytes.filter(|_| are_relays);
         Fleet {
             arms: rows.arms.iter().map(|record| rows.arm(record)).collect(),
             services: services.collect(),
@@ -113,10 +110,10 @@ impl LabRun {
             },
             randomised: true,
             identities_proved: true,
-            clock: match ages {
-                Ages::OfTheLab if rows.trial.plan.planned_us == 0 => Clock::ByLoad,
-                Ages::OfTheLab => Clock::InTurn,
-                Ages::OfRelays => Clock::Hastened,
+            clock: match rows.trial.plan.planned_us {
+                _ if are_relays => Clock::Hastened,
+                0 => Clock::ByLoad,
+                _ => Clock::InTurn,
             },
             seed: rows.trial.plan.seed,
         }
@@ -125,19 +122,17 @@ impl LabRun {
     /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything from the end of
     /// warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
-        match self.ages {
-            Ages::OfRelays => Settings {
-                warm_up_seconds: options.warm_up.map(|warm_up| warm_up.as_secs_f64()),
-                ..options.settings
-            },
-            Ages::OfTheLab => Settings {
-                level_from_warm_up: true,
-                warm_up_seconds: Some(self.warm_up_seconds(rows, options)),
-                // As work in proportion: a latency of 1.25 times the control's is 0.8 of its work.
-                work_margin: given(rows, "work_margin")
-                    .map_or(options.settings.work_margin, |factor| 1.0 / factor),
-                ..options.settings
-            },
+        if rows.kind == Kind::LabTor {
+            let warm_up_seconds = options.warm_up.map(|warm_up| warm_up.as_secs_f64());
+            return Settings { warm_up_seconds, ..options.settings };
+        }
+        Settings {
+            level_from_warm_up: true,
+            warm_up_seconds: Some(self.warm_up_seconds(rows, options)),
+            // As work in proportion: a latency of 1.25 times the control's is 0.8 of its work.
+            work_margin: given(rows, "work_margin")
+                .map_or(options.settings.work_margin, |factor| 1.0 / factor),
+            ..options.settings
         }
     }
 
@@ -161,6 +156,30 @@ impl LabRun {
         }
     }
 
+    /// From the start to the end of the run, or to its last sample.
+    pub(crate) fn duration_seconds(&self, rows: &Rows) -> f64 {
+        let start = rows.trial.plan.started_wall_us;
+        let last = |service: &LabService| {
+            let life = rows.lives.get(service.life?)?;
+            Some((life.started_wall_us - start) as f64 / 1e6 + service.last_age()?)
+        };
+        match rows.trial.ended_wall_us {
+            Some(end) => (end - start) as f64 / 1e6,
+            None => self.services.iter().filter_map(last).fold(0.0, f64::max),
+        }
+    }
+
+    /// Lives of services that do not count, by position of the service.
+    pub(crate) fn set_aside(&self, rows: &Rows) -> HashMap<usize, FleetLife> {
+        let excluded = self.services.iter().enumerate().filter(|(_, service)| service.excluded.is_some());
+        excluded.filter_map(|(index, service)| Some((index, service.fleet_life(rows)?))).collect()
+    }
+
+    /// What is known of each service.
+    pub(crate) fn facts(&self, store: &Store, rows: &Rows) -> Result<Vec<ServiceFacts>, JudgementError> {
+        self.services.iter().map(|service| service.facts(store, rows)).collect()
+    }
+
     fn counted(&self) -> impl Iterator<Item = &LabService> {
         self.services.iter().filter(|service| service.excluded.is_none())
     }
@@ -176,30 +195,59 @@ impl LabService {
         self.series.last().map(|point| point.age_seconds)
     }
 
-    /// The life that stands for it, counted or not, as the fleet has it.
-    pub(crate) fn fleet_life(&self, rows: &Rows, fleet: &Fleet) -> Option<FleetLife> {
-        self.life_with(rows, if fleet.clock.has_days() { Ages::OfRelays } else { Ages::OfTheLab })
+    fn facts(&self, store: &Store, rows: &Rows) -> Result<ServiceFacts, JudgementError> {
+        let rests = self.taken.as_ref().map_or(&[][..], |taken| &taken.rests);
+        // Of relays that rest, at the end of their last one.
+        let until = rests.last().map_or(f64::INFINITY, |rest| rest.age_seconds);
+        let last = self.series.iter().rfind(|point| point.age_seconds <= until);
+        let peak_bytes = match rests.iter().map(|rest| rest.peak_bytes).max() {
+            // The kernel's has what came after the last rest too.
+            Some(of_rests) => of_rests,
+            // The lab reads from the start of a life on.
+            None => {
+                let of_life = |life: usize| store.peak_by_kernel(rows.lives[life].id, rows.trial.plan.metric);
+                let by_kernel = self.life.map(of_life).transpose()?.flatten();
+                self.series.iter().map(|point| point.metric_bytes).chain(by_kernel).max().unwrap_or(0)
+            }
+        };
+        let slow = last_slow(store, rows, self.life)?;
+        Ok(ServiceFacts {
+            life: self.life,
+            excluded: self.excluded.clone(),
+            left_out_proved: self.excluded.is_some() && self.proved,
+            observed: last.map(|last| Observed {
+                age_seconds: last.age_seconds,
+                readings: self.series.len() as u64,
+                final_bytes: last.metric_bytes,
+                peak_bytes,
+            }),
+            rss_bytes: last.map(|point| point.rss_bytes),
+            anon_bytes: last.map(|point| point.anon_bytes),
+            cpu_seconds: last.map(|point| point.cpu_us as f64 / 1e6),
+            smaps: slow.map(|(smaps, _)| smaps),
+            smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
+            memory_split: last_split(store, rows, self.life)?,
+            consensuses: self.taken.as_ref().map(Taken::last),
+            rests: rests.to_vec(),
+        })
     }
 
-    fn life_with(&self, rows: &Rows, ages: Ages) -> Option<FleetLife> {
+    /// The life that stands for it, counted or not, as the fleet has it.
+    fn fleet_life(&self, rows: &Rows) -> Option<FleetLife> {
         let life = rows.lives.get(self.life?)?;
-        let (started_at, readings, work) = match ages {
-            Ages::OfTheLab => {
-                let readings = self.series.iter().map(|point| reading(point.age_seconds, point.metric_bytes));
-                (life.started_wall_us as f64 / 1e6 + self.ready, readings.collect(), self.work.clone())
-            }
+        let (started_at, readings, work) = if rows.kind == Kind::LabTor {
             // What happens at one consensus happens to all relays at once.
-            Ages::OfRelays => {
-                let taken = self.taken.as_ref()?;
-                let mut work = self.work.clone();
-                work.by_age(|age| Some((taken.hours_at(f64::from(age))? * HOUR) as f32));
-                // What a second of the lab took says nothing of a second of a relay's life.
-                work.spent = Spent::default();
-                let rests = taken.rests.iter();
-                let readings =
-                    rests.map(|rest| reading(f64::from(rest.consensuses) * HOUR, rest.level_bytes));
-                (0.0, readings.collect(), work)
-            }
+            let taken = self.taken.as_ref()?;
+            let mut work = self.work.clone();
+            work.by_age(|age| Some((taken.hours_at(f64::from(age))? * HOUR) as f32));
+            // What a second of the lab took says nothing of a second of a relay's life.
+            work.spent = Spent::default();
+            let rests = taken.rests.iter();
+            let readings = rests.map(|rest| reading(f64::from(rest.consensuses) * HOUR, rest.level_bytes));
+            (0.0, readings.collect(), work)
+        } else {
+            let readings = self.series.iter().map(|point| reading(point.age_seconds, point.metric_bytes));
+            (life.started_wall_us as f64 / 1e6 + self.ready, readings.collect(), self.work.clone())
         };
         Some(FleetLife {
             started_at,
@@ -214,17 +262,9 @@ impl LabService {
     }
 }
 
-/// What ages of a lab's services count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ages {
-    OfTheLab,
-    /// Seconds of a relay's life, which gets a consensus each hour.
-    OfRelays,
-}
-
 fn ready_seconds(service: &ServiceRecord) -> f64 {
-    let told = service.attributes.as_ref().and_then(|attributes| attributes.get(READY_SECONDS)?.as_f64());
-    told.unwrap_or(0.0)
+    let seconds = service.attributes.as_ref().and_then(|attributes| attributes.get(READY_SECONDS)?.as_f64());
+    seconds.unwrap_or(0.0)
 }
 
 fn reading(age_seconds: f64, bytes: u64) -> Reading {
@@ -243,7 +283,7 @@ fn reason(
     };
     if !life.counts() {
         return Some(match (&life.contamination, &life.ending) {
-            // A crash or a limit is told by its own words, not as another allocator's memory.
+            // A crash or a limit has its own words, and is not another allocator's memory.
             (Some(failure), _) if life.failed => failure.clone(),
             (Some(contamination), _) => format!("non-compliant: {contamination}"),
             // What the lab wrote down then says more than the bare ending.

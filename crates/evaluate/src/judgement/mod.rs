@@ -8,6 +8,7 @@
 //! Nothing is changed but the record of a look.
 
 mod arms;
+mod bins;
 mod calendar;
 mod consensuses;
 mod error;
@@ -17,7 +18,6 @@ mod gate;
 mod hosts;
 mod kind;
 mod lab;
-mod levels;
 pub mod look;
 mod nodes;
 mod of_trial;
@@ -30,16 +30,16 @@ mod treatment;
 mod work;
 
 pub use arms::ArmFacts;
+pub use bins::Point;
 pub use calendar::{Calendar, Happened, Mark, Moment, Step};
 pub use consensuses::{ConsensusClock, RESTED, Rest};
 pub use error::JudgementError;
 pub use facts::{Observed, ServiceFacts};
 pub use fleet::cut;
-pub use gate::{LifeFigures, middle};
+pub use heaptrial_stats::median as middle;
 pub use kind::Kind;
-pub use levels::Level;
 pub use of_trial::{Judgement, Options};
 pub use pair::RunFigures;
 pub use rows::{Rows, dated_lives, find_trial, read_fleet};
-pub use trajectory::{Aged, Point, Trajectories, Trajectory, extremes, split_at_gaps};
+pub use trajectory::{Trajectories, Trajectory, extremes, split_at_gaps};
 pub use work::{TRAFFIC, traffic_since};

@@ -8,10 +8,8 @@ use crate::judgement::Judgement;
 /// What a search over settings knows of a service: natural logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunFigures {
-    /// Level of memory in bytes, itself.
     pub level_bytes: f64,
     pub level: f64,
-    /// Of CPU seconds.
     pub cpu: Option<f64>,
     /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
     /// and a rate of 1/1.1 are both ln 1.1. `None` where the control did nothing, and where the service did nothing of what

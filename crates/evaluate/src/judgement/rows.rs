@@ -18,14 +18,11 @@ use crate::judgement::{JudgementError, Kind, Options};
 pub struct Rows {
     pub trial: TrialRecord,
     pub kind: Kind,
-    /// Its arms in the order given.
     pub arms: Vec<ArmRecord>,
-    /// Its services in the order of starting.
     pub services: Vec<ServiceRecord>,
     pub lives: Vec<LifeRecord>,
     /// What happened, also after [`Rows::until_us`]: a contamination is dated by it.
     pub events: Vec<EventRecord>,
-    /// The files that an import read.
     pub sources: Vec<ImportSource>,
     /// Of a trial that was gathered from several hosts: what is here of each.
     pub parts: Vec<PartRecord>,
@@ -108,14 +105,13 @@ pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fle
 /// A trial of a database by its row id.
 pub fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, JudgementError> {
     let mut trials = store.trials()?;
-    match trials.iter().position(|trial| trial.id == trial_id) {
-        Some(index) => Ok(trials.swap_remove(index)),
-        None => Err(JudgementError::NoTrial {
-            path: store.path().to_owned(),
-            trial_id,
-            known: trials.into_iter().map(|trial| (trial.id, trial.plan.name)).collect(),
-        }),
+    if let Some(index) = trials.iter().position(|trial| trial.id == trial_id) {
+        return Ok(trials.swap_remove(index));
     }
+    let known: Vec<String> =
+        trials.iter().map(|trial| format!("{} (`{}`)", trial.id, trial.plan.name)).collect();
+    let known = if known.is_empty() { "none at all".to_owned() } else { known.join(", ") };
+    Err(JudgementError::Failed(format!("{} has no trial {trial_id}; it has {known}", store.path().display())))
 }
 
 /// Whole milliseconds: what a reader can use, and stable to compare.
@@ -124,9 +120,10 @@ pub(crate) fn rfc3339(
     what: &'static str,
     microseconds: i64,
 ) -> Result<String, JudgementError> {
-    Timestamp::from_millisecond(microseconds.div_euclid(1000))
-        .map(|time| time.to_string())
-        .map_err(|_| JudgementError::Time { path: database.to_owned(), what, microseconds })
+    Timestamp::from_millisecond(microseconds.div_euclid(1000)).map(|time| time.to_string()).map_err(|_| {
+        let path = database.display();
+        JudgementError::Failed(format!("{path}: {microseconds} µs since 1970 is not a date ({what})"))
+    })
 }
 
 #[cfg(test)]

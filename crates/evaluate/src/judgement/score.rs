@@ -23,15 +23,13 @@ pub const USUAL_AGES: [f64; 3] = [24.0, 72.0, 120.0];
 /// A lab against the field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// The lab's runs, joined to one.
-    pub lab: Vec<Scored>,
+    pub lab: Scored,
     pub field: Scored,
     /// Arms of one treatment. All ratios are to the first: the field's control, else the lab's, else any.
     pub arms: Vec<Partners>,
     /// Arms of the lab without a partner.
     pub only_in_lab: Vec<String>,
     pub only_in_field: Vec<String>,
-    /// Ascending.
     pub ages: Vec<AtConsensuses>,
     /// Ages that are not compared, in consensuses, with the reason.
     pub not_compared: Vec<(f64, String)>,
@@ -85,7 +83,7 @@ pub struct Figure {
     pub services: u32,
     /// Services of the arm, with a level there or without.
     pub of: u32,
-    /// To the first of [`Score::arms`], within runs of the lab and servers of the field; `None` for itself, and for an arm
+    /// To the first of [`Score::arms`], within repeats of the lab and servers of the field; `None` for itself, and for an arm
     /// that shares none with it.
     pub ratio: Option<Estimate>,
 }
@@ -93,7 +91,6 @@ pub struct Figure {
 /// How an arm grows on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GrowthScore {
-    /// Bytes for each consensus.
     pub lab_bytes_per_hour: Option<Estimate>,
     pub field_bytes_per_hour: Option<Estimate>,
     /// Lab over field; `None` where the field is not shown to grow, or its verdict is inconclusive.
@@ -148,8 +145,8 @@ impl Score {
         }
         let (ages, not_compared) = at_ages(lab, field, &places, ages)?;
         Ok(Self {
-            lab: lab.trials.clone(),
-            field: field.trials[0].clone(),
+            lab: lab.trial.clone(),
+            field: field.trial.clone(),
             arms: places
                 .iter()
                 .map(|(l, f)| Partners { lab: name(lab, *l), field: name(field, *f) })

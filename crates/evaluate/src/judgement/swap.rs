@@ -14,7 +14,6 @@ const TOLD_SHARE: f64 = 0.05;
 
 /// What the services of an arm had at their last reading.
 struct Swapped {
-    /// Medians in bytes.
     swap: f64,
     memory: f64,
     services: Vec<String>,

@@ -1,4 +1,4 @@
-//! Lab runs of known order, level and growth against a trial in the field of known ones.
+//! A lab run of known order, level and growth against a trial in the field of known ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -91,8 +91,7 @@ fn begin(path: &Path, kind: TrialKind, metric: Metric, arms: &[Known], seed: u64
             repeats: 1,
             planned_us: 0,
             arms: arms.iter().enumerate().map(arm).collect(),
-            // What each arm makes of a number of processors; runs need not have the same arms.
-            parameters: json!({ "processors": { "as_on": 64, "arms": { arms[arms.len() - 1].name: "as it comes" } } }),
+            parameters: json!({}),
             command: String::new(),
             tool_version: "0.1.0".to_owned(),
             started_wall_us: START_US,
@@ -136,13 +135,13 @@ fn tick(sequence: i64, seconds: i64) -> TickInput {
 
 /// Relays of a lab that take so many consensuses: high in the work, and at their level at the end of the rest.
 fn lab(arms: &[Known], consensuses: i64, seed: u64, spread: f64, tells: Tells) -> Written {
-    lab_read(arms, consensuses, seed, (spread, 0.01), tells)
+    lab_read(arms, (consensuses, 1), seed, (spread, 0.01), tells)
 }
 
-/// The same, with the noise of relays and that of readings.
+/// The same in several repeats, with the noise of relays and that of readings.
 fn lab_read(
     arms: &[Known],
-    consensuses: i64,
+    (consensuses, repeats): (i64, usize),
     seed: u64,
     (spread, noisy): (f64, f64),
     tells: Tells,
@@ -150,15 +149,15 @@ fn lab_read(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
     let (mut store, trial, ids) = begin(&path, TrialKind::LabTor, Metric::Anon, arms, seed);
-    let lives = lives(&mut store, trial, arms, &ids, 1, |_, _| 0);
+    let lives = lives(&mut store, trial, arms, &ids, repeats, |_, repeat| repeat as u32);
     let mut sequence = 0;
     for k in 1..=consensuses {
         for part in 0..4 {
             let mut tick = tick(sequence, k * CYCLE + part * 4);
-            for (arm, life) in lives.iter().enumerate() {
-                let own = 1.0 + spread * noise(seed, arm as u64, 1);
-                let rough = 1.0 + noisy * noise(seed, arm as u64, k as u64 * 7 + 100);
-                let level = arms[arm].at(k as f64) * own * rough;
+            for (place, life) in lives.iter().enumerate() {
+                let own = 1.0 + spread * noise(seed, place as u64, 1);
+                let rough = 1.0 + noisy * noise(seed, place as u64, k as u64 * 7 + 100);
+                let level = arms[place % arms.len()].at(k as f64) * own * rough;
                 tick.samples.push((
                     *life,
                     sample(if part == 1 && tells == Tells::Rests { 3.0 * level } else { level }),
@@ -243,9 +242,8 @@ fn finish(mut store: Store, trial: i64, lives: &[i64], seconds: i64, folder: tem
     Written { store, trial, _folder: folder }
 }
 
-fn of_lab(runs: &[&Written]) -> Result<Side, ScoreError> {
-    let runs: Vec<(&Store, i64)> = runs.iter().map(|run| (&run.store, run.trial)).collect();
-    Side::of_lab(&runs, None, &Options::default())
+fn of_lab(run: &Written) -> Result<Side, ScoreError> {
+    Side::of_lab(&run.store, run.trial, None, &Options::default())
 }
 
 fn of_field(trial: &Written) -> Side {
@@ -309,12 +307,12 @@ fn a_peak_is_of_the_work_that_a_rest_ended() {
 }
 
 #[test]
-fn three_seeds_have_intervals_and_verdicts() {
+fn three_repeats_have_intervals_and_verdicts() {
     let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 20.0]);
     let in_field = known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0, 0.0, 0.0, 40.0]);
-    let runs = [1, 2, 3].map(|seed| lab(&in_lab, 72, seed, 0.02, Tells::Rests));
+    let run = lab_read(&in_lab, (72, 3), 1, (0.02, 0.01), Tells::Rests);
     let trial = field(&in_field, 130, 8, 9);
-    let lab = of_lab(&runs.iter().collect::<Vec<_>>()).unwrap();
+    let lab = of_lab(&run).unwrap();
     let score = Score::of(&lab, &of_field(&trial), &[], &[]).unwrap();
     assert!(score.ages.iter().all(|at| at.arms.len() == 4), "{:?}", score.ages);
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [24.0, 72.0]);
@@ -336,8 +334,8 @@ fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
     let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 4.0]);
     let trial = field(&known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0; 4]), 130, 8, 9);
     for (consensuses, is_told) in [(10, false), (40, true)] {
-        let runs = [1, 2, 3].map(|seed| lab(&in_lab, consensuses, seed, 0.002, Tells::Rests));
-        let lab = of_lab(&runs.iter().collect::<Vec<_>>()).unwrap();
+        let run = lab_read(&in_lab, (consensuses, 3), 1, (0.002, 0.01), Tells::Rests);
+        let lab = of_lab(&run).unwrap();
         let score = Score::of(&lab, &of_field(&trial), &[8.0], &[]).unwrap();
         let verdict = score.growth[3].lab_verdict.as_ref().unwrap();
         match verdict {
@@ -353,21 +351,9 @@ fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
 }
 
 #[test]
-fn a_run_repeats_nothing_of_itself() {
-    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let run = lab(&arms, 30, 1, 0.0, Tells::Rests);
-    let copy = lab(&arms, 30, 1, 0.0, Tells::Rests);
-    for again in [&run, &copy] {
-        let error = of_lab(&[&run, again]).unwrap_err();
-        assert!(error.to_string().contains("same run"), "{error}");
-    }
-}
-
-#[test]
 fn the_field_is_ordered_within_its_servers() {
     let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
-    let labs: Vec<Written> = (1..=2).map(|seed| lab(&arms, 30, seed, 0.0, Tells::Rests)).collect();
-    let lab = of_lab(&labs.iter().collect::<Vec<_>>()).unwrap();
+    let lab = of_lab(&lab(&arms, 30, 1, 0.0, Tells::Rests)).unwrap();
     // Most relays of the second arm are on the server on which relays need three times as much.
     let uneven = |arm: usize, service: usize| u32::from(if arm == 1 { service < 6 } else { service < 2 });
     let trial = field_on_servers(&arms, 60, 8, uneven);
@@ -383,7 +369,7 @@ fn who_shares_no_server_with_the_control_has_no_place_in_the_order() {
     let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
     let run = lab(&arms, 30, 1, 0.0, Tells::Rests);
     let trial = field_on_servers(&arms, 60, 8, |arm, _| u32::from(arm == 2));
-    let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
+    let score = Score::of(&of_lab(&run).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
     let at = &score.ages[0];
     assert_eq!(at.pairs, 1, "{at:?}");
     assert!(at.arms.iter().any(|arm| arm.arm == 2 && arm.field.ratio.is_none()), "{at:?}");
@@ -391,48 +377,15 @@ fn who_shares_no_server_with_the_control_has_no_place_in_the_order() {
 }
 
 #[test]
-fn runs_of_several_versions_are_not_joined() {
-    let specs = [("glibc", 600.0), ("jemalloc", 250.0), ("mimalloc", 200.0)];
-    let arms = specs.map(|(name, level)| Known { name, level, growth: 0.0 });
-    let proved = |seed: u64, versions: [&str; 3]| {
-        let mut run = lab(&arms, 30, seed, 0.0, Tells::Rests);
-        let rows = run.store.arms(run.trial).unwrap();
-        for (arm, version) in rows.iter().zip(versions) {
-            run.store.set_obtained(arm.id, &json!({ "version": version })).unwrap();
-        }
-        run
-    };
-    let run = proved(1, ["2.41", "5.3.0", "2.0.9"]);
-    let other = proved(2, ["2.41", "5.3.0", "3.0.1"]);
-    let error = of_lab(&[&run, &other]).unwrap_err();
-    assert!(error.to_string().contains("`mimalloc` is another treatment or version"), "{error}");
-}
-
-#[test]
 fn an_arm_without_a_level_on_one_side_is_not_compared() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
     let lab = lab(&arms, 30, 1, 0.0, Tells::Rests);
     let trial = field_read(&arms, 60, 3, 9, |arm, hour| arm != 2 || hour > 12);
-    let score = Score::of(&of_lab(&[&lab]).unwrap(), &of_field(&trial), &[12.0, 28.0], &[]).unwrap();
+    let score = Score::of(&of_lab(&lab).unwrap(), &of_field(&trial), &[12.0, 28.0], &[]).unwrap();
     let [early, late] = score.ages.as_slice() else { panic!("{:?}", score.ages) };
     assert_eq!((early.pairs, early.arms.len()), (3, 3));
     assert!(early.arms.iter().all(|arm| arm.arm != 2), "{early:?}");
     assert_eq!((late.pairs, late.arms.len()), (6, 4));
-}
-
-#[test]
-fn groups_with_the_same_control_are_one_lab() {
-    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let first = lab(&arms[..2], 30, 1, 0.0, Tells::Rests);
-    let second = lab(&[arms[0].clone(), arms[2].clone(), arms[3].clone()], 30, 2, 0.0, Tells::Rests);
-    let trial = field(&known(&[6000.0, 2500.0, 1000.0, 2000.0], &[0.0; 4]), 60, 6, 9);
-    let score = Score::of(&of_lab(&[&first, &second]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
-    assert_eq!(score.arms.len(), 4);
-    assert_eq!((score.ages[0].pairs, score.ages[0].pairs_alike), (6, 6));
-    for arm in score.ages[0].arms.iter().filter(|arm| arm.arm != 0) {
-        let factor = arm.factor.unwrap().value;
-        assert!((factor - 1.0).abs() < 0.05, "{arm:?}");
-    }
 }
 
 #[test]
@@ -443,10 +396,9 @@ fn lab_and_field_need_not_have_the_same_control() {
     let lab = |order: [usize; 4], seed| lab(&order.map(|arm| arms[arm].clone()), 30, seed, 0.0, Tells::Rests);
     let (usual, turned) = (lab([0, 1, 2, 3], 1), lab([2, 0, 1, 3], 2));
     let names = |score: &Score| score.arms.iter().map(|arm| arm.lab.clone()).collect::<Vec<_>>();
-    let together = Score::of(&of_lab(&[&usual, &turned]).unwrap(), &trial, &[], &[]).unwrap();
-    let score = Score::of(&of_lab(&[&turned]).unwrap(), &trial, &[], &[]).unwrap();
-    for score in [&score, &together] {
-        assert_eq!(names(score)[0], "glibc");
+    for run in [&usual, &turned] {
+        let score = Score::of(&of_lab(run).unwrap(), &trial, &[], &[]).unwrap();
+        assert_eq!(names(&score)[0], "glibc");
         let jemalloc = score.ages[0].arms.iter().find(|arm| score.arms[arm.arm].lab == "jemalloc").unwrap();
         let truth = 250.0 / 600.0 / (2028.0 / 6028.0);
         assert!((jemalloc.factor.unwrap().value / truth - 1.0).abs() < 0.05, "{jemalloc:?}");
@@ -459,7 +411,7 @@ fn lab_and_field_need_not_have_the_same_control() {
         let others = others.iter().map(|arm| in_field[*arm].clone());
         let arms: Vec<Known> = [stranger.clone()].into_iter().chain(others).collect();
         let trial = of_field(&field(&arms, 60, 6, 9));
-        let score = Score::of(&of_lab(&[&usual]).unwrap(), &trial, &[], &[]).unwrap();
+        let score = Score::of(&of_lab(&usual).unwrap(), &trial, &[], &[]).unwrap();
         assert_eq!(names(&score)[0], first);
         assert_eq!(score.ages[0].arms.iter().filter(|arm| arm.factor.is_none()).count(), 1);
     }
@@ -468,7 +420,7 @@ fn lab_and_field_need_not_have_the_same_control() {
 #[test]
 fn a_short_trial_is_compared_at_the_age_that_it_reached() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let lab = of_lab(&[&lab(&arms, 40, 1, 0.0, Tells::Rests)]).unwrap();
+    let lab = of_lab(&lab(&arms, 40, 1, 0.0, Tells::Rests)).unwrap();
     let trial = of_field(&field(&arms, 15, 3, 9));
     let score = Score::of(&lab, &trial, &[], &[]).unwrap();
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [15.0]);
@@ -481,9 +433,9 @@ fn a_short_trial_is_compared_at_the_age_that_it_reached() {
 #[test]
 fn arms_that_need_the_same_are_in_no_other_order() {
     let arms = known(&[600.0, 200.0, 200.0, 100.0], &[0.0; 4]);
-    let runs = [1, 2].map(|seed| lab_read(&arms, 30, seed, (0.0, 0.0), Tells::Rests));
+    let run = lab_read(&arms, (30, 2), 1, (0.0, 0.0), Tells::Rests);
     let trial = field(&known(&[6000.0, 2000.0, 1500.0, 1800.0], &[0.0; 4]), 60, 6, 9);
-    let score = Score::of(&of_lab(&[&runs[0], &runs[1]]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
+    let score = Score::of(&of_lab(&run).unwrap(), &of_field(&trial), &[], &[]).unwrap();
     let at = &score.ages[0];
     assert_eq!((at.pairs, at.pairs_alike, at.pairs_tied), (6, 4, 1));
     assert_eq!(at.arms.iter().map(|arm| arm.arm).collect::<Vec<_>>(), [3, 1, 2, 0]);
@@ -497,10 +449,10 @@ fn what_cannot_be_compared_is_refused() {
     let said = |error: ScoreError| error.to_string();
 
     let silent = lab(&arms, 10, 1, 0.0, Tells::Nothing);
-    assert!(said(of_lab(&[&silent]).unwrap_err()).contains("got a consensus"));
+    assert!(said(of_lab(&silent).unwrap_err()).contains("got a consensus"));
 
     let stranger = [arms[0].clone(), Known { name: "tcmalloc", ..arms[1].clone() }];
-    let stranger = of_lab(&[&lab(&stranger, 30, 1, 0.0, Tells::Rests)]).unwrap();
+    let stranger = of_lab(&lab(&stranger, 30, 1, 0.0, Tells::Rests)).unwrap();
     let error = said(Score::of(&stranger, &field_side, &[], &[]).unwrap_err());
     assert!(error.contains("1 of the arms") && error.contains("--match LAB=FIELD"), "{error}");
     let by_hand = Score::of(&stranger, &field_side, &[], &["tcmalloc=jemalloc".to_owned()]).unwrap();
@@ -514,18 +466,18 @@ fn what_cannot_be_compared_is_refused() {
     }
 
     let good = lab(&arms, 30, 1, 0.0, Tells::Rests);
-    let error = said(Score::of(&of_lab(&[&good]).unwrap(), &field_side, &[48.0], &[]).unwrap_err());
+    let error = said(Score::of(&of_lab(&good).unwrap(), &field_side, &[48.0], &[]).unwrap_err());
     assert!(error.contains("48 consensuses: glibc of the lab"), "{error}");
 
-    let error = of_lab(&[&trial]).unwrap_err();
-    assert!(said(error).contains("lab runs of relays"));
+    let error = of_lab(&trial).unwrap_err();
+    assert!(said(error).contains("a lab run of relays"));
     let error = Side::of_field(&good.store, good.trial, &Options::default()).unwrap_err();
     assert!(said(error).contains("against an import or a field trial"));
 
     // A lab that read RSS beside RssAnon can be compared by it.
-    let rss = Side::of_lab(&[(&good.store, good.trial)], Some(Metric::Rss), &Options::default()).unwrap();
+    let rss = Side::of_lab(&good.store, good.trial, Some(Metric::Rss), &Options::default()).unwrap();
     let score = Score::of(&rss, &field_side, &[], &[]).unwrap();
-    assert_eq!(score.lab[0].metric, Metric::Rss);
+    assert_eq!(score.lab.metric, Metric::Rss);
     assert!(
         (score.ages[0].arms.iter().find(|arm| arm.arm == 2).unwrap().lab.level_bytes as f64 / MIB / 128.0
             - 1.0)
@@ -548,7 +500,7 @@ proptest! {
         let (in_lab, in_field) = (known(&lab_levels, &lab_growth), known(&field_levels, &field_growth));
         let run = lab(&in_lab, 50, seed, 0.0, Tells::Rests);
         let trial = field(&in_field, 50, 6, seed);
-        let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[30.0, 48.0], &[]).unwrap();
+        let score = Score::of(&of_lab(&run).unwrap(), &of_field(&trial), &[30.0, 48.0], &[]).unwrap();
         prop_assert_eq!(score.arms.iter().map(|arm| arm.lab.as_str()).collect::<Vec<_>>(), NAMES);
         for at in &score.ages {
             let from = at.consensuses - 24f64.min(at.consensuses / 2.0);

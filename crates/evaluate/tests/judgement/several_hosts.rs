@@ -1,13 +1,14 @@
 //! Field trials as their hosts recorded them, one by one and gathered: what is known of their readings.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use heaptrial_evaluate::analysis::FindingKind;
 use heaptrial_evaluate::judgement::look::{Gaps, take};
 use heaptrial_evaluate::judgement::{Judgement, JudgementError, Options, Rows};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, StoreError, TickInput};
+use heaptrial_store::{
+    NewService, NewTrial, PartOf, RollupHorizon, Store, StoreError, StoredSample, TickInput,
+};
 use serde_json::{Value, json};
 
 const START_US: i64 = 1_800_000_000_000_000;
@@ -105,9 +106,7 @@ fn gather(store: &mut Store, plan: &Value, host: &str, path: &Path) -> i64 {
     let part = PartOf {
         host,
         trial_id: 1,
-        positions: &HashMap::new(),
-        parameters: &json!({ "plan": plan, "gathered": true }),
-        hosts: 2,
+        plan: &serde_json::from_value(plan.clone()).unwrap(),
         now_us: START_US + 900 * MINUTE_US,
         verified: false,
         replace: false,
@@ -127,8 +126,8 @@ fn is_taken(of_a: impl Iterator<Item = i64>, of_b: impl Iterator<Item = i64>) ->
             assert_eq!(look.reach.gap_seconds, None);
             true
         }
-        Err(JudgementError::LookGap { trial, .. }) => {
-            assert!(trial.ends_with("on host `b"), "{trial}");
+        Err(JudgementError::LookGap { what, .. }) => {
+            assert!(what.contains("on host `b`"), "{what}");
             false
         }
         Err(error) => panic!("{error}"),
@@ -204,14 +203,11 @@ fn the_end_on_a_host_is_told_by_order_and_not_by_its_clock() {
         let mut store = Store::create(&folder.path().join("all.db")).unwrap();
         let trial_id = gather(&mut store, &plan, "a", &own);
         let mut read = 0;
-        for life in store.lives(trial_id).unwrap() {
-            store
-                .each_sample_of_life::<StoreError>(&life, |_| {
-                    read += 1;
-                    Ok(())
-                })
-                .unwrap();
-        }
+        let count = |_: &StoredSample| -> Result<(), StoreError> {
+            read += 1;
+            Ok(())
+        };
+        store.each_sample_in_time(trial_id, count).unwrap();
         assert_eq!(read, 2 * taken, "{boots:?}");
         assert_eq!(store.lives(trial_id).unwrap().len(), 2 * boots.len());
     }

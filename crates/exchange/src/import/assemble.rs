@@ -1,16 +1,15 @@
 //! The trial as it will be stored.
 
 use heaptrial_model::{LifeStart, Metric, TrialKind};
-use heaptrial_store::{ImportedEvent, ImportedLife, ImportedService, ImportedTrial, NewTrial};
+use heaptrial_store::{ImportedEvent, ImportedLife, ImportedService, ImportedTrial, NewService, NewTrial};
 use serde_json::{Value, json};
 
 use super::control::Found;
 use super::files::Files;
-use super::hidden::{note_events, note_hidden_restarts};
-use super::lists::{ListsFrom, Wanted};
-use super::membership::{arms_of, check_measured, members, only_grouped};
+use super::lists::Wanted;
+use super::membership::{arms_of, check_measured, only_listed};
 use super::service::{Service, services};
-use super::summary::{ImportSummary, arm_summaries};
+use super::summary::ImportSummary;
 use super::{CsvImport, event, span};
 use crate::ImportError;
 use crate::blocks;
@@ -27,11 +26,10 @@ pub(super) fn assemble(
     let mut notes = Vec::new();
     let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
     let (mut services, duplicates) = services(files.measurements.services, relays, &mut notes, problems)?;
-    let sources = files.sources;
-    let memory = sources.first().map_or("", |source| &source.file);
+    let memory = files.sources.first().map_or("", |source| &source.file);
     let mut wanted = Wanted::of(&files.groups, files.config.as_ref(), &services, memory)?;
     let found = wanted.claim(relays, request.control.as_deref())?;
-    if wanted.from == ListsFrom::Nothing {
+    if wanted.from == "nothing" {
         notes.push("no lists of services were given: all services are in one arm, `all`".to_owned());
     } else if found == Found::First && wanted.lists.len() > 1 {
         let first = wanted.lists.iter().find(|list| list.arm.control).map_or("", |list| &list.arm.name);
@@ -39,32 +37,31 @@ pub(super) fn assemble(
             "no arm is called control, and none is that of glibc: {first}, the first, is taken for it; --control says otherwise"
         ));
     }
-    let members = members(&wanted, &mut services, &mut notes);
-    check_measured(&wanted, &members, &services, problems)?;
-    let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
+    let arms = arms_of(&wanted, &mut services, &mut notes);
+    check_measured(&wanted, &arms, &services)?;
+    let (services, ungrouped) = only_listed(services, arms, &mut notes);
 
-    let mut events = match &files.events {
-        Some(events) => event::attribute(events, &wanted.lists),
-        None => Vec::new(),
-    };
-    if wanted.from == ListsFrom::Column {
-        events.extend(event::of_groups(&services));
+    let mut events = event::attribute(files.events.as_deref().unwrap_or_default(), &wanted.lists);
+    if wanted.from == "column" {
+        events.extend(event::of_groups(services.iter().map(|(service, _)| service)));
     }
     events.sort_by(|a, b| {
         (a.wall_us, &a.kind, &a.text, a.arm, a.service).cmp(&(b.wall_us, &b.kind, &b.text, b.arm, b.service))
     });
-    note_events(&events, &mut notes);
+    notes.extend(event::note_unattributed(&events));
 
-    let arms_of = arms_of(&lists, services.len());
-    note_hidden_restarts(&services, &lists, &arms_of, &events, &mut notes);
-    let servers: Vec<&str> = services.iter().map(|service| service.server.as_str()).collect();
+    let servers: Vec<&str> = services.iter().map(|(service, _)| service.server.as_str()).collect();
     let blocks = blocks::of_servers(&servers);
     let imported: Vec<ImportedService> = services
-        .iter_mut()
+        .into_iter()
+        .zip(blocks)
         .enumerate()
-        .map(|(index, service)| {
-            let starts = event::starts_of(&events, index, &arms_of[index]);
-            ImportedService { block: blocks[index], ..with_lives(service, &starts, &events) }
+        .map(|(index, ((service, arms), block))| {
+            let starts = event::starts_of(&events, index, &arms);
+            let (attributes, lives) = lives_of(&service, &starts, &events);
+            let service =
+                NewService { name: service.name, arm: arms[0], block, position: index as u32, attributes };
+            ImportedService { service, also_in: arms[1..].to_vec(), lives }
         })
         .collect();
     if let Some(several) = files.host.as_ref().map(|host| &host.several).filter(|names| !names.is_empty()) {
@@ -77,20 +74,32 @@ pub(super) fn assemble(
     }
 
     let timezone = files.timezone.to_string();
-    let mut parameters = json!({
-        "lists_from": wanted.from.as_str(),
-        "timezone": timezone,
-    });
+    let mut parameters = json!({ "lists_from": wanted.from, "timezone": timezone });
     if let Some(about) = request.about.as_ref().filter(|about| !about.is_empty()) {
         parameters["about"] = json!(about);
     }
-    let host_facts = files.host.map_or_else(|| json!({}), |host| host.to_json());
-    let plan = plan(name, span(&imported).unwrap_or_default(), parameters, host_facts, request);
-    let trial = ImportedTrial { plan, lists, services: imported, events, sources };
+    let (first, last) = span(&imported).unwrap_or_default();
+    let (arms, lists) = wanted.into_arms();
+    let plan = NewTrial {
+        name: name.to_owned(),
+        kind: TrialKind::ImportTorutils,
+        // A host of its own: it is not the one that this runs on.
+        boot_id: format!("import:{name}"),
+        host_facts: files.host.map_or_else(|| json!({}), |host| host.to_json()),
+        metric: Metric::Rss,
+        seed: 0,
+        repeats: 1,
+        planned_us: last - first,
+        arms,
+        parameters,
+        command: request.command.clone(),
+        tool_version: request.tool_version.clone(),
+        started_wall_us: first,
+    };
+    let trial = ImportedTrial { plan, lists, services: imported, events, sources: files.sources };
     let summary = ImportSummary {
-        arms: arm_summaries(&wanted, &trial),
         ungrouped_services: ungrouped,
-        duplicate_samples: duplicates + files.measurements.duplicates,
+        duplicate_samples: duplicates,
         timezone,
         local_times: files.local_times,
         notes,
@@ -99,9 +108,13 @@ pub(super) fn assemble(
     Ok((trial, summary))
 }
 
-fn with_lives(service: &mut Service, starts: &[StartEvent], events: &[ImportedEvent]) -> ImportedService {
-    let samples = std::mem::take(&mut service.samples);
-    let lives = lives::infer(&samples, starts);
+/// What the database keeps of a service alongside its name, and its lives.
+fn lives_of(
+    service: &Service,
+    starts: &[StartEvent],
+    events: &[ImportedEvent],
+) -> (Value, Vec<ImportedLife>) {
+    let lives = lives::infer(&service.samples, starts);
     let how = |life: &lives::InferredLife| match (life.event, life.start) {
         (Some(index), _) => json!(format!("event: {}: {}", events[index].kind, events[index].text)),
         (None, LifeStart::Unknown) => json!("before the first reading"),
@@ -112,32 +125,7 @@ fn with_lives(service: &mut Service, starts: &[StartEvent], events: &[ImportedEv
         started_wall_us: life.started_wall_us,
         start: life.start,
         contamination: None,
-        samples: samples[life.samples].to_vec(),
+        samples: service.samples[life.samples].to_vec(),
     });
-    ImportedService { name: std::mem::take(&mut service.name), block: 0, attributes, lives: lives.collect() }
-}
-
-fn plan(
-    name: &str,
-    (first, last): (i64, i64),
-    parameters: Value,
-    host_facts: Value,
-    request: &CsvImport,
-) -> NewTrial {
-    NewTrial {
-        name: name.to_owned(),
-        kind: TrialKind::ImportTorutils,
-        // A host of its own: it is not the one that this runs on.
-        boot_id: format!("import:{name}"),
-        host_facts,
-        metric: Metric::Rss,
-        seed: 0,
-        repeats: 1,
-        planned_us: last - first,
-        arms: Vec::new(),
-        parameters,
-        command: request.command.clone(),
-        tool_version: request.tool_version.clone(),
-        started_wall_us: first,
-    }
+    (attributes, lives.collect())
 }

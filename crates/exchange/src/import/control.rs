@@ -68,12 +68,12 @@ fn beside_glibc(name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::lists::{ListsFrom, Wanted};
+    use crate::import::lists::Wanted;
 
     fn control(names: &[&str]) -> (String, Found) {
         let lists: Vec<WantedList> =
             names.iter().map(|name| WantedList::new((*name).to_owned(), String::new(), Vec::new())).collect();
-        let mut wanted = Wanted { lists, from: ListsFrom::Files };
+        let mut wanted = Wanted { lists, from: "files" };
         let found = wanted.claim(&[], None).unwrap();
         let chosen: Vec<&str> =
             wanted.lists.iter().filter(|list| list.arm.control).map(|list| list.arm.name.as_str()).collect();

@@ -41,9 +41,9 @@ pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<I
 }
 
 /// Changes of a service's group in the measurements themselves, as migrations.
-pub(super) fn of_groups(services: &[Service]) -> Vec<ImportedEvent> {
+pub(super) fn of_groups<'s>(services: impl Iterator<Item = &'s Service>) -> Vec<ImportedEvent> {
     let mut events = Vec::new();
-    for (index, service) in services.iter().enumerate() {
+    for (index, service) in services.enumerate() {
         let begun = service.samples.first().map(|sample| sample.wall_us);
         let mut last: Option<&str> = None;
         for (since, group) in service.groups.iter().filter(|(_, group)| !group.is_empty()) {
@@ -68,9 +68,14 @@ pub(super) fn of_groups(services: &[Service]) -> Vec<ImportedEvent> {
     events
 }
 
-/// Whether it is about nobody.
-pub(super) fn is_unattributed(event: &ImportedEvent) -> bool {
-    event.kind == KnownEvent::Unattributed
+/// How many events are about nobody.
+pub(super) fn note_unattributed(events: &[ImportedEvent]) -> Option<String> {
+    let unattributed = events.iter().filter(|event| event.kind == KnownEvent::Unattributed).count();
+    (unattributed > 0).then(|| {
+        format!(
+            "events about groups that are no arms: {unattributed}; they date no starts, and are in the report's list of events"
+        )
+    })
 }
 
 /// The events that may date starts of a service in these arms.
@@ -78,7 +83,7 @@ pub(super) fn starts_of(events: &[ImportedEvent], service: usize, arms: &[usize]
     let about = |event: &ImportedEvent| match (event.service, event.arm) {
         (Some(of), _) => of == service,
         (None, Some(arm)) => arms.contains(&arm),
-        (None, None) => !is_unattributed(event),
+        (None, None) => event.kind != KnownEvent::Unattributed,
     };
     let events = events.iter().enumerate().filter(|(_, event)| about(event));
     events

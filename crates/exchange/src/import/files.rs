@@ -56,8 +56,8 @@ impl Files {
             None => None,
             Some(path) => {
                 let file = File::read(path)?;
-                let (relays, read, skipped) = read_config(&file.name, &file.bytes, problems)?;
-                sources.push(file.source("config", Rows { read, skipped }));
+                let (relays, rows) = read_config(file.content(), problems)?;
+                sources.push(file.source("config", rows));
                 Some((file.name, relays))
             }
         };
@@ -99,11 +99,12 @@ impl Files {
         if measurements.services.is_empty() {
             let files: Vec<&str> = memory.iter().map(|file| file.name.as_str()).collect();
             let first = files.iter().map(|file| problems.first_of(file)).find(|first| !first.is_empty());
-            return Err(ImportError::NoMeasurement {
-                files: files.join(", "),
-                problems: rows.iter().map(|rows| rows.skipped).sum(),
-                first: first.unwrap_or_default(),
-            });
+            return Err(ImportError::Refused(format!(
+                "{}: no measurement in it; {} rows were left out{}",
+                files.join(", "),
+                rows.iter().map(|rows| rows.skipped).sum::<u64>(),
+                first.unwrap_or_default()
+            )));
         }
         check_unit(&measurements, &memory[0].name)?;
         sources.splice(0..0, memory.iter().zip(rows).map(|(file, rows)| file.source("memory", rows)));

@@ -15,29 +15,6 @@ use crate::tables::{GroupFile, RelayConfig};
 /// The arm of services that nothing puts into an arm.
 pub(crate) const EVERYTHING: &str = "all";
 
-/// Where the lists come from, as in `parameters.lists_from` of the trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListsFrom {
-    Files,
-    /// The column `group` of the configuration.
-    Config,
-    /// The column `group` of the measurements.
-    Column,
-    /// Nothing: all services are in one arm.
-    Nothing,
-}
-
-impl ListsFrom {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Files => "files",
-            Self::Config => "config",
-            Self::Column => "column",
-            Self::Nothing => "nothing",
-        }
-    }
-}
-
 /// A member as a list names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -63,7 +40,9 @@ pub(crate) struct WantedList {
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub lists: Vec<WantedList>,
-    pub from: ListsFrom,
+    /// Where they come from, as in `parameters.lists_from` of the trial: `files`, the `config`, a `column` of the measurements, a
+    /// `label` of the series, or `nothing`.
+    pub from: &'static str,
 }
 
 impl Wanted {
@@ -75,15 +54,15 @@ impl Wanted {
         memory: &str,
     ) -> Result<Self, ImportError> {
         let (lists, from) = if !groups.is_empty() {
-            (of_files(groups), ListsFrom::Files)
+            (of_files(groups), "files")
         } else if let Some(lists) = config.and_then(of_config) {
-            (lists, ListsFrom::Config)
+            (lists, "config")
         } else if let Some(lists) = of_column(services, memory) {
-            (lists, ListsFrom::Column)
+            (lists, "column")
         } else {
             let members = services.iter().map(|service| Member::named(&service.name)).collect();
             let everything = WantedList::new(EVERYTHING.to_owned(), String::new(), members);
-            (vec![everything], ListsFrom::Nothing)
+            (vec![everything], "nothing")
         };
         let wanted = Self { lists, from };
         wanted.check_names()?;
@@ -111,19 +90,9 @@ impl Wanted {
             let configured: Vec<&RelayConfig> = relays.iter().filter(|relay| list.names(relay)).collect();
             list.arm.treatment = claimed::treatment(&list.arm.name, &configured);
         }
-        self.choose_control(control, relays)
-    }
-
-    fn choose_control(
-        &mut self,
-        control: Option<&str>,
-        relays: &[RelayConfig],
-    ) -> Result<Found, ImportError> {
+        let named = |name: &str| self.lists.iter().position(|list| list.arm.name == name);
         let chosen = match control {
-            Some(name) => {
-                let named = self.lists.iter().position(|list| list.arm.name == name);
-                named.map(|index| (index, Found::Named))
-            }
+            Some(name) => named(name).map(|index| (index, Found::Named)),
             None => control::find(&self.lists, relays),
         };
         let Some((chosen, found)) = chosen else {
@@ -134,10 +103,13 @@ impl Wanted {
                 arms.join(", ")
             )));
         };
-        for (index, list) in self.lists.iter_mut().enumerate() {
-            list.arm.control = index == chosen;
-        }
+        self.lists[chosen].arm.control = true;
         Ok(found)
+    }
+
+    /// The arms, and where the list of each comes from.
+    pub fn into_arms(self) -> (Vec<Arm>, Vec<String>) {
+        self.lists.into_iter().map(|list| (list.arm, list.source)).unzip()
     }
 }
 
@@ -158,11 +130,11 @@ impl WantedList {
 }
 
 fn of_files(groups: &[(String, String, GroupFile)]) -> Vec<WantedList> {
-    let members = |group: &GroupFile| group.members.iter().map(|name| Member::named(name)).collect();
-    groups
-        .iter()
-        .map(|(name, file, group)| WantedList::new(name.clone(), file.clone(), members(group)))
-        .collect()
+    let list = |(name, file, group): &(String, String, GroupFile)| {
+        let members = group.members.iter().map(|name| Member::named(name)).collect();
+        WantedList::new(name.clone(), file.clone(), members)
+    };
+    groups.iter().map(list).collect()
 }
 
 fn of_config((file, relays): &(String, Vec<RelayConfig>)) -> Option<Vec<WantedList>> {

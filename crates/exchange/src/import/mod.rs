@@ -4,7 +4,6 @@ mod assemble;
 mod control;
 mod event;
 mod files;
-mod hidden;
 mod lists;
 mod membership;
 mod service;
@@ -12,14 +11,13 @@ mod summary;
 
 use std::path::PathBuf;
 
-use heaptrial_model::About;
-use heaptrial_model::TrialKind;
+use heaptrial_model::{About, TrialKind};
 use heaptrial_store::{ImportedService, Store};
 
 pub(crate) use files::unusual_size;
-pub(crate) use lists::{EVERYTHING, ListsFrom, Member, Wanted, WantedList, list_of_names};
+pub(crate) use lists::{EVERYTHING, Member, Wanted, WantedList, list_of_names};
+pub(crate) use summary::some_of;
 pub use summary::{ArmSummary, ImportSummary};
-pub(crate) use summary::{arm_summaries, some_of};
 
 use crate::ImportError;
 use crate::problem::Problems;
@@ -29,9 +27,7 @@ use files::Files;
 /// What to import, and how.
 #[derive(Debug, Clone, Default)]
 pub struct CsvImport {
-    /// Files with memory measurements; at least one.
     pub memory: Vec<PathBuf>,
-    /// Which columns of these files are what.
     pub mapping: Mapping,
     /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
@@ -44,14 +40,12 @@ pub struct CsvImport {
     pub now_wall_us: Option<i64>,
     /// Whether the first malformed row or conflicting reading is an error.
     pub strict: bool,
-    /// What the trial is about.
     pub about: Option<About>,
     /// The trial's name; `None` takes the stem of the first memory file.
     pub name: Option<String>,
     /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
     pub tool_version: String,
-    /// The command that repeats the import.
     pub command: String,
 }
 
@@ -75,7 +69,9 @@ pub(crate) fn check_free(store: &Store, name: &str, kind: TrialKind) -> Result<b
     let mut taken = trials.iter().filter(|trial| trial.plan.name == name).peekable();
     let is_taken = taken.peek().is_some();
     match taken.any(|trial| trial.plan.kind != kind) {
-        true => Err(ImportError::NameTaken(name.to_owned())),
+        true => Err(ImportError::Refused(format!(
+            "a trial `{name}` exists that was not imported this way; give another --name"
+        ))),
         false => Ok(is_taken),
     }
 }

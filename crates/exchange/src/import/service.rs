@@ -2,7 +2,7 @@
 //!
 //! See docs/import.md, "Services", for the rule.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use heaptrial_store::ImportedSample;
 use serde_json::{Map, Value, json};
@@ -18,32 +18,44 @@ use crate::tables::RelayConfig;
 #[derive(Debug, Default)]
 pub(super) struct Service {
     pub name: String,
-    /// The last one that it had.
     pub nickname: String,
     /// Those before, in order of time.
     pub earlier_nicknames: Vec<String>,
-    /// The last label of its server.
     pub server: String,
     pub fingerprint: String,
-    /// What is configured for it, as a JSON object.
     pub config: Option<Value>,
     pub samples: Vec<ImportedSample>,
     pub groups: Vec<(i64, String)>,
 }
 
 impl Service {
+    /// Of a member of a list that no file has readings of.
+    pub fn never_measured(member: &Member) -> Self {
+        Self {
+            name: member.name.clone(),
+            nickname: member.name.clone(),
+            fingerprint: member.fingerprint.clone().unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
     /// Whether a member of a list is this service.
     pub fn is(&self, member: &Member) -> bool {
-        let fingerprints_agree = match &member.fingerprint {
-            Some(fingerprint) => self.fingerprint.is_empty() || self.fingerprint == *fingerprint,
-            None => true,
-        };
+        let is_its_fingerprint =
+            |fingerprint: &String| self.fingerprint.is_empty() || self.fingerprint == *fingerprint;
         self.name == member.name
-            || (self.nicknames().any(|nickname| nickname == member.name) && fingerprints_agree)
+            || (self.nicknames().any(|nickname| nickname == member.name)
+                && member.fingerprint.as_ref().is_none_or(is_its_fingerprint))
     }
 
     pub fn nicknames(&self) -> impl Iterator<Item = &str> {
         self.earlier_nicknames.iter().chain([&self.nickname]).map(String::as_str)
+    }
+
+    /// Its nicknames, and its name where that is another.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let name = Some(self.name.as_str()).filter(|name| self.nicknames().all(|nickname| nickname != *name));
+        self.nicknames().chain(name)
     }
 
     /// The group that its rows name last.
@@ -54,40 +66,53 @@ impl Service {
     /// A service from what was read under each of its nicknames, labels and fingerprints. Of two readings at one time the first
     /// is kept. Gives how many were there twice as well.
     fn of(mut parts: Vec<MeasuredService>, problems: &mut Problems) -> Result<(Self, u64), ImportError> {
-        let mut service = Self::default();
-        let mut duplicates = 0;
-        service.samples = parts.iter().flat_map(|part| part.samples.iter().copied()).collect();
-        service.groups = parts.iter().flat_map(|part| part.groups.iter().cloned()).collect();
+        let file = parts[0].file.clone();
+        let mut samples: Vec<ImportedSample> =
+            parts.iter().flat_map(|part| part.samples.iter().copied()).collect();
+        let mut groups: Vec<(i64, String)> =
+            parts.iter().flat_map(|part| part.groups.iter().cloned()).collect();
         parts.sort_by_key(|part| part.span().1);
+        let mut nicknames: Vec<String> = Vec::new();
         for part in &parts {
-            service.earlier_nicknames.retain(|known| *known != part.nickname);
-            service.earlier_nicknames.push(part.nickname.clone());
+            nicknames.retain(|known| *known != part.nickname);
+            nicknames.push(part.nickname.clone());
+        }
+        let nickname = nicknames.pop().unwrap_or_default();
+        groups.sort_by_key(|(since, _)| *since);
+        groups.dedup_by(|later, earlier| later.1 == earlier.1);
+        // Stable: what the files have first stays first.
+        samples.sort_by_key(|sample| sample.wall_us);
+        let mut duplicates = 0;
+        let mut kept: Vec<ImportedSample> = Vec::with_capacity(samples.len());
+        for sample in samples {
+            match kept.last() {
+                Some(last) if *last == sample => duplicates += 1,
+                Some(last) if last.wall_us == sample.wall_us => {
+                    let what =
+                        "a second reading of this service at this time with other values; the first was kept";
+                    let place = Place { value: nickname.as_bytes(), ..Place::of_file(&file) };
+                    problems.report(place, ProblemKind::ConflictingReading, what)?;
+                }
+                _ => kept.push(sample),
+            }
         }
         let last = |of: fn(&MeasuredService) -> &String| {
             parts.iter().map(of).rfind(|text| !text.is_empty()).cloned().unwrap_or_default()
         };
-        service.nickname = service.earlier_nicknames.pop().unwrap_or_default();
-        service.server = last(|part| &part.server);
-        service.fingerprint = last(|part| &part.fingerprint);
-        service.groups.sort_by_key(|(since, _)| *since);
-        service.groups.dedup_by(|later, earlier| later.1 == earlier.1);
-        // Stable: what the files have first stays first.
-        service.samples.sort_by_key(|sample| sample.wall_us);
-        let mut conflicts = 0;
-        service.samples.dedup_by(|later, earlier| {
-            duplicates += u64::from(later == earlier);
-            conflicts += u64::from(later != earlier && later.wall_us == earlier.wall_us);
-            later.wall_us == earlier.wall_us
-        });
-        for _ in 0..conflicts {
-            let what = "a second reading of this service at this time with other values; the first was kept";
-            let place = Place { value: service.nickname.as_bytes(), ..Place::of_file(&parts[0].file) };
-            problems.report(place, ProblemKind::ConflictingReading, what)?;
-        }
+        let service = Self {
+            name: String::new(),
+            nickname,
+            earlier_nicknames: nicknames,
+            server: last(|part| &part.server),
+            fingerprint: last(|part| &part.fingerprint),
+            config: None,
+            samples: kept,
+            groups,
+        };
         Ok((service, duplicates))
     }
 
-    /// What the database keeps beside its name. `starts` says of each life how its start was found.
+    /// What the database keeps alongside its name. `starts` says of each life how its start was found.
     pub fn attributes(&self, starts: Vec<Value>) -> Value {
         let mut attributes = Map::new();
         for (name, text) in
@@ -148,7 +173,7 @@ pub(super) fn services(
         .map(|service| Vec::from_iter(service.nicknames()).join(" = "))
         .collect();
     for (names, what) in [
-        (shared, "nicknames of several services, which are named NICKNAME@SERVER or by fingerprint"),
+        (shared, "nicknames of several services, which are named NICKNAME@SERVER"),
         (relabelled, "services whose server was read under one label after another, each counted once"),
         (renamed, "services that were renamed, each counted once by its fingerprint"),
     ] {
@@ -222,19 +247,17 @@ fn by_label(parts: Vec<MeasuredService>) -> Vec<Vec<MeasuredService>> {
     found.into_iter().map(|(_, parts)| parts).collect()
 }
 
-/// Names each service by its nickname, with a suffix where several share it; gives the nicknames that are shared.
+/// Names each service by its nickname, with its server and a number where several share it; gives the nicknames that are shared.
 fn name(services: &mut [Service]) -> Vec<String> {
-    let mut shared: HashMap<String, usize> = HashMap::new();
-    let mut on_server: HashMap<(String, String), usize> = HashMap::new();
+    let mut nicknames: BTreeMap<String, usize> = BTreeMap::new();
     for service in services.iter() {
-        *shared.entry(service.nickname.clone()).or_default() += 1;
-        *on_server.entry((service.nickname.clone(), service.server.clone())).or_default() += 1;
+        *nicknames.entry(service.nickname.clone()).or_default() += 1;
     }
     let mut taken: HashSet<String> =
-        shared.iter().filter(|(_, count)| **count == 1).map(|(name, _)| name.clone()).collect();
+        nicknames.iter().filter(|(_, count)| **count == 1).map(|(name, _)| name.clone()).collect();
     for service in services {
-        if shared[&service.nickname] == 1 {
-            service.name = service.nickname.clone();
+        service.name = service.nickname.clone();
+        if nicknames[&service.nickname] == 1 {
             continue;
         }
         // A service's name has 255 characters at most.
@@ -242,12 +265,7 @@ fn name(services: &mut [Service]) -> Vec<String> {
         if !service.server.is_empty() {
             name.extend("@".chars().chain(service.server.chars().take(64)));
         }
-        let same_server = on_server[&(service.nickname.clone(), service.server.clone())] > 1;
-        if same_server && !service.fingerprint.is_empty() {
-            name = format!("{name}@{}", &service.fingerprint[..8]);
-        }
         service.name = name.clone();
-        // Such as of fingerprints that begin alike.
         for number in 2.. {
             if taken.insert(service.name.clone()) {
                 break;
@@ -255,83 +273,5 @@ fn name(services: &mut [Service]) -> Vec<String> {
             service.name = format!("{name}@{number}");
         }
     }
-    let mut shared: Vec<String> =
-        shared.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect();
-    shared.sort();
-    shared
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const F1: &str = "A1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D4";
-    const F2: &str = "B1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D4";
-    const F3: &str = "A1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D5";
-
-    /// Readings of a nickname on a server with a fingerprint, at some hours.
-    type Part<'a> = (&'a str, &'a str, &'a str, &'a [i64]);
-
-    /// Names of the services, each with its number of readings.
-    fn found(parts: &[Part<'_>]) -> Vec<(String, usize)> {
-        let part = |(server, nickname, fingerprint, hours): &Part<'_>| {
-            let sample =
-                |hour: &i64| ImportedSample { wall_us: *hour, rss_bytes: 1, ..ImportedSample::default() };
-            MeasuredService {
-                nickname: (*nickname).to_owned(),
-                server: (*server).to_owned(),
-                fingerprint: (*fingerprint).to_owned(),
-                samples: hours.iter().map(sample).collect(),
-                ..MeasuredService::default()
-            }
-        };
-        let mut problems = Problems::new(true);
-        let parts = parts.iter().map(part).collect();
-        let (services, _) = services(parts, &[], &mut Vec::new(), &mut problems).unwrap();
-        services.into_iter().map(|service| (service.name, service.samples.len())).collect()
-    }
-
-    fn named(names: &[(&str, usize)]) -> Vec<(String, usize)> {
-        names.iter().map(|(name, readings)| ((*name).to_owned(), *readings)).collect()
-    }
-
-    #[test]
-    fn a_service_is_its_fingerprint_else_its_nickname() {
-        let (before, after): (&[i64], &[i64]) = (&[0, 24], &[48]);
-        let one = named(&[("one", 3)]);
-        assert_eq!(found(&[("go", "one", F1, before), ("alpha", "one", F1, after)]), one);
-        assert_eq!(found(&[("go", "one", "", before), ("alpha", "one", "", after)]), one);
-        assert_eq!(found(&[("go", "one", "", before), ("alpha", "one", F1, after)]), one);
-        assert_eq!(found(&[("", "one", "", before), ("alpha", "one", "", after)]), one);
-        assert_eq!(found(&[("go", "uno", F1, before), ("go", "one", F1, after)]), one);
-        let two = named(&[("one@go", 2), ("one@alpha", 1)]);
-        assert_eq!(found(&[("go", "one", F1, before), ("alpha", "one", F2, after)]), two);
-    }
-
-    #[test]
-    fn labels_that_are_read_at_the_same_time_are_two_services() {
-        let two = named(&[("one@go", 3), ("one@co", 3)]);
-        for fingerprint in ["", F1] {
-            for hours in [&[0, 24, 48], &[1, 25, 49]] {
-                let both = [("go", "one", fingerprint, &[0, 24, 48][..]), ("co", "one", fingerprint, hours)];
-                assert_eq!(found(&both), two);
-            }
-        }
-    }
-
-    #[test]
-    fn a_nickname_names_a_service_unless_several_share_it() {
-        let at: &[i64] = &[0];
-        let names = |parts: &[(&str, &str, &str)]| -> Vec<String> {
-            let parts: Vec<Part<'_>> = parts
-                .iter()
-                .map(|(server, nickname, fingerprint)| (*server, *nickname, *fingerprint, at))
-                .collect();
-            found(&parts).into_iter().map(|(name, _)| name).collect()
-        };
-        assert_eq!(names(&[("go", "one", F1), ("go", "one", F2)]), ["one@go@A1B2C3D4", "one@go@B1B2C3D4"]);
-        assert_eq!(names(&[("go", "one", F1), ("go", "one", F3)]), ["one@go@A1B2C3D4", "one@go@A1B2C3D4@2"]);
-        assert_eq!(names(&[("", "one", F1), ("", "one", F2), ("", "one", "")])[2], "one");
-        assert_eq!(names(&[("go", "one@go", ""), ("go", "one", F1), ("co", "one", F2)])[1], "one@go@2");
-    }
+    nicknames.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect()
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::PrometheusImport;
 use super::series::Series;
 use crate::ImportError;
-use crate::import::{EVERYTHING, ListsFrom, Member, Wanted, WantedList, list_of_names};
+use crate::import::{EVERYTHING, Member, Wanted, WantedList, list_of_names};
 
 /// The arms with their members.
 pub(super) fn lists(
     services: &BTreeMap<String, Series>,
     request: &PrometheusImport,
-) -> Result<(Wanted, &'static str), ImportError> {
+) -> Result<Wanted, ImportError> {
     let mut lists: Vec<WantedList> = Vec::new();
     let mut put =
         |arm: &str, source: String, member: &str| match lists.iter_mut().find(|list| list.arm.name == arm) {
@@ -46,8 +46,8 @@ pub(super) fn lists(
             "no service of the lists is in the measurements, which have {measured} others, such as {some}"
         )));
     }
-    let mut wanted = Wanted { lists, from: ListsFrom::Files };
+    let mut wanted = Wanted { lists, from };
     wanted.check_names()?;
     wanted.claim(&[], request.control.as_deref())?;
-    Ok((wanted, from))
+    Ok(wanted)
 }

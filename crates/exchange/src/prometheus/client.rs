@@ -11,7 +11,7 @@ use ureq::http::header::{AUTHORIZATION, RETRY_AFTER};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-use super::error::PrometheusError;
+use crate::ImportError;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 /// A store that is asked again at once would have even more to do.
@@ -24,11 +24,9 @@ const ANSWER_AT_MOST: u64 = 1 << 30;
 pub struct Access {
     /// A file with one line, `USER:PASSWORD`.
     pub basic: Option<PathBuf>,
-    /// A file with one line, a token.
     pub bearer: Option<PathBuf>,
     /// Files with headers of each request, `NAME: VALUE` in a line, such as the tenant of a Mimir.
     pub headers: Vec<PathBuf>,
-    /// Certificate and key of the client (PEM).
     pub client: Option<(PathBuf, PathBuf)>,
     /// Certificates that are trusted in place of the system's (PEM).
     pub authority: Option<PathBuf>,
@@ -84,6 +82,12 @@ struct Data {
     result: Vec<Series>,
 }
 
+enum Asked {
+    Series(Vec<Series>),
+    /// The store does not answer the query, and says why.
+    Rejected(String),
+}
+
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
@@ -93,15 +97,21 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(url: &str, access: &Access) -> Result<Self, PrometheusError> {
-        let wrong = || PrometheusError::Url(url.to_owned());
+    pub fn new(url: &str, access: &Access) -> Result<Self, ImportError> {
+        let wrong = || {
+            ImportError::Refused(format!(
+                "`{url}` is no address of a store; expected one such as http://localhost:9090"
+            ))
+        };
         let address: ureq::http::Uri = url.parse().map_err(|_| wrong())?;
         let authority = address.authority().ok_or_else(wrong)?;
         if !matches!(address.scheme_str(), Some("http" | "https")) || address.query().is_some() {
             return Err(wrong());
         }
         if authority.as_str().contains('@') {
-            return Err(PrometheusError::Credentials);
+            return Err(ImportError::Refused(
+                "the address has credentials in it, and is kept in the database and in reports; give them by --basic-file".into(),
+            ));
         }
         let authorization = match (&access.basic, &access.bearer) {
             (Some(path), _) => Some((path, format!("Basic {}", base64(line_of(path)?.as_bytes())))),
@@ -113,11 +123,12 @@ impl Client {
             headers.extend(headers_of(path)?);
         }
         if let Some((path, value)) = authorization {
-            let bad = |why: &str| PrometheusError::File { path: path.clone(), why: why.to_owned() };
             if headers.iter().any(|(name, _)| name == AUTHORIZATION) {
-                return Err(bad("a file of headers has the header Authorization, too; give one of them"));
+                let why = "a file of headers has the header Authorization, too; give one of them";
+                return Err(ImportError::file(path, why));
             }
-            let value = HeaderValue::from_str(&value).map_err(|_| bad("no token that a header can have"))?;
+            let value = HeaderValue::from_str(&value);
+            let value = value.map_err(|_| ImportError::file(path, "no token that a header can have"))?;
             headers.push((AUTHORIZATION, value));
         }
         let mut tls = TlsConfig::builder();
@@ -126,7 +137,7 @@ impl Client {
             None => RootCerts::PlatformVerifier,
         });
         if let Some((certificate, key)) = &access.client {
-            let bad = |why: ureq::Error| PrometheusError::File { path: key.clone(), why: why.to_string() };
+            let bad = |why: ureq::Error| ImportError::file(key, &why.to_string());
             let private = PrivateKey::from_pem(&bytes_of(key)?).map_err(bad)?;
             tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, private)));
         }
@@ -150,7 +161,7 @@ impl Client {
         (from_us, to_us): (i64, i64),
         step_us: i64,
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<Series>, PrometheusError> {
+    ) -> Result<Vec<Series>, ImportError> {
         let fields = [
             ("query", query.to_owned()),
             ("start", seconds(from_us)),
@@ -159,19 +170,18 @@ impl Client {
             // VictoriaMetrics would answer from a cache, without what came late.
             ("nocache", "1".to_owned()),
         ];
-        match self.ask(&fields, warnings) {
-            Err(PrometheusError::Refused { why, .. }) if too_much(&why) && to_us - from_us >= step_us => {
+        match self.ask(&fields, warnings)? {
+            Asked::Series(series) => Ok(series),
+            Asked::Rejected(why) if too_much(&why) && to_us - from_us >= step_us => {
                 let middle = from_us + (to_us - from_us) / 2 / step_us * step_us;
                 let mut series = self.series(query, (from_us, middle), step_us, warnings)?;
                 series.extend(self.series(query, (middle + step_us, to_us), step_us, warnings)?);
                 Ok(series)
             }
-            asked => asked,
+            Asked::Rejected(why) => {
+                Err(ImportError::Refused(format!("{} refuses the query: {why}\n  query: {query}", self.url)))
+            }
         }
-    }
-
-    fn refused(&self, query: &str, why: String) -> PrometheusError {
-        PrometheusError::Refused { url: self.url.clone(), why, query: query.to_owned() }
     }
 
     /// The first of `fields` is the query.
@@ -179,11 +189,16 @@ impl Client {
         &self,
         fields: &[(&'static str, String)],
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<Series>, PrometheusError> {
+    ) -> Result<Asked, ImportError> {
         let url = format!("{}/api/v1/query_range", self.url);
         let query = &fields[0].1;
-        let answer_error = |why: String| PrometheusError::Answer { url: self.url.clone(), why };
-        let reach = |why: ureq::Error| PrometheusError::Reach { url: self.url.clone(), why: why.to_string() };
+        let answer_error = |why: String| {
+            ImportError::Failed(format!(
+                "{} does not answer as a Prometheus does ({why}); expected the address below which /api/v1/query is",
+                self.url
+            ))
+        };
+        let reach = |why: ureq::Error| ImportError::Failed(format!("cannot ask {}: {why}", self.url));
         let mut waited = Duration::ZERO;
         let (status, body) = loop {
             let mut request = self.agent.post(&url);
@@ -206,29 +221,38 @@ impl Client {
             }
         };
         if matches!(status, 401 | 403) {
-            return Err(PrometheusError::Unauthorized { url: self.url.clone(), status });
+            return Err(ImportError::Refused(format!(
+                "{} refuses the credentials (status {status}): give those that it wants by --basic-file, --bearer-file or --cert-file, a \
+                 tenant or a token by --headers-file",
+                self.url
+            )));
         }
         // A proxy reports only by its status that the store took too long, or was too much.
         if matches!(status, 413 | 504) && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
-            return Err(self.refused(query, format!("status {status}, {TIMED_OUT}")));
+            return Ok(Asked::Rejected(format!("status {status}, the query timed out")));
         }
         let answer = serde_json::from_slice::<Answer>(&body);
         let answer = answer.map_err(|_| answer_error(format!("status {status}, no answer in JSON")))?;
         if answer.status != "success" {
-            return Err(self.refused(query, answer.error.unwrap_or_else(|| format!("status {status}"))));
+            return Ok(Asked::Rejected(answer.error.unwrap_or_else(|| format!("status {status}"))));
         }
         let warned = answer.warnings.unwrap_or_default();
         let lacks = warned.iter().find(|warning| !is_annotation(warning)).cloned();
         let lacks = lacks.or_else(|| answer.is_partial.then(|| "isPartial".to_owned()));
         if let Some(why) = lacks.filter(|_| !self.accept_partial) {
-            return Err(PrometheusError::Partial { url: self.url.clone(), why, query: query.clone() });
+            return Err(ImportError::Refused(format!(
+                "{} returned a partial answer: {why}\n  query: {query}\n  nothing was imported; mend the store, or take what there is \
+                 with --accept-partial",
+                self.url
+            )));
         }
         for warning in warned {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
-        answer.data.map(|data| data.result).ok_or_else(|| answer_error("no data".into()))
+        let data = answer.data.ok_or_else(|| answer_error("no data".into()))?;
+        Ok(Asked::Series(data.result))
     }
 }
 
@@ -244,9 +268,6 @@ fn is_annotation(warning: &str) -> bool {
 fn seconds(us: i64) -> String {
     format!("{:.3}", us as f64 / 1e6)
 }
-
-/// Said of an answer that did not come in time.
-const TIMED_OUT: &str = "the query timed out";
 
 /// How long a store that has too much to do asks to be left alone.
 fn asks_for_later(status: u16, headers: &HeaderMap) -> Option<Duration> {
@@ -276,22 +297,21 @@ fn too_much(why: &str) -> bool {
     .any(|part| why.contains(part))
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, PrometheusError> {
-    std::fs::read(path)
-        .map_err(|error| PrometheusError::File { path: path.to_owned(), why: error.to_string() })
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ImportError> {
+    std::fs::read(path).map_err(|error| ImportError::file(path, &error.to_string()))
 }
 
 /// The one line of a file with a secret.
-fn line_of(path: &Path) -> Result<String, PrometheusError> {
+fn line_of(path: &Path) -> Result<String, ImportError> {
     let text = String::from_utf8_lossy(&bytes_of(path)?).trim().to_owned();
-    if text.is_empty() || text.contains(char::is_control) {
-        return Err(PrometheusError::File { path: path.to_owned(), why: "expected one line".into() });
+    match text.is_empty() || text.contains(char::is_control) {
+        true => Err(ImportError::file(path, "expected one line")),
+        false => Ok(text),
     }
-    Ok(text)
 }
 
 /// The headers in a file.
-fn headers_of(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, PrometheusError> {
+fn headers_of(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, ImportError> {
     let text = bytes_of(path)?;
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
@@ -302,28 +322,28 @@ fn headers_of(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, PrometheusE
             Some((name.trim_end().parse::<HeaderName>().ok()?, value))
         });
         // The line may have a secret in it.
-        headers.push(header.ok_or_else(|| PrometheusError::File {
-            path: path.to_owned(),
-            why: format!("line {number}: expected NAME: VALUE, such as X-Scope-OrgID: fleet"),
-        })?);
+        let why = || format!("line {number}: expected NAME: VALUE, such as X-Scope-OrgID: fleet");
+        headers.push(header.ok_or_else(|| ImportError::file(path, &why()))?);
     }
     match headers.is_empty() {
-        true => Err(PrometheusError::File { path: path.to_owned(), why: "no header in it".into() }),
+        true => Err(ImportError::file(path, "no header in it")),
         false => Ok(headers),
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PrometheusError> {
-    let bad = |why: String| PrometheusError::File { path: path.to_owned(), why };
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, ImportError> {
     let pem = bytes_of(path)?;
     let mut found = Vec::new();
     for item in ureq::tls::parse_pem(&pem) {
-        match item.map_err(|error| bad(error.to_string()))? {
+        match item.map_err(|error| ImportError::file(path, &error.to_string()))? {
             ureq::tls::PemItem::Certificate(certificate) => found.push(certificate),
             _ => continue,
         }
     }
-    if found.is_empty() { Err(bad("no certificate in it (PEM)".into())) } else { Ok(found) }
+    match found.is_empty() {
+        true => Err(ImportError::file(path, "no certificate in it (PEM)")),
+        false => Ok(found),
+    }
 }
 
 fn base64(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
-//! Process lifetimes of a service: from the starts that the store has, else from a counter, else from falls of memory.
+//! Process lifetimes of a service: from the starts that the store has, else from falls of memory.
 
 use heaptrial_model::{LifeStart, Metric};
-use heaptrial_store::ImportedSample;
+use heaptrial_store::{ImportedLife, ImportedSample};
 
 use super::series::{Series, Values};
 use crate::lives::{FALLEN_SHARE_RSS_ALONE, infer};
@@ -16,20 +16,11 @@ fn apart_in(step_us: i64) -> i64 {
     APART_US.min(step_us / 10)
 }
 
-/// A life with its readings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Life {
-    /// Start, in microseconds since 1970; the first reading where it is not known.
-    pub started_us: i64,
-    pub start: LifeStart,
-    pub samples: Vec<ImportedSample>,
-}
-
 /// The lives of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lives {
     /// In order, without those that have no reading.
-    pub lives: Vec<Life>,
+    pub lives: Vec<ImportedLife>,
     /// Ends of steps at which the reported start moved, though nothing shows a restart: the oldest of several processes ended, or a
     /// clock was set. That is no start of the service.
     pub moved: Vec<i64>,
@@ -44,17 +35,16 @@ struct Open {
 
 /// The lives from `since` on. A step in which a start lies is of two lives, and of neither.
 pub(super) fn of(series: &Series, metric: Metric, step_us: i64, since: i64) -> Lives {
-    let (lives, moved) = match (series.start.is_empty(), series.counter.is_empty()) {
-        (false, _) => by_starts(series, step_us),
-        (true, false) => (by_counter(series, step_us), Vec::new()),
-        (true, true) => return by_memory(series, metric, step_us, since),
-    };
+    if series.start.is_empty() {
+        return by_memory(series, metric, step_us, since);
+    }
+    let (lives, moved) = by_starts(series, step_us);
     let samples = |open: &Open| samples(series, &open.ends, metric, step_us, since);
     let lives = lives.iter().map(|open| {
         let samples = samples(open);
         let first = samples.first().map_or(open.started_us, |sample| sample.wall_us);
-        let started_us = if open.start == LifeStart::Unknown { first } else { open.started_us };
-        Life { started_us, start: open.start, samples }
+        let started_wall_us = if open.start == LifeStart::Unknown { first } else { open.started_us };
+        ImportedLife { started_wall_us, start: open.start, contamination: None, samples }
     });
     Lives { lives: lives.filter(|life| !life.samples.is_empty()).collect(), moved }
 }
@@ -104,19 +94,6 @@ fn begin(lives: &mut Vec<Open>, started_us: i64, step_us: i64) {
     lives.push(Open { started_us, start: LifeStart::Observed, ends });
 }
 
-fn by_counter(series: &Series, step_us: i64) -> Vec<Open> {
-    let mut lives = vec![unknown()];
-    let mut before = None;
-    for end in series.memory.keys().copied() {
-        if fell(series, before, end) {
-            lives.push(begun_between(before, end, step_us));
-        }
-        take(&mut lives, end, step_us);
-        before = Some(end);
-    }
-    lives
-}
-
 fn unknown() -> Open {
     Open { started_us: i64::MIN, start: LifeStart::Unknown, ends: Vec::new() }
 }
@@ -140,21 +117,11 @@ fn take(lives: &mut [Open], end: i64, step_us: i64) {
     }
 }
 
-/// Whether a counter or, without one, memory shows that the service was started again.
+/// Whether memory shows that the service was started again.
 fn restarted(series: &Series, before: Option<i64>, end: i64) -> bool {
-    if !series.counter.is_empty() {
-        return fell(series, before, end);
-    }
     let bytes = |at: &i64| series.memory.get(at).copied();
     let share = before.and_then(|before| Some(bytes(&end)? / bytes(&before)?));
     share.is_some_and(|share| share < FALLEN_SHARE_RSS_ALONE)
-}
-
-/// Whether a counter began again between the end of a step and that of a later one.
-fn fell(series: &Series, before: Option<i64>, end: i64) -> bool {
-    let last_before = before.and_then(|before| series.counter.range(..=before).next_back());
-    let least = series.counter_least.get(&end);
-    last_before.zip(least).is_some_and(|((_, last), least)| least < last)
 }
 
 fn by_memory(series: &Series, metric: Metric, step_us: i64, since: i64) -> Lives {
@@ -167,9 +134,10 @@ fn by_memory(series: &Series, metric: Metric, step_us: i64, since: i64) -> Lives
         ..ImportedSample::default()
     };
     let resident: Vec<ImportedSample> = samples.iter().map(as_resident).collect();
-    let lives = infer(&resident, &[]).into_iter().map(|life| Life {
-        started_us: life.started_wall_us,
+    let lives = infer(&resident, &[]).into_iter().map(|life| ImportedLife {
+        started_wall_us: life.started_wall_us,
         start: life.start,
+        contamination: None,
         samples: samples[life.samples].to_vec(),
     });
     Lives { lives: lives.collect(), moved: Vec::new() }
@@ -216,8 +184,9 @@ mod tests {
     /// Starts in seconds, numbers of readings, and whether the start is known.
     fn found(series: &Series) -> (Vec<(i64, usize, bool)>, Vec<i64>) {
         let found = of(series, Metric::Rss, STEP, i64::MIN);
-        let short =
-            |life: &Life| (life.started_us / S, life.samples.len(), life.start == LifeStart::Observed);
+        let short = |life: &ImportedLife| {
+            (life.started_wall_us / S, life.samples.len(), life.start == LifeStart::Observed)
+        };
         (found.lives.iter().map(short).collect(), found.moved.iter().map(|at| at / S).collect())
     }
 
@@ -242,29 +211,8 @@ mod tests {
         let start = values(&[(600, 50.0), (660, 50.0), (720, 400.0), (780, 400.0)]);
         let series = Series { start, ..read(&[600, 660, 720, 780]) };
         assert_eq!(found(&series), (vec![(50, 4, true)], vec![720]));
-        let counter = |after: f64| Series {
-            counter: values(&[(600, 5.0), (660, 9.0), (720, after), (780, after + 1.0)]),
-            counter_least: values(&[(600, 4.0), (660, 6.0), (720, after), (780, after)]),
-            ..series.clone()
-        };
-        assert_eq!(found(&counter(10.0)), (vec![(50, 4, true)], vec![720]));
-        assert_eq!(found(&counter(1.0)), (vec![(50, 2, true), (690, 1, false)], vec![]));
         let memory = values(&[(600, 1e9), (660, 1e9), (720, 2e8), (780, 2e8)]);
         assert_eq!(found(&Series { memory, ..series }).0.len(), 2);
-    }
-
-    #[test]
-    fn a_counter_that_falls_is_a_restart_between_two_steps() {
-        let series = Series {
-            counter: values(&[(120, 9.0), (180, 12.0), (240, 20.0), (300, 25.0)]),
-            counter_least: values(&[(120, 6.0), (180, 9.0), (240, 1.0), (300, 20.0)]),
-            ..read(&[120, 180, 240, 300])
-        };
-        assert_eq!(found(&series), (vec![(90, 2, false), (210, 1, false)], vec![]));
-        let LifeStart::Inferred { uncertainty_us } = of(&series, Metric::Rss, STEP, 0).lives[1].start else {
-            panic!("inferred")
-        };
-        assert_eq!(uncertainty_us, 30 * S);
     }
 
     #[test]

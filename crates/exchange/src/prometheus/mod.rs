@@ -3,7 +3,6 @@
 mod arms;
 mod assemble;
 mod client;
-mod error;
 mod lives;
 mod notes;
 mod query;
@@ -16,15 +15,13 @@ use heaptrial_store::Store;
 use serde::Serialize;
 
 pub use client::Access;
-pub use error::PrometheusError;
 pub use query::Exporter;
 
 use crate::import::{check_free, check_name};
 use crate::{ImportError, ImportSummary};
-use client::Client;
+use client::{Client, time};
 use series::Fetched;
 
-/// What is asked for.
 #[derive(Debug, Clone, Serialize)]
 pub struct Queries {
     /// The store's address, without credentials.
@@ -35,13 +32,9 @@ pub struct Queries {
     pub swap: Option<String>,
     /// When the service was started, in seconds since 1970.
     pub start: Option<String>,
-    /// A counter that begins at nothing when the service is started, such as its CPU time.
-    pub counter: Option<String>,
     /// 1 while the service does not run its arm's treatment: what it did then is excluded.
     pub contaminated: Option<String>,
-    /// The labels that name a service.
     pub service_labels: Vec<String>,
-    /// The label that names its arm.
     pub arm_label: Option<String>,
     /// The label that names its server; a port behind the last colon is no part of it.
     pub server_label: String,
@@ -64,7 +57,6 @@ impl Queries {
 pub struct PrometheusImport {
     pub queries: Queries,
     pub metric: Metric,
-    /// How the store is reached.
     pub access: Access,
     /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
@@ -73,14 +65,23 @@ pub struct PrometheusImport {
     pub to_us: i64,
     /// A reading is the median of so long a time, with its maximum.
     pub step_us: i64,
-    /// What the trial is about.
     pub about: Option<About>,
     pub name: String,
     /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
     pub tool_version: String,
-    /// The command that repeats the import.
     pub command: String,
+}
+
+impl PrometheusImport {
+    fn no_readings(&self) -> ImportError {
+        ImportError::Refused(format!(
+            "no readings of {} from {} to {}; try the query in the store's own page",
+            self.queries.memory,
+            time(self.from_us),
+            time(self.to_us)
+        ))
+    }
 }
 
 /// Reads series and makes a trial of them, instead of one that was imported under this name before. One transaction; a failure leaves
@@ -93,13 +94,16 @@ pub fn import_prometheus(
     let replaced = check_free(store, &request.name, TrialKind::ImportPrometheus)?;
     let (from_us, to_us) = (request.from_us, request.to_us);
     if from_us >= to_us {
-        return Err(PrometheusError::NoTime { from_us, to_us }.into());
+        return Err(ImportError::Refused(format!(
+            "nothing to ask for: {} is not before {}",
+            time(from_us),
+            time(to_us)
+        )));
     }
     let client = Client::new(&request.queries.url, &request.access)?;
     let fetched = Fetched::fetch(&client, &request.queries, &(from_us..to_us), request.step_us)?;
     if fetched.services.is_empty() {
-        let query = request.queries.memory.clone();
-        return Err(PrometheusError::Nothing { query, from_us, to_us }.into());
+        return Err(request.no_readings());
     }
     let (trial, mut summary) = assemble::assemble(fetched, request)?;
     summary.trial_id = store.write_imported(&trial)?;

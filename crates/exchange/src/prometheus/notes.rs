@@ -34,17 +34,14 @@ pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<Str
             "swap was not asked for: anonymous memory that was swapped out counts as given back".into(),
         );
     }
-    let otherwise = if queries.counter.is_some() { "the counter" } else { "falls of memory" };
-    if queries.start.is_some() {
-        let without = services().filter(|series| series.start.is_empty()).count() as u64;
-        if without > 0 {
-            let services = count(without, "service");
-            notes.push(format!(
-                "{services} without a reported start: their restarts are taken from {otherwise}"
-            ));
-        }
-    } else {
-        notes.push(format!("no query gives starts: restarts are taken from {otherwise}"));
+    let without = services().filter(|series| series.start.is_empty()).count() as u64;
+    if queries.start.is_none() {
+        notes.push("no query gives starts: restarts are taken from falls of memory".to_owned());
+    } else if without > 0 {
+        let services = count(without, "service");
+        notes.push(format!(
+            "{services} without a reported start: their restarts are taken from falls of memory"
+        ));
     }
     let names: BTreeSet<&str> = fetched.services.keys().map(String::as_str).collect();
     let outer: Vec<&str> = names.iter().filter(|name| holds_another(name, &names)).copied().collect();

@@ -61,13 +61,10 @@ pub enum Exporter {
 pub struct Names {
     /// The readings that it has, by what they are, the usual one first: memory, and what is in swap.
     pub memory: Vec<(Metric, String, Option<String>)>,
-    /// When the service was started.
     pub start: String,
     /// 1 while the service does not run its arm's treatment.
     pub contaminated: Option<String>,
-    /// The labels that name a service.
     pub service_labels: &'static [&'static str],
-    /// The label that names its arm.
     pub arm_label: Option<&'static str>,
 }
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::Queries;
 use super::client::{Client, Labels, time};
-use super::error::PrometheusError;
 use super::query::over_time;
+use crate::ImportError;
 use crate::problem::escape_name;
 
 /// Steps that are asked for at once: Prometheus gives 11,000 at most, and a thousand services have a million values then.
@@ -20,15 +20,10 @@ pub(super) type Values = BTreeMap<i64, f64>;
 /// What the store has of one service.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Series {
-    /// Median of memory.
     pub memory: Values,
-    /// Maximum of memory.
     pub highest: Values,
     /// The latest start that was reported in each step, in seconds since 1970: exporters report less of what does not run.
     pub start: Values,
-    /// The last value and the least value of a counter that begins at nothing with each start.
-    pub counter: Values,
-    pub counter_least: Values,
     /// Above 0 where it did not always run its arm's treatment.
     pub contaminated: Values,
     /// From which step on it has which value of the label of arms.
@@ -47,7 +42,6 @@ pub(super) struct Fetched {
     pub no_memory: u64,
     /// Series of containers that hold nothing but the names that a pod's containers share.
     pub pauses: BTreeSet<Labels>,
-    /// What the store warned of.
     pub warnings: Vec<String>,
 }
 
@@ -59,7 +53,7 @@ impl Fetched {
         queries: &Queries,
         asked: &Range<i64>,
         step_us: i64,
-    ) -> Result<Self, PrometheusError> {
+    ) -> Result<Self, ImportError> {
         let mut fetched = Self::default();
         let memory = queries.with_swap();
         let ask = |fetched: &mut Self, function: &str, query: &str| {
@@ -78,16 +72,14 @@ impl Fetched {
             })
             .filter(|(_, series)| !series.memory.is_empty())
             .collect();
-        let further: [(Option<&str>, &str, Field); 5] = [
-            (Some(&memory), "max_over_time(", |series| &mut series.highest),
-            (queries.start.as_deref(), "max_over_time(", |series| &mut series.start),
-            (queries.counter.as_deref(), "last_over_time(", |series| &mut series.counter),
-            (queries.counter.as_deref(), "min_over_time(", |series| &mut series.counter_least),
-            (queries.contaminated.as_deref(), "max_over_time(", |series| &mut series.contaminated),
+        let further: [(Option<&str>, Field); 3] = [
+            (Some(&memory), |series| &mut series.highest),
+            (queries.start.as_deref(), |series| &mut series.start),
+            (queries.contaminated.as_deref(), |series| &mut series.contaminated),
         ];
-        for (query, function, field) in further {
+        for (query, field) in further {
             let Some(query) = query else { continue };
-            for (name, joined) in ask(&mut fetched, function, query)? {
+            for (name, joined) in ask(&mut fetched, "max_over_time(", query)? {
                 if let Some(series) = fetched.services.get_mut(&name) {
                     *field(series) =
                         joined.values.into_iter().filter(|(_, value)| value.is_finite()).collect();
@@ -108,7 +100,7 @@ impl Fetched {
         queries: &Queries,
         asked: &Range<i64>,
         step_us: i64,
-    ) -> Result<BTreeMap<String, Joined>, PrometheusError> {
+    ) -> Result<BTreeMap<String, Joined>, ImportError> {
         let mut by_service: BTreeMap<String, BTreeMap<Labels, Values>> = BTreeMap::new();
         let mut unnamed = BTreeSet::new();
         let mut from = asked.start.div_euclid(step_us) * step_us + step_us;
@@ -140,7 +132,7 @@ impl Fetched {
     }
 
     /// Refuses a query whose values are mostly no starts; forgets the others that are none.
-    fn check_starts(&mut self, query: &str) -> Result<(), PrometheusError> {
+    fn check_starts(&mut self, query: &str) -> Result<(), ImportError> {
         let is_start = |seconds: &f64| YEARS_SECONDS.contains(seconds);
         let values =
             || self.services.iter().flat_map(|(name, series)| series.start.values().map(move |v| (name, *v)));
@@ -153,8 +145,10 @@ impl Fetched {
             } else {
                 "of an uptime, `timestamp(UPTIME) - UPTIME` in --start makes starts; leave --start out where there are none"
             };
-            let (query, service, value) = (query.to_owned(), (*service).clone(), *value);
-            return Err(PrometheusError::NoStarts { query, service, value, likely });
+            return Err(ImportError::Refused(format!(
+                "{query} gives {value} for the service {service}, and most of its values are alike: that is no start in seconds since \
+                 1970: {likely}"
+            )));
         }
         self.services.values_mut().for_each(|series| series.start.retain(|_, seconds| is_start(seconds)));
         Ok(())
@@ -175,14 +169,14 @@ fn is_pause(labels: &Labels) -> bool {
     labels.get("container").is_some_and(|name| name == "POD") || image.is_some_and(is_pause)
 }
 
-fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
+fn no_label(query: &str, labels: &Labels, names: &[String]) -> ImportError {
     let missing = names.iter().find(|name| !labels.contains_key(*name)).or(names.first());
     let known: Vec<&str> = labels.keys().map(String::as_str).filter(|name| *name != "__name__").collect();
-    PrometheusError::NoLabel {
-        query: query.to_owned(),
-        label: missing.cloned().unwrap_or_default(),
-        labels: if known.is_empty() { "none".into() } else { known.join(", ") },
-    }
+    ImportError::Refused(format!(
+        "no series of {query} has the label `{}`; the labels are: {}",
+        missing.map_or("", String::as_str),
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+    ))
 }
 
 /// The series of one service one after the other.
@@ -205,7 +199,7 @@ fn joined(
     series: &BTreeMap<Labels, Values>,
     queries: &Queries,
     step_us: i64,
-) -> Result<Joined, PrometheusError> {
+) -> Result<Joined, ImportError> {
     let mut in_order: Vec<(&Labels, &Values)> = series.iter().collect();
     in_order.sort_by_key(|(_, values)| values.first_key_value().map(|(at, _)| *at));
     let mut at: BTreeMap<i64, Vec<(&Labels, f64)>> = BTreeMap::new();
@@ -225,13 +219,15 @@ fn joined(
             let before = together.filter(|(at, both, _)| (*at, *both) == (end - step_us, [other, last]));
             let steps = before.map_or(0, |(_, _, steps)| steps) + 1;
             if steps > most_together {
-                return Err(PrometheusError::Ambiguous {
-                    query: query.to_owned(),
-                    service: service.to_owned(),
-                    time: time(end),
-                    first: only(other, last),
-                    second: only(last, other),
-                });
+                return Err(ImportError::Refused(format!(
+                    "{query} has two series of the service {service} at the same time ({}): {} and {}\n  \
+                     if two servers scraped one service, name the label of the server by --replica-label; if these are two services, \
+                     name the label that differs by --service-label; if they are two parts of one, add them up in the query \
+                     (sum by (...) (...))",
+                    time(end),
+                    only(other, last),
+                    only(last, other)
+                )));
             }
             together = Some((end, [other, last], steps));
         }

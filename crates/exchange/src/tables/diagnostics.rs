@@ -7,11 +7,9 @@ use std::collections::BTreeSet;
 use csv::ByteRecord;
 use serde_json::{Value, json};
 
-use super::mapping::Mapping;
-use super::measurements::TimeColumns;
 use super::number::whole;
 use super::table::Table;
-use super::time::{Clock, Timezone};
+use super::time::Timezone;
 use super::{Content, Rows, Times};
 use crate::ImportError;
 use crate::problem::{Problems, escape};
@@ -38,17 +36,16 @@ pub fn read_diagnostics(
     timezone: &Timezone,
     problems: &mut Problems,
 ) -> Result<(HostAtLast, Rows, Times), ImportError> {
-    let mut clock = Clock::new(timezone);
-    let mut table =
-        Table::open(content.file, content.bytes, "`date,time,...` and columns such as `mem_total_mb`")?;
-    let time = TimeColumns::of(&table, &Mapping::default())?;
+    let expected = "`date,time,...` and columns such as `mem_total_mb`";
+    let mut table = Table::open(content, expected, timezone, problems)?;
+    let time = table.time_columns(None)?;
     let [hostname, os, kernel] = ["hostname", "os_release", "kernel"].map(|name| table.column(&[name]));
     let amounts = ["mem_total_mb", "mem_available_mb"].map(|name| table.column(&[name]));
     let mut last = HostAtLast::default();
     let mut hosts = BTreeSet::new();
     let mut record = ByteRecord::new();
-    'rows: while table.next(&mut record, problems)? {
-        let Some(wall_us) = time.read(&mut table, &record, &mut clock, problems)? else { continue };
+    'rows: while table.next(&mut record)? {
+        let Some(wall_us) = table.time(&record, time)? else { continue };
         let mut bytes = [None; 2];
         for (bytes, column) in bytes.iter_mut().zip(amounts) {
             let Some(column) = column.filter(|column| !record[*column].trim_ascii().is_empty()) else {
@@ -58,7 +55,7 @@ pub fn read_diagnostics(
                 .filter(|number| *number <= i64::MAX as u64 / MIB)
                 .map(|number| number * MIB);
             if bytes.is_none() {
-                table.skip(&record, column, "expected a whole number of MiB", problems)?;
+                table.skip(&record, column, "expected a whole number of MiB")?;
                 continue 'rows;
             }
         }
@@ -79,7 +76,8 @@ pub fn read_diagnostics(
             ..HostAtLast::default()
         };
     }
-    Ok((last, table.counted(), Times::of(clock)))
+    let (rows, times) = table.finish();
+    Ok((last, rows, times))
 }
 
 impl HostAtLast {

@@ -3,10 +3,8 @@
 use csv::ByteRecord;
 use heaptrial_model::EventKind;
 
-use super::mapping::Mapping;
-use super::measurements::TimeColumns;
 use super::table::Table;
-use super::time::{Clock, Timezone};
+use super::time::Timezone;
 use super::{Content, Rows, Times};
 use crate::ImportError;
 use crate::problem::Problems;
@@ -29,24 +27,23 @@ pub fn read_events(
     timezone: &Timezone,
     problems: &mut Problems,
 ) -> Result<(Vec<OperatorEvent>, Rows, Times), ImportError> {
-    let mut clock = Clock::new(timezone);
-    let mut table = Table::open(content.file, content.bytes, "`timestamp,event_type,description,group`")?;
+    let mut table = Table::open(content, "`timestamp,event_type,description,group`", timezone, problems)?;
     table.has_texts = true;
-    let time = TimeColumns::of(&table, &Mapping::default())?;
+    let time = table.time_columns(None)?;
     let kind = table.require("kinds of events", &["event_type", "event", "kind"], "")?;
     let description = table.column(&["description", "text", "notes"]);
     let group = table.column(&["group"]);
     let mut events = Vec::new();
     let mut record = ByteRecord::new();
-    while table.next(&mut record, problems)? {
-        let Some(wall_us) = time.read(&mut table, &record, &mut clock, problems)? else { continue };
+    while table.next(&mut record)? {
+        let Some(wall_us) = table.time(&record, time)? else { continue };
         let text = |column: usize| {
             let text = String::from_utf8_lossy(record[column].trim_ascii());
             text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect::<String>()
         };
         if !is_kind(&record[kind]) {
             let what = "expected a kind of event such as `restart`: letters, digits, `_` and `-`";
-            table.skip(&record, kind, what, problems)?;
+            table.skip(&record, kind, what)?;
             continue;
         }
         events.push(OperatorEvent {
@@ -57,7 +54,8 @@ pub fn read_events(
         });
     }
     events.sort_by_key(|event| event.wall_us);
-    Ok((events, table.counted(), Times::of(clock)))
+    let (rows, times) = table.finish();
+    Ok((events, rows, times))
 }
 
 fn is_kind(field: &[u8]) -> bool {

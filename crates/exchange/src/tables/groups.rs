@@ -14,7 +14,6 @@ const HEADER: &[u8] = b"nickname";
 pub struct GroupFile {
     /// The nicknames, each once, in the order of the file.
     pub members: Vec<String>,
-    /// Lines that should name a service.
     pub rows: u64,
     pub skipped: u64,
 }

@@ -14,15 +14,10 @@ pub struct Mapping {
     pub unit: Option<Unit>,
 }
 
-const TIME: [&str; 4] = ["timestamp", "time", "datetime", "date"];
 const SERVICE: [&str; 7] = ["nickname", "name", "service", "relay", "container", "instance", "pid"];
 const MEMORY: [&str; 3] = ["rss", "vmrss", "memory"];
 
 impl Mapping {
-    pub(super) fn time(&self, table: &Table<'_>) -> Result<usize, ImportError> {
-        table.require("times", &given_or(&self.time, &TIME), "--time COLUMN")
-    }
-
     pub(super) fn service(&self, table: &Table<'_>) -> Result<usize, ImportError> {
         table.require("services", &given_or(&self.service, &SERVICE), "--service COLUMN")
     }
@@ -36,9 +31,12 @@ impl Mapping {
         };
         let name = &table.header[column];
         let unit = self.unit.or_else(|| stem_and_unit(name).1);
-        let unit = unit.ok_or_else(|| ImportError::NoUnit {
-            file: table.file.to_owned(),
-            column: crate::problem::escape(name.as_bytes()),
+        let unit = unit.ok_or_else(|| {
+            ImportError::Refused(format!(
+                "{}: the column `{}` does not name its unit; give it with --unit bytes, KiB, MiB or GiB (`heaptrial import csv`)",
+                table.file,
+                crate::problem::escape(name.as_bytes())
+            ))
         })?;
         Ok((column, unit))
     }

@@ -1,15 +1,15 @@
 //! Memory measurements: a row per service and reading.
 
 use csv::ByteRecord;
+use heaptrial_model::ServiceName;
 use heaptrial_store::ImportedSample;
 
 use super::mapping::{Mapping, further_memory};
 use super::number::{Unit, amount};
-use super::table::Table;
-use super::time::{Clock, NOT_A_TIME};
+use super::table::{Table, TimeColumns};
 use crate::ImportError;
-use crate::measured::{BadKey, Gatherer, NOT_A_FINGERPRINT, NOT_A_NICKNAME, NOT_A_SERVER, ServiceKey};
-use crate::problem::{Place, ProblemKind, Problems};
+use crate::measured::{MeasuredService, Measurements, NOT_A_NICKNAME};
+use crate::problem::ProblemKind;
 
 /// An RSS beyond this is a misreading.
 const RSS_AT_MOST: u64 = 4 << 40;
@@ -28,53 +28,13 @@ struct Columns {
     hwm: Option<(usize, Unit)>,
 }
 
-/// One column with date and time, or two.
-#[derive(Clone, Copy)]
-pub(super) enum TimeColumns {
-    One(usize),
-    Two(usize, usize),
-}
-
-impl TimeColumns {
-    pub fn of(table: &Table<'_>, mapping: &Mapping) -> Result<Self, ImportError> {
-        match (&mapping.time, table.column(&["date"]), table.column(&["time"])) {
-            (None, Some(date), Some(time)) => Ok(Self::Two(date, time)),
-            _ => mapping.time(table).map(Self::One),
-        }
-    }
-
-    /// The time of a row; a malformed one is reported and gives `None`.
-    pub fn read(
-        self,
-        table: &mut Table<'_>,
-        record: &ByteRecord,
-        clock: &mut Clock<'_>,
-        problems: &mut Problems,
-    ) -> Result<Option<i64>, ImportError> {
-        let (column, moment) = match self {
-            Self::One(column) => (column, clock.read(&record[column])),
-            Self::Two(date, time) => (date, clock.read_parts(&record[date], &record[time])),
-        };
-        let Some(moment) = moment else {
-            table.skip(record, column, NOT_A_TIME, problems)?;
-            return Ok(None);
-        };
-        if let Some(note) = moment.note {
-            problems.report(table.place(record, column), ProblemKind::Note, note)?;
-        }
-        Ok(Some(moment.wall_us))
-    }
-}
-
 pub(super) fn read(
     table: &mut Table<'_>,
     mapping: &Mapping,
-    clock: &mut Clock<'_>,
-    gatherer: &mut Gatherer,
-    problems: &mut Problems,
+    measurements: &mut Measurements,
 ) -> Result<(), ImportError> {
     let columns = Columns {
-        time: TimeColumns::of(table, mapping)?,
+        time: table.time_columns(mapping.time.as_deref())?,
         service: mapping.service(table)?,
         memory: mapping.memory(table)?,
         server: table.column(&["server", "hostname", "host"]),
@@ -85,11 +45,11 @@ pub(super) fn read(
         hwm: further_memory(table, &["hwm", "vmhwm"]),
     };
     let mut record = ByteRecord::new();
-    while table.next(&mut record, problems)? {
+    while table.next(&mut record)? {
         // Sums over the relays of a collection, which their own rows have.
         let is_sum = columns.kind.is_some_and(|column| record[column].trim_ascii() == b"aggregate");
         if !is_sum {
-            row(table, &record, &columns, clock, gatherer, problems)?;
+            row(table, &record, &columns, measurements)?;
         }
     }
     Ok(())
@@ -99,17 +59,15 @@ fn row(
     table: &mut Table<'_>,
     record: &ByteRecord,
     columns: &Columns,
-    clock: &mut Clock<'_>,
-    gatherer: &mut Gatherer,
-    problems: &mut Problems,
+    measurements: &mut Measurements,
 ) -> Result<(), ImportError> {
-    let Some(wall_us) = columns.time.read(table, record, clock, problems)? else { return Ok(()) };
+    let Some(wall_us) = table.time(record, columns.time)? else { return Ok(()) };
     let (memory, unit) = columns.memory;
     let rss_bytes = match amount(&record[memory], unit) {
         Ok(Some(bytes)) if bytes > 0 => bytes,
-        Ok(Some(_)) => return table.leave_out(record, memory, "no memory: there was no process", problems),
-        Ok(None) => return table.leave_out(record, memory, "no value", problems),
-        Err(what) => return table.skip(record, memory, what, problems),
+        Ok(Some(_)) => return table.leave_out(record, memory, "no memory: there was no process"),
+        Ok(None) => return table.leave_out(record, memory, "no value"),
+        Err(what) => return table.skip(record, memory, what),
     };
     let mut optional = [None; 2];
     for (bytes, column) in optional.iter_mut().zip([columns.vsize, columns.hwm]) {
@@ -117,44 +75,54 @@ fn row(
         match amount(&record[column], unit) {
             // No process has a size of 0: the script could not read it.
             Ok(read) => *bytes = read.filter(|bytes| *bytes > 0),
-            Err(what) => return table.skip(record, column, what, problems),
+            Err(what) => return table.skip(record, column, what),
         }
     }
     if rss_bytes > RSS_AT_MOST {
-        return table.skip(record, memory, "more than 4 TiB in one process", problems);
+        return table.skip(record, memory, "more than 4 TiB in one process");
     }
     if optional[0].is_some_and(|vsize_bytes| vsize_bytes < rss_bytes) {
-        return table.skip(record, memory, "more than the virtual size: one of the two is wrong", problems);
+        return table.skip(record, memory, "more than the virtual size: one of the two is wrong");
     }
     // The kernel counts both a little apart; a peak far below the present is no peak, and would look like a restart.
-    if let Some(hwm_bytes) =
-        optional[1].filter(|hwm_bytes| (*hwm_bytes as f64) < PEAK_SHARE * rss_bytes as f64)
-    {
-        let shown = hwm_bytes.to_string();
+    if optional[1].is_some_and(|hwm_bytes| (hwm_bytes as f64) < PEAK_SHARE * rss_bytes as f64) {
         let column = columns.hwm.map_or(0, |(column, _)| column);
-        let place = Place { value: shown.as_bytes(), ..table.place(record, column) };
-        problems.report(
-            place,
-            ProblemKind::Note,
-            "a peak below the present RSS, in bytes; taken as not known",
-        )?;
+        let what = "a peak below the present RSS; taken as not known";
+        table.report(record, column, ProblemKind::Note, what)?;
         optional[1] = None;
     }
-    let field = |column: Option<usize>| column.map_or(&b""[..], |column| &record[column]);
-    let key = ServiceKey {
-        server: field(columns.server),
-        nickname: &record[columns.service],
-        fingerprint: field(columns.fingerprint),
-    };
-    let series = match gatherer.series(key) {
-        Ok(series) => series,
-        Err(bad) => {
-            let (column, what) = match bad {
-                BadKey::Nickname => (Some(columns.service), NOT_A_NICKNAME),
-                BadKey::Server => (columns.server, NOT_A_SERVER),
-                BadKey::Fingerprint => (columns.fingerprint, NOT_A_FINGERPRINT),
+    let field = |column: Option<usize>| column.map_or(&b""[..], |column| record[column].trim_ascii());
+    let (nickname, server) = (field(Some(columns.service)), field(columns.server));
+    let fingerprint = field(columns.fingerprint).to_ascii_uppercase();
+    let key = [nickname, server, &fingerprint].join(&b'\n');
+    let place = match measurements.places.get(&key) {
+        Some(place) => *place,
+        None => {
+            let wrong = |column: Option<usize>, what| (column.unwrap_or_default(), what);
+            let service = match (name(nickname), server, &fingerprint[..]) {
+                (None, ..) => Err(wrong(Some(columns.service), NOT_A_NICKNAME)),
+                (_, server, _) if !server.is_empty() && name(server).is_none() => {
+                    Err(wrong(columns.server, "expected a host name, or nothing"))
+                }
+                (.., fingerprint) if !is_fingerprint(fingerprint) => Err(wrong(
+                    columns.fingerprint,
+                    "expected a fingerprint of 40 hexadecimal digits, or nothing",
+                )),
+                (Some(nickname), ..) => Ok(MeasuredService {
+                    nickname,
+                    server: name(server).unwrap_or_default(),
+                    fingerprint: String::from_utf8_lossy(&fingerprint).into_owned(),
+                    file: table.file.to_owned(),
+                    ..MeasuredService::default()
+                }),
             };
-            return table.skip(record, column.unwrap_or_default(), what, problems);
+            match service {
+                Ok(service) => measurements.services.push(service),
+                Err((column, what)) => return table.skip(record, column, what),
+            }
+            let place = measurements.services.len() - 1;
+            measurements.places.insert(key, place);
+            place
         }
     };
     let sample = ImportedSample {
@@ -164,6 +132,15 @@ fn row(
         hwm_bytes: optional[1],
         ..ImportedSample::default()
     };
-    gatherer.push(series, sample, table.line(record), field(columns.group));
+    measurements.services[place].push(sample, field(columns.group));
     Ok(())
+}
+
+fn name(field: &[u8]) -> Option<String> {
+    let name: ServiceName = std::str::from_utf8(field).ok()?.parse().ok()?;
+    Some(name.as_str().to_owned())
+}
+
+fn is_fingerprint(field: &[u8]) -> bool {
+    field.iter().all(u8::is_ascii_hexdigit) && matches!(field.len(), 0 | 40)
 }

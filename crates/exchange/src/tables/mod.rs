@@ -19,27 +19,23 @@ pub use events::{OperatorEvent, read_events};
 pub use groups::{GroupFile, read_group};
 pub use mapping::Mapping;
 pub use number::Unit;
-pub(crate) use time::Clock;
 pub use time::{Timezone, read_time};
 
 use crate::ImportError;
-use crate::measured::{Gatherer, Measurements};
+use crate::measured::Measurements;
 use crate::problem::Problems;
 use table::Table;
 
 /// A file's name and content.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
-    /// Its name, as problems show it.
     pub file: &'a str,
-    /// Its bytes.
     pub bytes: &'a [u8],
 }
 
 /// How many rows a file has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Rows that were read, malformed ones included.
     pub read: u64,
     pub skipped: u64,
 }
@@ -49,15 +45,10 @@ pub struct Rows {
 pub struct Times {
     /// Times that were read without an offset.
     pub local: u64,
-    /// Offsets, in seconds, of times that had one.
     pub offsets: std::collections::BTreeSet<i32>,
 }
 
 impl Times {
-    fn of(clock: Clock<'_>) -> Self {
-        Self { local: clock.local, offsets: clock.offsets }
-    }
-
     pub(crate) fn add(&mut self, other: Self) {
         self.local += other.local;
         self.offsets.extend(other.offsets);
@@ -72,26 +63,28 @@ pub fn read_memory(
     timezone: &Timezone,
     problems: &mut Problems,
 ) -> Result<(Measurements, Vec<Rows>, Times), ImportError> {
-    let mut gatherer = Gatherer::default();
+    let mut measurements = Measurements::default();
     let mut rows = Vec::new();
     let mut times = Times::default();
     for content in contents {
-        gatherer.begin_file(content.file);
-        let mut clock = Clock::new(timezone);
-        let mut table =
-            Table::open(content.file, content.bytes, "columns such as `timestamp,nickname,rss_kb`")?;
-        measurements::read(&mut table, mapping, &mut clock, &mut gatherer, problems)?;
+        let expected = "columns such as `timestamp,nickname,rss_kb`";
+        let mut table = Table::open(*content, expected, timezone, problems)?;
+        measurements::read(&mut table, mapping, &mut measurements)?;
+        let not_understood = table.not_understood;
+        let (counted, of_file) = table.finish();
         // A file without any readable row has no measurement, which is an error of its own.
-        if table.not_understood < table.rows && table.rows < 2 * table.not_understood {
-            return Err(ImportError::MostlyMalformed {
-                file: content.file.to_owned(),
-                skipped: table.not_understood,
-                rows: table.rows,
-                first: problems.first_of(content.file),
-            });
+        if not_understood < counted.read && counted.read < 2 * not_understood {
+            return Err(ImportError::Refused(format!(
+                "{}: {} of {} rows cannot be understood{}; nothing was imported: mend these rows, or take them out if the rest is \
+                 what you measured",
+                content.file,
+                not_understood,
+                counted.read,
+                problems.first_of(content.file)
+            )));
         }
-        rows.push(table.counted());
-        times.add(Times::of(clock));
+        rows.push(counted);
+        times.add(of_file);
     }
-    Ok((gatherer.finish(problems)?, rows, times))
+    Ok((measurements, rows, times))
 }

@@ -3,10 +3,12 @@
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use heaptrial_model::units;
 
-use super::Rows;
+use super::time::{Clock, NOT_A_TIME, Timezone};
+use super::{Content, Rows, Times};
 use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
+const TIME_OPTION: &str = "--time COLUMN";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Without the mark that some editors put at the start of a text.
@@ -19,23 +21,35 @@ pub(crate) struct Table<'a> {
     pub file: &'a str,
     bytes: &'a [u8],
     reader: Reader<&'a [u8]>,
-    /// Names of the columns in lower case.
     pub header: Vec<String>,
     header_line: u64,
     /// Whether fields are texts, which may span lines.
     pub has_texts: bool,
     /// Rows read, malformed ones included; one that takes in several lines and cannot be understood is as many.
     pub rows: u64,
-    /// Rows of which something was left out.
     pub skipped: u64,
     /// Those of them that cannot be understood; the others say that there was nothing to measure.
     pub not_understood: u64,
+    clock: Clock<'a>,
+    problems: &'a mut Problems,
+}
+
+/// One column with date and time, or two.
+#[derive(Clone, Copy)]
+pub(super) enum TimeColumns {
+    One(usize),
+    Two(usize, usize),
 }
 
 impl<'a> Table<'a> {
     /// Reads the header. `expected` says what it should have.
-    pub fn open(file: &'a str, bytes: &'a [u8], expected: &str) -> Result<Self, ImportError> {
-        let bytes = without_mark(bytes);
+    pub fn open(
+        content: Content<'a>,
+        expected: &str,
+        timezone: &'a Timezone,
+        problems: &'a mut Problems,
+    ) -> Result<Self, ImportError> {
+        let (file, bytes) = (content.file, without_mark(content.bytes));
         let mut reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -44,7 +58,9 @@ impl<'a> Table<'a> {
             .from_reader(bytes);
         let mut record = ByteRecord::new();
         if !next(&mut reader, &mut record) {
-            return Err(ImportError::Empty { file: file.to_owned(), expected: expected.to_owned() });
+            return Err(ImportError::Refused(format!(
+                "{file}: empty; expected a header line with {expected}"
+            )));
         }
         let name = |field: &[u8]| String::from_utf8_lossy(field.trim_ascii()).to_ascii_lowercase();
         let header = record.iter().map(name).collect();
@@ -59,6 +75,8 @@ impl<'a> Table<'a> {
             rows: 0,
             skipped: 0,
             not_understood: 0,
+            clock: Clock::new(timezone),
+            problems,
         })
     }
 
@@ -77,14 +95,17 @@ impl<'a> Table<'a> {
     ) -> Result<usize, ImportError> {
         self.column(names).ok_or_else(|| {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-            ImportError::MissingColumn {
-                file: self.file.to_owned(),
-                line: self.header_line,
-                what,
-                needed: names.join(" or "),
-                found: self.found(),
-                option,
-            }
+            let advice = match option {
+                "" => String::new(),
+                option => format!("; name it with {option} (`heaptrial import csv`)"),
+            };
+            ImportError::Refused(format!(
+                "{}:{}: no column of {what}: looked for {}; the header has: {}{advice}",
+                self.file,
+                self.header_line,
+                names.join(" or "),
+                self.found()
+            ))
         })
     }
 
@@ -99,7 +120,7 @@ impl<'a> Table<'a> {
     }
 
     /// The next row that has as many fields as the header, on one line unless they are texts; `false` at the end.
-    pub fn next(&mut self, record: &mut ByteRecord, problems: &mut Problems) -> Result<bool, ImportError> {
+    pub fn next(&mut self, record: &mut ByteRecord) -> Result<bool, ImportError> {
         loop {
             if !next(&mut self.reader, record) {
                 return Ok(false);
@@ -123,9 +144,10 @@ impl<'a> Table<'a> {
             }
             let what = what.join("; ");
             let value = record.iter().collect::<Vec<_>>().join(&b',');
-            let place = Place { file: self.file, line: self.line(record), column: None, value: &value };
-            problems.report(place, ProblemKind::MalformedRow, &what)?;
-            problems.count_more(ProblemKind::MalformedRow, lines - 1);
+            let line = line(self.bytes, record);
+            let place = Place { file: self.file, line, column: None, value: &value };
+            self.problems.report(place, ProblemKind::MalformedRow, &what)?;
+            self.problems.count_more(ProblemKind::MalformedRow, lines - 1);
             self.rows += lines - 1;
             self.skipped += lines;
             self.not_understood += lines;
@@ -133,47 +155,68 @@ impl<'a> Table<'a> {
     }
 
     /// Counts this row as malformed because of one field.
-    pub fn skip(
-        &mut self,
-        record: &ByteRecord,
-        column: usize,
-        what: &str,
-        problems: &mut Problems,
-    ) -> Result<(), ImportError> {
+    pub fn skip(&mut self, record: &ByteRecord, column: usize, what: &str) -> Result<(), ImportError> {
         self.not_understood += 1;
-        self.leave_out(record, column, what, problems)
+        self.leave_out(record, column, what)
     }
 
     /// Counts this row as malformed because one field has no reading, as of a service that did not run.
-    pub fn leave_out(
+    pub fn leave_out(&mut self, record: &ByteRecord, column: usize, what: &str) -> Result<(), ImportError> {
+        self.skipped += 1;
+        self.report(record, column, ProblemKind::MalformedRow, what)
+    }
+
+    /// Reports something about a field.
+    pub fn report(
         &mut self,
         record: &ByteRecord,
         column: usize,
+        kind: ProblemKind,
         what: &str,
-        problems: &mut Problems,
     ) -> Result<(), ImportError> {
-        self.skipped += 1;
-        problems.report(self.place(record, column), ProblemKind::MalformedRow, what)
-    }
-
-    /// How many rows there were so far.
-    pub fn counted(&self) -> Rows {
-        Rows { read: self.rows, skipped: self.skipped }
-    }
-
-    /// The line on which a row starts, counted from 1.
-    pub fn line(&self, record: &ByteRecord) -> u64 {
-        line(self.bytes, record)
-    }
-
-    pub fn place<'r>(&'r self, record: &'r ByteRecord, column: usize) -> Place<'r> {
-        let name = self.header.get(column).map_or("", String::as_str);
-        Place {
+        let place = Place {
             file: self.file,
-            line: self.line(record),
-            column: Some((column, name)),
+            line: line(self.bytes, record),
+            column: Some((column, self.header.get(column).map_or("", String::as_str))),
             value: record.get(column).unwrap_or_default(),
+        };
+        self.problems.report(place, kind, what)
+    }
+
+    /// The columns with the time; `given` is the one that somebody named.
+    pub fn time_columns(&self, given: Option<&str>) -> Result<TimeColumns, ImportError> {
+        match (given, self.column(&["date"]), self.column(&["time"])) {
+            (None, Some(date), Some(time)) => Ok(TimeColumns::Two(date, time)),
+            (Some(given), ..) => self.require("times", &[given], TIME_OPTION).map(TimeColumns::One),
+            (None, ..) => {
+                let usual = ["timestamp", "time", "datetime", "date"];
+                self.require("times", &usual, TIME_OPTION).map(TimeColumns::One)
+            }
         }
+    }
+
+    /// The time of a row; a malformed one is reported and gives `None`.
+    pub fn time(&mut self, record: &ByteRecord, columns: TimeColumns) -> Result<Option<i64>, ImportError> {
+        let (column, moment) = match columns {
+            TimeColumns::One(column) => (column, self.clock.read(&record[column])),
+            TimeColumns::Two(date, time) => (date, self.clock.read_parts(&record[date], &record[time])),
+        };
+        let Some(moment) = moment else {
+            self.skip(record, column, NOT_A_TIME)?;
+            return Ok(None);
+        };
+        if let Some(note) = moment.note {
+            self.report(record, column, ProblemKind::Note, note)?;
+        }
+        Ok(Some(moment.wall_us))
+    }
+
+    /// How many rows there were, and what was learnt from their times.
+    pub fn finish(self) -> (Rows, Times) {
+        (
+            Rows { read: self.rows, skipped: self.skipped },
+            Times { local: self.clock.local, offsets: self.clock.offsets },
+        )
     }
 }
 

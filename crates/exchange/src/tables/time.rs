@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 use crate::ImportError;
@@ -54,7 +55,7 @@ impl FromStr for Timezone {
             ))
         };
         if text.starts_with(['+', '-']) {
-            return offset_seconds(text.as_bytes()).and_then(Self::fixed).ok_or_else(error);
+            return offset_seconds(text).and_then(Self::fixed).ok_or_else(error);
         }
         let zone = TimeZone::get(text).map_err(|_| error())?;
         let name = zone.iana_name().unwrap_or(text).to_owned();
@@ -63,23 +64,14 @@ impl FromStr for Timezone {
 }
 
 /// `-08:00`, `-0800` or `-08`, in seconds east of Greenwich.
-fn offset_seconds(text: &[u8]) -> Option<i32> {
-    let (sign, digits) = match text.split_first()? {
-        (b'+', digits) => (1, digits),
-        (b'-', digits) => (-1, digits),
-        _ => return None,
-    };
-    let (hours, minutes) = match digits {
-        [a, b] => (two(*a, *b)?, 0),
-        [a, b, c, d] | [a, b, b':', c, d] => (two(*a, *b)?, two(*c, *d)?),
-        _ => return None,
-    };
+fn offset_seconds(text: &str) -> Option<i32> {
+    let sign = if text.starts_with('-') { -1 } else { 1 };
+    let digits = text[1..].replace(':', "");
+    let (hours, minutes) = digits.split_at_checked(2)?;
+    let plain = matches!(minutes.len(), 0 | 2) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().unwrap_or(0));
     // Zones reach from -12 to +14 hours.
-    (hours <= 14 && minutes < 60).then(|| sign * i32::from(hours * 60 + minutes) * 60)
-}
-
-fn two(tens: u8, ones: u8) -> Option<i16> {
-    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i16::from((tens - b'0') * 10 + (ones - b'0')))
+    (plain && hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
 }
 
 /// Why a field is not a time.
@@ -89,7 +81,7 @@ pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub wall_us: i64,
-    /// What had to be decided, noted at the first such time of a file.
+    /// What had to be decided, noted at the first reading of that time.
     pub note: Option<&'static str>,
 }
 
@@ -99,7 +91,6 @@ pub(crate) struct Clock<'a> {
     timezone: &'a Timezone,
     last_text: Vec<u8>,
     last_wall_us: i64,
-    noted: BTreeSet<&'static str>,
     /// Times that were read without an offset.
     pub local: u64,
     /// Offsets in seconds of times that had one.
@@ -108,21 +99,14 @@ pub(crate) struct Clock<'a> {
 
 impl<'a> Clock<'a> {
     pub fn new(timezone: &'a Timezone) -> Self {
-        Self {
-            timezone,
-            last_text: Vec::new(),
-            last_wall_us: 0,
-            noted: BTreeSet::new(),
-            local: 0,
-            offsets: BTreeSet::new(),
-        }
+        Self { timezone, last_text: Vec::new(), last_wall_us: 0, local: 0, offsets: BTreeSet::new() }
     }
 
     pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
         if text == self.last_text && !text.is_empty() {
             return Some(Moment { wall_us: self.last_wall_us, note: None });
         }
-        let moment = self.read_anew(text.trim_ascii())?;
+        let moment = self.read_new(text.trim_ascii())?;
         self.last_text.clear();
         self.last_text.extend_from_slice(text);
         self.last_wall_us = moment.wall_us;
@@ -139,31 +123,21 @@ impl<'a> Clock<'a> {
         self.read(&[date, b"T", time].concat())
     }
 
-    fn read_anew(&mut self, text: &[u8]) -> Option<Moment> {
+    fn read_new(&mut self, text: &[u8]) -> Option<Moment> {
         if let Some(wall_us) = since_1970(text) {
             self.offsets.insert(0);
             return Some(Moment { wall_us, note: None });
         }
-        let (civil, rest) = match text.split_at_checked(19) {
-            Some((head, rest)) => (usual(head), rest),
-            None => (None, &b""[..]),
+        let pieces = Pieces::parse(std::str::from_utf8(text).ok()?).ok()?;
+        let civil = pieces.date().to_datetime(pieces.time().unwrap_or_default());
+        let moment = match pieces.to_numeric_offset() {
+            Some(offset) => {
+                self.offsets.insert(offset.seconds());
+                Moment { wall_us: offset.to_timestamp(civil).ok()?.as_microsecond(), note: None }
+            }
+            None => self.local_time(civil)?,
         };
-        let moment = match (civil, rest) {
-            (Some(civil), b"") => self.local_time(civil),
-            (Some(civil), b"Z" | b"z") => self.with_offset(civil, 0),
-            (Some(civil), _) => match offset_seconds(rest) {
-                Some(seconds) => self.with_offset(civil, seconds),
-                None => self.unusual(text),
-            },
-            _ => self.unusual(text),
-        }?;
         YEARS_US.contains(&moment.wall_us).then_some(moment)
-    }
-
-    fn with_offset(&mut self, civil: DateTime, seconds: i32) -> Option<Moment> {
-        let timestamp = Offset::from_seconds(seconds).ok()?.to_timestamp(civil).ok()?;
-        self.offsets.insert(seconds);
-        Some(Moment { wall_us: timestamp.as_microsecond(), note: None })
     }
 
     fn local_time(&mut self, civil: DateTime) -> Option<Moment> {
@@ -180,19 +154,7 @@ impl<'a> Clock<'a> {
         self.local += 1;
         // Of a time that occurred twice this is the first occurrence.
         let wall_us = ambiguous.compatible().ok()?.as_microsecond();
-        Some(Moment { wall_us, note: note.filter(|note| self.noted.insert(note)) })
-    }
-
-    /// Whatever else RFC 9557 and ISO 8601 allow.
-    fn unusual(&mut self, text: &[u8]) -> Option<Moment> {
-        if text.len() > 64 {
-            return None;
-        }
-        let text = std::str::from_utf8(text).ok()?;
-        if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
-            return Some(Moment { wall_us: timestamp.as_microsecond(), note: None });
-        }
-        self.local_time(text.parse().ok()?)
+        Some(Moment { wall_us, note })
     }
 }
 
@@ -204,19 +166,6 @@ fn since_1970(text: &[u8]) -> Option<i64> {
     let plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let seconds: f64 = std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()?;
     Some((seconds * 1e6).round() as i64).filter(|wall_us| YEARS_US.contains(wall_us))
-}
-
-/// `2026-01-05T10:47:43` or with a space; exactly 19 bytes.
-fn usual(text: &[u8]) -> Option<DateTime> {
-    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T' | b't' | b' ', h1, h2, b':', n1, n2, b':', s1, s2] =
-        *text
-    else {
-        return None;
-    };
-    let year = two(y1, y2)? * 100 + two(y3, y4)?;
-    let small = |tens, ones| two(tens, ones).map(|number| number as i8);
-    DateTime::new(year, small(m1, m2)?, small(d1, d2)?, small(h1, h2)?, small(n1, n2)?, small(s1, s2)?, 0)
-        .ok()
 }
 
 /// Reads one time in a timezone; microseconds since 1970.
@@ -276,14 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn clock_changes_are_decided_and_noted_once() {
+    fn clock_changes_are_decided_and_noted() {
         let zone: Timezone = "America/Los_Angeles".parse().unwrap();
         let mut clock = Clock::new(&zone);
         let fold = clock.read(b"2026-11-01T01:30:00").unwrap();
         assert!(fold.note.is_some_and(|note| note.contains("twice")));
         assert_eq!(fold.wall_us, read_time(b"2026-11-01T08:30:00Z", &zone).unwrap());
         assert_eq!(clock.read(b"2026-11-01T01:30:00").unwrap(), Moment { note: None, ..fold });
-        assert_eq!(clock.read(b"2026-11-01T01:40:00").unwrap().note, None);
         let gap = clock.read(b"2026-03-08T02:30:00").unwrap();
         assert!(gap.note.is_some_and(|note| note.contains("skipped")));
         assert_eq!(gap.wall_us, read_time(b"2026-03-08T03:30:00", &zone).unwrap());

@@ -30,9 +30,9 @@ fn problem_of(row: &str) -> String {
 
 #[test]
 fn files_without_rows() {
-    assert!(matches!(read(b""), Err(ImportError::Empty { .. })));
-    assert!(matches!(read(b"\xef\xbb\xbf"), Err(ImportError::Empty { .. })));
-    assert!(matches!(read(b"\n\n# nothing\n"), Err(ImportError::Empty { .. })));
+    for bytes in [&b""[..], b"\xef\xbb\xbf", b"\n\n# nothing\n"] {
+        assert!(read(bytes).unwrap_err().to_string().starts_with("m.csv: empty; expected a header line"));
+    }
     let (measurements, problems) = read(HEADER.as_bytes()).unwrap();
     assert!(measurements.services.is_empty() && problems.counts.is_empty());
 }
@@ -45,8 +45,8 @@ fn headers_that_lack_a_column_are_shown() {
         "m.csv:2: no column of times: looked for `timestamp` or `time` or `datetime` or `date`; the header has: \
          nickname,rss_kb; name it with --time COLUMN (`heaptrial import csv`)"
     );
-    let error = read(b"time,who,rss_gb\n").unwrap_err();
-    assert!(matches!(&error, ImportError::MissingColumn { what: "services", .. }), "{error}");
+    let error = read(b"time,who,rss_gb\n").unwrap_err().to_string();
+    assert!(error.contains("no column of services"), "{error}");
     let error = read(b"time,name,used\n").unwrap_err().to_string();
     assert!(
         error.contains("`rss`") && error.contains("time,name,used") && error.contains("--memory"),
@@ -136,9 +136,10 @@ fn a_local_time_that_occurred_twice_is_its_first_occurrence() {
     let utc = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_microsecond();
     let found: Vec<(i64, u64)> =
         found.services[0].samples.iter().map(|sample| (sample.wall_us, sample.rss_bytes / 1024)).collect();
-    let wanted = [("2026-10-24T23:30:00Z", 1), ("2026-10-25T00:30:00Z", 2), ("2026-10-25T02:30:00Z", 4)];
+    let twice = "2026-10-25T00:30:00Z";
+    let wanted = [("2026-10-24T23:30:00Z", 1), (twice, 2), (twice, 3), ("2026-10-25T02:30:00Z", 4)];
     assert_eq!(found, wanted.map(|(time, rss)| (utc(time), rss)));
-    assert_eq!((problems.count(ProblemKind::Note), problems.count(ProblemKind::ConflictingReading)), (1, 1));
+    assert_eq!(problems.count(ProblemKind::Note), 1);
 }
 
 #[test]
@@ -174,24 +175,6 @@ fn the_lines_that_a_quote_takes_in_are_rows_that_cannot_be_understood() {
 }
 
 #[test]
-fn repeated_rows_are_dropped_and_contradicting_ones_told() {
-    let text = format!(
-        "{HEADER}\n2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n\
-         2026-01-05T00:00:00,go,relay,,one,6,,,,,,,,\n2026-01-04T00:00:00,go,relay,,one,4,,,,,,,,\n"
-    );
-    let (measurements, problems) = read(text.as_bytes()).unwrap();
-    let rss: Vec<u64> =
-        measurements.services[0].samples.iter().map(|sample| sample.rss_bytes / 1024).collect();
-    assert_eq!((rss, measurements.duplicates), (vec![4, 5], 1));
-    assert_eq!(problems.count(ProblemKind::ConflictingReading), 1);
-    assert!(
-        problems.details[0].to_string().starts_with("m.csv:4: a second reading"),
-        "{}",
-        problems.details[0]
-    );
-}
-
-#[test]
 fn bytes_that_are_no_text_are_escaped() {
     let mut bytes = format!("{HEADER}\n2026-01-05T00:00:00,go,relay,,").into_bytes();
     bytes.extend(b"\xff\x00\x1b[31m,5,,,,,,,,\n");
@@ -207,28 +190,6 @@ fn huge_fields_are_shortened() {
     assert!(problem.is_some_and(|problem| problem.len() < 400));
 }
 
-/// Of this thread, in nanoseconds: what others do beside it does not count.
-fn processor_time() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split_whitespace().next().unwrap().parse().unwrap()
-}
-
-#[test]
-fn many_services_of_one_nickname_take_no_longer_than_others() {
-    let took = |nickname: &dyn Fn(u64) -> String| {
-        let row =
-            |number| format!("2026-01-05T00:00:00,go,relay,{number:040X},{},5,,,,,,,,\n", nickname(number));
-        let text: String = (0..20_000).map(row).collect();
-        let begun = processor_time();
-        let (measurements, _) = read(format!("{HEADER}\n{text}").as_bytes()).unwrap();
-        assert_eq!(measurements.services.len(), 20_000);
-        (processor_time() - begun) as f64
-    };
-    let (one, different) = (took(&|_| "one".to_owned()), took(&|number| format!("relay{number}")));
-    // Looking through all others for each would take thousands of times as long.
-    assert!(one < 50.0 * different, "{one} against {different}");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -238,7 +199,7 @@ proptest! {
         whole.extend(&bytes);
         let _ = read(&whole);
         let mut problems = Problems::new(false);
-        let _ = read_config("c", &whole, &mut problems);
+        let _ = read_config(Content { file: "c", bytes: &whole }, &mut problems);
         let _ = read_group("g", &whole, &mut problems);
         let _ = read_events(Content { file: "e", bytes: &whole }, &Timezone::utc(), &mut problems);
     }
@@ -250,11 +211,9 @@ proptest! {
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
         let read = read_memory(&contents, &Mapping::default(), &Timezone::utc(), &mut problems);
         // A quote takes in most of them.
-        prop_assume!(!matches!(read, Err(ImportError::MostlyMalformed { .. })));
+        prop_assume!(!read.as_ref().is_err_and(|error| error.to_string().contains("cannot be understood")));
         let (measurements, counts, _) = read.unwrap();
         let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
-        let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
-        let kept = readings as u64 + measurements.duplicates;
-        prop_assert_eq!(kept + told, counts[0].read);
+        prop_assert_eq!(readings as u64 + problems.count(ProblemKind::MalformedRow), counts[0].read);
     }
 }

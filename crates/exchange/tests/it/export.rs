@@ -73,7 +73,9 @@ fn readings(store: &Store, name: &str) -> Vec<(String, Vec<ImportedSample>)> {
     let mut readings: Vec<(String, Vec<ImportedSample>)> = trial
         .services
         .into_iter()
-        .map(|service| (service.name, service.lives.into_iter().flat_map(|life| life.samples).collect()))
+        .map(|service| {
+            (service.service.name, service.lives.into_iter().flat_map(|life| life.samples).collect())
+        })
         .collect();
     readings.sort_by(|a, b| a.0.cmp(&b.0));
     readings

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use heaptrial_exchange::{ImportError, ProblemKind, import_csv};
+use heaptrial_exchange::{CsvImport, ProblemKind, import_csv};
 use heaptrial_model::{About, LifeStart, TrialKind};
 use heaptrial_store::{ImportedTrial, Store};
 use support::stored;
@@ -48,14 +48,14 @@ fn a_fleet_becomes_a_trial() {
     assert_eq!(trial.plan.host_facts["ram_bytes"], 64_000u64 << 20);
     for service in &trial.services {
         let [first, second] = &service.lives[..] else {
-            panic!("{}: {} lives", service.name, service.lives.len())
+            panic!("{}: {} lives", service.service.name, service.lives.len())
         };
         assert_eq!((first.start, first.samples.len() as u64), (LifeStart::Unknown, RESTART_DAY));
         assert_eq!(first.started_wall_us, first.samples[0].wall_us);
         assert_eq!(second.start, LifeStart::Inferred { uncertainty_us: 60_000_000 });
         // Restarted at 10:00, read at 02:00 of the next day.
         assert_eq!(second.samples[0].wall_us - second.started_wall_us, DAY_US * 2 / 3);
-        assert_eq!(service.attributes["starts"][1], "event: restart: everything was restarted");
+        assert_eq!(service.service.attributes["starts"][1], "event: restart: everything was restarted");
     }
     let roles: Vec<&str> = trial.sources.iter().map(|source| source.role.as_str()).collect();
     assert_eq!(roles, ["memory", "groups", "groups", "groups", "events", "diagnostics"]);
@@ -106,7 +106,7 @@ fn members_without_data_and_services_without_an_arm_are_told() {
     assert!(told("members of lists that were never measured: 1 (ghost)"), "{:?}", summary.notes);
     assert!(told("services in no list, left out: 3 (relayc1, relayc2, relayc3)"), "{:?}", summary.notes);
     let trial = read(&fleet.store(), "memory");
-    let ghost = trial.services.iter().find(|service| service.name == "ghost").unwrap();
+    let ghost = trial.services.iter().find(|service| service.service.name == "ghost").unwrap();
     assert!(ghost.lives.is_empty());
 }
 
@@ -130,7 +130,7 @@ fn a_group_column_makes_arms_and_migrations() {
     let events: Vec<(&str, &str)> = trial
         .events
         .iter()
-        .map(|event| (trial.services[event.service.unwrap()].name.as_str(), event.text.as_str()))
+        .map(|event| (trial.services[event.service.unwrap()].service.name.as_str(), event.text.as_str()))
         .collect();
     assert_eq!(events, [("one", "from group A to B"), ("new", "into group A")]);
     // Somewhere in the day between the two readings.
@@ -160,9 +160,9 @@ fn the_configuration_makes_arms_with_what_it_claims() {
     let arms: Vec<(&str, bool)> = summary.arms.iter().map(|arm| (arm.name.as_str(), arm.control)).collect();
     assert_eq!(arms, [("J", false), ("R", false), ("Z", true)]);
     let trial = read(&fleet.store(), "memory");
-    assert_eq!(trial.lists[0].arm.allocator().to_string(), "jemalloc");
-    assert_eq!(trial.lists[1].arm.treatment.restart_every.unwrap().to_string(), "1d");
-    assert_eq!(trial.services[0].attributes["config"]["allocator"], "jemalloc");
+    assert_eq!(trial.plan.arms[0].allocator().to_string(), "jemalloc");
+    assert_eq!(trial.plan.arms[1].treatment.restart_every.unwrap().to_string(), "1d");
+    assert_eq!(trial.services[0].service.attributes["config"]["allocator"], "jemalloc");
     assert_eq!(summary.timezone, "UTC");
 }
 
@@ -205,11 +205,15 @@ fn a_name_that_a_lab_run_has_is_not_taken() {
     store.begin_trial(&plan).unwrap();
     let mut request = fleet.request();
     request.name = Some("lab".into());
-    assert!(matches!(import_csv(&mut store, &request), Err(ImportError::NameTaken(_))));
+    let refused = |store: &mut Store, request: &CsvImport| {
+        let error = import_csv(store, request).unwrap_err().to_string();
+        assert!(error.contains("a trial `lab` exists that was not imported this way"), "{error}");
+    };
+    refused(&mut store, &request);
     request.name = None;
     request.memory = vec![fleet.path("lab.csv")];
     std::fs::copy(fleet.path("memory.csv"), fleet.path("lab.csv")).unwrap();
-    assert!(matches!(import_csv(&mut store, &request), Err(ImportError::NameTaken(_))));
+    refused(&mut store, &request);
 }
 
 #[test]

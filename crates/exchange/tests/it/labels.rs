@@ -58,7 +58,7 @@ fn import(rows: &[Row]) -> (ImportedTrial, ImportSummary) {
 }
 
 fn names(trial: &ImportedTrial) -> Vec<&str> {
-    trial.services.iter().map(|service| service.name.as_str()).collect()
+    trial.services.iter().map(|service| service.service.name.as_str()).collect()
 }
 
 const BEFORE: [i64; 5] = [0, 24, 48, 72, 96];
@@ -83,9 +83,9 @@ fn a_label_that_changes_in_the_middle_of_a_trial_leaves_100_services() {
         assert_eq!((summary.services, summary.samples, summary.lives_unknown), (100, 900, 100));
         assert_eq!((summary.duplicate_samples, summary.problems.counts.len()), (0, 0));
         for (number, service) in trial.services.iter().enumerate() {
-            assert_eq!(service.name, format!("r{number}"));
-            assert_eq!((service.lives.len(), service.lives[0].samples.len()), (1, 9), "{}", service.name);
-            assert_eq!(service.attributes["server"], "alpha");
+            assert_eq!(service.service.name, format!("r{number}"));
+            assert_eq!((service.lives.len(), service.lives[0].samples.len()), (1, 9), "{number}");
+            assert_eq!(service.service.attributes["server"], "alpha");
         }
         let told =
             "services whose server was read under one label after another, each counted once: 100 (r0, r1";
@@ -105,8 +105,7 @@ fn two_servers_with_the_same_nicknames_at_the_same_time_are_two_services_each() 
         let mut names = names(&trial);
         names.sort();
         assert_eq!(names, ["r0@co", "r0@go", "r1@co", "r1@go"]);
-        let told =
-            "nicknames of several services, which are named NICKNAME@SERVER or by fingerprint: 2 (r0, r1)";
+        let told = "nicknames of several services, which are named NICKNAME@SERVER: 2 (r0, r1)";
         assert!(summary.notes.iter().any(|note| note == told), "{:?}", summary.notes);
     }
 }

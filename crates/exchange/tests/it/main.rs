@@ -10,4 +10,3 @@ mod operators;
 mod other_stores;
 mod real_data;
 mod support;
-mod variety;

@@ -13,10 +13,10 @@ use heaptrial_exchange::{
     Access, ImportError, ImportSummary, PrometheusImport, Queries, export, import_prometheus,
 };
 use heaptrial_model::Metric;
-use heaptrial_store::{Readings, Store};
+use heaptrial_store::{ImportedService, Readings, Store};
 use serde_json::{Value, json};
 
-use crate::support::stored;
+use crate::support::{lists_of, stored};
 
 const BEGIN: i64 = 1_790_812_800;
 const HOURS: i64 = 30;
@@ -252,7 +252,6 @@ fn request(url: &str, access: Access) -> PrometheusImport {
             memory: "memory".into(),
             swap: None,
             start: Some("start".into()),
-            counter: None,
             contaminated: None,
             service_labels: vec!["instance".into()],
             arm_label: Some("arm".into()),
@@ -315,7 +314,7 @@ fn found(folder: &Path) -> Lives {
             let readings = life.samples.iter().map(|sample| (sample.wall_us / S, sample.rss_bytes)).collect();
             (life.started_wall_us / S, readings)
         });
-        (service.name, lives.collect())
+        (service.service.name, lives.collect())
     });
     lives.collect()
 }
@@ -352,21 +351,6 @@ fn below_a_path_for_a_tenant_in_parts_of_compressed_answers() {
     assert!(store.asked.lock().unwrap().iter().all(|form| form["partial_response"] == "false"));
 }
 
-#[test]
-fn the_services_of_a_host_are_a_block() {
-    let folder = tempfile::tempdir().unwrap();
-    let fake = FakeStore::start(Manners::default());
-    import(folder.path(), &fake.url(""), Access::default()).unwrap();
-    let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
-    let trial = stored::read(&store, "fake");
-    let found: Vec<(u32, &Value)> =
-        trial.services.iter().map(|service| (service.block, &service.attributes["server"])).collect();
-    assert_eq!(
-        found,
-        [(0, &json!("host0")), (0, &json!("host0")), (1, &json!("host1")), (1, &json!("host1"))]
-    );
-}
-
 /// It is restarted each 11 hours: a label that follows a start within the hour is that start's.
 #[test]
 fn a_label_that_changes_while_a_process_runs_on_does_not_make_it_another() {
@@ -378,7 +362,8 @@ fn a_label_that_changes_while_a_process_runs_on_does_not_make_it_another() {
         let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
         let lives = || {
             let trial = stored::read(&store, "fake");
-            let lives = trial.services.into_iter().find(|service| service.name == name(2)).unwrap().lives;
+            let lives =
+                trial.services.into_iter().find(|service| service.service.name == name(2)).unwrap().lives;
             lives.into_iter().map(|life| life.contamination).collect::<Vec<_>>()
         };
         let found: Vec<bool> = lives().iter().map(Option::is_some).collect();
@@ -467,9 +452,11 @@ fn an_answer_in_part_is_refused_or_told() {
 /// The arms of the trial, which of them is the control, and their services.
 fn arms(store: &Store) -> Vec<(String, bool, Vec<String>)> {
     let trial = stored::read(store, "fake");
-    let names =
-        |members: &[usize]| members.iter().map(|member| trial.services[*member].name.clone()).collect();
-    trial.lists.iter().map(|list| (list.arm.name.clone(), list.arm.control, names(&list.members))).collect()
+    let names = |members: Vec<&ImportedService>| {
+        members.into_iter().map(|member| member.service.name.clone()).collect()
+    };
+    let lists = lists_of(&trial).into_iter().zip(&trial.plan.arms);
+    lists.map(|((name, members), arm)| (name.to_owned(), arm.control, names(members))).collect()
 }
 
 #[test]

@@ -467,8 +467,6 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
     ] {
         assert!(answer.lines().any(|found| found == line), "no `{line}` in\n{answer}");
     }
-    let cost = host.store().agent_cost(of_host).unwrap();
-    assert!(cost.ticks > 5 && cost.rss_max_bytes > 1 << 20 && cost.cpu_share().unwrap() > 0.0);
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
     let findings = report["findings"].as_array().unwrap();
     let of_builds: Vec<&str> = findings
         .iter()
-        .filter(|finding| finding["kind"] == "builds_by_host")
+        .filter(|finding| finding["kind"] == "several_builds")
         .map(|finding| finding["evidence"].as_str().unwrap())
         .collect();
     eprintln!("{of_builds:#?}");

@@ -97,14 +97,14 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
             let mine =
                 services.iter().filter(|service| std::ptr::eq(store, &own) || service.name.starts_with(name));
             let mine: Vec<i64> = mine.map(|service| service.id).collect();
-            for life in store.lives(id).unwrap().iter().filter(|life| mine.contains(&life.service_id)) {
-                store
-                    .each_sample_of_life::<heaptrial_store::StoreError>(life, |sample| {
-                        *count += u32::from(sample.wall_us <= ended);
-                        Ok(())
-                    })
-                    .unwrap();
-            }
+            let lives = store.lives(id).unwrap();
+            let lives: Vec<i64> =
+                lives.iter().filter(|life| mine.contains(&life.service_id)).map(|life| life.id).collect();
+            let each = |sample: &heaptrial_store::StoredSample| -> Result<(), heaptrial_store::StoreError> {
+                *count += u32::from(lives.contains(&sample.life_id) && sample.wall_us <= ended);
+                Ok(())
+            };
+            store.each_sample_in_time(id, each).unwrap();
         }
         assert!(samples[0] == samples[1] && samples[0] > 0, "{name}: {samples:?}");
         bed.assert_active(units);

@@ -44,8 +44,8 @@ struct Service {
     name: String,
     arm: String,
     lives: Vec<Life>,
-    /// Seconds since 1970 at which it was scraped, what it told of its start and of its CPU time.
-    told: Vec<(i64, f64, f64)>,
+    /// Seconds since 1970 at which it was scraped, and what it reported as its start.
+    told: Vec<(i64, f64)>,
 }
 
 /// Services that are restarted, fail to be scraped, stand still and come late, as real ones do.
@@ -67,7 +67,7 @@ fn draw(seed: u64) -> Vec<Service> {
         while at < end {
             if at >= next_restart {
                 lives.push(std::mem::take(&mut life));
-                let last = told.last().map_or(0, |told: &(i64, f64, f64)| told.0);
+                let last = told.last().map_or(0, |told: &(i64, f64)| told.0);
                 started = (next_restart - rng.random_range(0..20)).max(last + 1);
                 life.started = started;
                 next_restart = at + rng.random_range(300..30 * 3600);
@@ -80,7 +80,7 @@ fn draw(seed: u64) -> Vec<Service> {
                 let bytes = (200e6 + 40e6 * (age / 3600.0).sqrt() + rng.random_range(0.0..5e6)) as u64;
                 life.readings.push((at, bytes));
                 let jitter = if wavering { rng.random_range(-0.9..0.9) } else { 0.0 };
-                told.push((at, started as f64 + jitter, age * 0.1));
+                told.push((at, started as f64 + jitter));
             }
             at += 60;
         }
@@ -110,11 +110,10 @@ fn series(services: &[Service], world: u64) -> Vec<Series> {
                 "revision": revision,
             });
             let own = |at: i64| (at - BEGIN) / 36_000 % 2 == i64::from(revision == "second");
-            let told = || service.told.iter().filter(|told| own(told.0));
+            let told = service.told.iter().copied().filter(|told| own(told.0));
             let memory = service.lives.iter().flat_map(|life| &life.readings).filter(|(at, _)| own(*at));
             series.push(("memory", labels.clone(), memory.map(|(at, bytes)| (*at, *bytes as f64)).collect()));
-            series.push(("start", labels.clone(), told().map(|told| (told.0, told.1)).collect()));
-            series.push(("cpu_total", labels, told().map(|told| (told.0, told.2)).collect()));
+            series.push(("start", labels, told.collect()));
         }
     }
     series.retain(|(.., values): &Series| !values.is_empty());
@@ -123,7 +122,7 @@ fn series(services: &[Service], world: u64) -> Vec<Series> {
 
 fn openmetrics(all: &[Series]) -> String {
     let mut text = String::new();
-    for name in ["memory", "start", "cpu_total"] {
+    for name in ["memory", "start"] {
         for (_, labels, values) in all.iter().filter(|(own, ..)| *own == name) {
             let labels = labels.as_object().unwrap().iter().map(|(label, value)| format!("{label}={value}"));
             let labels = labels.collect::<Vec<_>>().join(",");
@@ -226,29 +225,6 @@ fn drawn_histories_come_back_from_both_stores() {
                 steps::same(&format!("{store}{world}: {name}"), lives, drawn_lives, 15 * 60_000);
             }
         }
-
-        // From falls of a counter: starts between two steps.
-        let counter: Vec<String> = words
-            .iter()
-            .map(|word| match *word {
-                "--start" => "--counter".into(),
-                word => word.replace("start{", "cpu_total{"),
-            })
-            .collect();
-        let mut counter: Vec<&str> = counter.iter().map(String::as_str).collect();
-        counter.extend(["--to", end.as_str(), "--step", "5m", "--name", "counter"]);
-        imported(&import(folder, &format!("p{world}.db"), &prometheus.url(), &counter));
-        for service in &trial(folder, &format!("p{world}.db"), "counter").services {
-            let drawn = &drawn[&service.name].1;
-            for life in &service.lives[1..] {
-                let LifeStart::Inferred { uncertainty_us } = life.start else { panic!("{:?}", life.start) };
-                let near = |drawn: &steps::Life| {
-                    ((drawn.0 * 1e6) as i64).abs_diff(life.started_wall_us)
-                        <= uncertainty_us as u64 + 60_000_000
-                };
-                assert!(drawn.iter().any(near), "{}: {life:?}", service.name);
-            }
-        }
     }
 
     // An expression is evaluated within each step.
@@ -270,7 +246,7 @@ fn drawn_histories_come_back_from_both_stores() {
         imported(&import(folder, database, &server.url(), &sums));
         let trial = trial(folder, database, "sums");
         assert_eq!(
-            trial.services.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
+            trial.services.iter().map(|service| service.service.name.as_str()).collect::<Vec<_>>(),
             ["glibc", "mimalloc-2.0.9"]
         );
         let samples =
@@ -297,7 +273,11 @@ fn refusals(folder: &Path, prometheus: &Server, end: &str) {
     let span = ["--from", &at(BEGIN), "--to", end];
     let whole = ["--query", "memory{world=\"1\"}"];
     let nowhere = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let cases: [(&str, &[&str], &str); 9] = [
+    let named = ["--query", "memory{world=\"1\"}", "--service-label", "name"];
+    let milliseconds = [&named[..], &["--start", "start{world=\"1\"} * 1000"]].concat();
+    let cases: [(&str, &[&str], &str); 11] = [
+        (&url, &milliseconds, "seems to be in milliseconds"),
+        (&url, &["--query", "memory{world=\"1\"} / 1024", "--service-label", "name"], "are below 1 MiB"),
         (&url, &["--query", "memory{world=\"1\"}"], "two series of the service host0:9256 at the same time"),
         (&url, &["--query", "nothing"], "no readings of nothing"),
         (
@@ -441,7 +421,7 @@ fn missing_scrapes_are_missing() {
         let [service] = &trial.services[..] else { panic!("{:?}", trial.services) };
         let [life] = &service.lives[..] else { panic!("{name}: {:?}", service.lives) };
         assert_eq!((life.start, life.started_wall_us), (LifeStart::Observed, 1_790_000_000 * S), "{name}");
-        assert_eq!(service.name, target.address.to_string());
+        assert_eq!(service.service.name, target.address.to_string());
         let longest = life.samples.windows(2).map(|pair| pair[1].wall_us - pair[0].wall_us).max().unwrap();
         assert!(longest >= 5 * 500_000, "{name}: the longest gap is {longest} µs");
         assert!(life.samples.iter().all(|sample| sample.rss_bytes == 150_000_000));
@@ -581,7 +561,7 @@ fn a_prometheus_has_what_the_database_has() {
     let store = Store::create(&bed.database()).unwrap();
     let (services, lives) = (store.services(id).unwrap(), store.lives(id).unwrap());
     for service in &trial.services {
-        let name = service.name.split_once('/').unwrap().1;
+        let name = service.service.name.split_once('/').unwrap().1;
         let own = services.iter().find(|own| own.name == name).unwrap();
         let own: Vec<_> = lives.iter().filter(|life| life.service_id == own.id).collect();
         assert_eq!(own.len(), if name == units[1] { 2 } else { 1 }, "{name}");

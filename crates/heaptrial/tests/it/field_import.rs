@@ -205,50 +205,6 @@ fn off_treatment_are_named_unasked_and_the_result_stands_with_and_without_them()
 }
 
 #[test]
-fn an_older_list_of_an_arm_is_an_import_of_its_own() {
-    let folder = files();
-    imported(&import(folder.path(), &PRESENT, ""));
-    let lists = ["group_B_mimalloc209", "group_E_glibc_historical"];
-    imported(&import(folder.path(), &lists, "--name older"));
-    assert_eq!(report(folder.path(), "memory")["arms"].as_array().unwrap().len(), 5);
-    let older = report(folder.path(), "older");
-    assert_eq!(older["arms"].as_array().unwrap().len(), 2);
-    let earlier = arm(&older, "group_E_glibc_historical");
-    assert!(close(&earlier["rss_bytes_final"], fleet::mean_of_last(&fleet::historical()), 1e-6));
-    let unknown = run(folder.path(), "--db fleet.db report memori");
-    assert_eq!(unknown.status.code(), Some(3));
-    assert!(stderr(&unknown).contains("memory, older"), "{}", stderr(&unknown));
-
-    let compared = run(folder.path(), "--db fleet.db --out compared report memory older");
-    imported(&compared);
-    assert!(stdout(&compared).contains("older"), "{}", stdout(&compared));
-    assert!(stdout(&compared).contains("same measurements"), "{}", stdout(&compared));
-    for file in ["comparison.html", "comparison.md", "comparison.json"] {
-        assert!(folder.path().join("compared").join(file).is_file(), "{file}");
-    }
-}
-
-#[test]
-fn an_import_replaces_what_was_imported_under_its_name() {
-    let folder = tempfile::tempdir().unwrap();
-    fleet::write(folder.path(), 7.0);
-    imported(&import(folder.path(), &PRESENT, ""));
-    let before = report(folder.path(), "");
-    fleet::write(folder.path(), f64::INFINITY);
-    let output = import(folder.path(), &PRESENT, "");
-    imported(&output);
-    assert!(stdout(&output).contains("instead of what was imported under this name"), "{}", stdout(&output));
-    let after = report(folder.path(), "");
-    assert_eq!(after["samples"].as_u64(), Some(60 * fleet::days().len() as u64));
-    assert_ne!(before["arms"], after["arms"]);
-
-    let other = tempfile::tempdir().unwrap();
-    fleet::write(other.path(), f64::INFINITY);
-    imported(&import(other.path(), &PRESENT, ""));
-    assert_eq!(report(other.path(), "")["arms"], after["arms"]);
-}
-
-#[test]
 fn malformed_rows_are_told_by_line_and_column_and_left_out() {
     let folder = files();
     let path = folder.path().join("memory.csv");
@@ -288,17 +244,6 @@ fn the_timezone_moves_every_time_and_is_told() {
 }
 
 #[test]
-fn times_without_an_offset_beside_others_with_one_need_a_timezone() {
-    let folder = files();
-    let lists = "--groups groups/group_E_glibc.txt groups/group_D_jemalloc.txt";
-    let refused =
-        run(folder.path(), &format!("--db fleet.db import torutils memory.csv --events events.csv {lists}"));
-    assert_eq!(refused.status.code(), Some(3));
-    assert!(stderr(&refused).contains("give --timezone -08:00 or another"), "{}", stderr(&refused));
-    assert!(!folder.path().join("fleet.db").exists());
-}
-
-#[test]
 fn files_in_the_wrong_place_and_readings_of_times_to_come_are_told() {
     let folder = files();
     let events = run(
@@ -318,25 +263,6 @@ fn files_in_the_wrong_place_and_readings_of_times_to_come_are_told() {
     let output = import(folder.path(), &PRESENT, "--json");
     assert_eq!(json(&output)["import"]["samples"], 60 * fleet::days().len());
     assert_eq!(json(&output)["import"]["problems"]["counts"]["malformed_row"], 1);
-}
-
-#[test]
-fn what_is_exported_can_be_imported_again() {
-    let folder = files();
-    imported(&import(folder.path(), &PRESENT, ""));
-    let before = report(folder.path(), "");
-    let again = tempfile::tempdir().unwrap();
-    fleet::write(again.path(), f64::INFINITY);
-    let exported = again.path().join("memory.csv");
-    imported(
-        &heaptrial(folder.path())
-            .args(["--db", "fleet.db", "export", "--format", "csv", "--output"])
-            .arg(&exported)
-            .output()
-            .unwrap(),
-    );
-    imported(&import(again.path(), &PRESENT, ""));
-    assert_eq!(report(again.path(), "")["arms"], before["arms"]);
 }
 
 #[test]

@@ -19,7 +19,6 @@ mod lab_load;
 mod lab_run;
 mod lab_tune;
 mod prometheus_exporters;
-mod prometheus_variety;
 mod reading_during_import;
 mod rollup_report;
 mod serve;

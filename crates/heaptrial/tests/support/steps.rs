@@ -23,15 +23,15 @@ fn bytes_of(sample: &ImportedSample, metric: Metric) -> u64 {
 
 /// The arm of each service and its lives, with readings at the middle of their steps.
 pub fn found(trial: &ImportedTrial) -> BTreeMap<String, (String, Vec<(LifeStart, Life)>)> {
-    let services = trial.services.iter().enumerate().map(|(index, service)| {
-        let arm = trial.lists.iter().find(|list| list.members.contains(&index)).unwrap().arm.name.clone();
+    let services = trial.services.iter().map(|service| {
+        let arm = trial.plan.arms[service.service.arm].name.clone();
         let lives = service.lives.iter().map(|life| {
             let readings = life.samples.iter();
             let readings =
                 readings.map(|sample| (sample.wall_us / 1000, bytes_of(sample, trial.plan.metric)));
             (life.start, (life.started_wall_us as f64 / 1e6, readings.collect()))
         });
-        (service.name.clone(), (arm, lives.collect()))
+        (service.service.name.clone(), (arm, lives.collect()))
     });
     services.collect()
 }

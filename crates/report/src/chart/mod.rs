@@ -182,12 +182,7 @@ impl Canvas<'_> {
 
     /// The arm's median over its services that count.
     fn median_line(self, arm: usize) -> Vec<Vec<Point>> {
-        let counted = self.counted(arm);
-        if self.report.kind.is_lab() {
-            self.trajectories.median_line(&counted)
-        } else {
-            self.trajectories.fleet_median_line(&counted)
-        }
+        self.trajectories.median_line(&self.counted(arm))
     }
 
     /// The interval of an arm's median: age, low and high.

@@ -109,18 +109,18 @@ pub(crate) fn of_running(fleet: &Fleet, styles: &ArmStyles, metric: Metric) -> O
         .filter(is_compliant)
         .flat_map(|index| fleet.services[index].arms.iter().map(move |arm| (index, *arm, false)))
         .collect();
-    let trajectories = Trajectories::thin_fleet(fleet, &shown, false);
+    let trajectories = Trajectories::of(fleet, &shown, false);
     let lines: Vec<ArmLine> = fleet
         .arms
         .iter()
         .enumerate()
         .map(|(arm, figures)| {
-            let levels = trajectories.levels_of(arm);
+            let services: Vec<usize> = (0..shown.len()).filter(|place| shown[*place].1 == arm).collect();
             ArmLine {
                 style: styles.get(arm),
                 name: figures.name.clone(),
-                median: levels.iter().map(|run| run.iter().map(|at| (at.0, at.2)).collect()).collect(),
-                band: levels.iter().map(|run| run.iter().map(|at| (at.0, at.1, at.3)).collect()).collect(),
+                median: trajectories.median_line(&services),
+                band: trajectories.range(&services),
                 services: Vec::new(),
                 value: None,
             }

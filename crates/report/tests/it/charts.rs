@@ -9,7 +9,7 @@ use fixture::Fixture;
 use heaptrial_evaluate::judgement::{Calendar, Happened};
 use heaptrial_model::{Arm, Treatment};
 use heaptrial_report::{Document, Options, Report, embedded};
-use heaptrial_store::{ImportedTrial, Store};
+use heaptrial_store::Store;
 
 fn read((store, trial): (Store, i64)) -> Report {
     Report::with_charts(&store, trial, &Options::default()).unwrap()
@@ -20,7 +20,7 @@ fn lab(fixture: &Fixture) -> Report {
     read(fixture.write(&folder.path().join("trial.db")))
 }
 
-fn import(trial: &ImportedTrial) -> Report {
+fn import(trial: &fleet::Listed) -> Report {
     let folder = tempfile::tempdir().unwrap();
     read(fleet::write(trial, &folder.path().join("fleet.db")))
 }
@@ -153,7 +153,7 @@ fn names_of_lists_tell_the_family_where_nothing_else_does() {
 #[test]
 fn the_same_arms_in_another_order_look_the_same() {
     let trial = fleet::contaminated();
-    let classes = |trial: &ImportedTrial| -> BTreeMap<String, String> {
+    let classes = |trial: &fleet::Listed| -> BTreeMap<String, String> {
         bars_of(&import(trial)).into_iter().map(|(arm, class, _)| (arm.name.clone(), class)).collect()
     };
     let mut turned = trial.clone();

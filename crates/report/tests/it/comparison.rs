@@ -5,7 +5,6 @@ use crate::fleet;
 
 use fixture::Fixture;
 use heaptrial_report::{Comparison, Document, Options, Ratio, Report, compare};
-use heaptrial_store::ImportedTrial;
 
 fn lab(fixture: &Fixture) -> Report {
     let folder = tempfile::tempdir().unwrap();
@@ -13,7 +12,7 @@ fn lab(fixture: &Fixture) -> Report {
     Report::from_store(&store, trial, &Options::default()).unwrap()
 }
 
-fn field(trial: &ImportedTrial) -> Report {
+fn field(trial: &fleet::Listed) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let (store, id) = fleet::write(trial, &folder.path().join("fleet.db"));
     Report::from_store(&store, id, &Options::default()).unwrap()

@@ -188,7 +188,7 @@ fn a_trial_that_is_not_there_is_an_error_that_names_those_that_are() {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture::command(1).write(&folder.path().join("trial.db"));
     let error = Report::from_store(&store, trial + 7, &Options::default()).unwrap_err();
-    assert!(matches!(error, ReportError::Judgement(JudgementError::NoTrial { .. })));
+    assert!(matches!(error, ReportError::Judgement(JudgementError::Failed(_))));
     assert!(error.to_string().contains("1 (`redis fill and delete`)"), "{error}");
 }
 

@@ -8,16 +8,15 @@ use heaptrial_evaluate::analysis::{Finding, FindingKind, LimitKind, SelfCheck, S
 use heaptrial_evaluate::judgement::Judgement;
 use heaptrial_model::LifeStart;
 use heaptrial_report::{Arm, Assignment, Document, Options, Report, units};
-use heaptrial_store::ImportedTrial;
 use serde_json::Value;
 
-fn report_with(trial: &ImportedTrial, options: &Options) -> Report {
+fn report_with(trial: &fleet::Listed, options: &Options) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let (store, id) = fleet::write(trial, &folder.path().join("fleet.db"));
     Report::with_charts(&store, id, options).unwrap()
 }
 
-fn report(trial: &ImportedTrial) -> Report {
+fn report(trial: &fleet::Listed) -> Report {
     report_with(trial, &Options::default())
 }
 
@@ -26,7 +25,7 @@ fn arm<'a>(report: &'a Report, name: &str) -> &'a Arm {
 }
 
 /// Mean of the last readings of services, straight from what was written.
-fn mean_at_end(trial: &ImportedTrial, members: &[usize]) -> f64 {
+fn mean_at_end(trial: &fleet::Listed, members: &[usize]) -> f64 {
     let last =
         |index: &usize| trial.services[*index].lives.last().unwrap().samples.last().unwrap().rss_bytes as f64;
     members.iter().map(last).sum::<f64>() / members.len() as f64

@@ -21,7 +21,7 @@ fn write_report(fixture: &Fixture, folder: &Path) -> PathBuf {
     report.write(folder).unwrap().html
 }
 
-fn write_field_report(trial: &heaptrial_store::ImportedTrial, folder: &Path) -> PathBuf {
+fn write_field_report(trial: &crate::fleet::Listed, folder: &Path) -> PathBuf {
     let (store, id) = fleet::write(trial, &folder.join("fleet.db"));
     let report = Report::with_charts(&store, id, &Options::default()).unwrap();
     report.write(folder).unwrap().html

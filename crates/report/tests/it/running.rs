@@ -402,7 +402,7 @@ fn a_look_after_the_end_of_the_trial_is_refused() {
     written.look(1, 12.0);
     written.look(2, 12.0);
     let error = try_look(&mut written, 3, 12.0, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::LookAfterEnd { .. }), "{error}");
+    assert!(matches!(error, JudgementError::LookGap { ended: true, .. }), "{error}");
     let state = |written: &Written, gaps| {
         look::state(&written.store, written.id, START_US + 5 * DAY_US, gaps).unwrap()
     };
@@ -617,8 +617,8 @@ fn a_trial_without_looks_or_of_another_kind_is_refused() {
     trial.kind = TrialKind::Host;
     let written = write(&trial);
     let error = look::state(&written.store, written.id, START_US, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::NotAField { .. }), "{error}");
+    assert!(matches!(error, JudgementError::Refused(_)), "{error}");
     let mut written = write(&FieldTrial { looks: "3d 1d", ..four_arms(20) });
     let error = take(&mut written.store, written.id, 1, START_US, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::Plan { .. }), "{error}");
+    assert!(matches!(error, JudgementError::Failed(_)), "{error}");
 }

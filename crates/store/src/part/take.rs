@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{BlockOf, Gathered, PartOf, attach, only_reading_there};
+use super::{BlockOf, GATHERED, Gathered, PartOf, attach, only_reading_there};
 use crate::records::SERVER;
 use crate::{SCHEMA_VERSION, Store, StoreError};
 
@@ -32,13 +32,13 @@ impl Store {
     /// follows the last tick is appended; with `part.replace` the file takes the place of all that is here of the host.
     pub fn gather(&mut self, from: &Path, part: &PartOf<'_>) -> Result<Gathered, StoreError> {
         self.take(from, part.verified, "gathering a host's part", |transaction| {
-            let plan_id = part.parameters["plan"]["id"].as_str().unwrap_or_default();
+            let parameters = json!({ "plan": part.plan, GATHERED: true });
             let prefix = format!("{}/", part.host);
             let mut there = There { trial_id: part.trial_id, host: part.host, prefix, after: Some(-1) };
-            let trial_id = begin(transaction, &there, ("$.plan.id", plan_id), part.parameters)?;
+            let trial_id = begin(transaction, &there, ("$.plan.id", part.plan.id.as_str()), &parameters)?;
             transaction.execute(
                 "UPDATE main.trial SET parameters_json = ?2 WHERE id = ?1",
-                params![trial_id, part.parameters.to_string()],
+                params![trial_id, parameters.to_string()],
             )?;
             if part.replace {
                 remove_host(transaction, trial_id, part.host)?;
@@ -49,7 +49,7 @@ impl Store {
             let ended = before
                 .is_none_or(|before| Some(before) != here(transaction, trial_id, part.host).ok().flatten());
             place_services(transaction, part, trial_id)?;
-            end_whole(transaction, trial_id, part.hosts)?;
+            end_whole(transaction, trial_id, part.plan.hosts().len())?;
             Ok(Gathered { trial_id, changed: taken.changed || ended, ..taken })
         })
     }
@@ -75,13 +75,6 @@ impl Store {
             }
             Ok(trial_id)
         })
-    }
-
-    /// The trial of a run whose blocks are taken in one by one; `None` before the first.
-    pub fn trial_of_run(&self, run: &str) -> Result<Option<i64>, StoreError> {
-        let sql = format!("SELECT id FROM trial WHERE json_extract(parameters_json, '$.{RUN}') = ?1");
-        let found = self.rows("looking for a run", &sql, params![run], |row| row.get(0))?;
-        Ok(found.into_iter().next())
     }
 
     /// Blocks of a trial that have services here, ascending.
@@ -121,7 +114,6 @@ impl Store {
 /// A trial in the attached file.
 struct There<'a> {
     trial_id: i64,
-    /// The host or node that it is of.
     host: &'a str,
     /// What its services are called here before their names: two hosts may have services of one name.
     prefix: String,
@@ -271,7 +263,6 @@ impl End {
     }
 }
 
-/// Services there and here.
 const SERVICES: &str =
     "there.service t JOIN main.service s ON s.trial_id = ?2 AND s.name = ?3 || t.name AND t.trial_id = ?1";
 
@@ -426,8 +417,8 @@ fn record(
 fn place_services(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<()> {
     let sql = "UPDATE main.service SET position = ?3 WHERE trial_id = ?1 AND name = ?2";
     let mut update = transaction.prepare(sql)?;
-    for (name, position) in part.positions {
-        update.execute(params![trial_id, format!("{}/{name}", part.host), position])?;
+    for (position, own) in part.plan.services.iter().enumerate().filter(|(_, own)| own.host == part.host) {
+        update.execute(params![trial_id, format!("{}/{}", part.host, own.service), position as i64])?;
     }
     Ok(())
 }

@@ -3,9 +3,7 @@
 use heaptrial_model::{
     Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, SlowSample, TrialKind, TrialPlan,
 };
-use heaptrial_store::{
-    AgentCost, LookRecord, NewService, NewTrial, RollupHorizon, Store, StoreError, TickInput,
-};
+use heaptrial_store::{LookRecord, NewService, NewTrial, RollupHorizon, Store, StoreError, TickInput};
 
 const MINUTE_US: i64 = 60_000_000;
 const DAY_US: i64 = 1440 * MINUTE_US;
@@ -99,7 +97,6 @@ fn tick(host_id: i64, lives: &[i64], number: i64) -> TickInput {
             Vec::new()
         },
         host_id: Some(host_id),
-        agent: Some(AgentCost { elapsed_us: MINUTE_US as u64, cpu_us: 60_000, rss_bytes: 20 << 20 }),
         ..TickInput::default()
     }
 }
@@ -184,8 +181,6 @@ fn the_newest_life_is_shown_even_before_its_first_sample() {
     assert_eq!(latest[1].rss_bytes, Some(bytes(1, 1)));
     assert_eq!(latest[1].identity.as_deref(), Some("glibc ?"));
     assert_eq!(latest[1].age_seconds, 60.0);
-    let cost = reader.agent_cost(trial_id).unwrap();
-    assert_eq!((cost.ticks, cost.cpu_share()), (2, Some(0.001)));
 
     let service = store.services(trial_id).unwrap()[1].id;
     let life =

@@ -2,7 +2,7 @@
 
 use heaptrial_model::{Arm, KnownEvent, LifeStart, Metric, Treatment, TrialKind};
 use heaptrial_store::{
-    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
+    ImportSource, ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial, NewService,
     NewTrial, Readings, Store,
 };
 
@@ -24,16 +24,16 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
         contamination: None,
         samples: samples.iter().map(sample).collect(),
     };
-    let service = |name: &str| ImportedService {
-        name: name.into(),
-        block: 0,
-        attributes: serde_json::json!({ "server": "go" }),
+    let service = |name: &str, position: usize| ImportedService {
+        service: NewService {
+            name: name.into(),
+            arm: position,
+            block: 0,
+            position: position as u32,
+            attributes: serde_json::json!({ "server": "go" }),
+        },
+        also_in: vec![position + 1],
         lives: vec![life.clone()],
-    };
-    let list = |name, control, members: &[usize]| ImportedList {
-        arm: arm(name, control),
-        members: members.to_vec(),
-        source: format!("{name}.txt"),
     };
     ImportedTrial {
         plan: NewTrial {
@@ -45,14 +45,14 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
             seed: 1,
             repeats: 1,
             planned_us: 0,
-            arms: Vec::new(),
+            arms: vec![arm("a", true), arm("b", false), arm("c", false)],
             parameters: serde_json::json!({}),
             command: "heaptrial import torutils memory.csv".into(),
             tool_version: "0.1.0".into(),
             started_wall_us: 0,
         },
-        lists: vec![list("a", true, &[0]), list("b", false, &[0, 1]), list("c", false, &[1])],
-        services: vec![service("one"), service("two")],
+        lists: ["a.txt", "b.txt", "c.txt"].map(str::to_owned).to_vec(),
+        services: vec![service("one", 0), service("two", 1)],
         events: vec![ImportedEvent {
             wall_us: 700_000,
             service: None,
@@ -83,10 +83,13 @@ fn an_import_is_read_back_whole_and_replaced_under_its_id() {
         assert_eq!(found.lists, trial.lists);
         assert_eq!(found.events, trial.events);
         assert_eq!(found.sources, trial.sources);
+        assert_eq!(found.plan.arms, trial.plan.arms);
         assert_eq!(found.services.len(), 2);
-        assert_eq!(found.services[1].lives[0].samples, trial.services[1].lives[0].samples);
-        assert_eq!(found.services[1].lives[0].start, LifeStart::Inferred { uncertainty_us: 250_000 });
-        assert_eq!(found.services[0].attributes["server"], "go");
+        for (found, written) in found.services.iter().zip(&trial.services) {
+            assert_eq!(found.lives, written.lives);
+            assert!(found.arms().eq(written.arms()));
+            assert_eq!(found.service.attributes["server"], "go");
+        }
     }
     let life = &store.lives(trial_id).unwrap()[0];
     let readings = Readings::of_trial(&store, trial_id, Metric::Rss).unwrap();

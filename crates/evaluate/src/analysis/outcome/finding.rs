@@ -42,8 +42,6 @@ pub enum FindingKind {
     AssignedByHand,
     /// An arm does not do the same on every host.
     DiffersByHost,
-    /// Services of an arm run another build on other hosts.
-    BuildsByHost,
     /// A life whose proved identity is not its arm's treatment.
     Contaminated,
     /// A service in two arms.

@@ -45,7 +45,6 @@ pub enum LookState {
         number: u32,
         /// When it is due, RFC 3339 in UTC.
         at: String,
-        /// In how many seconds.
         seconds: f64,
     },
     /// The plan of the trial has no looks.
@@ -57,7 +56,6 @@ pub enum LookState {
 pub struct Look {
     /// The trial until the look's time, with the look's own confidence.
     pub judgement: Judgement,
-    /// Where arms stand, and what follows.
     pub found: crate::analysis::Look,
     pub number: u32,
     pub looks: u32,
@@ -69,7 +67,6 @@ pub struct Look {
     pub alpha: f64,
     /// That and what all looks before it spent.
     pub alpha_spent: f64,
-    /// How far the data reach.
     pub reach: Reach,
     /// When it is taken, in microseconds since 1970.
     pub taken_us: i64,
@@ -161,7 +158,11 @@ pub fn take(
     let trial = trial(store, trial_id)?;
     let schedule = schedule(store, &trial)?;
     let Some(planned) = schedule.iter().find(|look| look.number == number).copied() else {
-        return Err(JudgementError::NoLook { trial: trial.plan.name, number, looks: schedule.len() });
+        return Err(JudgementError::Failed(format!(
+            "trial `{}` has no look {number}; its plan has {}",
+            trial.plan.name,
+            schedule.len()
+        )));
     };
     let standing = match recorded(store, trial_id, number.saturating_sub(1))? {
         Some(before) => standings(store, &before)?,
@@ -178,7 +179,7 @@ pub fn take(
     let next = next.map(|look| at.saturating_add(look.planned_us));
     let ends = |next: &i64| trial.ended_wall_us.is_some_and(|ended| ended < *next);
     let ended_before_next = next.is_some_and(|next| ends(&next));
-    let judgement = Judgement::from_fleet(store, rows, fleet, found.analysis.clone())?;
+    let judgement = Judgement::of_hosts(store, rows, fleet, found.analysis.clone())?;
     Ok(Look {
         judgement,
         found,
@@ -217,7 +218,7 @@ pub fn peek(store: &Store, trial_id: i64, now_us: i64, options: &Options) -> Res
     let analysis = analyse(&fleet, &options.settings);
     let last_us = reach::last_tick(store, trial_id, rows.until_us.min(now_us))?;
     Ok(Peek {
-        judgement: Judgement::from_fleet(store, rows, fleet, analysis)?,
+        judgement: Judgement::of_hosts(store, rows, fleet, analysis)?,
         looks: schedule(store, &trial)?.len() as u32,
         last_us,
     })
@@ -227,7 +228,11 @@ fn trial(store: &Store, trial_id: i64) -> Result<TrialRecord, JudgementError> {
     let trial = find_trial(store, trial_id)?;
     match Kind::of(&trial) {
         Kind::Field => Ok(trial),
-        kind => Err(JudgementError::NotAField { trial: trial.plan.name, kind: kind.describe() }),
+        kind => Err(JudgementError::Refused(format!(
+            "`{}` is a {}; only a field trial has looks",
+            trial.plan.name,
+            kind.describe()
+        ))),
     }
 }
 
@@ -244,10 +249,9 @@ struct RecordedArm {
 
 /// Where arms stood at a recorded look.
 fn standings(store: &Store, look: &LookRecord) -> Result<Vec<LookStanding>, JudgementError> {
-    let found = Recorded::deserialize(&look.outcome).map_err(|error| JudgementError::StoredLook {
-        path: store.path().to_owned(),
-        number: look.number,
-        why: error.to_string(),
+    let found = Recorded::deserialize(&look.outcome).map_err(|error| {
+        let (path, number) = (store.path().display(), look.number);
+        JudgementError::Failed(format!("{path}: look {number} cannot be read as it is stored: {error}"))
     })?;
     Ok(found.arms.iter().map(|arm| arm.standing).collect())
 }

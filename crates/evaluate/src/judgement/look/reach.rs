@@ -65,23 +65,27 @@ pub(super) fn of(
     if reached || gaps == Gaps::Accepted {
         return Ok(Reach { last_us, gap_seconds: (!reached).then_some(gap(worst) as f64 / 1e6) });
     }
-    let on = worst.host.map_or_else(String::new, |host| format!("` on host `{host}"));
-    let (trial_name, number) = (format!("{}{on}", trial.plan.name), look.number);
+    let on = worst.host.map_or_else(String::new, |host| format!(" on host `{host}`"));
+    let (trial, number) = (format!("trial `{}`{on}", trial.plan.name), look.number);
     let planned_at = rfc3339(store.path(), "a look", planned_us)?;
-    Err(match worst.ended_us {
-        Some(ended) => JudgementError::LookAfterEnd {
-            trial: trial_name,
-            number,
-            planned_at,
-            ended_at: rfc3339(store.path(), "end of the trial", ended)?,
-        },
-        None => JudgementError::LookGap {
-            trial: trial_name,
-            number,
-            planned_at,
-            last_at: last_us.map(|at| rfc3339(store.path(), "a reading", at)).transpose()?,
-        },
-    })
+    let what = match (worst.ended_us, last_us) {
+        (Some(ended), _) => {
+            let ended = rfc3339(store.path(), "end of the trial", ended)?;
+            format!("{trial} ended at {ended}, before its look {number} of {planned_at}")
+        }
+        (None, Some(last)) => {
+            let last = rfc3339(store.path(), "a reading", last)?;
+            format!(
+                "look {number} of {trial} is of the data until {planned_at}, and the last reading before it was at {last}"
+            )
+        }
+        (None, None) => {
+            format!(
+                "look {number} of {trial} is of the data until {planned_at}, and there are no readings before it"
+            )
+        }
+    };
+    Err(JudgementError::LookGap { what, ended: worst.ended_us.is_some() })
 }
 
 /// How far the readings of a host go before a look.
@@ -89,14 +93,12 @@ struct HostReach<'a> {
     /// `None` where there is one host.
     host: Option<&'a str>,
     last_us: Option<i64>,
-    /// The usual time between two ticks, in microseconds.
     usual_us: f64,
-    /// Its end, if that came before the look.
     ended_us: Option<i64>,
 }
 
 impl<'a> HostReach<'a> {
-    /// Of the ticks of a host: those of a boot are told apart by the clock that nobody sets.
+    /// Of the ticks of a host: those of a boot are distinguished by the clock that nobody sets.
     fn of(host: Option<&'a str>, mut ticks: Vec<TickTime>, ended_us: Option<i64>) -> Self {
         let last_us = ticks.iter().map(|tick| tick.wall_us).max();
         ticks.sort_unstable_by_key(|tick| (tick.host_id, tick.boottime_us));

@@ -20,16 +20,16 @@ pub(crate) struct Scheduled {
 /// The looks of a trial; none where its parameters hold no plan. A plan without looks has one, at its end.
 pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Scheduled>, JudgementError> {
     let Some(plan) = &trial.drawn else { return Ok(Vec::new()) };
-    let unusable = |why: String| JudgementError::Plan {
-        path: store.path().to_owned(),
-        trial: trial.plan.name.clone(),
-        why,
-    };
     let times = plan.looks_or_end();
     let Some(end) = times.last().map(|end| end.0.as_secs_f64()) else { return Ok(Vec::new()) };
     let fractions: Vec<f64> = times.iter().map(|time| time.0.as_secs_f64() / end).collect();
-    let alphas = look_alphas(&fractions, ALPHA)
-        .ok_or_else(|| unusable("its looks do not ascend from above 0".to_owned()))?;
+    let alphas = look_alphas(&fractions, ALPHA).ok_or_else(|| {
+        JudgementError::Failed(format!(
+            "{}: the plan of trial `{}` cannot be used: its looks do not ascend from above 0",
+            store.path().display(),
+            trial.plan.name
+        ))
+    })?;
     let looks = times.iter().zip(alphas).zip(1..);
     Ok(looks
         .map(|((time, alpha), number)| Scheduled { number, planned_us: time.0.as_micros() as i64, alpha })
@@ -41,8 +41,8 @@ pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Schedul
 pub struct PlannedLook {
     pub number: u32,
     /// When, in microseconds since the last service had its treatment.
+    /// Since the last service had its treatment.
     pub planned_us: i64,
-    /// What it may spend of the error probability.
     pub alpha: f64,
     /// What was recorded of it; `None` where it was not taken.
     pub taken: Option<LookRecord>,

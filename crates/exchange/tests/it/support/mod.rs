@@ -2,16 +2,14 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod hosts;
-pub mod naive;
 pub mod stored;
-pub mod variety;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptrial_exchange::CsvImport;
-use heaptrial_store::Store;
+use heaptrial_store::{ImportedService, ImportedTrial, Store};
 
 pub const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_kb,hwm_kb,frag_ratio,count,total_kb,avg_kb,min_kb,max_kb\n";
 
@@ -118,4 +116,12 @@ impl Fleet {
 
 pub fn memory_only(path: &Path) -> CsvImport {
     CsvImport { memory: vec![path.to_owned()], ..CsvImport::default() }
+}
+
+/// The name of each arm, and the services in its list.
+pub fn lists_of(trial: &ImportedTrial) -> Vec<(&str, Vec<&ImportedService>)> {
+    let members =
+        |arm: usize| trial.services.iter().filter(|service| service.arms().any(|own| own == arm)).collect();
+    let arms = trial.plan.arms.iter().enumerate();
+    arms.map(|(arm, own)| (own.name.as_str(), members(arm))).collect()
 }

@@ -1,53 +1,65 @@
 //! A trial as it is stored, read row by row.
 
+use std::collections::HashMap;
+
 use heaptrial_store::{
-    ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial, LifeRecord,
-    SAMPLE_COLUMNS, Store, StoreError,
+    ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial, NewService, SAMPLE_COLUMNS,
+    Store, StoreError, StoredSample,
 };
 
 pub fn read(store: &Store, name: &str) -> ImportedTrial {
     let trials = store.trials().unwrap();
     let trial = trials.into_iter().find(|trial| trial.plan.name == name).unwrap();
     let (arms, rows) = (store.arms(trial.id).unwrap(), store.services(trial.id).unwrap());
-    let lists = arms.iter().map(|record| {
-        let is_member =
-            |index: &usize| rows[*index].arm_id == record.id || rows[*index].also_in.contains(&record.id);
-        ImportedList {
-            arm: record.arm.clone(),
-            members: (0..rows.len()).filter(is_member).collect(),
-            source: record.source.clone().unwrap_or_default(),
-        }
-    });
+    let arm = |id: i64| arms.iter().position(|arm| arm.id == id).unwrap();
+    let mut samples = samples(store, trial.id);
+    let lives = store.lives(trial.id).unwrap();
+    let mut of_service = |id: i64| -> Vec<ImportedLife> {
+        let own = lives.iter().filter(|life| life.service_id == id);
+        own.map(|life| ImportedLife {
+            started_wall_us: life.started_wall_us,
+            start: life.start,
+            contamination: life.contamination.clone(),
+            samples: samples.remove(&life.id).unwrap_or_default(),
+        })
+        .collect()
+    };
     let services = rows.iter().map(|row| ImportedService {
-        name: row.name.clone(),
-        block: row.block,
-        attributes: row.attributes.clone().unwrap_or_default(),
-        lives: store.lives_of(row.id).unwrap().iter().map(|life| self::life(store, life)).collect(),
+        service: NewService {
+            name: row.name.clone(),
+            arm: arm(row.arm_id),
+            block: row.block,
+            position: row.position,
+            attributes: row.attributes.clone().unwrap_or_default(),
+        },
+        also_in: row.also_in.iter().map(|id| arm(*id)).collect(),
+        lives: of_service(row.id),
     });
     let events = store.events(trial.id).unwrap().into_iter().map(|event| ImportedEvent {
         wall_us: event.wall_us,
         service: event.service_id.map(|id| rows.iter().position(|row| row.id == id).unwrap()),
-        arm: event.arm_id.map(|id| arms.iter().position(|arm| arm.id == id).unwrap()),
+        arm: event.arm_id.map(arm),
         kind: event.kind,
         text: event.text,
     });
     ImportedTrial {
         plan: trial.plan,
-        lists: lists.collect(),
+        lists: arms.iter().map(|record| record.source.clone().unwrap_or_default()).collect(),
         services: services.collect(),
         events: events.collect(),
         sources: store.import_sources(trial.id).unwrap(),
     }
 }
 
-fn life(store: &Store, life: &LifeRecord) -> ImportedLife {
-    let mut samples = Vec::new();
-    let each = |sample: &heaptrial_store::StoredSample| {
+/// The samples of a trial by life.
+fn samples(store: &Store, trial_id: i64) -> HashMap<i64, Vec<ImportedSample>> {
+    let mut samples: HashMap<i64, Vec<ImportedSample>> = HashMap::new();
+    let each = |sample: &StoredSample| {
         let bytes = |column: &str| {
             let place = SAMPLE_COLUMNS.iter().position(|own| *own == column).unwrap();
             sample.values[place].map(|bytes| bytes as u64)
         };
-        samples.push(ImportedSample {
+        samples.entry(sample.life_id).or_default().push(ImportedSample {
             wall_us: sample.wall_us,
             rss_bytes: bytes("rss_bytes").unwrap(),
             vsize_bytes: bytes("vsize_bytes"),
@@ -59,11 +71,6 @@ fn life(store: &Store, life: &LifeRecord) -> ImportedLife {
         });
         Ok::<(), StoreError>(())
     };
-    store.each_sample_of_life(life, each).unwrap();
-    ImportedLife {
-        started_wall_us: life.started_wall_us,
-        start: life.start,
-        contamination: life.contamination.clone(),
-        samples,
-    }
+    store.each_sample_in_time(trial_id, each).unwrap();
+    samples
 }

@@ -51,10 +51,6 @@ pub struct PrometheusOptions {
     /// When the service was started, in seconds since 1970
     #[arg(long, value_name = "QUERY")]
     start: Option<String>,
-    /// A counter that begins at nothing with each start, such as CPU seconds: shows restarts without --start, and with
-    /// it where a clock was set
-    #[arg(long, value_name = "QUERY")]
-    counter: Option<String>,
     /// Label that names a service; several are joined by `/` [default: the exporter's, else instance]
     #[arg(long, value_name = "LABEL")]
     service_label: Vec<String>,
@@ -192,7 +188,6 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         memory,
         swap,
         start,
-        counter: options.counter.clone(),
         contaminated,
         service_labels,
         arm_label,

@@ -1,4 +1,4 @@
-//! `heaptrial lab score`: how well lab runs of relays predicted a trial in the field.
+//! `heaptrial lab score`: how well a lab run of relays predicted a trial in the field.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,7 +7,6 @@ use clap::Args;
 use heaptrial_evaluate::judgement::score::Side;
 use heaptrial_model::Metric;
 use heaptrial_report::{Options, ScoreReport};
-use heaptrial_store::Store;
 
 use super::search;
 use crate::commands::value::ValueError;
@@ -16,13 +15,12 @@ use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
 use crate::target::Target;
 
-/// Which runs, against which trial.
+/// Which run, against which trial.
 #[derive(Debug, Args)]
 pub struct ScoreOptions {
-    /// Lab runs of relays: folders or databases. Several are taken together: other seeds, or groups of arms that each have
-    /// the control of the first
-    #[arg(required = true, value_name = "RUN")]
-    runs: Vec<String>,
+    /// A lab run of relays: its folder or database
+    #[arg(value_name = "RUN")]
+    run: String,
     /// The trial in the field: an import or a field trial
     #[arg(long, value_name = "TRIAL")]
     against: String,
@@ -41,10 +39,8 @@ pub struct ScoreOptions {
 /// Writes the score and prints it.
 pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let how = Options::default();
-    let targets: Vec<Target> =
-        options.runs.iter().map(|run| Target::find(Some(run), global)).collect::<Result<_, _>>()?;
-    let runs: Vec<(&Store, i64)> = targets.iter().map(|target| (&target.store, target.trial.id)).collect();
-    let lab = Side::of_lab(&runs, options.metric, &how)?;
+    let run = Target::find(Some(&options.run), global)?;
+    let lab = Side::of_lab(&run.store, run.trial.id, options.metric, &how)?;
     let against = Target::find(Some(&options.against), global)?;
     let field = Side::of_field(&against.store, against.trial.id, &how)?;
     let ages: Vec<f64> = options.at.iter().map(|consensuses| f64::from(*consensuses)).collect();

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use heaptrial_evaluate::analysis::FleetService;
 use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
-use heaptrial_evaluate::judgement::LifeFigures;
 use heaptrial_fleet::rollout::{Before, RolloutPlan, Tells};
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_inspect::{MainProcess, Service};

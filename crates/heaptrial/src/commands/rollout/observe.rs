@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use heaptrial_change::Prepared;
 use heaptrial_evaluate::analysis::{Fleet, FleetLife, Worked};
-use heaptrial_evaluate::judgement::{LifeFigures, Options, read_fleet};
+use heaptrial_evaluate::judgement::{Options, read_fleet};
 use heaptrial_fleet::rollout::{Observed, Observer, Stratum};
 use heaptrial_host::{HostFacts, HostRoot, Instant as Moment};
 use heaptrial_model::{KnownEvent, ServiceName};
@@ -75,7 +75,7 @@ impl Watcher {
             crashes: told(KnownEvent::Crash),
             oom_kills: told(KnownEvent::OomKill),
             work: life.and_then(Worked::of_life),
-            flags: life.and_then(LifeFigures::flags),
+            flags: life.and_then(FleetLife::flags),
         }
     }
 

@@ -5,15 +5,40 @@ use std::path::Path;
 
 use heaptrial_model::{Arm, LifeStart, Metric, Treatment, TrialKind};
 use heaptrial_store::{
-    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
+    ImportSource, ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial, NewService,
     NewTrial, Store,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub const GIB: f64 = 1_073_741_824.0;
 const START_US: i64 = 1_767_323_045_000_000;
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_HOURS: i64 = 24;
+
+/// A trial as operators have it: services, and lists of them.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    pub plan: NewTrial,
+    pub lists: Vec<List>,
+    pub services: Vec<Service>,
+    pub events: Vec<ImportedEvent>,
+    pub sources: Vec<ImportSource>,
+}
+
+#[derive(Debug, Clone)]
+pub struct List {
+    pub arm: Arm,
+    /// Positions of its services.
+    pub members: Vec<usize>,
+    pub source: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct Service {
+    pub name: String,
+    pub attributes: Value,
+    pub lives: Vec<ImportedLife>,
+}
 
 /// What a service needs, by age in days.
 #[derive(Debug, Clone, Copy)]
@@ -52,9 +77,9 @@ pub const LISTS: [(&str, &str, Curve, usize); 6] = [
 pub const STRANGERS: usize = 4;
 
 /// The whole fleet: a contaminated control, an arm that runs away, one that is restarted.
-pub fn contaminated() -> ImportedTrial {
+pub fn contaminated() -> Listed {
     let mut services = Vec::new();
-    let mut lists: Vec<ImportedList> = Vec::new();
+    let mut lists: Vec<List> = Vec::new();
     for (index, (name, allocator, curve, count)) in LISTS.iter().enumerate() {
         let restarted = *name == "group_restarted";
         let first = services.len();
@@ -66,19 +91,14 @@ pub fn contaminated() -> ImportedTrial {
                 vec![life_of(*curve, seed, 0, 8 * DAY_HOURS)]
             };
             let short = name.trim_start_matches("group_");
-            services.push(ImportedService {
-                name: format!("{short}{number:02}"),
-                block: 0,
-                attributes: json!({}),
-                lives,
-            });
+            services.push(Service { name: format!("{short}{number:02}"), attributes: json!({}), lives });
         }
         let treatment = Treatment {
             allocator: allocator.parse().ok(),
             restart_every: restarted.then(|| "48h".parse().unwrap()),
             ..Treatment::default()
         };
-        lists.push(ImportedList {
+        lists.push(List {
             arm: Arm { name: (*name).to_owned(), control: index == 0, treatment },
             members: (first..services.len()).collect(),
             source: format!("groups/{name}.txt"),
@@ -94,7 +114,7 @@ pub fn contaminated() -> ImportedTrial {
 }
 
 /// Names and texts that try to be markup, terminal codes and table cells.
-pub fn hostile() -> ImportedTrial {
+pub fn hostile() -> Listed {
     const EVIL: &str = "<script>alert(1)</script>\"'`|[x](javascript:y)&lt;";
     let mut trial = contaminated();
     trial.plan.name = "a|b <img src=x onerror=alert(1)>".to_owned();
@@ -137,12 +157,7 @@ fn event(hours: i64, arm: Option<usize>, kind: &str, text: &str) -> ImportedEven
     ImportedEvent { wall_us, service: None, arm, kind: kind.into(), text: text.to_owned() }
 }
 
-fn trial(
-    name: &str,
-    lists: Vec<ImportedList>,
-    services: Vec<ImportedService>,
-    events: Vec<ImportedEvent>,
-) -> ImportedTrial {
+fn trial(name: &str, lists: Vec<List>, services: Vec<Service>, events: Vec<ImportedEvent>) -> Listed {
     let source = |file: &str, role: &str, rows, skipped| ImportSource {
         file: file.to_owned(),
         role: role.to_owned(),
@@ -167,20 +182,39 @@ fn trial(
     };
     let sources =
         vec![source("memory.csv", "memory", 7_104, 2), source("groups/group_glibc.txt", "groups", 18, 0)];
-    ImportedTrial { plan, lists, services, events, sources }
+    Listed { plan, lists, services, events, sources }
 }
 
 /// Writes a trial into a new database at `path`; gives its row id.
-pub fn write(trial: &ImportedTrial, path: &Path) -> (Store, i64) {
+pub fn write(trial: &Listed, path: &Path) -> (Store, i64) {
     let mut store = Store::create(path).unwrap();
-    let id = store.write_imported(trial).unwrap();
+    let arms_of = |index: usize| -> Vec<usize> {
+        (0..trial.lists.len()).filter(|arm| trial.lists[*arm].members.contains(&index)).collect()
+    };
+    let listed: Vec<usize> = (0..trial.services.len()).filter(|index| !arms_of(*index).is_empty()).collect();
+    let service = |index: &usize| {
+        let (arms, Service { name, attributes, lives }) = (arms_of(*index), trial.services[*index].clone());
+        let service = NewService { name, arm: arms[0], block: 0, position: *index as u32, attributes };
+        ImportedService { service, also_in: arms[1..].to_vec(), lives }
+    };
+    let imported = ImportedTrial {
+        plan: NewTrial {
+            arms: trial.lists.iter().map(|list| list.arm.clone()).collect(),
+            ..trial.plan.clone()
+        },
+        lists: trial.lists.iter().map(|list| list.source.clone()).collect(),
+        services: listed.iter().map(service).collect(),
+        events: trial.events.clone(),
+        sources: trial.sources.clone(),
+    };
+    let id = store.write_imported(&imported).unwrap();
     drop(store);
     (Store::open(path).unwrap(), id)
 }
 
 /// Six weeks on two servers: every service ran glibc for a week, then half of them got mimalloc 2.0.9 at a time that an
 /// event tells. One of these stands far out.
-pub fn two_servers_for_six_weeks() -> ImportedTrial {
+pub fn two_servers_for_six_weeks() -> Listed {
     const WEEK_HOURS: i64 = 7 * DAY_HOURS;
     const EACH: usize = 10;
     let [before, after] = [(6.0, 0.0), (1.25, 0.0)]
@@ -192,9 +226,8 @@ pub fn two_servers_for_six_weeks() -> ImportedTrial {
             curve.level_gib *= 3.0;
         }
         let server = if number % 2 == 0 { "alpha" } else { "beta" };
-        services.push(ImportedService {
+        services.push(Service {
             name: format!("relay{number:02}"),
-            block: 0,
             attributes: json!({"server": server}),
             lives: vec![
                 life_of(before, number, 0, WEEK_HOURS - 1),
@@ -202,7 +235,7 @@ pub fn two_servers_for_six_weeks() -> ImportedTrial {
             ],
         });
     }
-    let list = |name: &str, allocator: &str, control, members: std::ops::Range<usize>| ImportedList {
+    let list = |name: &str, allocator: &str, control, members: std::ops::Range<usize>| List {
         arm: Arm {
             name: name.to_owned(),
             control,

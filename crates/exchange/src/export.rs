@@ -1,4 +1,4 @@
-//! CSV, in the columns that an import takes and all others that were read.
+//! Data out: a CSV, a row per sample, in the columns that an import takes and all others that were read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use heaptrial_model::{LifeStart, ServiceName};
-use heaptrial_store::{LifeRecord, SAMPLE_COLUMNS, Store};
+use heaptrial_store::{LifeRecord, SAMPLE_COLUMNS, SERVER, Store};
+use serde_json::Value;
 
-use super::series::{Service, Trial};
 use crate::ExportError;
 
 /// What a sample belongs to; the columns of [`SAMPLE_COLUMNS`] follow, with bytes as KiB. `life` counts a service's lives from 1,
@@ -26,33 +26,32 @@ const COLUMNS: [&str; 10] = [
     "contaminated",
 ];
 
-/// Samples in order of time. Times are in UTC and say so, because the zone that a file was imported in need not be the reader's.
-pub(super) fn write(store: &Store, trial: &Trial, writer: &mut dyn Write) -> Result<u64, ExportError> {
-    let by_life: HashMap<i64, (&Service, String, &LifeRecord)> = trial
-        .services
-        .iter()
-        .flat_map(|service| service.lives.iter().zip(1..).map(move |(life, number)| (service, life, number)))
-        .map(|(service, life, number): (_, _, u32)| (life.id, (service, number.to_string(), life)))
-        .collect();
-    let mut csv = ::csv::Writer::from_writer(writer);
+/// Writes all samples of a trial, of a lab run as of an import, in order of time, in the columns that an import takes and all others;
+/// gives how many there were. Times are in UTC and say so, because the zone that a file was imported in need not be the reader's.
+///
+/// Samples are passed on one by one, so that memory does not grow with them.
+pub fn export(store: &Store, trial_id: i64, writer: &mut dyn Write) -> Result<u64, ExportError> {
+    let lives = lives(store, trial_id)?;
+    let mut csv = csv::Writer::from_writer(writer);
     let measured = SAMPLE_COLUMNS.map(column);
     csv.write_record(COLUMNS.into_iter().chain(measured.iter().map(|column| column.as_ref()))).map_err(io)?;
-    let mut times = Times::default();
     let mut written = 0;
-    store.each_sample_in_time(trial.id, |sample| {
-        let Some((service, number, life)) = by_life.get(&sample.life_id) else { return Ok(()) };
-        let age_seconds = (sample.boottime_us - life.started_boottime_us) as f64 / 1e6;
-        let row = [
-            times.text(sample.wall_us),
-            &service.server,
+    store.each_sample_in_time(trial_id, |sample| {
+        let Some(life) = lives.get(&sample.life_id) else { return Ok(()) };
+        let age_seconds = (sample.boottime_us - life.record.started_boottime_us) as f64 / 1e6;
+        // Times outside of the calendar's reach are in no database that was not damaged.
+        let time = jiff::Timestamp::from_microsecond(sample.wall_us).map(|time| time.to_string());
+        let row: [&str; 10] = [
+            &time.unwrap_or_default(),
+            &life.server,
             "relay",
-            &service.fingerprint,
-            &nickname(&service.nickname),
-            &service.arm,
-            number,
-            start_word(&life.start),
+            &life.fingerprint,
+            &life.nickname,
+            &life.arm,
+            &life.number.to_string(),
+            start_word(&life.record.start),
             &age_seconds.to_string(),
-            if life.contamination.is_some() { "true" } else { "false" },
+            if life.record.contamination.is_some() { "true" } else { "false" },
         ];
         for text in row {
             csv.write_field(text).map_err(io)?;
@@ -69,6 +68,50 @@ pub(super) fn write(store: &Store, trial: &Trial, writer: &mut dyn Write) -> Res
     })?;
     csv.flush()?;
     Ok(written)
+}
+
+/// What does not change from sample to sample of a life.
+struct Life {
+    arm: String,
+    nickname: String,
+    server: String,
+    fingerprint: String,
+    /// Counts the lives of its service from 1.
+    number: usize,
+    record: LifeRecord,
+}
+
+/// The lives of a trial by their row ids.
+fn lives(store: &Store, trial_id: i64) -> Result<HashMap<i64, Life>, ExportError> {
+    if store.trials()?.iter().all(|trial| trial.id != trial_id) {
+        return Err(ExportError::NoTrial(trial_id));
+    }
+    let arms: HashMap<i64, String> =
+        store.arms(trial_id)?.into_iter().map(|record| (record.id, record.arm.name)).collect();
+    let mut records = store.lives(trial_id)?;
+    records.sort_by_key(|life| (life.started_boottime_us, life.id));
+    let mut lives = HashMap::new();
+    for service in store.services(trial_id)? {
+        let attribute = |name: &str| {
+            let text = service.attributes.as_ref().and_then(|attributes| attributes.get(name));
+            text.and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let own = attribute("nickname");
+        let name = if own.is_empty() { &service.name } else { &own };
+        let own = records.iter().filter(|life| life.service_id == service.id);
+        for (record, number) in own.zip(1..) {
+            let life = Life {
+                arm: arms.get(&service.arm_id).cloned().unwrap_or_default(),
+                nickname: nickname(name).into_owned(),
+                server: attribute(SERVER),
+                fingerprint: attribute("fingerprint"),
+                number,
+                record: record.clone(),
+            };
+            lives.insert(record.id, life);
+        }
+    }
+    Ok(lives)
 }
 
 /// How the start of a life is known, in one word.
@@ -110,27 +153,9 @@ fn nickname(name: &str) -> Cow<'_, str> {
     nickname.into()
 }
 
-/// The last time as text: the rows of a collection share it.
-#[derive(Default)]
-struct Times {
-    last: Option<(i64, String)>,
-}
-
-impl Times {
-    fn text(&mut self, wall_us: i64) -> &str {
-        if self.last.as_ref().is_none_or(|(time, _)| *time != wall_us) {
-            // Times outside of the calendar's reach are in no database that was not damaged.
-            let text =
-                jiff::Timestamp::from_microsecond(wall_us).map(|time| time.to_string()).unwrap_or_default();
-            self.last = Some((wall_us, text));
-        }
-        self.last.as_ref().map_or("", |(_, text)| text)
-    }
-}
-
-fn io(error: ::csv::Error) -> ExportError {
+fn io(error: csv::Error) -> ExportError {
     match error.into_kind() {
-        ::csv::ErrorKind::Io(error) => ExportError::Write(error),
+        csv::ErrorKind::Io(error) => ExportError::Write(error),
         other => ExportError::Write(std::io::Error::other(format!("{other:?}"))),
     }
 }
