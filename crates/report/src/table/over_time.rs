@@ -1,16 +1,15 @@
 //! Tables of memory over time.
 
-use super::{Emphasis, NOTHING, Row, Table, bytes, figure, optional, text};
-use heaptrial_evaluate::analysis::{DayLevel, WeekLevel};
+use heaptrial_evaluate::analysis::{ArmLevelChange, Sawtooth, WeekLevel};
 
-use crate::document::{Arm, Report};
+use super::{Columns, Emphasis, Table, emphasis};
+use crate::document::{Arm, Report, ServerSum};
 use crate::text::stamp;
 use crate::units::{self, GIB, MIB};
 
-/// Columns of the growth tables, besides the arm.
+/// Columns of the tables by age, besides the arm.
 const COLUMNS_SHOWN: usize = 12;
 
-/// An arm's memory at one age.
 struct Cell {
     /// Day or week of age, from 1.
     at: u32,
@@ -22,31 +21,27 @@ struct Cell {
 /// an arm had on its best day have readings.
 pub(crate) fn by_day(report: &Report) -> Option<(&'static str, Table)> {
     let of = |arm: &Arm| {
-        let day =
-            |day: &DayLevel| Cell { at: day.day, services: day.services, median_bytes: day.median_bytes };
-        arm.result.by_day.iter().map(day).collect()
+        let days = arm.result.by_day.iter();
+        days.map(|day| Cell { at: day.day, services: day.services, median_bytes: day.median_bytes }).collect()
     };
-    by_age(
-        report,
-        "Day",
-        of,
-        |level, median, most| {
-            if 2 * level.services < most { format!("({median})") } else { median }
-        },
-    )
+    by_age(report, "Day", of, |cell, median, most| match 2 * cell.services < most {
+        true => format!("({median})"),
+        false => median,
+    })
 }
 
 /// Memory by week of age, with the number of services that lived through each.
 pub(crate) fn by_week(report: &Report) -> Option<(&'static str, Table)> {
     let of = |arm: &Arm| {
-        let week = |week: &WeekLevel| Cell {
+        let weeks = arm.result.by_week.iter();
+        let cell = |week: &WeekLevel| Cell {
             at: week.week,
             services: week.services,
             median_bytes: week.median_bytes,
         };
-        arm.result.by_week.iter().map(week).collect()
+        weeks.map(cell).collect()
     };
-    by_age(report, "Week", of, |level, median, _| format!("{median} ({})", level.services))
+    by_age(report, "Week", of, |cell, median, _| format!("{median} ({})", cell.services))
 }
 
 fn by_age(
@@ -65,19 +60,17 @@ fn by_age(
         ages = (0..COLUMNS_SHOWN).map(|column| ages[column * last / (COLUMNS_SHOWN - 1)]).collect();
     }
     let (unit, size, decimals) = if highest >= 1.5 * GIB { ("GiB", GIB, 2) } else { ("MiB", MIB, 0) };
-    let columns =
-        std::iter::once(text("Arm")).chain(ages.iter().map(|age| figure(&format!("{title} {age}"))));
-    let rows = report.ranking().into_iter().filter(|arm| !levels[*arm].is_empty()).map(|arm| {
-        let most = levels[arm].iter().map(|level| level.services).max().unwrap_or(0);
-        let cell = |age: &u32| {
-            optional(levels[arm].iter().find(|level| level.at == *age), |level| {
-                show(level, in_unit(level.median_bytes / size, decimals), most)
-            })
-        };
-        let name = std::iter::once(report.arms[arm].name.clone());
-        Row::of_arm(report, arm, name.chain(ages.iter().map(cell)).collect())
+    let (levels, show) = (&levels, &show);
+    let columns = Columns::of("Arm", |arm: &usize| report.arms[*arm].name.clone());
+    let columns = ages.into_iter().fold(columns, |columns, age| {
+        columns.figure(&format!("{title} {age}"), move |arm| {
+            let most = levels[*arm].iter().map(|cell| cell.services).max().unwrap_or(0);
+            let cell = levels[*arm].iter().find(|cell| cell.at == age)?;
+            Some(show(cell, in_unit(cell.median_bytes / size, decimals), most))
+        })
     });
-    Some((unit, Table::of(columns, rows)?))
+    let rows = report.ranking().into_iter().filter(|arm| !levels[*arm].is_empty());
+    Some((unit, columns.table_of_arms(rows, |arm| emphasis(report, *arm))?))
 }
 
 /// A figure in the unit of its table, of which the largest has so many digits behind the point; small ones keep two digits.
@@ -89,78 +82,50 @@ fn in_unit(value: f64, decimals: usize) -> String {
 
 /// Sudden changes of level, where there are any.
 pub(crate) fn level_changes(report: &Report) -> Option<Table> {
-    let columns = [text("Arm"), text("When"), figure("Age"), figure("Level after over before")];
-    let columns = columns.into_iter().chain([figure("Services that agree"), figure("Adjusted p")]);
-    let mut rows = Vec::new();
-    for index in report.ranking() {
-        let arm = &report.arms[index];
-        rows.extend(arm.result.level_changes.iter().map(|change| Row {
-            arm: Some(index),
-            emphasis: Emphasis::None,
-            cells: vec![
-                arm.name.clone(),
-                stamp(change.at, "%Y-%m-%d %H:%M UTC"),
-                format!("{:.1} d", change.age_days),
-                units::ratio(change.factor),
-                format!("{} of {}", change.services_agreeing, change.services),
-                units::p_value(change.p_value),
-            ],
-        }));
-    }
-    Table::of(columns, rows)
+    let changes = |arm: usize| report.arms[arm].result.level_changes.iter().map(move |change| (arm, change));
+    Columns::of("Arm", |(arm, _): &(usize, &ArmLevelChange)| report.arms[*arm].name.clone())
+        .text("When", |(_, change)| Some(stamp(change.at, "%Y-%m-%d %H:%M UTC")))
+        .figure("Age", |(_, change)| Some(format!("{:.1} d", change.age_days)))
+        .figure("Level after over before", |(_, change)| Some(units::ratio(change.factor)))
+        .figure("Services that agree", |(_, change)| {
+            Some(format!("{} of {}", change.services_agreeing, change.services))
+        })
+        .figure("Adjusted p", |(_, change)| Some(units::p_value(change.p_value)))
+        .table_of_arms(report.ranking().into_iter().flat_map(changes), |(arm, _)| {
+            (Some(*arm), Emphasis::None)
+        })
 }
 
 /// Arms that are restarted at intervals, where there are any.
 pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
-    let columns = [text("Arm"), figure("Average over time"), figure("Mean at end"), figure("Restarts")];
-    let columns = columns.into_iter().chain([figure("Restarts a service and day")]);
-    let mut rows = Vec::new();
-    for index in report.ranking() {
-        let arm = &report.arms[index];
-        rows.extend(arm.result.sawtooth.map(|sawtooth| Row {
-            arm: Some(index),
-            emphasis: Emphasis::None,
-            cells: vec![
-                arm.name.clone(),
-                units::memory(sawtooth.time_average_bytes),
-                bytes(arm.final_bytes()),
-                units::count(u64::from(sawtooth.restarts)),
-                format!("{:.2}", sawtooth.restarts_per_service_day),
-            ],
-        }));
-    }
-    Table::of(columns, rows)
+    let arms = report.ranking().into_iter();
+    let restarted = arms.filter_map(|arm| Some((arm, report.arms[arm].result.sawtooth?)));
+    Columns::of("Arm", |(arm, _): &(usize, Sawtooth)| report.arms[*arm].name.clone())
+        .figure("Average over time", |(_, sawtooth)| Some(units::memory(sawtooth.time_average_bytes)))
+        .figure("Mean at end", |(arm, _)| report.arms[*arm].final_bytes().map(units::memory))
+        .figure("Restarts", |(_, sawtooth)| Some(units::count(u64::from(sawtooth.restarts))))
+        .figure("Restarts a service and day", |(_, sawtooth)| {
+            Some(format!("{:.2}", sawtooth.restarts_per_service_day))
+        })
+        .table_of_arms(restarted, |(arm, _)| (Some(*arm), Emphasis::None))
 }
 
 /// Sums of last readings by server and arm, where there are several servers or readings of before.
 pub(crate) fn sums_by_server(report: &Report) -> Option<Table> {
-    let compared = report.server_sums.iter().any(|sum| sum.compared.is_some());
-    let gone = report.server_sums.iter().any(|sum| sum.gone > 0);
-    let columns = [text("Server"), text("Arm"), figure("Services")].into_iter();
-    let columns = columns.chain(gone.then(|| figure("Read no more"))).chain([figure("Sum of last readings")]);
-    let before = ["Read before too", "Dated by an event", "Before", "After", "After over before"].map(figure);
-    let columns = columns.chain(before.into_iter().filter(|_| compared));
-    let rows = report.server_sums.iter().map(|sum| {
-        let mut cells = vec![
-            sum.server.clone().unwrap_or_else(|| NOTHING.to_owned()),
-            report.arms[sum.arm].name.clone(),
-            sum.services.to_string(),
-        ];
-        cells.extend(gone.then(|| sum.gone.to_string()));
-        cells.push(units::memory(sum.last_bytes));
-        if compared {
-            cells.extend([
-                optional(sum.compared, |both| both.services.to_string()),
-                optional(sum.compared, |both| both.dated.to_string()),
-                optional(sum.compared, |both| units::memory(both.before_bytes)),
-                optional(sum.compared, |both| units::memory(both.after_bytes)),
-                optional(sum.compared.filter(|both| both.before_bytes > 0.0), |both| {
-                    units::ratio(both.after_bytes / both.before_bytes)
-                }),
-            ]);
-        }
-        // The column of arms is not the first one, which has the marks.
-        Row { arm: None, emphasis: Emphasis::None, cells }
-    });
-    Table::of(columns, rows)
+    let name = |sum: &&ServerSum| sum.server.clone().unwrap_or_else(|| super::NOTHING.to_owned());
+    // The column of arms is not the first one, which would have the marks.
+    Columns::of("Server", name)
+        .text("Arm", |sum| Some(report.arms[sum.arm].name.clone()))
+        .figure("Services", |sum| Some(sum.services.to_string()))
+        .figure("Read no more", |sum| (sum.gone > 0).then(|| sum.gone.to_string()))
+        .figure("Sum of last readings", |sum| Some(units::memory(sum.last_bytes)))
+        .figure("Read before too", |sum| Some(sum.compared?.services.to_string()))
+        .figure("Dated by an event", |sum| Some(sum.compared?.dated.to_string()))
+        .figure("Before", |sum| Some(units::memory(sum.compared?.before_bytes)))
+        .figure("After", |sum| Some(units::memory(sum.compared?.after_bytes)))
+        .figure("After over before", |sum| {
+            let both = sum.compared.filter(|both| both.before_bytes > 0.0)?;
+            Some(units::ratio(both.after_bytes / both.before_bytes))
+        })
+        .table(&report.server_sums)
 }

@@ -104,18 +104,6 @@ fn a_running_trial_is_reported_as_assigned_and_as_treated() {
     );
 }
 
-/// Blocks differ by a factor of three: an interval that did not use them would be far wider.
-#[test]
-fn services_are_compared_within_their_blocks() {
-    let report = write(&four_arms(72)).report();
-    let ratio = arm(&report, "jemalloc").ratio().unwrap();
-    let (low, high) = ratio.estimate.interval().unwrap();
-    assert_eq!(ratio.method, "permutation");
-    assert!(high / low < 1.08, "{ratio:?}");
-    // 8 pairs: of 2^8 assignments two are as far apart as the observed one.
-    assert!((ratio.p_value.unwrap() - 2.0 / 256.0).abs() < 1e-12, "{ratio:?}");
-}
-
 #[test]
 fn an_arm_that_does_less_is_not_recommended() {
     let report = write(&four_arms(72)).report();
@@ -165,19 +153,6 @@ fn failures_are_counted_and_planned_restarts_are_none() {
     assert!((0.7..1.0).contains(&ratio.estimate.value), "{ratio:?}");
     let work = restarted.result.work.as_ref().unwrap().ratio.as_ref().unwrap();
     assert!((work.estimate.value - 1.0).abs() < 0.05, "{work:?}");
-}
-
-#[test]
-fn memory_that_goes_as_another_arms_takes_nobody_out_where_identities_are_proved() {
-    let mut trial = four_arms(72);
-    // Proved to run jemalloc, and with memory as under glibc.
-    trial.arms[2].level_gib = 4.0;
-    trial.arms[1].contaminated = 0;
-    let report = write(&trial).report();
-    assert!(report.services.iter().all(|service| service.counts));
-    for kind in [FindingKind::NearerToAnotherArm, FindingKind::SeparateClusters] {
-        assert!(find(&report, kind).is_empty());
-    }
 }
 
 #[test]
@@ -261,7 +236,7 @@ fn an_arm_that_soon_needs_as_much_as_the_control_is_not_recommended() {
     );
     let look = fast.look(1, 1.2);
     assert!(look.result.starts_with("decided: mimalloc-3.0.1 needs "), "{}", look.result);
-    assert!(look.result.contains("but it grows by"), "{}", look.result);
+    assert!(look.result.contains("but: grows by"), "{}", look.result);
     // The control's caches fill as well on the first days, and do not go on to.
     assert_eq!(advised(&of(14, 1.2).report()), None);
     // At a pace by which that takes years it is.
