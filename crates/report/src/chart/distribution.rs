@@ -32,15 +32,19 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     };
     let bottom = TOP + offsets.iter().map(|offsets| depth(offsets)).sum::<f64>() + 2.0;
     let mut plot = Plot::new(across, (TOP, bottom));
+    let mut top = TOP;
+    for (row, offsets) in offsets.iter().enumerate() {
+        if row % 2 == 0 {
+            plot.push(rectangle("warm", (0.0, top), WIDTH, depth(offsets)));
+        }
+        top += depth(offsets);
+    }
     let metric = metric_name(report.analysis.metric);
     plot.axis_of_rows(&x, &format!("{metric} at the end ({})", x.unit));
     let mut top = TOP;
-    for (row, ((arm, services), offsets)) in rows.iter().zip(&offsets).enumerate() {
+    for ((arm, services), offsets) in rows.iter().zip(&offsets) {
         let depth = depth(offsets);
         let (middle, style) = (top + depth / 2.0, canvas.style(*arm));
-        if row % 2 == 0 {
-            plot.push(rectangle("warm", (0.0, top), across.0 - 8.0, depth));
-        }
         let label = text("end", (across.0 - 14.0, middle + 4.0), &canvas.arm_name(*arm, 28));
         plot.push(label.child(element("title").text(&report.arms[*arm].name)));
         let median = report.arms[*arm].result.as_assigned.final_median_bytes;

@@ -52,7 +52,7 @@ impl Plot {
             self.push(line(class, (self.left, at), (self.right, at)));
             self.push(text("quiet end", (self.left - 8.0, at + 4.0), &tick.label));
         }
-        self.push(text("quiet", (8.0, self.top - 16.0), title));
+        self.title("quiet", (8.0, self.top - 16.0), title);
     }
 
     /// An axis below, at `top`, without a grid.
@@ -61,7 +61,14 @@ impl Plot {
             self.push(line("axis", (at, top), (at, top + 5.0)));
             self.push(text("quiet middle", (at, top + 19.0), &label));
         }
-        self.push(text("quiet end", (self.right, top + 37.0), title));
+        self.title("quiet end", (self.right, top + 37.0), title);
+    }
+
+    /// Panels of one chart say what their axes are in its caption.
+    fn title(&mut self, class: &str, at: (f64, f64), title: &str) {
+        if !title.is_empty() {
+            self.push(text(class, at, title));
+        }
     }
 
     /// An axis below rows, with its grid.

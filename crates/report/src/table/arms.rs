@@ -106,13 +106,14 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
 pub(crate) fn identities(report: &Report, detail: Detail) -> Option<Table> {
     let full = detail == Detail::Full;
     let lives = full && report.counts_events();
+    let renamed = full && report.arms.iter().any(|arm| treatment(arm) != arm.name);
     let claimed = if report.kind.is_import() { "Treatment claimed" } else { "Treatment" };
     let proved = move |arm: &&Arm| arm.identity.clone().filter(|_| full);
     let arms = report.arms.iter();
     Columns::of("Arm", |arm: &&Arm| arm.name.clone())
         .text(claimed, move |arm| {
-            let treatment = Some(treatment(arm)).filter(|treatment| full && *treatment != arm.name)?;
-            Some(if treatment.is_empty() { "none".to_owned() } else { treatment })
+            let treatment = treatment(arm);
+            renamed.then(|| if treatment.is_empty() { "none".to_owned() } else { treatment })
         })
         .text("What ran, as proved", move |arm| Some(ran(report, arm, full)))
         .text("How", move |arm| Some(proved(arm)?.linkage.as_str().to_owned()))
