@@ -1,18 +1,18 @@
-//! What takes long to compute: done off the threads that answer, one at a time, and kept for a while.
+//! What takes long to compute: done off the threads that answer, one at a time, and cached.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use heaptrial_report::{Document, Options, Report, embedded};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::DashboardError;
 use crate::data::{Data, Trial, now_us};
-use crate::live::Live;
 
-/// Results that are kept.
 const CACHED: usize = 6;
 /// The same is computed again after this time at the earliest,
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -21,12 +21,10 @@ const AGAIN_AFTER_TIMES: u32 = 10;
 /// A page waits this long for a result, then is shown without.
 const WAIT: Duration = Duration::from_secs(8);
 
-/// What is computed of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PageKind {
     /// The chart of what was read so far.
     Running,
-    /// The sections of the report.
     Sections,
     /// The whole report as a page of its own.
     Report,
@@ -34,30 +32,22 @@ pub(crate) enum PageKind {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Computed {
-    /// The markup, or what went wrong.
     pub(crate) markup: Result<Arc<str>, Arc<str>>,
     /// When what it is made from was read, in microseconds since 1970.
     pub(crate) at_wall_us: i64,
+    /// Version of the database that it is made from.
+    version: u64,
+    due: Instant,
 }
 
 type Key = (i64, PageKind);
 
-#[derive(Debug, Clone)]
-struct Cached {
-    computed: Computed,
-    /// Version of the database that it is made from.
-    version: u64,
-    due: Instant,
-    used: Instant,
-}
-
-/// Computes, and keeps what was computed.
 #[derive(Debug)]
 pub(crate) struct Computer {
     path: PathBuf,
-    cache: Mutex<HashMap<Key, Cached>>,
-    one: Semaphore,
-    live: Arc<Live>,
+    cache: Mutex<HashMap<Key, Computed>>,
+    turn: Semaphore,
+    computed: AtomicU64,
 }
 
 impl PageKind {
@@ -68,8 +58,18 @@ impl PageKind {
 }
 
 impl Computer {
-    pub(crate) fn new(path: &Path, live: Arc<Live>) -> Arc<Self> {
-        Arc::new(Self { path: path.to_owned(), cache: Mutex::default(), one: Semaphore::new(1), live })
+    pub(crate) fn new(path: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            path: path.to_owned(),
+            cache: Mutex::default(),
+            turn: Semaphore::new(1),
+            computed: AtomicU64::new(0),
+        })
+    }
+
+    /// How often something was computed that pages wait for.
+    pub(crate) fn computed(&self) -> u64 {
+        self.computed.load(Ordering::Relaxed)
     }
 
     /// The result for a trial at a version of the database; an older one until the newer is due, and `None` where it takes too long.
@@ -80,60 +80,43 @@ impl Computer {
         version: u64,
     ) -> Option<Computed> {
         let key = (trial_id, kind);
-        if let Some(due) = self.due(key, version) {
-            let own = Arc::clone(self);
-            let computing = tokio::spawn(async move {
-                tokio::time::sleep_until(due.into()).await;
-                own.compute(key, version).await;
-            });
-            // What is due later is shown by the page when it is there.
-            if due <= Instant::now() {
-                let _ = tokio::time::timeout(WAIT, computing).await;
-            }
+        if self.is_due(key, version) {
+            let _ = timeout(WAIT, tokio::spawn(Arc::clone(self).compute(key, version))).await;
         }
-        self.cached(key).map(|cached| cached.computed)
+        self.cache().get(&key).cloned()
     }
 
-    fn cached(&self, key: Key) -> Option<Cached> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = cache.get_mut(&key)?;
-        found.used = Instant::now();
-        Some(found.clone())
+    fn cache(&self) -> MutexGuard<'_, HashMap<Key, Computed>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the result for a version is to be computed; `None` where it is there.
-    fn due(&self, key: Key, version: u64) -> Option<Instant> {
-        match self.cached(key) {
-            Some(found) if found.version == version && found.computed.markup.is_ok() => None,
-            Some(found) => Some(found.due),
-            None => Some(Instant::now()),
-        }
+    fn is_due(&self, key: Key, version: u64) -> bool {
+        self.cache().get(&key).is_none_or(|found| {
+            (found.version != version || found.markup.is_err()) && found.due <= Instant::now()
+        })
     }
 
     async fn compute(self: Arc<Self>, key: Key, version: u64) {
-        let Ok(_turn) = self.one.acquire().await else { return };
-        // Somebody else who waited may have had it computed.
-        if self.due(key, version).is_none_or(|due| due > Instant::now()) {
+        let Ok(_turn) = self.turn.acquire().await else { return };
+        // Another page that waited may have had it computed.
+        if !self.is_due(key, version) {
             return;
         }
         let own = Arc::clone(&self);
         let computed = tokio::task::spawn_blocking(move || {
-            let begun = Instant::now();
-            let at_wall_us = now_us();
+            let (begun, at_wall_us) = (Instant::now(), now_us());
             let markup = own.markup(key).map(Arc::from).map_err(|error| Arc::from(error.to_string()));
-            let done = Instant::now();
-            let due = done + AGAIN_AFTER.max(AGAIN_AFTER_TIMES * (done - begun));
-            Cached { computed: Computed { markup, at_wall_us }, version, due, used: done }
+            let took = begun.elapsed();
+            let due = Instant::now() + AGAIN_AFTER.max(AGAIN_AFTER_TIMES * took);
+            Computed { markup, at_wall_us, version, due }
         });
         let Ok(computed) = computed.await else { return };
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.insert(key, computed);
-        while cache.len() > CACHED {
-            let oldest = cache.iter().min_by_key(|(_, cached)| cached.used).map(|(key, _)| *key);
-            oldest.map(|key| cache.remove(&key));
+        let mut cache = self.cache();
+        if cache.len() >= CACHED {
+            cache.clear();
         }
-        drop(cache);
-        self.live.computed();
+        cache.insert(key, computed);
+        self.computed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// On a connection of its own, so that pages are answered meanwhile.
@@ -152,7 +135,8 @@ impl Computer {
                 figure.map_or_else(String::new, |figure| figure.into_string())
             }
             PageKind::Sections => {
-                embedded::sections(&Report::with_charts(store, trial_id, &options)?).into_string()
+                let report = Report::with_charts(store, trial_id, &options)?;
+                embedded::sections(&report, report.styles()).into_string()
             }
             PageKind::Report => Report::with_charts(store, trial_id, &options)?.html(),
         })

@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use heaptrial_listen::Listen;
+use heaptrial_host::listen::Listen;
 
 use crate::DashboardError;
 
-/// The port unless another is named.
 const DEFAULT_PORT: u16 = 8647;
 
-/// What to show, and where.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// It is only read.

@@ -13,7 +13,6 @@ pub enum DashboardError {
     /// The database could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A trial could not be judged.
     #[error(transparent)]
     Judgement(#[from] JudgementError),
     /// A trial could not be reported on.
@@ -25,7 +24,6 @@ pub enum DashboardError {
          or unix:PATH, or add --listen-anywhere if that is meant"
     )]
     NotLocal { listen: String },
-    /// The address cannot be listened on.
     #[error("cannot listen on {listen}: {source}")]
     Listen { listen: String, source: io::Error },
     /// Anything else that the system refused.

@@ -8,12 +8,11 @@ mod config;
 mod data;
 mod error;
 mod headers;
-mod live;
 mod page;
 mod routes;
 mod server;
 
 pub use config::Config;
 pub use error::DashboardError;
-pub use heaptrial_listen::Listen;
+pub use heaptrial_host::listen::Listen;
 pub use server::{Dashboard, asked_to_end};

@@ -1,5 +1,7 @@
 //! Which address shows what.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,19 +12,16 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use heaptrial_listen::{Names, refuse_others};
+use heaptrial_host::listen::{Names, refuse_others};
 use heaptrial_report::embedded;
-use heaptrial_store::Store;
-use maud::Markup;
+use heaptrial_store::{Store, TrialRecord};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::compute::{Computer, PageKind};
+use crate::compute::{Computed, Computer, PageKind};
 use crate::data::{Data, Overview, Service, Trial, now_us};
 use crate::headers;
-use crate::live::Live;
-use crate::page::{self, Frame, Order};
+use crate::page::{self, Frame};
 use crate::{Config, DashboardError};
 
 /// A page that takes longer is given up.
@@ -32,80 +31,68 @@ const OTHER_NAME: &str = "This name is not one of the dashboard's. Ask for it as
                           `heaptrial serve` with --host NAME.\n";
 
 #[derive(Debug)]
-pub(crate) struct Shared {
-    config: Config,
+struct Shared {
+    database: PathBuf,
     data: Arc<Mutex<Data>>,
     computer: Arc<Computer>,
-    /// One reader at a time.
-    turn: Arc<Semaphore>,
-    pub(crate) live: Arc<Live>,
+    /// Version of the database, as far as it was read.
+    seen: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(config: &Config) -> Arc<Self> {
-        let database = &config.database;
-        let live = Arc::new(Live::new());
-        Arc::new(Self {
-            config: config.clone(),
-            data: Arc::new(Mutex::new(Data::new(database))),
-            computer: Computer::new(database, Arc::clone(&live)),
-            turn: Arc::new(Semaphore::new(1)),
-            live,
-        })
-    }
-
-    /// Reads the database for somebody, on a thread that may wait for the disk; one reader at a time.
-    pub(crate) async fn read<T: Send + 'static>(
+    /// Reads the database on a thread that may wait for the disk; one reader at a time.
+    async fn read<T: Send + 'static>(
         &self,
         reader: impl FnOnce(&Store) -> Result<T, DashboardError> + Send + 'static,
     ) -> Result<T, DashboardError> {
         let data = Arc::clone(&self.data);
-        let turn = Arc::clone(&self.turn).acquire_owned().await;
         let reading = tokio::task::spawn_blocking(move || {
-            let _until_read = turn;
             let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
             let (store, version) = data.current()?;
-            Ok((reader(store)?, version))
+            Ok::<_, DashboardError>((reader(store)?, version))
         });
-        match reading.await {
-            Ok(read) => read.map(|(read, version)| {
-                self.live.saw(version);
-                read
-            }),
-            Err(error) => {
-                let source = std::io::Error::other(error);
-                Err(DashboardError::System { doing: "reading the database", source })
-            }
-        }
+        let (read, version) = reading.await.map_err(|error| {
+            let source = std::io::Error::other(error);
+            DashboardError::System { doing: "reading the database", source }
+        })??;
+        self.seen.fetch_max(version, Ordering::Relaxed);
+        Ok(read)
     }
 
-    /// Asks whether the database changed. What is wrong with one that cannot be read is on the pages.
-    pub(crate) async fn ask(self: Arc<Self>) {
-        let _ = self.read(|_| Ok(())).await;
+    /// Distinguishes one state of all pages from any other, as long as the dashboard runs.
+    fn version(&self) -> String {
+        format!("{}.{}", self.seen.load(Ordering::Relaxed), self.computer.computed())
+    }
+
+    async fn compute(&self, trial: &Trial, kind: PageKind) -> Option<Computed> {
+        self.computer.get(trial.record.id, kind, self.seen.load(Ordering::Relaxed)).await
     }
 
     fn frame<'a>(&'a self, title: &'a str) -> Frame<'a> {
-        Frame { title, version: self.live.version(), now_us: now_us() }
+        Frame { title, version: self.version(), now_us: now_us() }
     }
 }
 
 type App = State<Arc<Shared>>;
 
-/// All routes of a database.
-pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    let config = shared.config.clone();
-    let router = Router::new()
+pub(crate) fn router(config: &Config) -> Router {
+    let shared = Arc::new(Shared {
+        database: config.database.clone(),
+        data: Arc::new(Mutex::new(Data::new(&config.database))),
+        computer: Computer::new(&config.database),
+        seen: AtomicU64::new(0),
+    });
+    let names = Arc::new(Names::of(&config.listen, &config.hosts, OTHER_NAME));
+    Router::new()
         .route("/", get(overview))
         .route("/trial/{name}", get(trial))
         .route("/trial/{name}/report", get(report))
         .route("/service/{name}", get(service))
         .route("/healthz", get(healthz))
-        .route("/events", get(events))
+        .route("/version", get(version))
         .route("/static/{file}", get(asset))
         .fallback(nowhere)
-        .with_state(shared);
-    let names = Arc::new(Names::of(&config.listen, &config.hosts, OTHER_NAME));
-    router
+        .with_state(shared)
         .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn_with_state(names, refuse_others))
         .layer(middleware::from_fn(headers::add))
@@ -126,14 +113,11 @@ struct Which {
     id: Option<i64>,
 }
 
-async fn overview(State(shared): App, Query(order): Query<Order>) -> Response {
+async fn overview(State(shared): App) -> Response {
     let now_us = now_us();
     match shared.read(move |store| Overview::read(store, now_us)).await {
-        Ok(overview) => {
-            let frame = shared.frame("Overview");
-            frame.show(page::overview(&overview, order, now_us, &shared.config.database))
-        }
-        Err(error) => failed(&shared, &error),
+        Ok(overview) => shared.frame("Overview").show(page::overview(&overview, now_us, &shared.database)),
+        Err(error) => unavailable(&shared, &error.to_string()),
     }
 }
 
@@ -142,39 +126,29 @@ async fn find(shared: &Shared, name: String, id: Option<i64>) -> Result<Trial, R
     let now_us = now_us();
     let wanted = name.clone();
     let found = shared.read(move |store| {
-        let mut trials = store.trials()?;
-        let of_name = |trial: &heaptrial_store::TrialRecord| match id {
+        let of_name = |trial: &TrialRecord| match id {
             Some(id) => trial.id == id,
             None => trial.plan.name == wanted,
         };
-        match trials.iter().rposition(of_name) {
-            Some(index) => Trial::read(store, trials.swap_remove(index), now_us).map(Ok),
-            None => Ok(Err(trials.into_iter().map(|trial| (trial.id, trial.plan.name)).collect::<Vec<_>>())),
-        }
+        let record = store.trials()?.into_iter().rev().find(of_name);
+        record.map(|record| Trial::read(store, record, now_us)).transpose()
     });
     match found.await {
-        Ok(Ok(trial)) => Ok(trial),
-        Ok(Err(known)) => Err(not_found(shared, page::no_trial(&name, &known))),
-        Err(error) => Err(failed(shared, &error)),
+        Ok(Some(trial)) => Ok(trial),
+        Ok(None) => Err(not_found(shared, &format!("The database has no trial called {name}."))),
+        Err(error) => Err(unavailable(shared, &error.to_string())),
     }
 }
 
-async fn trial(
-    State(shared): App,
-    Path(name): Path<String>,
-    Query(which): Query<Which>,
-    Query(order): Query<Order>,
-) -> Response {
+async fn trial(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
     let trial = match find(&shared, name, which.id).await {
         Ok(trial) => trial,
         Err(response) => return response,
     };
-    // Before it is computed: a result that comes while this page is shown makes it due again.
-    let title = trial.name().to_owned();
-    let frame = shared.frame(&title);
-    let computed = shared.computer.get(trial.record.id, PageKind::of(&trial), shared.live.data()).await;
-    let content = page::trial(&trial, computed.as_ref(), order, frame.now_us);
-    frame.show(content)
+    // Before it is computed: a result that comes while this page is shown makes another version.
+    let frame = shared.frame(trial.name());
+    let computed = shared.compute(&trial, PageKind::of(&trial)).await;
+    frame.show(page::trial(&trial, computed.as_ref(), frame.now_us))
 }
 
 async fn report(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
@@ -183,10 +157,13 @@ async fn report(State(shared): App, Path(name): Path<String>, Query(which): Quer
         Err(response) => return response,
     };
     if !trial.may_conclude() {
-        return not_found(&shared, page::no_report_yet(&trial));
+        let text = format!(
+            "{} still runs: no report yet. One that is seen earlier is a look that nobody planned.",
+            trial.name()
+        );
+        return not_found(&shared, &text);
     }
-    let computed = shared.computer.get(trial.record.id, PageKind::Report, shared.live.data()).await;
-    match computed.map(|computed| computed.markup) {
+    match shared.compute(&trial, PageKind::Report).await.map(|computed| computed.markup) {
         Some(Ok(html)) => {
             let policy = format!("{}; frame-ancestors 'none'", embedded::page_policy());
             let headers =
@@ -201,22 +178,17 @@ async fn report(State(shared): App, Path(name): Path<String>, Query(which): Quer
 async fn service(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
     let now_us = now_us();
     let wanted = name.clone();
-    let found = shared.read(move |store| {
-        let found = Service::find(store, &wanted, which.id, now_us)?;
-        Ok(match found {
-            Some(found) => Ok(Box::new(found)),
-            None => Err(Overview::read(store, now_us)?),
-        })
-    });
-    match found.await {
-        Ok(Ok(service)) => {
-            let title = service.record.name.clone();
-            let frame = shared.frame(&title);
-            frame.show(page::service(&service, now_us))
-        }
-        Ok(Err(overview)) => not_found(&shared, page::no_service(&name, &overview)),
-        Err(error) => failed(&shared, &error),
+    match shared.read(move |store| Service::find(store, &wanted, which.id, now_us)).await {
+        Ok(Some(service)) => shared.frame(&service.record.name).show(page::service(&service, now_us)),
+        Ok(None) => not_found(&shared, &format!("No trial of the database has a service called {name}.")),
+        Err(error) => unavailable(&shared, &error.to_string()),
     }
+}
+
+/// What pages ask to see whether they are still up to date. What is wrong with a database that cannot be read is on the pages.
+async fn version(State(shared): App) -> String {
+    let _ = shared.read(|_| Ok(())).await;
+    shared.version()
 }
 
 async fn healthz(State(shared): App) -> Response {
@@ -226,13 +198,9 @@ async fn healthz(State(shared): App) -> Response {
     }
 }
 
-async fn events(State(shared): App) -> Response {
-    shared.live.listen()
-}
-
 async fn asset(Path(file): Path<String>, State(shared): App) -> Response {
     let Some((kind, content)) = page::asset(&file) else {
-        return not_found(&shared, page::nowhere(&format!("/static/{file}")));
+        return not_found(&shared, &format!("There is no page /static/{file}."));
     };
     // Its address holds the digest of its content.
     let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
@@ -240,18 +208,15 @@ async fn asset(Path(file): Path<String>, State(shared): App) -> Response {
 }
 
 async fn nowhere(State(shared): App, uri: Uri) -> Response {
-    not_found(&shared, page::nowhere(uri.path()))
+    not_found(&shared, &format!("There is no page {}.", uri.path()))
 }
 
-fn not_found(shared: &Shared, content: Markup) -> Response {
+fn not_found(shared: &Shared, text: &str) -> Response {
+    let content = page::problem("Nothing here", text);
     (StatusCode::NOT_FOUND, shared.frame("Not found").show(content)).into_response()
 }
 
-fn failed(shared: &Shared, error: &DashboardError) -> Response {
-    unavailable(shared, &error.to_string())
-}
-
 fn unavailable(shared: &Shared, text: &str) -> Response {
-    let content = page::unavailable(text);
+    let content = page::problem("Cannot be shown now", text);
     (StatusCode::SERVICE_UNAVAILABLE, shared.frame("Not available").show(content)).into_response()
 }

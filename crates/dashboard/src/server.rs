@@ -1,12 +1,11 @@
 //! The dashboard as a server.
 
 use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
 
-use heaptrial_listen::{Listen, Listener};
+use heaptrial_host::listen::{Listen, Listener};
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{Config, DashboardError, live, routes};
+use crate::{Config, DashboardError, routes};
 
 /// Threads that read the database and compute: one for each, one to spare.
 const BLOCKING_THREADS: usize = 3;
@@ -33,41 +32,26 @@ impl Dashboard {
         self.listener.address()
     }
 
-    /// Answers until `stop` is done.
+    /// Answers until `stop` is done. What is being answered or computed then is of no use to anybody.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), DashboardError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING_THREADS)
             .build()
             .map_err(|source| DashboardError::System { doing: "starting the dashboard", source })?;
-        let ended = runtime.block_on(self.answer(stop));
-        // A report that is being computed is of no use to anybody now.
+        let served =
+            runtime.block_on(async { self.listener.serve(routes::router(&self.config), stop).await });
         runtime.shutdown_background();
-        ended
-    }
-
-    async fn answer(self, stop: impl Future<Output = ()>) -> Result<(), DashboardError> {
-        let shared = routes::Shared::new(&self.config);
-        let live = Arc::clone(&shared.live);
-        let asked = Arc::clone(&shared);
-        let polling = tokio::spawn(live::poll(Arc::clone(&live), move || Arc::clone(&asked).ask()));
-        let stop = async {
-            stop.await;
-            live.end();
-        };
-        let served = self.listener.serve(routes::router(shared), stop).await;
-        polling.abort();
         served.map_err(|source| DashboardError::Listen { listen: self.config.listen.to_string(), source })
     }
 }
 
 /// Done when the process is asked to end: Ctrl-C or SIGTERM.
 pub async fn asked_to_end() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    futures_util::future::select(pin!(interrupt.recv()), pin!(terminate.recv())).await;
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return std::future::pending().await };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
 }

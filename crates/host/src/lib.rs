@@ -9,6 +9,7 @@ mod confined;
 mod cpu;
 mod error;
 mod facts;
+pub mod listen;
 mod mark;
 mod own_cgroup;
 mod packages;

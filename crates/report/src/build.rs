@@ -154,19 +154,14 @@ impl Parts<'_> {
         let rows = &self.judgement.rows;
         let time = |what, at: Option<i64>| at.map(|at| self.time(what, at)).transpose();
         let parts = rows.parts.iter().map(|part| {
-            let facts = host(&part.facts);
             let own = |service: &&ServiceRecord| service.host() == Some(part.host.as_str());
             Ok(TrialHost {
                 name: part.host.clone(),
                 services: rows.services.iter().filter(own).count() as u32,
-                os: facts.os,
-                kernel: facts.kernel,
-                cpu_model: facts.cpu_model,
-                cpu_count: facts.cpu_count,
-                ram_bytes: facts.ram_bytes,
                 started_at: self.time("start on a host", part.started_wall_us)?,
                 ended_at: time("end on a host", part.ended_wall_us)?,
                 last_at: time("last reading of a host", part.last.map(|tick| tick.wall_us))?,
+                facts: host(&part.facts),
             })
         });
         parts.collect()
@@ -422,24 +417,11 @@ fn alike(parts: &[PartRecord]) -> Host {
     host(&facts.into())
 }
 
+/// What is known of a host: what could not be read was recorded as `unknown` or 0.
 fn host(facts: &Value) -> Host {
-    let fact = |name: &str| facts.get(name);
-    let text = |name: &str| fact(name)?.as_str().filter(|text| *text != "unknown").map(str::to_owned);
-    let number = |name: &str| fact(name)?.as_u64().filter(|number| *number > 0);
-    Host {
-        os: text("os"),
-        userland: text("userland"),
-        kernel: text("kernel"),
-        architecture: text("architecture"),
-        cpu_count: number("cpu_count").and_then(|count| count.try_into().ok()),
-        cpu_model: text("cpu_model"),
-        ram_bytes: number("ram_bytes"),
-        thp_mode: text("thp_mode"),
-        cgroup_version: text("cgroup_version"),
-        overcommit_memory: text("overcommit_memory"),
-        libc: text("libc"),
-        page_size_bytes: number("page_size_bytes"),
-    }
+    let mut facts = facts.as_object().cloned().unwrap_or_default();
+    facts.retain(|_, value| *value != "unknown" && *value != 0);
+    serde_json::from_value(facts.into()).unwrap_or_default()
 }
 
 fn sampler(ticks: &TickSummary) -> Sampler {

@@ -27,53 +27,39 @@ pub const SCHEMA_VERSION: u32 = 4;
 /// Everything a report says about one trial. A pure function of the rows of the database.
 ///
 /// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. What a kind of trial does not have is null or empty.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     pub schema_version: u32,
     pub kind: Kind,
     pub name: String,
     /// Start, RFC 3339 in UTC.
     pub started_at: String,
-    /// From the start to the end of the trial, or to its last sample where no end was recorded.
     pub duration_seconds: f64,
     pub outcome: Outcome,
-    /// Planned length of one life; 0 where nothing was planned.
     pub planned_seconds: f64,
     pub seed: u64,
-    /// Repeats of each arm; 1 outside a lab.
     pub repeats: u32,
-    /// The command that repeats the trial.
     pub command: String,
-    /// Version of Heaptrial that ran it.
     pub tool_version: String,
     pub host: Host,
-    /// Hypothesis, notes and next steps of those who planned it.
     pub about: About,
-    /// Parameters of the workload, as the workload wrote them.
     pub parameters: Value,
     /// How services came into arms; `None` of a lab, which draws, and where there is one arm.
     pub assignment: Option<Assignment>,
     /// What sampling cost; `None` where others sampled.
     pub sampler: Option<Sampler>,
-    /// Usual time between two readings of a service on a host.
     pub sampling_interval_seconds: Option<f64>,
     /// CPU time of a lab's services over the duration, as a share of all CPUs (1 is all of them).
     pub cpu_share: Option<f64>,
-    /// The consensuses that a lab's relays took.
     pub consensuses: Option<Consensuses>,
-    /// The procedure applied to the control alone.
     pub self_check: Option<SelfCheck>,
-    /// The looks that a trial's plan fixed in advance.
     pub looks: Vec<PlannedLook>,
-    /// The files that an import read.
     pub sources: Vec<Source>,
-    /// What the figures are computed from.
     pub analysis: Analysis,
     /// The arms in the order given.
     pub arms: Vec<Arm>,
     /// The services in the order of starting. One that was put into several arms comes once for each.
     pub services: Vec<Service>,
-    /// Samples of the whole trial.
     pub samples: u64,
     /// Which arm needs least and which most; arms by their positions in `arms`.
     pub extremes: Extremes,
@@ -81,16 +67,11 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Services far from their arm, farthest first; services and arms by their positions in the trial.
     pub outliers: Vec<NamedOutlier>,
-    /// Of a trial over several hosts: the hosts that are here.
     pub hosts: Vec<TrialHost>,
-    /// What each arm does on each of them.
     pub by_host: Vec<ByHost>,
-    /// What may have distorted the result.
     pub warnings: Vec<String>,
-    /// What could not be measured.
     pub unmeasured: Vec<String>,
     pub notes: Vec<String>,
-    /// How to see it again, of a report for the maintainers of an allocator.
     pub reproduce: Option<Reproduce>,
     /// What happened during the trial, in order.
     pub events: Vec<Event>,
@@ -113,28 +94,23 @@ pub enum Outcome {
 
 /// The properties of the host that change memory results; `None` where they could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Host {
-    /// Operating system and its release.
     pub os: Option<String>,
-    /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
     pub userland: Option<String>,
     pub kernel: Option<String>,
     pub architecture: Option<String>,
     pub cpu_count: Option<u32>,
-    /// Model name of the processor.
     pub cpu_model: Option<String>,
     /// Memory in bytes.
     pub ram_bytes: Option<u64>,
-    /// Mode of transparent huge pages: `always`, `madvise` or `never`.
     pub thp_mode: Option<String>,
-    /// Control group version that accounts for memory: `v1`, `v2` or `none`.
     pub cgroup_version: Option<String>,
     pub overcommit_memory: Option<String>,
     pub libc: Option<String>,
     pub page_size_bytes: Option<u64>,
 }
 
-/// What the figures are computed from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// The reading that is compared.
@@ -145,21 +121,15 @@ pub struct Analysis {
     /// Medians and slopes end at this age, which all counted services reached: services are compared
     /// at equal age. `None` where there is no such age.
     pub matched_age_seconds: Option<f64>,
-    /// Of the intervals, such as 0.95.
     pub confidence_level: f64,
     /// In a field trial a service's level is the median of its readings in a window of this length that ends at
-    /// the matched age.
     pub window_seconds: Option<f64>,
-    /// In a field trial, whether ages count from first readings because most starts are unknown.
     pub ages_are_lower_bounds: Option<bool>,
     /// `stable` means that growth is within plus and minus this share a day.
     pub stable_margin_per_day: Option<f64>,
-    /// `bloating` means that memory runs out within this many days.
     pub horizon_days: Option<f64>,
     /// An arm whose work is shown to be below this share of the control's does clearly less; 1 over this is what its work may
-    /// take in proportion.
     pub work_margin: f64,
-    /// The memory that can run out.
     pub memory_limit: Option<MemoryLimit>,
 }
 
@@ -170,27 +140,19 @@ pub struct Arm {
     pub name: String,
     /// Whether the others are compared to it.
     pub control: bool,
-    /// The allocator spec as given.
     pub allocator: String,
     pub treatment: Treatment,
     /// The allocator that its services really ran, as proved; `None` where none counts.
     pub identity: Option<Identity>,
     /// The shared libraries that its services mapped, each build once, by name; empty where that is not known. Two builds of
-    /// one name: not all of them ran with the same.
     pub libraries: Vec<MappedLibrary>,
-    /// The build that was prepared for it, as the allocator crate describes it.
     pub obtained: Option<Value>,
-    /// How many services its figures are over.
     pub services: u32,
-    /// The services that do not count, and why. On hosts these are the non-compliant services.
     pub services_excluded: Vec<ExcludedService>,
     /// Figures of the metric; `None` where no service counts.
     pub memory: Option<Memory>,
-    /// Arithmetic mean over its services of the last RSS.
     pub rss_bytes_final: Option<u64>,
-    /// Arithmetic mean over its services of the last RssAnon.
     pub anon_bytes_final: Option<u64>,
-    /// Where the memory of its services was at the end of a lab run, in the mean.
     pub memory_split: Option<MemorySplit>,
     /// Its memory in proportion to the control's; `None` for the control itself, and where nothing can be compared.
     pub ratio_to_control: Option<Ratio>,
@@ -200,22 +162,16 @@ pub struct Arm {
     pub cpu_seconds: Option<f64>,
     /// Median of the consensuses that its relays took: hours of a relay's life.
     pub consensuses: Option<f64>,
-    /// What may have distorted its figures.
     pub warnings: Vec<String>,
-    /// The file that its list of services was read from.
     pub list: Option<String>,
-    /// `stable`, `growing`, `bloating`, `some_bloat` (a minority of its services does) or `inconclusive`.
     pub verdict: Option<String>,
     /// When a service that belongs to it was read last, RFC 3339 in UTC.
     pub last_reading_at: Option<String>,
-    /// What is uncertain about a recommendation of it, and what blocks one; of an arm that needs less than the control.
     pub objections: Vec<Objection>,
-    /// What the analysis says.
     #[serde(flatten)]
     pub result: ArmResult,
 }
 
-/// A service that does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExcludedService {
     pub name: String,
@@ -231,7 +187,6 @@ pub struct Memory {
     /// The level: of a service the median of its readings from warm-up to the matched age (lab run) or over a window that
     /// ends there (on hosts, and of a lab's relays); of an arm the geometric mean over its services.
     pub median_bytes: Option<u64>,
-    /// Highest reading; of an arm the highest of any service.
     pub peak_bytes: u64,
 }
 
@@ -239,15 +194,10 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub estimate: f64,
-    /// Lower end of the interval.
     pub low: Option<f64>,
-    /// Upper end of the interval.
     pub high: Option<f64>,
-    /// How the interval was found: `permutation`, `student_t` or `none`.
     pub method: String,
-    /// Two-sided p-value of no difference, where there is a test; not corrected for several arms.
     pub p_value: Option<f64>,
-    /// The same, adjusted for the number of arms (Holm).
     pub p_value_adjusted: Option<f64>,
 }
 
@@ -256,15 +206,12 @@ pub struct Ratio {
 pub struct Service {
     pub name: String,
     pub arm: String,
-    /// Its block: in a lab run the repeat, from 0.
     pub block: u32,
-    /// When it was started, from 0 over the trial.
     pub position: u32,
     pub counts: bool,
     pub excluded: Option<String>,
     /// How the life ended; `None` where no end was recorded.
     pub ending: Option<Ending>,
-    /// Age at the last reading.
     pub age_seconds: Option<f64>,
     pub readings: u64,
     /// Figures of the metric; `None` without readings.
@@ -274,27 +221,16 @@ pub struct Service {
     /// Theil-Sen slope of the metric after warm-up.
     pub slope_bytes_per_hour: Option<f64>,
     pub cpu_seconds: Option<f64>,
-    /// Consensuses that the relay took.
     pub consensuses: Option<u32>,
-    /// Its rests after them, with the level at the end of each and the peak of the work before.
     pub rests: Vec<Rest>,
-    /// The last expensive reading (`smaps_rollup`); of a service of a host days before the last one, where there are many.
     pub smaps: Option<SlowSample>,
-    /// RssAnon when that was taken.
     pub smaps_anon_bytes: Option<u64>,
-    /// Where its memory was at the end of a lab run.
     pub memory_split: Option<MemorySplit>,
-    /// How the start of that life is known.
     pub start: Option<LifeStart>,
-    /// How often the service was restarted between its first and its last reading.
     pub restarts: Option<u32>,
-    /// If it is non-compliant, the arm whose services it is like.
     pub like: Option<String>,
-    /// Why it has no level at the matched age.
     pub no_level: Option<String>,
-    /// The allocator that its last life ran, as proved.
     pub ran: Option<String>,
-    /// Memory that it may use at most (MemoryMax).
     pub memory_limit_bytes: Option<u64>,
 }
 
@@ -302,13 +238,11 @@ pub struct Service {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampler {
     pub ticks: u64,
-    /// Time spent on sampling, summed.
     pub elapsed_seconds: f64,
     /// CPU time spent on sampling, summed.
     pub cpu_seconds: f64,
     /// Median time of one tick.
     pub median_tick_seconds: f64,
-    /// Longest gap between two ticks.
     pub longest_gap_seconds: f64,
 }
 
@@ -316,15 +250,12 @@ pub struct Sampler {
 pub struct Event {
     /// When, RFC 3339 in UTC.
     pub at: String,
-    /// Which service it is about.
     pub service: Option<String>,
-    /// Kind, such as `arm_failed` or `gap`.
     pub kind: String,
     pub text: String,
 }
 
 impl Outcome {
-    /// The word used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -335,18 +266,13 @@ impl Outcome {
     }
 }
 
-/// How services came into arms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Assignment {
-    #[serde(rename = "random within blocks")]
     Random,
-    #[serde(rename = "not at random: services have another arm or block than was drawn")]
     ByHand,
-    #[serde(rename = "as listed, not drawn at random")]
     Listed,
-    #[serde(rename = "as listed, compared within servers, not drawn at random")]
     ListedWithinServers,
-    #[serde(rename = "as found, not drawn at random")]
     AsFound,
 }
 
@@ -365,20 +291,15 @@ impl Assignment {
 /// How far through the life of a relay a lab run went. A relay in life gets one consensus an hour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Consensuses {
-    /// How many the relays took.
     pub taken: u32,
-    /// How many times faster than life that was.
     pub pace: Option<f64>,
 }
 
-/// Something odd about the data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub kind: FindingKind,
     pub severity: Severity,
-    /// Names of the arms that it is about.
     pub arms: Vec<String>,
-    /// Names of the services that it is about.
     pub services: Vec<String>,
     pub evidence: String,
 }
@@ -387,12 +308,10 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
     pub file: String,
-    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
     pub role: String,
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
     pub rows: u64,
-    /// Malformed rows that were left out.
     pub skipped: u64,
 }
 
@@ -401,7 +320,6 @@ pub struct Source {
 pub struct MemoryLimit {
     pub service_bytes: Option<u64>,
     pub host_bytes: Option<u64>,
-    /// Of the host's memory, what was available at the last reading.
     pub host_available_bytes: Option<u64>,
 }
 
@@ -411,7 +329,6 @@ pub struct PlannedLook {
     pub number: u32,
     /// When, in seconds since the last service had its treatment.
     pub planned_seconds: f64,
-    /// What it may spend of the error probability.
     pub alpha: f64,
     /// When it was taken, RFC 3339 in UTC; `None` where it was not.
     pub taken_at: Option<String>,
@@ -419,24 +336,18 @@ pub struct PlannedLook {
 }
 
 /// A host of a trial over several.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TrialHost {
-    /// Its name in the plan.
     pub name: String,
     pub services: u32,
-    /// Operating system and its release.
-    pub os: Option<String>,
-    pub kernel: Option<String>,
-    /// The first processor's model name.
-    pub cpu_model: Option<String>,
-    pub cpu_count: Option<u32>,
-    pub ram_bytes: Option<u64>,
     /// When the trial was started there, RFC 3339 in UTC.
     pub started_at: String,
     /// When it ended there; `None` where it ran when it was gathered.
     pub ended_at: Option<String>,
     /// Its last reading that is here; `None` where there is none.
     pub last_at: Option<String>,
+    #[serde(flatten)]
+    pub facts: Host,
 }
 
 /// A service whose level is far from that of its arm.
@@ -450,15 +361,11 @@ pub struct NamedOutlier {
 /// How the maintainers of an allocator see a finding again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reproduce {
-    /// The allocator that needs more, as asked for.
     pub bad: String,
     /// The allocator that it is compared to.
     pub good: String,
-    /// The memory of the bad one in proportion to that of the good one.
     pub ratio: Option<Ratio>,
-    /// Settings whose defaults differ between the two.
     pub defaults: Vec<SettingDefault>,
-    /// A command that runs both.
     pub command: String,
 }
 
@@ -466,11 +373,9 @@ pub struct Reproduce {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingDefault {
     pub name: String,
-    /// What it does, with the unit of its values.
     pub about: String,
     /// Default in the good version; `None` where it has no such setting.
     pub good: Option<String>,
-    /// Default in the bad version.
     pub bad: Option<String>,
 }
 
@@ -513,17 +418,12 @@ impl Report {
     /// figure.
     pub fn ranking(&self) -> Vec<usize> {
         let places = self.places();
-        let place = |index: &usize| {
-            let place = places.iter().position(|place| place.arm == *index);
-            let rank = match place.map(|place| places[place].ranked) {
-                Some(true) => 0,
-                Some(false) => 1,
-                None => 2,
-            };
-            (rank, place, self.arms[*index].typical_bytes().map_or(u64::MAX, |bytes| bytes as u64))
-        };
-        let mut order: Vec<usize> = (0..self.arms.len()).collect();
-        order.sort_by_key(place);
+        let (ranked, unranked): (Vec<&ArmPlace>, Vec<&ArmPlace>) =
+            places.iter().partition(|place| place.ranked);
+        let mut order: Vec<usize> = ranked.into_iter().chain(unranked).map(|place| place.arm).collect();
+        let mut others: Vec<usize> = (0..self.arms.len()).filter(|arm| !order.contains(arm)).collect();
+        others.sort_by_key(|arm| self.arms[*arm].typical_bytes().map_or(u64::MAX, |bytes| bytes as u64));
+        order.extend(others);
         order
     }
 
@@ -533,7 +433,6 @@ impl Report {
         places.filter_map(|place| Some((self.arms.get(place.arm)?, self.needs(place)))).collect()
     }
 
-    /// The arms by what they need.
     fn places(&self) -> Vec<&ArmPlace> {
         let mut places: Vec<&ArmPlace> = self.extremes.order.iter().collect();
         places.sort_by_key(|place| self.needs(place));
@@ -542,7 +441,7 @@ impl Report {
 
     /// The level that tables show. The analysis orders arms by averages over time as soon as one of them is restarted at
     /// intervals, and by last readings where some have no level.
-    pub(crate) fn needs(&self, place: &ArmPlace) -> u64 {
+    fn needs(&self, place: &ArmPlace) -> u64 {
         let level = match self.extremes.basis {
             Basis::LastReadings => None,
             Basis::AverageOverTime | Basis::LevelAtEqualAge { .. } => {

@@ -13,7 +13,6 @@ pub enum ReportError {
     /// The database could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The trial could not be judged.
     #[error(transparent)]
     Judgement(#[from] JudgementError),
     /// A stored look that this version cannot read.

@@ -6,6 +6,11 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(printable_char).collect()
 }
 
+/// The same of a text whose lines are kept.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { printable_char(c) }).collect()
+}
+
 fn printable_char(c: char) -> char {
     match c {
         '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('�'),
@@ -38,7 +43,7 @@ pub(crate) fn xml(text: &str) -> String {
 
 /// Text for a paragraph or a table cell of GitHub's Markdown.
 pub(crate) fn markdown(text: &str) -> String {
-    let characters: Vec<char> = text.chars().collect();
+    let characters: Vec<char> = text.chars().map(printable_char).collect();
     let mut escaped = String::with_capacity(text.len());
     for (index, c) in characters.iter().enumerate() {
         let is_word = |at: Option<usize>| {
@@ -65,7 +70,7 @@ pub(crate) fn markdown(text: &str) -> String {
 pub(crate) fn markdown_block(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}\n{text}\n{fence}")
+    format!("{fence}\n{}\n{fence}", printable_lines(text))
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::chart::{ArmStyles, Chart};
-use crate::page::{self, Section};
+use crate::page::Section;
 use crate::table::Detail;
-use crate::{ReportError, escape, html, markdown, terminal};
+use crate::{ReportError, html, markdown, terminal};
 
 /// A document of sections. Whoever implements it says what there is to say; the forms only lay it out.
 pub trait Document: Serialize {
@@ -40,43 +40,42 @@ pub trait Document: Serialize {
 
     /// For a terminal, in colour if `colored`.
     fn terminal(&self, colored: bool) -> String {
-        terminal::lines(&Printable::of(self, Detail::Brief), colored)
+        terminal::lines(&Content::of(self, Detail::Brief), colored)
     }
 
     /// As Markdown that refers to its charts in `charts/`.
     fn markdown(&self) -> String {
-        markdown::page(&Printable::of(self, Detail::Full))
+        markdown::page(&Content::of(self, Detail::Full))
     }
 
-    /// As a self-contained page.
     fn html(&self) -> String {
-        html::page(&Printable::of(self, Detail::Full))
+        html::page(&Content::of(self, Detail::Full))
     }
 
     /// Writes page, Markdown, JSON and `charts/` into `folder`, creating it where it is missing. Each file appears whole or
     /// not at all, and replaces an older one.
     fn write(&self, folder: &Path) -> Result<Written, ReportError> {
         fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
-        let printable = Printable::of(self, Detail::Full);
-        let file = |ending: &str, content: String| {
+        let content = Content::of(self, Detail::Full);
+        let file = |ending: &str, text: String| {
             let path = folder.join(format!("{}.{ending}", Self::NAME));
-            replace(&path, content.as_bytes())?;
+            replace(&path, text.as_bytes())?;
             Ok::<_, ReportError>(path)
         };
         let charts_folder = folder.join("charts");
-        if !printable.charts.is_empty() {
+        if !content.charts.is_empty() {
             fs::create_dir_all(&charts_folder).map_err(ReportError::write(&charts_folder))?;
         }
-        let mut charts = Vec::with_capacity(printable.charts.len());
-        for chart in &printable.charts {
+        let mut charts = Vec::with_capacity(content.charts.len());
+        for chart in &content.charts {
             let path = charts_folder.join(format!("{}.svg", chart.name));
             replace(&path, chart.file().as_bytes())?;
             charts.push(path);
         }
         Ok(Written {
             json: file("json", self.json()?)?,
-            markdown: file("md", markdown::page(&printable))?,
-            html: file("html", html::page(&printable))?,
+            markdown: file("md", markdown::page(&content))?,
+            html: file("html", html::page(&content))?,
             charts,
         })
     }
@@ -91,8 +90,8 @@ pub struct Written {
     pub charts: Vec<PathBuf>,
 }
 
-/// A document with nothing in its texts that acts on whoever shows it, or disguises itself.
-pub(crate) struct Printable {
+/// What forms lay out. Each makes texts harmless for where they go.
+pub(crate) struct Content {
     pub(crate) title: String,
     pub(crate) lead: String,
     pub(crate) sections: Vec<Section>,
@@ -101,17 +100,14 @@ pub(crate) struct Printable {
     pub(crate) charts: Vec<Chart>,
 }
 
-impl Printable {
+impl Content {
     pub(crate) fn of<D: Document + ?Sized>(document: &D, detail: Detail) -> Self {
         Self {
-            title: escape::printable(&document.title()),
-            lead: escape::printable(&document.lead()),
-            sections: page::printable(document.sections(detail)),
+            title: document.title(),
+            lead: document.lead(),
+            sections: document.sections(detail),
             styles: document.styles(),
-            charts: match detail {
-                Detail::Full => document.charts().into_iter().map(Chart::printable).collect(),
-                Detail::Brief => Vec::new(),
-            },
+            charts: if detail == Detail::Full { document.charts() } else { Vec::new() },
         }
     }
 }

@@ -7,69 +7,33 @@ use std::path::Path;
 use heaptrial_model::MappedLibrary;
 
 use crate::document::{Arm, Report};
-use crate::table::{Emphasis, Row, Table, text};
+use crate::text::names;
 
 /// Libraries whose builds differ are named up to this many.
 const NAMED: usize = 4;
 
-/// All libraries of a report but the allocators of its arms, each build once with the arms that ran it.
-fn of(report: &Report) -> BTreeMap<&MappedLibrary, Vec<&Arm>> {
+/// All libraries of a report but the allocators of its arms, each build once.
+fn of(report: &Report) -> BTreeSet<&MappedLibrary> {
     let allocators: BTreeSet<&Path> = report
         .arms
         .iter()
         .filter_map(|arm| arm.identity.as_ref()?.path.as_deref())
         .filter(|path| !is_c_library(path))
         .collect();
-    let mut libraries: BTreeMap<&MappedLibrary, Vec<&Arm>> = BTreeMap::new();
-    for arm in &report.arms {
-        for library in arm.libraries.iter().filter(|library| !allocators.contains(library.path.as_path())) {
-            libraries.entry(library).or_default().push(arm);
-        }
-    }
-    libraries
+    let libraries = report.arms.iter().flat_map(|arm| &arm.libraries);
+    libraries.filter(|library| !allocators.contains(library.path.as_path())).collect()
 }
 
 fn is_c_library(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libc.so"))
 }
 
-/// Library, package, version, build id, arms; `None` where nothing was recorded.
-pub(crate) fn table(report: &Report) -> Option<Table> {
-    let libraries = of(report);
-    let known = report.arms.iter().filter(|arm| !arm.libraries.is_empty()).count();
-    let rows: Vec<Row> = libraries
-        .iter()
-        .map(|(library, arms)| {
-            let arms = match arms.len() {
-                all if all == known => "all".to_owned(),
-                _ => arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", "),
-            };
-            let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
-            let cells = vec![
-                library.name.clone(),
-                known(&library.package),
-                known(&library.version),
-                known(&library.build_id),
-                arms,
-            ];
-            Row { arm: None, emphasis: Emphasis::None, cells }
-        })
-        .collect();
-    let columns = ["Library", "Package", "Version", "Build id", "Arms"].map(text).into();
-    (!rows.is_empty()).then_some(Table { columns, rows })
-}
-
 /// What to mind where arms of one run did not all run with the same libraries.
 pub(crate) fn difference_of_arms(report: &Report) -> Option<String> {
-    let sides = report.arms.iter().filter(|arm| !arm.libraries.is_empty());
-    let sides: Vec<(&str, Vec<&MappedLibrary>)> = sides
-        .map(|arm| {
-            (
-                arm.name.as_str(),
-                of(report).into_keys().filter(|library| arm.libraries.contains(library)).collect(),
-            )
-        })
-        .collect();
+    let libraries = of(report);
+    let own = |arm: &Arm| libraries.iter().filter(|known| arm.libraries.contains(known)).copied().collect();
+    let arms = report.arms.iter().filter(|arm| !arm.libraries.is_empty());
+    let sides: Vec<(&str, Vec<&MappedLibrary>)> = arms.map(|arm| (arm.name.as_str(), own(arm))).collect();
     let differ = differences(&sides)?;
     Some(format!(
         "Services ran with different libraries, which change what an allocator is asked for: {differ}."
@@ -78,7 +42,7 @@ pub(crate) fn difference_of_arms(report: &Report) -> Option<String> {
 
 /// The libraries of a report but the allocators, once each, for a comparison with others.
 pub(crate) fn all(report: &Report) -> Vec<MappedLibrary> {
-    of(report).into_keys().cloned().collect()
+    of(report).into_iter().cloned().collect()
 }
 
 /// Where libraries of one name are of different builds: what each side had. A side that did not map a library at all
@@ -103,13 +67,7 @@ pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<Strin
             format!("{name} {}", each.collect::<Vec<_>>().join(" and "))
         })
         .collect();
-    let more = unlike.len().saturating_sub(NAMED);
-    let named = unlike.get(..NAMED).unwrap_or(&unlike).join("; ");
-    match more {
-        _ if unlike.is_empty() => None,
-        0 => Some(named),
-        more => Some(format!("{named}; and {more} more")),
-    }
+    (!unlike.is_empty()).then(|| names(&unlike, NAMED))
 }
 
 #[cfg(test)]
@@ -138,15 +96,5 @@ mod tests {
         // A rebuild of the same version is another build.
         let rebuilt = library("libzstd.so.1", "1.5.4", "dd");
         assert!(differences(&[("a", vec![&old]), ("b", vec![&rebuilt])]).is_some());
-    }
-
-    #[test]
-    fn many_differences_are_counted() {
-        let of = |version: &str| {
-            (0..7).map(|n| library(&format!("lib{n}.so"), version, version)).collect::<Vec<_>>()
-        };
-        let (old, new) = (of("1"), of("2"));
-        let differ = differences(&[("a", old.iter().collect()), ("b", new.iter().collect())]).unwrap();
-        assert!(differ.ends_with("; and 3 more"), "{differ}");
     }
 }

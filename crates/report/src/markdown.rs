@@ -2,13 +2,13 @@
 
 use crate::chart::Chart;
 use crate::escape::{markdown as escaped, markdown_block};
-use crate::forms::Printable;
+use crate::forms::Content;
 use crate::page::{Block, FindingBlock};
 use crate::table::{Emphasis, Table};
 use crate::text::severity;
 
 /// The page. Charts are referred to as `charts/NAME.svg`.
-pub(crate) fn page(document: &Printable) -> String {
+pub(crate) fn page(document: &Content) -> String {
     let mut blocks = vec![format!("# {}", escaped(&document.title))];
     if !document.lead.is_empty() {
         blocks.push(escaped(&document.lead));

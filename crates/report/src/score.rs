@@ -1,20 +1,20 @@
 //! How well a lab run predicted the field, as a document.
 
 use heaptrial_evaluate::analysis::{Estimate, Verdict};
-use heaptrial_evaluate::judgement::score::{AtConsensuses, Figure, Score, ScoreError, Side};
+use heaptrial_evaluate::judgement::score::{
+    ArmScore, AtConsensuses, Figure, Score, ScoreError, Scored, Side,
+};
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 use serde::{Deserialize, Serialize};
 
 use crate::chart::ArmStyles;
 use crate::forms::Document;
-use crate::page::{Block, Section};
-use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, optional, row, text};
+use crate::page::{Block, Section, section};
+use crate::table::{Columns, Detail, Emphasis, Table, table_section};
 use crate::units::{self, Pace};
 
 /// The form of [`ScoreReport`] as JSON that this version writes.
 pub const SCORE_SCHEMA_VERSION: u32 = 1;
-/// An age at which fewer than this share of an arm's services have a level is named.
-const MOST_SERVICES: f64 = 0.5;
 
 /// A lab run against a trial in the field: `score.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,136 +58,84 @@ impl ScoreReport {
         ))
     }
 
-    fn arms_at(&self, at: &AtConsensuses) -> Table {
-        let columns = [
-            text("Arm"),
-            figure("Lab"),
-            figure("Field"),
-            figure("Ratio in the lab"),
-            figure("Ratio in the field"),
-            figure("Factor"),
-            figure("Services (lab, field)"),
-        ];
+    fn arms_at(&self, at: &AtConsensuses) -> Option<Table> {
         let services = |figure: &Figure| format!("{} of {}", figure.services, figure.of);
-        let rows = at.arms.iter().map(|arm| {
-            let to_first = |estimate| if arm.arm == 0 { "1".to_owned() } else { ratio(estimate) };
-            let cells = vec![
-                self.name(arm.arm).to_owned(),
-                units::memory(arm.lab.level_bytes as f64),
-                units::memory(arm.field.level_bytes as f64),
-                to_first(arm.lab.ratio),
-                to_first(arm.field.ratio),
-                ratio(arm.factor),
-                format!("{}, {}", services(&arm.lab), services(&arm.field)),
-            ];
-            arm_row(arm.arm, cells)
-        });
-        Table { rows: rows.collect(), columns: columns.into() }
+        let to_first =
+            |arm: &&ArmScore, ratio| if arm.arm == 0 { Some("1".to_owned()) } else { of_ratio(ratio) };
+        Columns::of("Arm", |arm: &&ArmScore| self.name(arm.arm).to_owned())
+            .figure("Lab", |arm| Some(units::memory(arm.lab.level_bytes as f64)))
+            .figure("Field", |arm| Some(units::memory(arm.field.level_bytes as f64)))
+            .figure("Ratio in the lab", move |arm| to_first(arm, arm.lab.ratio))
+            .figure("Ratio in the field", move |arm| to_first(arm, arm.field.ratio))
+            .figure("Factor", |arm| of_ratio(arm.factor))
+            .figure("Services (lab, field)", move |arm| {
+                Some(format!("{}, {}", services(&arm.lab), services(&arm.field)))
+            })
+            .table_of_arms(&at.arms, |arm| about(arm.arm))
     }
 
-    fn growing(&self) -> Table {
-        let columns = [
-            text("Arm"),
-            figure("Lab, each consensus"),
-            figure("Field, each hour"),
-            figure("Factor"),
-            text("Lab's verdict"),
-            text("Field's verdict"),
-        ];
-        let verdict =
-            |verdict: &Option<Verdict>| optional(verdict.as_ref(), |verdict| verdict.as_str().to_owned());
-        let rows = self.score.growth.iter().enumerate().map(|(arm, growth)| {
-            let cells = vec![
-                self.name(arm).to_owned(),
-                rate(growth.lab_bytes_per_hour),
-                rate(growth.field_bytes_per_hour),
-                ratio(growth.factor),
-                verdict(&growth.lab_verdict),
-                verdict(&growth.field_verdict),
-            ];
-            arm_row(arm, cells)
-        });
-        Table { rows: rows.collect(), columns: columns.into() }
+    fn growing(&self) -> Option<Table> {
+        let growth = |arm: &usize| &self.score.growth[*arm];
+        let word = |verdict: &Option<Verdict>| verdict.as_ref().map(|verdict| verdict.as_str().to_owned());
+        Columns::of("Arm", |arm: &usize| self.name(*arm).to_owned())
+            .figure("Lab, each consensus", move |arm| of_rate(growth(arm).lab_bytes_per_hour))
+            .figure("Field, each hour", move |arm| of_rate(growth(arm).field_bytes_per_hour))
+            .figure("Factor", move |arm| of_ratio(growth(arm).factor))
+            .text("Lab's verdict", move |arm| word(&growth(arm).lab_verdict))
+            .text("Field's verdict", move |arm| word(&growth(arm).field_verdict))
+            .table_of_arms(0..self.score.growth.len(), |arm| about(*arm))
     }
 
-    fn runs(&self) -> Table {
-        let columns = [text("Run"), text("Kind"), figure("Seed"), figure("Consensuses"), text("Memory")];
-        let rows = [&self.score.lab, &self.score.field].into_iter().map(|run| {
-            row(vec![
-                run.name.clone(),
-                run.kind.describe().to_owned(),
-                optional(run.seed, |seed| seed.to_string()),
-                optional(run.consensuses, |count| count.to_string()),
-                run.metric.describe().to_owned(),
-            ])
-        });
-        Table { rows: rows.collect(), columns: columns.into() }
+    fn runs(&self) -> Option<Table> {
+        Columns::of("Run", |run: &&Scored| run.name.clone())
+            .text("Kind", |run| Some(run.kind.describe().to_owned()))
+            .figure("Seed", |run| Some(run.seed?.to_string()))
+            .figure("Consensuses", |run| Some(run.consensuses?.to_string()))
+            .text("Memory", |run| Some(run.metric.describe().to_owned()))
+            .table([&self.score.lab, &self.score.field])
     }
 
-    /// What bears on the figures.
-    fn notes(&self) -> Vec<String> {
+    fn caveats(&self) -> Vec<String> {
         let score = &self.score;
-        let mut notes = score.findings.clone();
-        let metric = score.lab.metric;
-        if metric != score.field.metric {
-            notes.push(format!(
-                "Memory is {} in the lab and {} in the field; --metric changes the lab's.",
-                metric.describe(),
-                score.field.metric.describe()
-            ));
-        }
-        if score.field_ages_are_lower_bounds {
-            notes.push(
-                "Most starts in the field are unknown: its services are older than their ages here."
-                    .to_owned(),
-            );
-        }
-        for (side, names) in [("lab", &score.only_in_lab), ("field", &score.only_in_field)] {
-            if !names.is_empty() {
-                notes.push(format!(
-                    "Not compared, without an equal spec on the other side: {} of the {side} (--match LAB=FIELD pairs them).",
-                    names.join(", ")
-                ));
-            }
-        }
-        notes.extend(
-            score
-                .arms
-                .iter()
-                .filter(|pair| pair.lab != pair.field)
-                .map(|pair| format!("{} of the lab is compared with {} of the field.", pair.lab, pair.field)),
-        );
-        notes.extend(
-            score
-                .not_compared
-                .iter()
-                .map(|(age, why)| format!("Not compared at {age:.0} consensuses: {why}.")),
-        );
-        for at in &score.ages {
-            let few = |figure: &Figure| f64::from(figure.services) < MOST_SERVICES * f64::from(figure.of);
-            let names: Vec<&str> = at
-                .arms
-                .iter()
-                .filter(|arm| few(&arm.lab) || few(&arm.field))
-                .map(|arm| self.name(arm.arm))
-                .collect();
-            if !names.is_empty() {
-                notes.push(format!(
-                    "At {:.0} consensuses fewer than half of the services have a level: {}.",
-                    at.consensuses,
-                    names.join(", ")
-                ));
-            }
-        }
+        let metrics = [score.lab.metric, score.field.metric].map(heaptrial_model::Metric::describe);
+        let unmatched = |side: &str, names: &[String]| {
+            (!names.is_empty()).then(|| {
+                let names = names.join(", ");
+                format!("Not compared, without an equal spec on the other side: {names} of the {side} (--match LAB=FIELD pairs them).")
+            })
+        };
         let has_interval = |at: &AtConsensuses| {
             at.arms.iter().any(|arm| arm.lab.ratio.is_some_and(|ratio| ratio.low.is_some()))
         };
-        if !score.ages.iter().any(has_interval) {
-            notes.push(
-                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more.".to_owned(),
-            );
-        }
-        notes
+        let single = [
+            (metrics[0] != metrics[1]).then(|| {
+                let [lab, field] = metrics;
+                format!("Memory is {lab} in the lab and {field} in the field; --metric changes the lab's.")
+            }),
+            score.field_ages_are_lower_bounds.then(|| {
+                "Most starts in the field are unknown: its services are older than their ages here."
+                    .to_owned()
+            }),
+            unmatched("lab", &score.only_in_lab),
+            unmatched("field", &score.only_in_field),
+            (!score.ages.iter().any(has_interval)).then(|| {
+                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more."
+                    .to_owned()
+            }),
+        ];
+        let pairs = score.arms.iter().filter(|pair| pair.lab != pair.field);
+        let pairs = pairs
+            .map(|pair| format!("{} of the lab is compared with {} of the field.", pair.lab, pair.field));
+        let missing = score.not_compared.iter();
+        let missing = missing.map(|(age, why)| format!("Not compared at {age:.0} consensuses: {why}."));
+        score
+            .findings
+            .iter()
+            .cloned()
+            .chain(single.into_iter().flatten())
+            .chain(pairs)
+            .chain(missing)
+            .collect()
     }
 }
 
@@ -199,7 +147,6 @@ impl Document for ScoreReport {
     }
 
     fn sections(&self, _: Detail) -> Vec<Section> {
-        let section = |id, title, blocks| Section { id, title, blocks };
         let mut ratios = vec![Block::Legend(format!(
             "By ratio to {} in the lab, within repeats of the lab and servers of the field; factor: the lab's ratio over the field's.",
             self.name(0)
@@ -207,34 +154,21 @@ impl Document for ScoreReport {
         for at in &self.score.ages {
             let title =
                 format!("At {:.0} consensuses, {}", at.consensuses, units::duration(3600.0 * at.consensuses));
-            ratios.extend([Block::Heading(title.clone()), Block::Table(title, self.arms_at(at))]);
+            ratios.push(Block::Heading(title.clone()));
+            ratios.extend(self.arms_at(at).map(|table| Block::Table(title, table)));
         }
         let growth = "Growth after warm-up; factor: lab over field, where the field is shown to grow.";
-        let runs = vec![
-            Block::Table("Runs".to_owned(), self.runs()),
-            Block::Command(self.score.lab.command.clone()),
+        let sections = [
+            Some(section("result", "Result", vec![Block::Lead(self.sentences())])),
+            Some(section("ratios", "Ratios", ratios)),
+            table_section("growth", "Growth and verdicts", Some(growth.to_owned()), self.growing()),
+            Some(section("caveats", "Caveats", vec![Block::List(self.caveats())])),
+            table_section("runs", "Runs", None, self.runs()),
+            Some(section("again", "Again", vec![Block::Command(self.score.lab.command.clone())])),
         ];
-        let notes = self.notes();
-        let mut sections = vec![
-            section("result", "Result", vec![Block::Lead(self.sentences())]),
-            section("ratios", "Ratios", ratios),
-            section(
-                "growth",
-                "Growth and verdicts",
-                vec![
-                    Block::Legend(growth.to_owned()),
-                    Block::Table("Growth and verdicts".to_owned(), self.growing()),
-                ],
-            ),
-            section("runs", "Runs", runs),
-        ];
-        if !notes.is_empty() {
-            sections.insert(3, section("notes", "What to mind", vec![Block::List(notes)]));
-        }
-        sections
+        sections.into_iter().flatten().collect()
     }
 
-    /// As in reports of the lab.
     fn styles(&self) -> ArmStyles {
         let arm = |(index, pair): (usize, &heaptrial_evaluate::judgement::score::Partners)| {
             let spec: Option<AllocatorSpec> = pair.lab.parse().ok();
@@ -250,22 +184,15 @@ impl Document for ScoreReport {
     }
 }
 
-fn arm_row(arm: usize, cells: Vec<String>) -> Row {
-    Row { arm: Some(arm), emphasis: if arm == 0 { Emphasis::Control } else { Emphasis::None }, cells }
+fn about(arm: usize) -> (Option<usize>, Emphasis) {
+    (Some(arm), if arm == 0 { Emphasis::Control } else { Emphasis::None })
 }
 
-fn ratio(estimate: Option<Estimate>) -> String {
-    optional(estimate, |estimate| with_interval(estimate, units::ratio))
+fn of_ratio(estimate: Option<Estimate>) -> Option<String> {
+    Some(crate::text::estimate(&estimate?, units::ratio))
 }
 
-fn rate(estimate: Option<Estimate>) -> String {
+fn of_rate(rate: Option<Estimate>) -> Option<String> {
     let bytes = |bytes: f64| units::growth(bytes, Pace::Hour).trim_end_matches("/h").to_owned();
-    estimate.map_or(NOTHING.to_owned(), |estimate| with_interval(estimate, bytes))
-}
-
-fn with_interval(estimate: Estimate, text: impl Fn(f64) -> String) -> String {
-    match estimate.interval() {
-        Some((low, high)) => format!("{} ({} to {})", text(estimate.value), text(low), text(high)),
-        None => text(estimate.value),
-    }
+    Some(crate::text::estimate(&rate?, bytes))
 }

@@ -1,5 +1,7 @@
 //! What was run and observed, and where.
 
+use serde_json::Value;
+
 use crate::chart::metric_name;
 use crate::document::{Consensuses, Report, Sampler};
 use crate::terms::terms;
@@ -10,27 +12,26 @@ use crate::units;
 pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
     let analysis = &report.analysis;
     let metric = metric_name(analysis.metric);
-    let mut parts = vec![
-        match (analysis.matched_age_seconds.map(units::duration), analysis.window_seconds) {
-            (Some(age), Some(window)) if report.kind.is_lab() => format!(
-                "Memory is {metric} at the ends of rests; ages are hours of a relay's life, one for each consensus. Level: median \
-             of the last {} up to an age of {age}.",
-                units::duration(window)
+    let rests = report.kind.is_lab() && analysis.window_seconds.is_some();
+    let level = match (analysis.matched_age_seconds.map(units::duration), analysis.window_seconds) {
+        (Some(age), Some(window)) => {
+            format!("Level: median of the last {} up to an age of {age}.", units::duration(window))
+        }
+        (Some(age), None) => {
+            format!("Level: median from an age of {} to {age}.", units::duration(analysis.warm_up_seconds))
+        }
+        (None, _) => "Services of the arms have no age in common.".to_owned(),
+    };
+    let mut parts = match rests {
+        true => vec![
+            format!(
+                "Memory is {metric} at the ends of rests; ages are hours of a relay's life, one for each consensus."
             ),
-            (Some(age), Some(window)) => {
-                format!(
-                    "Memory is {metric}. Level: median of the last {} up to an age of {age}.",
-                    units::duration(window)
-                )
-            }
-            (Some(age), None) => format!(
-                "Memory is {metric}. Level: median from an age of {} to {age}.",
-                units::duration(analysis.warm_up_seconds)
-            ),
-            (None, _) => format!("Memory is {metric}. Services of the arms have no age in common."),
-        },
-    ];
-    if peaks && report.kind.is_lab() && analysis.window_seconds.is_some() {
+            level,
+        ],
+        false => vec![format!("Memory is {metric}."), level],
+    };
+    if peaks && rests {
         parts.push("Peak: the highest reading between rests.".to_owned());
     }
     let restarted = report.arms.iter().filter(|arm| arm.result.sawtooth.is_some());
@@ -99,7 +100,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Span of data", Some(units::duration(report.duration_seconds))),
         (if lab { "Length of each process lifetime" } else { "Planned length" }, planned(report)),
         ("State", Some(report.outcome_word().to_owned()).filter(|_| !report.kind.is_import())),
-        ("Consensuses", report.consensuses.as_ref().map(consensuses)),
+        ("Consensuses", report.consensuses.as_ref().map(paced)),
         ("Seed", lab.then(|| report.seed.to_string())),
         ("Repeats", lab.then(|| report.repeats.to_string())),
         ("Readings", Some(units::count(report.samples))),
@@ -117,15 +118,13 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Memory limit of a service", limit.service_bytes.map(memory)),
         ("Available on the host", limit.host_available_bytes.map(memory)),
     ];
-    // What nobody recorded is among what could not be measured.
-    let host = host(report).into_iter().filter(|(_, value)| value != "unknown");
-    pairs.extend(host.map(|(name, value)| (name, Some(value))));
+    pairs.extend(host(report));
     pairs.push(("Heaptrial", Some(report.tool_version.clone())));
     pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// `30 consensuses (1 d 6 h of a relay's life), 60 times as fast as life`.
-pub(crate) fn paced(consensuses: &Consensuses) -> String {
+fn paced(consensuses: &Consensuses) -> String {
     let taken = u64::from(consensuses.taken);
     let life = units::duration(3600.0 * taken as f64);
     let pace = consensuses.pace.map_or_else(String::new, |pace| {
@@ -135,13 +134,6 @@ pub(crate) fn paced(consensuses: &Consensuses) -> String {
     });
     let consensuses = if taken == 1 { "consensus" } else { "consensuses" };
     format!("{} {consensuses} ({life} of a relay's life{pace})", units::count(taken))
-}
-
-fn consensuses(consensuses: &Consensuses) -> String {
-    format!(
-        "{}; each came when all relays had worked off the last one and rested; ages are hours of a relay's life",
-        paced(consensuses)
-    )
 }
 
 /// `7 d 2 h to 7 d 22 h, median 7 d 20 h`.
@@ -154,21 +146,13 @@ fn ages(report: &Report) -> Option<String> {
     Some(format!("{youngest} to {oldest}, median {middle}{bound}"))
 }
 
-/// `1 d, 3 d (taken: decided: ...) and 10 d`.
+/// `1 d; 3 d (taken)`.
 fn looks(report: &Report) -> String {
-    let shown: Vec<String> = report
-        .looks
-        .iter()
-        .map(|look| {
-            let at = units::duration(look.planned_seconds);
-            match (&look.result, &look.taken_at) {
-                (Some(result), _) => format!("{at} ({result})"),
-                (None, Some(_)) => format!("{at} (taken)"),
-                (None, None) => at,
-            }
-        })
-        .collect();
-    shown.join("; ")
+    let shown = report.looks.iter().map(|look| {
+        let taken = if look.taken_at.is_some() { " (taken)" } else { "" };
+        format!("{}{taken}", units::duration(look.planned_seconds))
+    });
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 /// What sampling took of one CPU, and of a tick.
@@ -183,63 +167,47 @@ fn sampling(sampler: &Sampler, seconds: f64) -> String {
     )
 }
 
-/// Where it ran: names and values for a list.
-fn host(report: &Report) -> Vec<(&'static str, String)> {
+/// Where it ran, as far as it is known.
+fn host(report: &Report) -> [(&'static str, Option<String>); 8] {
     let host = &report.host;
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
-    let cpus = match (host.cpu_count, &host.cpu_model) {
-        (Some(count), Some(model)) => format!("{count} × {model}"),
-        (Some(count), None) => count.to_string(),
-        (None, _) => "unknown".to_owned(),
+    let with = |first: &Option<String>, further: Option<String>| {
+        let first = first.as_ref()?;
+        Some(further.map_or_else(|| first.clone(), |further| format!("{first} ({further})")))
     };
-    let kernel = match &host.architecture {
-        Some(architecture) => format!("{} ({architecture})", known(&host.kernel)),
-        None => known(&host.kernel),
-    };
-    let mut facts = vec![
-        ("Operating system", known(&host.os)),
-        ("Userland", host.userland.clone().unwrap_or_default()),
-        ("Kernel", kernel),
-        ("CPUs", cpus),
-        ("Memory", host.ram_bytes.map_or_else(|| "unknown".to_owned(), |bytes| units::memory(bytes as f64))),
-        ("Transparent huge pages", known(&host.thp_mode)),
-        ("Control groups", known(&host.cgroup_version)),
-    ];
-    facts.retain(|(name, value)| *name != "Userland" || !value.is_empty());
-    if let Some(overcommit) = &host.overcommit_memory {
-        facts.push(("vm.overcommit_memory", overcommit.clone()));
-    }
-    facts
+    [
+        ("Operating system", host.os.clone()),
+        ("Userland", host.userland.clone()),
+        ("Kernel", with(&host.kernel, host.architecture.clone())),
+        ("CPUs", with(&host.cpu_count.map(|count| count.to_string()), host.cpu_model.clone())),
+        ("Memory", host.ram_bytes.map(|bytes| units::memory(bytes as f64))),
+        ("Transparent huge pages", host.thp_mode.clone()),
+        ("Control groups", host.cgroup_version.clone()),
+        ("vm.overcommit_memory", host.overcommit_memory.clone()),
+    ]
 }
 
 /// The parameters of the workload: names and values, nested ones by dotted names.
 pub(crate) fn parameters(report: &Report) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    let mut parameters = report.parameters.clone();
-    // In the summary.
-    parameters.as_object_mut().and_then(|all| all.remove("about"));
-    // The plan of a field trial names every service; it is in report.json.
-    if let Some(plan) =
-        parameters.as_object_mut().filter(|_| !report.kind.is_lab()).and_then(|all| all.remove("plan"))
-    {
-        let shown =
-            ["id", "duration", "looks", "pace"].iter().filter_map(|name| Some((*name, plan.get(name)?)));
-        shown.for_each(|(name, value)| collect_parameters(&format!("plan.{name}"), value, &mut pairs));
+    // What is about the trial is in the summary, and a plan names every service: that is in report.json.
+    let hidden = ["about", "plan"];
+    for (name, value) in report.parameters.as_object().into_iter().flatten() {
+        if !hidden.contains(&name.as_str()) {
+            collect_parameters(name, value, &mut pairs);
+        }
     }
-    collect_parameters("", &parameters, &mut pairs);
     pairs
 }
 
-fn collect_parameters(name: &str, value: &serde_json::Value, pairs: &mut Vec<(String, String)>) {
+fn collect_parameters(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
     match value {
-        serde_json::Value::Null => {}
-        serde_json::Value::Object(members) => {
-            for (member, value) in members {
-                let name = if name.is_empty() { member.clone() } else { format!("{name}.{member}") };
-                collect_parameters(&name, value, pairs);
-            }
+        Value::Null => {}
+        Value::Object(members) => {
+            members.iter().for_each(|(member, value)| {
+                collect_parameters(&format!("{name}.{member}"), value, pairs);
+            });
         }
-        serde_json::Value::String(text) => pairs.push((name.to_owned(), text.clone())),
+        Value::String(text) => pairs.push((name.to_owned(), text.clone())),
         other => pairs.push((name.to_owned(), other.to_string())),
     }
 }

@@ -1,20 +1,20 @@
 //! The summary: which arm needs how much memory, what to do, what is uncertain. All else is in tables.
 
-use heaptrial_evaluate::analysis::{ArmPlace, Basis, Severity, WorkStanding};
+use heaptrial_evaluate::analysis::{Basis, Severity, WorkStanding};
 
 use crate::chart::metric_name;
-use crate::document::{Arm, Assignment, FindingKind, MeasureResult, Report, Verdict};
+use crate::document::{Arm, Assignment, FindingKind, Report, Verdict};
 use crate::finding_text::{self, objection};
 use crate::page::Paragraph;
 use crate::terms::terms;
-use crate::text::{capitalised, ended, estimate_in_sentence, names, number};
-use crate::{libraries, units};
+use crate::text::{capitalised, ended, estimate_in_sentence, names, no_interval, number};
+use crate::{libraries, setup, units};
 
 /// Services younger than this have not shown what their allocator makes of memory.
 const YOUNGEST_SECONDS: f64 = 3600.0;
 /// p-values above this, adjusted for the number of arms, show nothing.
 const LEVEL: f64 = 0.05;
-/// Arms and services that a sentence names.
+/// Arms and objections that a sentence names.
 const NAMED: usize = 6;
 /// A share of halvings further above 5% than this many standard errors is no accident.
 const ERRORS_APART: f64 = 2.0;
@@ -22,12 +22,13 @@ const ERRORS_APART: f64 = 2.0;
 /// Hypothesis, result, recommendation, excluded services, caveats, next steps.
 pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let about = |text: &Option<String>| text.iter().cloned().collect::<Vec<_>>();
-    let advises = !report.kind.is_lab() && report.arms.len() > 1 && report.samples > 0;
+    let compares = report.arms.len() > 1 && report.samples > 0;
+    let on_hosts = !report.kind.is_lab();
     let all = [
         ("Hypothesis", about(&report.about.hypothesis)),
         ("Result", result(report)),
-        ("Recommendation", if advises { recommendation(report) } else { Vec::new() }),
-        ("Excluded services", if report.kind.is_lab() { Vec::new() } else { excluded(report) }),
+        ("Recommendation", if on_hosts && compares { recommendation(report) } else { Vec::new() }),
+        ("Excluded services", if on_hosts { excluded(report) } else { Vec::new() }),
         ("Caveats", if report.samples > 0 { caveats(report) } else { Vec::new() }),
         ("Notes of the plan", about(&report.about.notes)),
         ("Next steps", about(&report.about.next_steps)),
@@ -45,88 +46,62 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
 /// Which arm needs how much memory relative to the control, and what the table cannot say of others.
 fn result(report: &Report) -> Vec<String> {
     if report.samples == 0 {
-        return vec![format!(
-            "No service has readings, so nothing can be compared. {}",
-            why_no_readings(report)
-        )];
+        let reason = report.services.iter().find_map(|service| service.excluded.as_deref());
+        let why = reason.map_or(terms(report.kind).no_readings.to_owned(), |reason| {
+            format!("First reason: {}", ended(reason))
+        });
+        return vec![format!("No service has readings, so nothing can be compared. {why}")];
     }
-    let mut sentences = match report.arms.len() {
-        1 => alone(report),
-        _ => vec![lead(report)],
-    };
-    sentences.extend(unranked(report));
-    sentences
+    let first = if report.arms.len() == 1 { alone(report) } else { vec![lead(report)] };
+    first.into_iter().chain(unranked(report)).collect()
 }
 
 /// The sentence to read first.
 fn lead(report: &Report) -> String {
-    let metric = metric_name(report.analysis.metric);
     let ranked = report.ranked();
-    let Some(&(least, bytes)) = ranked.first() else {
-        return "No arm has services with readings that can be compared.".to_owned();
-    };
-    let needs = units::memory(bytes as f64);
-    let at = match report.extremes.basis {
-        Basis::LastReadings => " at the last reading, at different ages",
-        Basis::LevelAtEqualAge { .. } | Basis::AverageOverTime => "",
-    };
-    let Some(control) = report.control() else {
-        return format!(
-            "{} needs {needs} of {metric} a service{at}; without a control nothing is compared.",
-            least.name
-        );
-    };
-    let of_control = ranked.iter().find(|(arm, _)| arm.control);
-    let Some(&(_, of_control)) = of_control else {
-        return format!(
-            "{} needs {needs} of {metric} a service{at}; the control, {}, has no figure.",
-            least.name, control.name
-        );
-    };
-    let of_control = units::memory(of_control as f64);
-    if ranked.len() == 1 {
-        return format!(
-            "Only the control, {}, has a figure: {of_control} of {metric} a service.",
-            control.name
-        );
-    }
-    if least.control {
-        return format!(
-            "No arm needs less memory than the control, {}: {of_control} of {metric} a service{at}.",
-            control.name
-        );
-    }
-    let measured = report.extremes.basis != Basis::LastReadings;
-    match least.ratio().filter(|_| measured) {
-        Some(ratio) => {
-            let holds = |low: f64, high: f64| low <= 1.0 && 1.0 <= high;
-            let unclear = match ratio.estimate.interval() {
-                Some((low, high)) if holds(low, high) => "; a difference is not shown",
-                Some(_) => "",
-                None if least.services_belonging() == 1 => "; one service per arm: no interval",
-                None => "; too few services for an interval",
-            };
+    let metric = metric_name(report.analysis.metric);
+    let last_readings = report.extremes.basis == Basis::LastReadings;
+    let at = if last_readings { " at the last reading, at different ages" } else { "" };
+    let needs = |bytes: u64| format!("{} of {metric} a service{at}", units::memory(bytes as f64));
+    let control = ranked.iter().find(|(arm, _)| arm.control);
+    match (&ranked[..], control) {
+        ([], _) => "No arm has services with readings that can be compared.".to_owned(),
+        ([(only, bytes)], _) => format!("Only {} has a figure: {}.", only.name, needs(*bytes)),
+        ([(least, bytes), ..], None) => {
+            format!("{} needs {}; no control has a figure to compare with.", least.name, needs(*bytes))
+        }
+        ([(least, bytes), ..], _) if least.control => {
+            format!("No arm needs less memory than the control, {}: {}.", least.name, needs(*bytes))
+        }
+        ([(least, bytes), ..], Some((control, of_control))) => {
+            let ratio = least.ratio().filter(|_| !last_readings).map(|ratio| {
+                let estimate =
+                    estimate_in_sentence(&ratio.estimate, report.analysis.confidence_level, units::ratio);
+                let unclear = match ratio.estimate.interval() {
+                    Some((low, high)) if low <= 1.0 && 1.0 <= high => "; a difference is not shown",
+                    Some(_) => "",
+                    None => no_interval(least.services_belonging()),
+                };
+                (format!("{estimate} times the memory of the control, {}: ", control.name), unclear)
+            });
+            let (ratio, unclear) = ratio.unwrap_or_default();
             format!(
-                "{} needs {} times the memory of the control, {}: {needs} of {metric} a service, the control {of_control}{unclear}.",
+                "{} needs {ratio}{}, the control {}{unclear}.",
                 least.name,
-                estimate_in_sentence(&ratio.estimate, report.analysis.confidence_level, units::ratio),
-                control.name
+                needs(*bytes),
+                units::memory(*of_control as f64)
             )
         }
-        None => format!(
-            "{} needs {needs} of {metric} a service{at}, the control, {}, {of_control}.",
-            least.name, control.name
-        ),
     }
 }
 
 /// What services need that are not compared, by the allocator that they run.
 fn alone(report: &Report) -> Vec<String> {
-    let metric = metric_name(report.analysis.metric);
     let needs = report.extremes.order.first().map(|place| {
         format!(
-            "A service needs {} of {metric}, over {} of {}.",
+            "A service needs {} of {}, over {} of {}.",
             units::memory(place.bytes),
+            metric_name(report.analysis.metric),
             place.services,
             number(u64::from(place.of), "service")
         )
@@ -140,86 +115,33 @@ fn alone(report: &Report) -> Vec<String> {
     needs.into_iter().chain(ran).chain([single]).collect()
 }
 
-/// Why a trial has no reading: the reasons of its services, or what is usual.
-fn why_no_readings(report: &Report) -> String {
-    let reason = report.services.iter().find_map(|service| service.excluded.as_deref());
-    reason.map_or_else(
-        || terms(report.kind).no_readings.to_owned(),
-        |reason| format!("First reason: {}", ended(reason)),
-    )
-}
-
 /// Arms without a rank: they do less work, or services of theirs failed.
 fn unranked(report: &Report) -> Vec<String> {
-    let doing_less = report.extremes.order.iter().filter(|place| !place.ranked);
-    let failed = report.arms.iter().filter(|arm| report.kind.is_lab() && arm.services == 0);
-    let doing_less = doing_less.map(|place| place_unranked(report, place));
-    doing_less.chain(failed.filter_map(|arm| nothing_counts(report, arm))).collect()
-}
-
-fn place_unranked(report: &Report, place: &ArmPlace) -> String {
-    let arm = &report.arms[place.arm];
-    let needs = units::memory(report.needs(place) as f64);
-    if place.work != Some(WorkStanding::ClearlyLess) {
-        return format!(
-            "{} has no rank: {} of its {} services failed, and {needs} is what the others need.",
+    let places = report.extremes.order.iter().filter(|place| !place.ranked).map(|place| place.arm);
+    let failed = (0..report.arms.len()).filter(|arm| report.kind.is_lab() && report.arms[*arm].services == 0);
+    let sentence = |place: usize| {
+        let arm = &report.arms[place];
+        let measures = arm.result.work.iter().flat_map(|work| &work.measures);
+        let less = measures.filter(|measure| measure.standing == WorkStanding::ClearlyLess);
+        let less: Vec<&str> = less.map(|measure| measure.name.as_str()).collect();
+        if arm.does_less() {
+            return Some(format!(
+                "{} does less work than the control ({}): its {} are no saving, and it has no rank.",
+                arm.name,
+                names(&less, less.len()),
+                arm.typical_bytes().map_or_else(String::new, units::memory)
+            ));
+        }
+        let excluded = &arm.services_excluded;
+        Some(format!(
+            "{} has no rank: {} of {} services excluded (first reason: {}).",
             arm.name,
-            arm.services_excluded.len(),
-            arm.services as usize + arm.services_excluded.len()
-        );
-    }
-    let measures = arm.result.work.iter().flat_map(|work| &work.measures);
-    let less = measures.filter(|measure| measure.standing == WorkStanding::ClearlyLess).find_map(less_work);
-    let less = less.unwrap_or_else(|| "does clearly less work than the control".to_owned());
-    format!("{} {less}: its {needs} are no saving, and it has no rank.", arm.name)
-}
-
-/// By which measure an arm does less: `did no documents where the control did 3,686`.
-fn less_work(measure: &MeasureResult) -> Option<String> {
-    let control = measure.of_control?;
-    let count = |value: f64| units::count(value.round() as u64);
-    Some(match (measure.tried, control.tried) {
-        (Some(tried), Some(of_control)) => format!(
-            "failed {} of {} {} where the control failed {} of {}",
-            count(measure.total),
-            count(tried),
-            measure.name,
-            count(control.total),
-            count(of_control)
-        ),
-        _ if measure.total == 0.0 => {
-            format!("did no {} where the control did {}", measure.name, count(control.total))
-        }
-        _ => {
-            let ratio = measure.ratio.as_ref()?.estimate;
-            let verb = if measure.less_is_better { "took" } else { "did" };
-            format!("{verb} {} times the {} of the control", units::ratio(ratio.value), measure.name)
-        }
-    })
-}
-
-/// An arm of a lab run of which every service was excluded.
-fn nothing_counts(report: &Report, arm: &Arm) -> Option<String> {
-    let first = arm.services_excluded.first()?;
-    let services = report.services.iter().filter(|service| service.arm == arm.name);
-    let last: Vec<u64> = services.filter_map(|service| Some(service.memory.as_ref()?.final_bytes)).collect();
-    let last = match (last.iter().min(), last.iter().max()) {
-        (Some(least), Some(most)) if least == most => {
-            format!(" The last reading was {}.", units::memory(*least as f64))
-        }
-        (Some(least), Some(most)) => format!(
-            " Last readings were {} to {}.",
-            units::memory(*least as f64),
-            units::memory(*most as f64)
-        ),
-        _ => String::new(),
+            excluded.len(),
+            arm.services as usize + excluded.len(),
+            excluded.first()?.reason
+        ))
     };
-    Some(format!(
-        "{} has no figure and no rank: all of its services ({}) were excluded (first reason: {}).{last}",
-        arm.name,
-        arm.services_excluded.len(),
-        first.reason
-    ))
+    places.chain(failed).filter_map(sentence).collect()
 }
 
 impl Report {
@@ -240,7 +162,7 @@ impl Report {
 }
 
 /// Whether an arm is shown to need less than the control, by its interval and for as many arms as there are.
-pub(crate) fn needs_less(arm: &Arm) -> bool {
+fn needs_less(arm: &Arm) -> bool {
     arm.ratio().is_some_and(|ratio| {
         let p = ratio.p_value_adjusted.or(ratio.p_value);
         ratio.estimate.high.is_some_and(|high| high < 1.0) && p.is_none_or(|p| p <= LEVEL)
@@ -250,7 +172,7 @@ pub(crate) fn needs_less(arm: &Arm) -> bool {
 /// Which arm to use, or none; and why not those that need less still.
 fn recommendation(report: &Report) -> Vec<String> {
     if let Some(why) = no_choice(report) {
-        return vec![format!("None: {}", ended(&why))];
+        return vec![format!("None: {why}.")];
     }
     let chosen = report.recommended();
     let mut sentences = match chosen {
@@ -259,16 +181,10 @@ fn recommendation(report: &Report) -> Vec<String> {
     };
     let ranked = report.ranked().into_iter().map(|(arm, _)| arm).filter(|arm| !arm.control);
     let before = ranked.take_while(|arm| chosen.is_none_or(|chosen| chosen.name != arm.name));
-    for arm in before.take(NAMED) {
-        let blocking: Vec<String> =
-            arm.objections.iter().filter(|known| known.blocks).map(objection).collect();
-        if needs_less(arm) {
-            sentences.push(format!("Not {}, which needs less: it {}.", arm.name, blocking.join("; it ")));
-        } else if arm.ratio().and_then(|ratio| ratio.estimate.high).is_some_and(|high| high < 1.0) {
-            let p = arm.ratio().and_then(|ratio| ratio.p_value_adjusted.or(ratio.p_value));
-            let p = p.map_or(String::new(), |p| format!(": adjusted p is {}", units::p_value(p)));
-            sentences.push(format!("Not {}: that it needs less may be chance{p}.", arm.name));
-        }
+    for arm in before.filter(|arm| needs_less(arm)).take(NAMED) {
+        let blocking = arm.objections.iter().filter(|known| known.blocks).map(objection);
+        let blocking = blocking.collect::<Vec<_>>().join("; ");
+        sentences.push(format!("Not {}, which needs less: {blocking}.", arm.name));
     }
     let bloating =
         report.arms.iter().filter(|arm| matches!(arm.result.verdict, Some(Verdict::Bloating { .. })));
@@ -286,34 +202,27 @@ fn uses(report: &Report, arm: &Arm) -> Vec<String> {
         Some(Verdict::Growing { .. }) => "it grows, and does not reach the control soon",
         _ => "its growth is not decided: keep watching it",
     };
-    let mut sentences = vec![format!("{}: it needs less than the control; {growing}.", arm.name)];
-    if !arm.objections.is_empty() {
-        let caveats: Vec<String> = arm.objections.iter().take(NAMED).map(objection).collect();
-        let more = match arm.objections.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!("; and {more} more"),
-        };
-        sentences.push(format!("Uncertain: it {}{more}.", caveats.join("; it ")));
-    }
-    if arm.ratio().is_some_and(|ratio| ratio.method == "student_t") {
-        sentences.push(
-            "Few services: its interval (Student's t) assumes that the logarithms of memory are normally distributed.".to_owned(),
-        );
-    }
-    let overlaps = |other: &Arm| {
-        let interval = |arm: &Arm| arm.ratio().and_then(|ratio| ratio.estimate.interval());
-        let (own, other) = (interval(arm)?, interval(other)?);
-        Some(other.0 <= own.1 && own.0 <= other.1)
+    let interval = |arm: &Arm| arm.ratio().and_then(|ratio| ratio.estimate.interval());
+    let overlaps = |other: &&Arm| {
+        let both = interval(arm).zip(interval(other));
+        other.name != arm.name && both.is_some_and(|(own, other)| other.0 <= own.1 && own.0 <= other.1)
     };
-    let close = report.eligible().filter(|other| other.name != arm.name && overlaps(other) == Some(true));
-    let close: Vec<&str> = close.map(|arm| arm.name.as_str()).collect();
-    if !close.is_empty() {
-        sentences.push(format!("Its interval overlaps with that of {}.", names(&close, close.len())));
-    }
-    if arm.identity.is_none() {
-        sentences.push(
-            "Before a rollout, prove what its services run: heaptrial allocators identify PID.".to_owned(),
-        );
+    let close: Vec<&str> = report.eligible().filter(overlaps).map(|arm| arm.name.as_str()).collect();
+    let further = [
+        arm.ratio()
+            .filter(|ratio| ratio.method == "student_t")
+            .map(|_| "its interval takes the logarithms of memory as normal (Student's t)".to_owned()),
+        (!close.is_empty())
+            .then(|| format!("its interval overlaps with that of {}", names(&close, close.len()))),
+        arm.identity
+            .is_none()
+            .then(|| "what its services run is not proved (heaptrial allocators identify PID)".to_owned()),
+    ];
+    let uncertain = arm.objections.iter().map(objection).chain(further.into_iter().flatten());
+    let uncertain: Vec<String> = uncertain.collect();
+    let mut sentences = vec![format!("{}: it needs less than the control; {growing}.", arm.name)];
+    if !uncertain.is_empty() {
+        sentences.push(format!("Uncertain: {}.", uncertain.join("; ")));
     }
     sentences
 }
@@ -323,29 +232,18 @@ fn no_choice(report: &Report) -> Option<String> {
     let Some(control) = report.control() else {
         return Some("without a control nothing can be compared".to_owned());
     };
-    let ranked = report.ranked().len();
     let Some(age) = report.analysis.matched_age_seconds else {
         return Some("services of the arms have no age in common; observe them longer".to_owned());
     };
-    if control.services_belonging() == 0 {
-        return Some(format!("no service of the control, {}, ran its treatment", control.name));
-    }
     if control.level().is_none() {
         return Some(format!("the control, {}, has no level; observe it longer", control.name));
     }
-    if ranked < 2 {
-        return Some(match report.arms.iter().any(Arm::does_less) {
-            true => "every other arm does less work than the control; compare memory for each unit of work"
-                .to_owned(),
-            false => format!("only {} has figures; observe the other arms longer", control.name),
-        });
+    if report.ranked().len() < 2 {
+        return Some("no other arm that does the control's work has figures".to_owned());
     }
-    (age < YOUNGEST_SECONDS).then(|| {
-        format!(
-            "services are compared at an age of {}: too young to show what they will need",
-            units::duration(age)
-        )
-    })
+    let too_young = age < YOUNGEST_SECONDS;
+    too_young
+        .then(|| format!("services are compared at an age of {}, which is too young", units::duration(age)))
 }
 
 /// Who was excluded from which arm, and what they are like.
@@ -353,103 +251,62 @@ fn excluded(report: &Report) -> Vec<String> {
     let arms = report.arms.iter().filter(|arm| !arm.services_excluded.is_empty());
     arms.map(|arm| {
         let own = report.services.iter().filter(|service| service.arm == arm.name && !service.counts);
-        let mut groups: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
-        for service in own {
-            let like = service.like.as_deref();
-            match groups.iter_mut().find(|group| group.0 == like) {
-                Some((_, members)) => members.push(&service.name),
-                None => groups.push((like, vec![&service.name])),
-            }
-        }
-        let groups = groups.iter().map(|(like, members)| {
-            let members = names(members, members.len());
-            like.map_or_else(|| members.clone(), |like| format!("{members} (like {like})"))
+        let mut own: Vec<(Option<&str>, &str)> =
+            own.map(|service| (service.like.as_deref(), service.name.as_str())).collect();
+        own.sort_by_key(|(like, _)| *like);
+        let groups = own.chunk_by(|a, b| a.0 == b.0).map(|group| {
+            let members: Vec<&str> = group.iter().map(|(_, name)| *name).collect();
+            let like = group[0].0.map_or_else(String::new, |like| format!(" (like {like})"));
+            format!("{}{like}", names(&members, members.len()))
         });
-        let of = u64::from(arm.result.as_assigned.services);
         format!(
             "{}: {} of {}: {}.",
             arm.name,
             arm.services_excluded.len(),
-            number(of, "service"),
+            number(u64::from(arm.result.as_assigned.services), "service"),
             groups.collect::<Vec<_>>().join("; ")
         )
     })
     .collect()
 }
 
-/// What limits the conclusion, each once.
 fn caveats(report: &Report) -> Vec<String> {
-    let mut caveats = Vec::new();
-    let has = |kind| report.findings.iter().any(|finding| finding.kind == kind);
-    if report.assignment.is_some_and(|how| how != Assignment::Random) {
-        caveats.push(
-            "Services were not assigned at random: intervals hold only as far as services could have been exchanged between arms."
-                .to_owned(),
-        );
-    }
-    if report.kind.is_import() {
-        caveats.push("What ran is as the lists claim, not proved.".to_owned());
-    } else if has(FindingKind::IdentityNotProved) {
-        caveats.push("What ran is not proved of every service.".to_owned());
-    }
-    if report.analysis.ages_are_lower_bounds == Some(true) {
-        caveats.push("Most starts are unknown, so ages count from the first reading.".to_owned());
-    }
-    if report.outcome_word() == "running" && !report.looks.is_empty() {
-        caveats.push(
-            "The trial runs, and this is none of its planned looks: repeated reading finds differences that are not there. Decide by \
-             heaptrial trial look."
-                .to_owned(),
-        );
-    }
-    caveats.extend(without_excluded(report));
+    let unproved = report.findings.iter().any(|finding| finding.kind == FindingKind::IdentityNotProved);
     let grave = report.findings.iter().filter(|finding| finding.severity == Severity::Grave);
     let mut kinds: Vec<String> =
-        grave.map(|finding| finding_text::of(finding.kind).title.to_lowercase()).collect();
+        grave.map(|finding| finding_text::of(finding.kind).0.to_lowercase()).collect();
     kinds.sort();
     kinds.dedup();
-    if !kinds.is_empty() {
-        caveats.push(format!("Grave findings about the data: {}.", names(&kinds, kinds.len())));
-    }
-    caveats.extend(self_check(report));
-    caveats
+    let caveats = [
+        report.assignment.is_some_and(|how| how != Assignment::Random).then_some(
+            "Services were not assigned at random: intervals hold only as far as services could have been exchanged between arms.",
+        ),
+        report.kind.is_import().then_some("What ran is as the lists claim, not proved."),
+        (unproved && !report.kind.is_import()).then_some("What ran is not proved of every service."),
+        (report.analysis.ages_are_lower_bounds == Some(true))
+            .then_some("Most starts are unknown, so ages count from the first reading."),
+        (report.outcome_word() == "running" && !report.looks.is_empty()).then_some(
+            "The trial runs, and this is none of its planned looks: repeated reading finds differences that are not there. Decide by \
+             heaptrial trial look.",
+        ),
+    ];
+    let grave = (!kinds.is_empty())
+        .then(|| format!("Grave findings about the data: {}.", names(&kinds, kinds.len())));
+    let caveats = caveats.into_iter().flatten().map(str::to_owned);
+    caveats.chain(grave).chain(self_check(report)).collect()
 }
 
-/// Whether another arm needs least with the excluded services.
-fn without_excluded(report: &Report) -> Option<String> {
-    let compared = || report.arms.iter().filter(|arm| !arm.does_less());
-    if !compared().any(|arm| arm.result.as_treated.is_some()) {
-        return None;
-    }
-    let least = |bytes: &dyn Fn(&Arm) -> Option<f64>| {
-        let arms = compared().filter_map(|arm| Some((bytes(arm)?, arm.name.as_str())));
-        arms.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
-    };
-    let (with, without) = (least(&|arm| arm.result.as_assigned.level_bytes), least(&Arm::level));
-    let excluded = terms(report.kind).excluded;
-    (with != without).then(|| {
-        format!(
-            "With the {excluded} {} needs least, without them {}.",
-            with.unwrap_or("none"),
-            without.unwrap_or("none")
-        )
-    })
-}
-
-/// The A/A check.
 fn self_check(report: &Report) -> Option<String> {
     let check = report.self_check?;
-    let expected = match check.found_share > 0.05 + ERRORS_APART * check.standard_error {
-        true => "expected: up to 5%, so intervals are too narrow",
-        false => "expected: up to 5%",
-    };
+    let too_narrow = check.found_share > 0.05 + ERRORS_APART * check.standard_error;
     let noise = check.noise_ratio.max(1.0);
     // Two decimals would call a narrow interval none.
     let ratio = |ratio: f64| if noise < 1.015 { format!("{ratio:.3}") } else { units::ratio(ratio) };
     Some(format!(
-        "A/A check: {} of {} random splits of the control differed ({expected}). Ratios from {} to {} are noise.",
+        "A/A check: {} of {} random splits of the control differed (expected: up to 5%{}). Ratios from {} to {} are noise.",
         units::share(check.found_share),
         units::count(u64::from(check.halvings)),
+        if too_narrow { ", so intervals are too narrow" } else { "" },
         ratio(1.0 / noise),
         ratio(noise)
     ))
@@ -469,27 +326,23 @@ pub(crate) fn about(report: &Report) -> String {
     let state = if report.kind.is_import() { "" } else { report.outcome_word() };
     let separator = if state.is_empty() { "" } else { ", " };
     let kind = capitalised(report.kind.describe());
-    format!("{kind}{separator}{state}, {}", crate::setup::circumstances(report))
+    format!("{kind}{separator}{state}, {}", setup::circumstances(report))
 }
 
 /// Where the memory of the control is, else of the first arm of which that is known.
 pub(crate) fn where_memory_is(report: &Report) -> Option<String> {
     let known = |arm: &&Arm| arm.memory_split.is_some();
     let arm = report.control().filter(known).or_else(|| report.arms.iter().find(known))?;
-    let split = arm.memory_split?;
-    let whole: u64 = split.parts().iter().sum();
-    let part = |bytes: u64| {
-        let share = bytes as f64 / whole.max(1) as f64;
-        format!("{} ({:.0}%)", units::memory(bytes as f64), 100.0 * share)
-    };
+    let parts = arm.memory_split?.parts();
+    let whole = parts.iter().sum::<u64>() as f64;
+    let [in_use, in_pages, kept, other] = parts.map(|bytes| {
+        let bytes = bytes as f64;
+        format!("{} ({})", units::memory(bytes), units::share(bytes / whole.max(1.0)))
+    });
     Some(format!(
-        "A service of {} ended with {} of anonymous memory: {} in use, {} free in pages in use, {} kept free by its \
-         allocator, {} in stacks and outside of the heap.",
+        "A service of {} ended with {} of anonymous memory: {in_use} in use, {in_pages} free in pages in use, {kept} kept free by its \
+         allocator, {other} in stacks and outside of the heap.",
         arm.name,
-        units::memory(whole as f64),
-        part(split.in_use_bytes),
-        part(split.free_in_pages_bytes),
-        part(split.kept_free_bytes),
-        part(split.other_bytes)
+        units::memory(whole)
     ))
 }

@@ -6,19 +6,19 @@ use heaptrial_evaluate::analysis::Severity;
 use unicode_width::UnicodeWidthStr;
 
 use crate::chart::shorten;
-use crate::forms::Printable;
+use crate::escape;
+use crate::forms::Content;
 use crate::page::{Block, Section};
 use crate::table::{Emphasis, Table};
 use crate::text::severity;
 
 /// Names in tables are not cut below this, however wide the rest is.
 const SHORTEST_NAMES: usize = 20;
-/// Longest lines of running text.
 const WIDTH: usize = 100;
 const GUTTER: &str = "  ";
 
 /// The document as lines, in colour if `colored`.
-pub(crate) fn lines(document: &Printable, colored: bool) -> String {
+pub(crate) fn lines(document: &Content, colored: bool) -> String {
     let paint = Paint { colored };
     let mut out = Lines { paint, text: String::new(), below_title: true };
     out.wrapped(&document.title, 2, |line| paint.bold(line));
@@ -30,7 +30,6 @@ pub(crate) fn lines(document: &Printable, colored: bool) -> String {
     out.text
 }
 
-/// Lines as they are written.
 struct Lines {
     paint: Paint,
     text: String,
@@ -101,8 +100,8 @@ impl Lines {
             Block::Table(_, table) => {
                 table_lines(table, paint).iter().for_each(|line| self.put(line));
             }
-            Block::Command(command) => self.put(&format!("Repeat it: {command}")),
-            Block::Verbatim(text) => text.lines().for_each(|line| self.put(line)),
+            Block::Command(command) => self.put(&format!("Repeat it: {}", escape::printable(command))),
+            Block::Verbatim(text) => text.lines().for_each(|line| self.put(&escape::printable(line))),
             Block::Finding(finding) => {
                 let services = match finding.services.as_str() {
                     "" => String::new(),
@@ -130,7 +129,7 @@ impl Lines {
 
 /// `text` in lines of at most [`WIDTH`], the second and later ones indented by `indent`. Words are not broken.
 fn wrap(text: &str, indent: usize) -> Vec<String> {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.split_whitespace().map(escape::printable).collect::<Vec<_>>().join(" ");
     let indent = " ".repeat(indent);
     let options = textwrap::Options::new(WIDTH)
         .subsequent_indent(&indent)
@@ -162,11 +161,8 @@ fn table_lines(table: &Table, paint: Paint) -> Vec<String> {
     let join = |cells: &mut dyn Iterator<Item = &str>| {
         let padded =
             cells.zip(&widths).zip(&table.columns).enumerate().map(|(place, ((cell, width), column))| {
-                if place == 0 {
-                    pad(&shorten(cell, longest), *width, column.figures)
-                } else {
-                    pad(cell, *width, column.figures)
-                }
+                let longest = if place == 0 { longest } else { usize::MAX };
+                pad(&escape::printable(&shorten(cell, longest)), *width, column.figures)
             });
         padded.collect::<Vec<_>>().join(GUTTER)
     };
@@ -212,7 +208,7 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Row, figure, text};
+    use crate::table::Columns;
 
     #[test]
     fn names_that_are_cut_stay_different() {
@@ -220,13 +216,8 @@ mod tests {
             "jemalloc@5.3.0?background_thread=true",
             "jemalloc@5.3.0?dirty_decay_ms=1000&background_thread=true",
         ];
-        let row = |name: &&str| Row {
-            arm: None,
-            emphasis: Emphasis::None,
-            cells: vec![(*name).to_owned(), "1".repeat(85)],
-        };
-        let table =
-            Table { columns: vec![text("Arm"), figure("Level")], rows: names.iter().map(row).collect() };
+        let columns = Columns::of("Arm", |name: &&str| (*name).to_owned());
+        let table = columns.figure("Level", |_| Some("1".repeat(85))).table(names).unwrap();
         let lines = table_lines(&table, Paint { colored: false });
         let name = |line: &String| line.split(GUTTER).next().map(str::to_owned);
         assert_ne!(name(&lines[1]), name(&lines[2]), "{lines:?}");

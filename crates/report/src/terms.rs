@@ -3,7 +3,6 @@
 
 use heaptrial_evaluate::judgement::Kind;
 
-/// Words for one kind of trial.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     /// Services that do not count as treated.
@@ -12,7 +11,6 @@ pub(crate) struct Terms {
     pub(crate) assigned: &'static str,
     /// How services that do not count are found.
     pub(crate) method: &'static str,
-    /// How it is known what ran.
     pub(crate) what_ran: &'static str,
     /// What to do where nothing was read.
     pub(crate) no_readings: &'static str,
@@ -44,7 +42,6 @@ const LAB: Terms = Terms {
     no_readings: "None of its services lived long enough to be read.",
 };
 
-/// The words for a kind.
 pub(crate) fn terms(kind: Kind) -> Terms {
     match kind {
         Kind::ImportTorutils | Kind::ImportPrometheus => IMPORT,

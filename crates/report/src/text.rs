@@ -21,13 +21,19 @@ fn with_interval(estimate: &Estimate, level: &str, show: impl Fn(f64) -> String)
     }
 }
 
+/// Why an estimate over so many services of an arm has no interval, after that estimate.
+pub(crate) fn no_interval(services: u32) -> &'static str {
+    if services == 1 { "; one service per arm: no interval" } else { "; too few services for an interval" }
+}
+
 /// `12 days`, `1 day`, `less than a day`.
 pub(crate) fn days(days: f64) -> String {
     match days {
         days if days < 1.0 => "less than a day".to_owned(),
-        days if days < 9.95 => {
-            format!("{days:.1} days").replace(".0 days", " days").replace("1 days", "1 day")
-        }
+        days if days < 9.95 => match format!("{days:.1}").trim_end_matches(".0") {
+            "1" => "1 day".to_owned(),
+            number => format!("{number} days"),
+        },
         days => format!("{} days", units::count(days.round() as u64)),
     }
 }
@@ -96,16 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_has_one_notation() {
+    fn intervals_and_days_have_one_notation() {
         let known = Estimate { value: 1.1, low: Some(0.9), high: Some(1.3) };
         let show = |value: f64| format!("{value:.1}");
         assert_eq!(estimate(&known, show), "1.1 (0.9 to 1.3)");
         assert_eq!(estimate_in_sentence(&known, 0.95, show), "1.1 (95% CI 0.9 to 1.3)");
         assert_eq!(estimate(&Estimate::bare(1.1), show), "1.1");
-    }
-
-    #[test]
-    fn days_are_of_few_digits() {
         assert_eq!([0.4, 1.0, 2.54, 102.4].map(days), ["less than a day", "1 day", "2.5 days", "102 days"]);
     }
 }

@@ -3,11 +3,8 @@
 use heaptrial_evaluate::analysis::{Estimate, Growth, LimitKind, Verdict};
 
 use crate::document::Arm;
-use crate::text::{days, estimate, estimate_in_sentence};
+use crate::text::{days, estimate, estimate_in_sentence, no_interval};
 use crate::units;
-
-/// What to do where no limit of memory is known.
-const NO_LIMIT: &str = "no memory limit is known: give --memory-limit";
 
 /// An arm's verdict with the figures behind it; `None` without a verdict.
 pub(crate) fn line(arm: &Arm, level: f64) -> Option<String> {
@@ -45,18 +42,13 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// `+1.10 GiB a day (95% CI +0.90 GiB to +1.30 GiB)`, `one service per arm: no interval; +1.10 GiB a day seen`.
+/// `+1.10 GiB a day (95% CI +0.90 GiB to +1.30 GiB)`, or that there is no interval.
 fn pace(growth: &Growth, level: f64) -> String {
     let bytes = &growth.bytes_per_day;
-    match (bytes.interval(), growth.services) {
-        (Some(_), _) => {
-            let text = estimate_in_sentence(bytes, level, signed_memory);
-            text.replacen(" (", " a day (", 1)
-        }
-        (None, 1) => {
-            format!("one service per arm: no interval; {} a day seen", signed_memory(bytes.value))
-        }
-        (None, _) => format!("too few services for an interval; {} a day seen", signed_memory(bytes.value)),
+    let text = estimate_in_sentence(bytes, level, signed_memory);
+    match bytes.interval() {
+        Some(_) => text.replacen(" (", " a day (", 1),
+        None => format!("{text} a day{}", no_interval(growth.services)),
     }
 }
 
@@ -74,11 +66,7 @@ fn slowing_down(growth: &Growth) -> Option<String> {
 /// When memory runs out if growth goes on as it is.
 fn runs_out(left: &Estimate, limit: Option<LimitKind>) -> String {
     if left.value <= 0.0 {
-        return match limit {
-            Some(LimitKind::OwnLimit) => "a service has reached its own memory limit",
-            _ => "above its memory limit already",
-        }
-        .to_owned();
+        return "above its memory limit already".to_owned();
     }
     let left = estimate(left, |days| match days < 9.95 {
         true => format!("{days:.1}"),
@@ -93,7 +81,9 @@ fn runs_out(left: &Estimate, limit: Option<LimitKind>) -> String {
         Some(LimitKind::WholeHost) => {
             format!("this arm alone fills the host's memory in at most {left} days")
         }
-        Some(LimitKind::Doubling) => format!("doubles in {left} days ({NO_LIMIT})"),
+        Some(LimitKind::Doubling) => {
+            format!("doubles in {left} days (no memory limit is known: give --memory-limit)")
+        }
         None => format!("memory runs out in {left} days"),
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use heaptrial_listen::Listen;
+use heaptrial_host::listen::Listen;
 use heaptrial_model::Sample;
 
 use crate::AgentError;

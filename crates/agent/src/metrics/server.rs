@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
-use heaptrial_listen::{Listen, Listener, Names, refuse_others};
+use heaptrial_host::listen::{Listen, Listener, Names, refuse_others};
 use tokio::runtime::Runtime;
 
 use super::Snapshot;

@@ -1,4 +1,4 @@
-// Keeps a page up to date: listens for changes, fetches the page again and changes what differs in place, so that
+// Keeps a page up to date: asks for the version of the data, fetches the page again when it is another and changes what differs in place, so that
 // focus, scrolling, selection and open folds stay.
 "use strict";
 
@@ -7,13 +7,9 @@
   const reload = document.getElementById("reload");
   const bar = document.getElementById("live");
   const main = document.getElementById("main");
-  const LATEST_AFTER = 60_000; // Times such as "3 min ago" grow old without any change of the data.
-  const APART = 1_000;
-  let source = null;
-  let fetching = false;
-  let wanted = false;
+  const LATEST_AFTER = 30_000; // Times such as "3 min ago" grow old without any change of the data.
+  const EVERY = 4_000;
   let fetchedAt = Date.now();
-  let timer = 0;
 
   const show = (word, kind) => {
     if (state.textContent !== word) state.textContent = word;
@@ -83,69 +79,28 @@
   };
 
   const update = async () => {
-    if (fetching) {
-      wanted = true;
-      return;
-    }
     // A reader who copies something is not disturbed.
-    if (selecting()) {
-      later(5_000);
-      return;
-    }
-    fetching = true;
+    if (selecting()) return;
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+    take(await answer.text());
+  };
+
+  let asking = false;
+  const ask = async () => {
+    if (document.hidden || asking) return;
+    asking = true;
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-      take(await answer.text());
+      const version = await (await fetch("/version", { cache: "no-store" })).text();
+      show("Live, as of", "live");
+      const old = Date.now() - fetchedAt >= LATEST_AFTER;
+      if (old || version !== document.body.dataset.version) await update();
     } catch {
       show("Not connected, as of", "lost");
     }
-    fetching = false;
-    if (wanted) {
-      wanted = false;
-      later(APART);
-    }
+    asking = false;
   };
 
-  const later = (after) => {
-    clearTimeout(timer);
-    timer = setTimeout(update, after);
-  };
-
-  const listen = () => {
-    if (source || document.hidden) return;
-    source = new EventSource("/events");
-    source.addEventListener("version", (event) => {
-      show("Live, as of", "live");
-      if (event.data !== document.body.dataset.version) later(Math.max(0, APART - (Date.now() - fetchedAt)));
-    });
-    source.addEventListener("error", () => {
-      show("Not connected, as of", "lost");
-      // Refused, as where too many listen: the browser does not ask again by itself.
-      if (source && source.readyState === EventSource.CLOSED) {
-        source = null;
-        setTimeout(listen, 30_000);
-      }
-    });
-  };
-
-  // A browser has few connections to a server: a page that nobody sees needs none.
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) {
-      if (source) source.close();
-      source = null;
-    } else {
-      listen();
-    }
-  });
-  window.addEventListener("pagehide", () => source && source.close());
-  window.addEventListener("pageshow", (event) => {
-    if (event.persisted) {
-      source = null;
-      listen();
-    }
-  });
-  setInterval(() => {
-    if (!document.hidden && Date.now() - fetchedAt >= LATEST_AFTER) update();
-  }, 5_000);
-  listen();
+  document.addEventListener("visibilitychange", ask);
+  setInterval(ask, EVERY);
+  ask();
 })();

@@ -15,14 +15,7 @@ const DAY_US: i64 = 24 * 3600 * 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Overview {
     pub(crate) trials: Vec<Trial>,
-    /// Trials that are older than those.
     pub(crate) further: Vec<(i64, String)>,
-}
-
-/// An event and the trial that it is of.
-pub(crate) struct TrialEvent<'a> {
-    pub(crate) trial: &'a Trial,
-    pub(crate) event: &'a EventRecord,
 }
 
 /// The services of `trials`. One in several of them is shown in the first trial that reads it, or else in the first: what was dropped from
@@ -41,17 +34,11 @@ pub(crate) fn distinct<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Line)> {
     found
 }
 
-/// What the memory of services is, where it is shown: of trials with different metrics each of these with its trial's name.
-pub(crate) fn metrics(services: &[(&Trial, &Line)]) -> Vec<(&'static str, Vec<String>)> {
-    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
-    for (trial, _) in services {
-        let (metric, name) = (trial.shown_metric().describe(), trial.name());
-        match found.iter_mut().find(|(known, _)| *known == metric) {
-            Some((_, names)) if names.iter().any(|known| known == name) => {}
-            Some((_, names)) => names.push(name.to_owned()),
-            None => found.push((metric, vec![name.to_owned()])),
-        }
-    }
+/// What the memory of services is: one metric, or those of trials that differ.
+pub(crate) fn metrics(services: &[(&Trial, &Line)]) -> Vec<&'static str> {
+    let mut found: Vec<&str> = services.iter().map(|(trial, _)| trial.shown_metric().describe()).collect();
+    found.sort_unstable();
+    found.dedup();
     found
 }
 
@@ -82,14 +69,10 @@ impl Overview {
     }
 
     /// Events of the last day, newest first.
-    pub(crate) fn last_day(&self, now_us: i64) -> Vec<TrialEvent<'_>> {
-        let every = self
-            .trials
-            .iter()
-            .flat_map(|trial| trial.events.iter().map(move |event| TrialEvent { trial, event }));
-        let mut recent: Vec<TrialEvent<'_>> =
-            every.filter(|of| now_us - of.event.wall_us <= DAY_US).collect();
-        recent.sort_by_key(|of| std::cmp::Reverse(of.event.wall_us));
+    pub(crate) fn last_day(&self, now_us: i64) -> Vec<(&Trial, &EventRecord)> {
+        let every = self.trials.iter().flat_map(|trial| trial.events.iter().map(move |event| (trial, event)));
+        let mut recent: Vec<_> = every.filter(|(_, event)| now_us - event.wall_us <= DAY_US).collect();
+        recent.sort_by_key(|(_, event)| std::cmp::Reverse(event.wall_us));
         recent
     }
 }

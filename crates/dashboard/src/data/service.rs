@@ -13,7 +13,6 @@ const STARTS: &str = "starts";
 /// Lives whose readings are shown.
 const LIVES_DRAWN: usize = 40;
 
-/// A service in one trial.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) trial: Trial,
@@ -23,11 +22,8 @@ pub(crate) struct Service {
     pub(crate) series: Vec<LifeSeries>,
     pub(crate) metric: Metric,
     pub(crate) events: Vec<EventRecord>,
-    /// Other trials with a service of this name: row id and name.
-    pub(crate) also_in: Vec<(i64, String)>,
 }
 
-/// A row of the ledger.
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) record: LifeRecord,
@@ -60,29 +56,18 @@ impl Service {
         now_us: i64,
     ) -> Result<Option<Self>, DashboardError> {
         let mut found = Vec::new();
-        for trial in store.trials()?.into_iter().rev() {
-            let mut services = store.services(trial.id)?;
-            if let Some(index) = services.iter().position(|service| service.name == name) {
-                found.push((trial, services.swap_remove(index)));
+        for trial in store.trials()?.into_iter().rev().filter(|trial| within.is_none_or(|id| trial.id == id))
+        {
+            if let Some(service) = store.services(trial.id)?.into_iter().find(|service| service.name == name)
+            {
+                // What was taken out of a trial under way may be sampled by another.
+                let is_dropped = store.dropped_services(trial.id)?.contains(&service.id);
+                let is_over = trial.ended_wall_us.is_some();
+                found.push(((is_over, is_dropped, trial.plan.kind == TrialKind::Host), trial, service));
             }
         }
-        found.sort_by_key(|(trial, _)| (trial.plan.kind == TrialKind::Host, trial.ended_wall_us.is_some()));
-        let mut is_read = Vec::new();
-        for (trial, service) in &found {
-            let dropped = store.dropped_services(trial.id)?.contains(&service.id);
-            is_read.push(trial.ended_wall_us.is_none() && !dropped);
-        }
-        let chosen = match within {
-            Some(id) => found.iter().position(|(trial, _)| trial.id == id),
-            // What was taken out of a trial under way may be sampled by another.
-            None if found.first().is_some_and(|(trial, _)| trial.ended_wall_us.is_none()) => {
-                Some(is_read.iter().position(|read| *read).unwrap_or(0))
-            }
-            None => (!found.is_empty()).then_some(0),
-        };
-        let Some(chosen) = chosen else { return Ok(None) };
-        let (trial, record) = found.swap_remove(chosen);
-        let also_in = found.into_iter().map(|(trial, _)| (trial.id, trial.plan.name)).collect();
+        found.sort_by_key(|(rank, ..)| *rank);
+        let Some((_, trial, record)) = found.into_iter().next() else { return Ok(None) };
         let trial = Trial::read(store, trial, now_us)?;
         let mut events = store.events(trial.record.id)?;
         events.retain(|event| event.service_id == Some(record.id));
@@ -113,23 +98,18 @@ impl Service {
         let mut series = Vec::new();
         for life in &lives[lives.len().saturating_sub(LIVES_DRAWN)..] {
             let points = readings.of_life(store, life.record.id, life.record.started_boottime_us)?;
-            series.push(drawn(life, &points, store.rolled_up_seconds(life.record.id)?));
+            let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
+            series.push(LifeSeries {
+                started_at: life.started_wall_us() as f64 / 1e6,
+                label: life.label(),
+                contaminated: life.record.contamination.is_some() && !life.record.failed,
+                points: points.iter().map(point).collect(),
+                rolled_up_seconds: store.rolled_up_seconds(life.record.id)?,
+            });
         }
         lives.reverse();
         events.reverse();
-        Ok(Some(Self { trial, record, lives, series, metric, events, also_in }))
-    }
-}
-
-/// A life as charts take it.
-fn drawn(life: &Life, readings: &[Reading], rolled_up_seconds: f64) -> LifeSeries {
-    let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
-    LifeSeries {
-        started_at: life.started_wall_us() as f64 / 1e6,
-        label: life.label(),
-        contaminated: life.record.contamination.is_some() && !life.record.failed,
-        points: readings.iter().map(point).collect(),
-        rolled_up_seconds,
+        Ok(Some(Self { trial, record, lives, series, metric, events }))
     }
 }
 

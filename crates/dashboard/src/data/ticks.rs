@@ -8,7 +8,6 @@ const TICKS: u32 = 30;
 const USUAL_INTERVAL_US: i64 = 60_000_000;
 /// A reading older than this many intervals is stale.
 const STALE_AFTER_INTERVALS: i64 = 3;
-/// But not before this time.
 const STALE_AFTER_US: i64 = 10_000_000;
 
 /// Ticks of a gathered trial are numbered in the order in which its hosts were gathered: those of the host that was read last show

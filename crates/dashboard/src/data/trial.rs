@@ -23,7 +23,6 @@ const GONE_SHARE: f64 = 0.1;
 /// A trial that has just begun restarts services before it reads them.
 const BEGINS_WITHIN_US: i64 = 15 * 60_000_000;
 
-/// What a trial is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Running,
@@ -59,7 +58,6 @@ pub(crate) struct Line {
     pub(crate) service_id: i64,
     pub(crate) name: String,
     pub(crate) arm: usize,
-    /// Family and version, where proved.
     pub(crate) identity: Option<String>,
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) age_seconds: Option<f64>,
@@ -87,7 +85,6 @@ pub(crate) enum Condition {
     Contaminated(String),
     /// It ran what was meant to run, and a lab left it out all the same: it crashed, or was killed.
     LeftOut(String),
-    /// The newest life has ended.
     Ended(Ending),
     /// It was taken out of the trial.
     Dropped,

@@ -10,20 +10,21 @@ use crate::data::{GRAVE, Trial};
 
 /// Events that are shown at once; the others are folded.
 const UNFOLDED: usize = 8;
-/// Events that are shown at all.
 const SHOWN: usize = 200;
 
 /// The newest events of trials, of `all` that there are; `naming` says whether the trial is named, too.
 pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, naming: bool, now_us: i64) -> Markup {
     let (first, rest) = events.split_at(events.len().min(UNFOLDED));
-    let rest = kept(rest);
-    let earlier = all.max(first.len() + rest.len()) - first.len();
+    // The newest are shown, and of older ones those to be looked at.
+    let rest: Vec<(&Trial, &EventRecord)> = rest
+        .iter()
+        .enumerate()
+        .filter(|(place, (_, event))| *place < SHOWN || is_grave(event))
+        .map(|(_, of)| *of)
+        .collect();
+    let earlier = all.max(events.len()) - first.len();
     html! {
-        @if first.is_empty() {
-            p class="quiet" { "None." }
-        } @else {
-            (list(first, naming, now_us))
-        }
+        @if first.is_empty() { p class="quiet" { "None." } } @else { (list(first, naming, now_us)) }
         @if !rest.is_empty() {
             details {
                 summary { (words::counted(earlier, "earlier event")) }
@@ -34,19 +35,6 @@ pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, naming: bool
             }
         }
     }
-}
-
-/// The first of those that are to be looked at, and the newest of others, in the same order.
-fn kept<'a>(events: &[(&'a Trial, &'a EventRecord)]) -> Vec<(&'a Trial, &'a EventRecord)> {
-    let grave = events.iter().filter(|(_, event)| is_grave(event)).count().min(SHOWN);
-    let (mut grave, mut others) = (grave, SHOWN - grave);
-    let keep = |(_, event): &&(&Trial, &EventRecord)| {
-        let left = if is_grave(event) { &mut grave } else { &mut others };
-        let is_kept = *left > 0;
-        *left = left.saturating_sub(1);
-        is_kept
-    };
-    events.iter().filter(keep).copied().collect()
 }
 
 fn is_grave(event: &EventRecord) -> bool {

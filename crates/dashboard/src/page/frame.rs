@@ -6,10 +6,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::{asset, words};
 
-/// A page around its content.
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
-    /// What the content is made from.
     pub(crate) version: String,
     pub(crate) now_us: i64,
 }

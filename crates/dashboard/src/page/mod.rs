@@ -14,7 +14,6 @@ mod words;
 pub(crate) use asset::asset;
 pub(crate) use frame::Frame;
 pub(crate) use overview::overview;
-pub(crate) use problem::{no_report_yet, no_service, no_trial, nowhere, unavailable};
+pub(crate) use problem::problem;
 pub(crate) use service::service;
-pub(crate) use services::Order;
 pub(crate) use trial::trial;

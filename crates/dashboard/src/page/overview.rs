@@ -6,14 +6,12 @@ use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
 use maud::{Markup, html};
 
-use super::services::{self, Order};
-use super::{events, words};
-use crate::data::{Overview, Stage, Trial, distinct, metrics};
+use super::{events, services, words};
+use crate::data::{Line, Overview, Stage, Trial, distinct};
 
-pub(crate) fn overview(overview: &Overview, order: Order, now_us: i64, database: &Path) -> Markup {
+pub(crate) fn overview(overview: &Overview, now_us: i64, database: &Path) -> Markup {
     let present = overview.present();
     let recent = overview.last_day(now_us);
-    let recent: Vec<_> = recent.iter().map(|of| (of.trial, of.event)).collect();
     let of_day: usize = overview.trials.iter().map(|trial| trial.event_counts.1).sum();
     html! {
         h1 { "Overview" }
@@ -31,7 +29,7 @@ pub(crate) fn overview(overview: &Overview, order: Order, now_us: i64, database:
                     (events::events(&recent, of_day, overview.trials.len() > 1, now_us))
                 }
             }
-            (services::services(&present, order, ("/", "services"), now_us))
+            (services::services(&present, "services", now_us))
         }
     }
 }
@@ -51,56 +49,46 @@ fn nothing_yet(database: &Path) -> Markup {
 fn tiles(present: &[&Trial], now_us: i64) -> Markup {
     let running = present.iter().filter(|trial| trial.stage == Stage::Running).count();
     let silent = present.iter().any(|trial| trial.stage == Stage::Silent);
-    let last = present.iter().filter_map(|trial| trial.ticks.first()).map(|tick| tick.wall_us).max();
-    let services = distinct(present);
-    let measured: Vec<&str> = metrics(&services).into_iter().map(|(metric, _)| metric).collect();
-    let lines: Vec<_> = services.into_iter().map(|(_, line)| line).collect();
-    let count = |so: &dyn Fn(&crate::data::Line) -> bool| lines.iter().filter(|line| so(line)).count();
-    let contaminated = count(&|line| line.is_contaminated());
-    let left_out = count(&|line| line.is_left_out());
-    let stale = count(&|line| line.stale);
-    let gone = count(&|line| line.gone);
-    let memory: u64 = lines.iter().filter(|line| !line.gone).filter_map(|line| line.memory_bytes).sum();
-    let rests = present.iter().any(|trial| trial.rests());
     let imported = !present.is_empty() && present.iter().all(|trial| trial.is_import());
+    let last = present.iter().filter_map(|trial| trial.ticks.first()).map(|tick| tick.wall_us).max();
+    let lines: Vec<&Line> = distinct(present).into_iter().map(|(_, line)| line).collect();
+    let count = |so: fn(&Line) -> bool| lines.iter().filter(|line| so(line)).count();
+    let (contaminated, excluded) = (count(Line::is_contaminated), count(Line::is_left_out));
+    let (stale, gone) = (count(|line| line.stale), count(|line| line.gone));
+    let memory: u64 = lines.iter().filter(|line| !line.gone).filter_map(|line| line.memory_bytes).sum();
     let (class, word) = match (running > 0, silent) {
-        _ if imported => ("tile", "none"),
+        _ if imported => ("tile", "imported"),
         (true, _) => ("tile good", "alive"),
         (false, true) => ("tile bad", "silent"),
         (false, false) => ("tile", "at rest"),
     };
+    let of = match running {
+        0 => "of the last trial".to_owned(),
+        running => format!("in {}", words::counted(running, "running trial")),
+    };
+    let troubled = if contaminated + excluded + stale > 0 { "tile bad" } else { "tile" };
     html! {
         dl class="tiles" {
-            div class=(class) {
-                dt { "Sampling" }
-                dd { (word) }
-                dd class="note" {
-                    @match last {
-                        Some(last) if imported => { "imported; last reading " (words::read(last, now_us, Stage::Ended)) }
-                        Some(last) => { "last tick " (words::ago(last, now_us)) }
-                        None => "no tick yet",
-                    }
+            (tile(class, "Sampling", word, html! {
+                @match last {
+                    Some(last) if imported => { "last reading " (words::date(last)) }
+                    Some(last) => { "last tick " (words::ago(last, now_us)) }
+                    None => "no tick yet",
                 }
-            }
-            div class="tile" {
-                dt { "Services" }
-                dd { (units::count(lines.len() as u64)) }
-                dd class="note" {
-                    @if running > 0 { "in " (words::counted(running, "running trial")) } @else { "of the last trial" }
-                }
-            }
-            div class="tile" {
-                dt { "Memory of all" }
-                dd { (units::memory(memory as f64)) }
-                dd class="note" { @if rests { "sum at the ends of last rests" } @else { "sum of the last readings" } @if measured.len() > 1 { ", of different metrics: " (measured.join(" or ")) } @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
-            }
-            div class=(if contaminated + left_out + stale > 0 { "tile bad" } else { "tile" }) {
-                dt { "Non-compliant" }
-                dd { (contaminated) }
-                dd class="note" { @if left_out > 0 { (left_out) " excluded by failures, " } @if stale > 0 { (stale) " stale" } @else if gone > 0 { (gone) " read no more" } @else { "none stale" } }
-            }
+            }))
+            (tile("tile", "Services", &units::count(lines.len() as u64), html! { (of) }))
+            (tile("tile", "Memory of all", &units::memory(memory as f64), html! {
+                "sum of the last readings" @if gone > 0 { ", without " (gone) " read no more" }
+            }))
+            (tile(troubled, "Non-compliant", &contaminated.to_string(), html! {
+                (excluded) " excluded by failures, " (stale) " stale"
+            }))
         }
     }
+}
+
+pub(super) fn tile(class: &str, title: &str, figure: &str, note: Markup) -> Markup {
+    html! { div class=(class) { dt { (title) } dd { (figure) } dd class="note" { (note) } } }
 }
 
 fn trials(overview: &Overview, now_us: i64) -> Markup {

@@ -4,8 +4,9 @@ use heaptrial_model::Identity;
 use heaptrial_report::embedded::{self, printable, swatch};
 use maud::{Markup, html};
 
+use super::overview::tile;
 use super::{events, services, trial as trial_page, words};
-use crate::data::{Life, LifeEnd, Service, Stage};
+use crate::data::{Life, LifeEnd, Line, Service};
 
 /// Process lifetimes that are shown at once.
 const LIVES: usize = 60;
@@ -15,7 +16,6 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
     let line = trial.lines.iter().find(|line| line.service_id == record.id);
     let place = line.map_or(0, |line| line.arm);
     let arm = trial.arms.get(place);
-    let newest = service.lives.first();
     let recorded: Vec<_> = service.events.iter().map(|event| (trial, event)).collect();
     html! {
         div class="heading" {
@@ -29,31 +29,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
                 @if let Some(line) = line { " " (services::state(line, now_us)) }
             }
         }
-        @if let Some(line) = line {
-            dl class="tiles" {
-                div class="tile" {
-                    dt { "Memory" }
-                    dd { (words::memory(line.memory_bytes)) }
-                    dd class="note" { @match line.rested_wall_us.or(line.read_wall_us) { Some(rested) if line.rested_wall_us.is_some() => { "at the end of its last rest, " (words::read(rested, now_us, trial.stage)) } Some(read) => { "read " (words::read(read, now_us, trial.stage)) } None => "never read" } }
-                }
-                div class="tile" {
-                    dt { "Age" }
-                    dd {
-                        @if line.age_seconds.is_some() && newest.is_some_and(Life::may_be_older) { "≥ " }
-                        (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough))
-                    }
-                    dd class="note" {
-                        @if trial.stage != Stage::Running && line.age_seconds.is_some() { "at its last reading, " }
-                        (lives_noted(service.lives.len()))
-                    }
-                }
-                div class=(if line.is_contaminated() { "tile bad" } else { "tile" }) {
-                    dt { "Runs" }
-                    dd { (line.identity.as_deref().map_or_else(|| "not proved".to_owned(), printable)) }
-                    dd class="note" { @if line.is_contaminated() { "not its arm's treatment" } @else if line.identity.is_some() { "proved from the process" } @else { "nothing proves it" } }
-                }
-            }
-        }
+        @if let Some(line) = line { (tiles(service, line, now_us)) }
         section id="memory" {
             h2 { "Memory" }
             @match embedded::lives(&service.series, service.metric, &trial.styles(), place) {
@@ -66,24 +42,32 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
             h2 { "Events" }
             (events::events(&recorded, recorded.len(), false, now_us))
         }
-        @if !service.also_in.is_empty() {
-            section id="elsewhere" {
-                h2 { "In other trials" }
-                ul {
-                    @for (id, name) in &service.also_in {
-                        li { a href=(words::service_address(&record.name, *id)) { (words::name(&record.name)) " in " (words::name(name)) } }
-                    }
-                }
-            }
-        }
     }
 }
 
-fn lives_noted(lives: usize) -> String {
-    match lives {
-        0 => "never seen".to_owned(),
-        1 => "its first process here".to_owned(),
-        several => format!("process {several} here"),
+fn tiles(service: &Service, line: &Line, now_us: i64) -> Markup {
+    let stage = service.trial.stage;
+    let (class, proof) = match (line.is_contaminated(), &line.identity) {
+        (true, _) => ("tile bad", "not its arm's treatment"),
+        (false, Some(_)) => ("tile", "proved from the process"),
+        (false, None) => ("tile", "nothing proves it"),
+    };
+    let age = line.age_seconds.map_or_else(|| "–".to_owned(), words::rough);
+    let at_least = if line.may_be_older { "≥ " } else { "" };
+    html! {
+        dl class="tiles" {
+            (tile("tile", "Memory", &words::memory(line.memory_bytes), html! {
+                @match (line.rested_wall_us, line.read_wall_us) {
+                    (Some(rested), _) => { "at the end of its last rest, " (words::read(rested, now_us, stage)) }
+                    (None, Some(read)) => { "read " (words::read(read, now_us, stage)) }
+                    (None, None) => "never read",
+                }
+            }))
+            (tile("tile", "Age", &format!("{at_least}{age}"), html! {
+                (words::counted(service.lives.len(), "process")) " here"
+            }))
+            (tile(class, "Runs", &line.identity.as_deref().map_or_else(|| "not proved".to_owned(), printable), html! { (proof) }))
+        }
     }
 }
 

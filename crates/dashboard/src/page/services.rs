@@ -1,10 +1,9 @@
-//! The table of services, sorted by links, so that it works without a script.
+//! The table of services.
 
 use std::cmp::Ordering;
 
 use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::words;
 use crate::data::{Condition, Line, Trial, distinct, metrics};
@@ -12,42 +11,15 @@ use crate::data::{Condition, Line, Trial, distinct, metrics};
 /// Services that are shown; of more those that come first in the order.
 const SHOWN: usize = 1000;
 
-/// The order of the services: the query of an address.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Order {
-    sort: Sort,
-}
+const COLUMNS: [(&str, bool); 6] =
+    [("Service", false), ("Arm", false), ("Runs", false), ("Memory", true), ("Age", true), ("State", false)];
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Sort {
-    #[default]
-    Name,
-    /// Largest first.
-    Memory,
-    /// What somebody should look at first.
-    State,
-}
-
-/// A column: its title, by what it sorts, and whether it holds figures.
-const COLUMNS: [(&str, Option<Sort>, bool); 6] = [
-    ("Service", Some(Sort::Name), false),
-    ("Arm", None, false),
-    ("Runs", None, false),
-    ("Memory", Some(Sort::Memory), true),
-    ("Age", None, true),
-    ("State", Some(Sort::State), false),
-];
-
-/// The services of `trials`. `address` is that of the page, and `id` that of the section.
-pub(super) fn services(trials: &[&Trial], order: Order, (address, id): (&str, &str), now_us: i64) -> Markup {
+/// The services of `trials`, those to be looked at first. `id` is that of the section.
+pub(super) fn services(trials: &[&Trial], id: &str, now_us: i64) -> Markup {
     let mut rows = distinct(trials);
-    let measured = measured(&rows);
-    rows.sort_by(|a, b| order.compare(a.1, b.1));
+    rows.sort_by(|(_, a), (_, b)| troubled(b).cmp(&troubled(a)).then_with(|| natural(&a.name, &b.name)));
     let all = rows.len();
     rows.truncate(SHOWN);
-    let joint = if address.contains('?') { "&" } else { "?" };
     html! {
         section id=(id) class="services" {
             h2 { @if id == "services" { "Services" } @else { "Pages of the services" } }
@@ -60,20 +32,15 @@ pub(super) fn services(trials: &[&Trial], order: Order, (address, id): (&str, &s
                             span {
                                 (words::counted(all, "service"))
                                 @if all > SHOWN { ", the first " (SHOWN) " of them" }
-                                ". Memory is " (measured)
-                                @if trials.iter().any(|trial| trial.rests()) { " at the end of the last rest, as reports compare it." } @else { " at the last reading." }
+                                ". Memory is " (metrics(&rows).join(" or ")) " at the last reading"
+                                @if trials.iter().any(|trial| trial.rests()) { ", of relays at the end of their last rest" }
+                                "."
                             }
                         }
                         thead role="rowgroup" {
                             tr role="row" {
-                                @for (title, sort, figures) in COLUMNS {
-                                    @let by = sort.filter(|sort| *sort == order.sort).map(|_| "ascending");
-                                    th scope="col" role="columnheader" class=[figures.then_some("figure")] aria-sort=[by] {
-                                        @match sort {
-                                            Some(sort) => a href=(format!("{address}{joint}sort={}#{id}", sort.word())) { (title) },
-                                            None => (title),
-                                        }
-                                    }
+                                @for (title, figures) in COLUMNS {
+                                    th scope="col" role="columnheader" class=[figures.then_some("figure")] { (title) }
                                 }
                             }
                         }
@@ -81,20 +48,6 @@ pub(super) fn services(trials: &[&Trial], order: Order, (address, id): (&str, &s
                     }
                 }
             }
-        }
-    }
-}
-
-/// What the memory of services is; where trials have different metrics, with their names.
-fn measured(services: &[(&Trial, &Line)]) -> String {
-    match &metrics(services)[..] {
-        [(metric, _)] => (*metric).to_owned(),
-        several => {
-            let of = |(metric, names): &(&str, Vec<String>)| {
-                let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
-                format!("{metric} (of {})", names.join(", "))
-            };
-            several.iter().map(of).collect::<Vec<_>>().join(" or ")
         }
     }
 }
@@ -138,32 +91,8 @@ pub(super) fn state(line: &Line, now_us: i64) -> Markup {
     }
 }
 
-/// Whether somebody should look at it.
 pub(super) fn troubled(line: &Line) -> bool {
     line.stale || line.gone || !matches!(line.condition, Condition::Counts | Condition::Unproved)
-}
-
-impl Sort {
-    /// As addresses have it.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Memory => "memory",
-            Self::State => "state",
-        }
-    }
-}
-
-impl Order {
-    fn compare(self, a: &Line, b: &Line) -> Ordering {
-        let ordering = match self.sort {
-            Sort::Name => Ordering::Equal,
-            // What is not known comes last.
-            Sort::Memory => b.memory_bytes.cmp(&a.memory_bytes),
-            Sort::State => troubled(b).cmp(&troubled(a)),
-        };
-        ordering.then_with(|| natural(&a.name, &b.name))
-    }
 }
 
 /// Names by their letters, and by numbers within them.

@@ -1,18 +1,15 @@
 //! A trial: while it runs what was read, and after its end its report.
 
 use heaptrial_model::{Treatment, TrialKind, units};
-use heaptrial_report::LookReport;
 use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, PreEscaped, html};
 
-use super::services::{self, Order};
-use super::{events, looks, words};
+use super::{events, looks, services, words};
 use crate::compute::Computed;
 use crate::data::{Line, Stage, Trial};
 
-pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, order: Order, now_us: i64) -> Markup {
+pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> Markup {
     let concluded = trial.may_conclude();
-    let address = words::trial_address(trial.record.id, trial.name());
     let recorded: Vec<_> = trial.events.iter().map(|event| (trial, event)).collect();
     let (first, last) =
         if trial.is_import() { ("first reading", "last reading") } else { ("started", "ended") };
@@ -57,7 +54,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, order: Order, no
         @if concluded {
             @if has_looks(trial) { (looks::looks(trial, now_us)) }
             (report(computed))
-            (services::services(&[trial], order, (&address, "service-pages"), now_us))
+            (services::services(&[trial], "service-pages", now_us))
         } @else {
             (progress(trial, now_us))
             (hosts(trial, now_us))
@@ -68,7 +65,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, order: Order, no
                 h2 { "Events" }
                 (events::events(&recorded, trial.event_counts.0, false, now_us))
             }
-            (services::services(&[trial], order, (&address, "services"), now_us))
+            (services::services(&[trial], "services", now_us))
         }
     }
 }
@@ -116,67 +113,56 @@ fn hosts(trial: &Trial, now_us: i64) -> Markup {
 }
 
 fn arms(trial: &Trial) -> Markup {
-    let last = trial.looks.last();
-    let looked = last.and_then(|look| LookReport::stored(look).ok());
-    let looked = looked.map(|look| look.arms).unwrap_or_default();
-    let shown = trial.styles();
-    let failures = trial.lines.iter().any(Line::is_left_out);
+    let titles = [("Arm", false), ("Median now", true), ("Range", true), ("Services", true)];
+    let titles =
+        titles.into_iter().chain([("Non-compliant", true), ("Excluded", true), ("Treatment", false)]);
     html! {
         section id="arms" {
             h2 { "Arms" }
             div class="scroll" tabindex="0" role="region" aria-labelledby="arms-caption" {
                 table {
                     caption id="arms-caption" class="quiet" {
-                        span { "Descriptive: " @if trial.rests() { "memory at the ends of last rests" } @else { "last readings" } " (" (trial.shown_metric().describe()) ") of services that count, at different ages. They do not show whether arms differ." }
+                        span {
+                            "Descriptive: last readings (" (trial.shown_metric().describe())
+                            @if trial.rests() { ", of relays at the end of their last rest" }
+                            ") of services that count, at different ages. They do not show whether arms differ."
+                        }
                     }
                     thead {
                         tr {
-                            th scope="col" { "Arm" }
-                            th scope="col" class="figure" { "Median now" }
-                            th scope="col" class="figure" { "Range" }
-                            th scope="col" class="figure" { "Services" }
-                            th scope="col" class="figure" { "Non-compliant" }
-                            @if failures { th scope="col" class="figure" { "Excluded" } }
-                            @if let Some(look) = last { th scope="col" { "At look " (look.number) } }
-                            th scope="col" { "Treatment" }
-                        }
-                    }
-                    tbody {
-                        @for (place, record) in trial.arms.iter().enumerate() {
-                            @let counted: Vec<&Line> = trial.counted(place).filter(|line| !line.gone).collect();
-                            @let all = trial.lines.iter().filter(|line| line.arm == place).count();
-                            @let contaminated = trial.lines.iter().filter(|line| line.arm == place && line.is_contaminated()).count();
-                            tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
-                                th scope="row" { (swatch(&shown, place)) (words::name(&record.arm.name)) @if record.arm.control { span class="sub" { "control" } } }
-                                td class="figure" { b { (words::memory(middle(&counted))) } }
-                                td class="figure" { (range(&counted)) }
-                                td class="figure" { (counted.len()) @if counted.len() < all { " of " (all) } }
-                                td class="figure" { @if contaminated > 0 { span class="badge bad" { (contaminated) } } @else { "0" } }
-                                @if failures {
-                                    td class="figure" { (trial.lines.iter().filter(|line| line.arm == place && line.is_left_out()).count()) }
-                                }
-                                @if last.is_some() {
-                                    td {
-                                        @match looked.iter().find(|arm| arm.name == record.arm.name) {
-                                            Some(arm) => {
-                                                @if arm.control { "the control" } @else { (looks::standing(arm.standing)) }
-                                                @if let Some(ratio) = &arm.ratio { span class="sub" { "ratio " (units::ratio(ratio.estimate)) } }
-                                            }
-                                            None => "–",
-                                        }
-                                    }
-                                }
-                                td class="long" { (treatment(&record.arm.treatment)) }
+                            @for (title, figures) in titles {
+                                th scope="col" class=[figures.then_some("figure")] { (title) }
                             }
                         }
                     }
+                    tbody { @for place in 0..trial.arms.len() { (arm_row(trial, place)) } }
                 }
             }
         }
     }
 }
 
-/// What is applied, in words.
+fn arm_row(trial: &Trial, place: usize) -> Markup {
+    let record = &trial.arms[place];
+    let counted: Vec<&Line> = trial.counted(place).filter(|line| !line.gone).collect();
+    let own = || trial.lines.iter().filter(|line| line.arm == place);
+    let contaminated = own().filter(|line| line.is_contaminated()).count();
+    html! {
+        tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
+            th scope="row" {
+                (swatch(&trial.styles(), place)) (words::name(&record.arm.name))
+                @if record.arm.control { span class="sub" { "control" } }
+            }
+            td class="figure" { b { (words::memory(middle(&counted))) } }
+            td class="figure" { (range(&counted)) }
+            td class="figure" { (counted.len()) " of " (own().count()) }
+            td class="figure" { @if contaminated > 0 { span class="badge bad" { (contaminated) } } @else { "0" } }
+            td class="figure" { (own().filter(|line| line.is_left_out()).count()) }
+            td class="long" { (treatment(&record.arm.treatment)) }
+        }
+    }
+}
+
 pub(super) fn treatment(treatment: &Treatment) -> String {
     let mut parts: Vec<String> = treatment.allocator.iter().map(ToString::to_string).collect();
     parts.extend(treatment.torrc.iter().map(|(option, value)| format!("torrc {option} {value}")));
@@ -192,17 +178,11 @@ fn middle(lines: &[&Line]) -> Option<u64> {
 
 fn range(lines: &[&Line]) -> String {
     let bytes = || lines.iter().filter_map(|line| line.memory_bytes);
-    match (bytes().min(), bytes().max()) {
-        (Some(low), Some(high)) if lines.len() > 1 => {
-            let (low, high) = (units::memory(low as f64), units::memory(high as f64));
-            // A unit that both have is written once.
-            match (low.split_once(' '), high.split_once(' ')) {
-                (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} – {high}"),
-                _ => format!("{low} – {high}"),
-            }
-        }
-        _ => "–".to_owned(),
-    }
+    let range = bytes().min().zip(bytes().max()).filter(|_| lines.len() > 1);
+    range.map_or_else(
+        || "–".to_owned(),
+        |(low, high)| format!("{} to {}", units::memory(low as f64), units::memory(high as f64)),
+    )
 }
 
 fn chart(computed: Option<&Computed>, now_us: i64) -> Markup {

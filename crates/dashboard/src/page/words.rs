@@ -107,7 +107,11 @@ pub(super) fn state(trial: &Trial) -> Markup {
 }
 
 pub(super) fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+    let plural = match (number, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
     format!("{} {noun}{plural}", units::count(number as u64))
 }
 

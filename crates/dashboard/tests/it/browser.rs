@@ -22,9 +22,8 @@ fn host(folder: &Path) -> (fixture::Written, Server) {
 }
 
 /// Pages of that database.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 8] = [
     ("overview", "/"),
-    ("overview-by-state", "/?sort=state"),
     ("trial", "/trial/five-way"),
     ("ended", "/trial/five%20allocators%20and%20a%20timer"),
     ("report", "/trial/five%20allocators%20and%20a%20timer/report"),
@@ -179,7 +178,7 @@ fn without_scripts_everything_is_there_and_can_be_reloaded() {
         assert!(told.contains("href=\"\""), "{path}");
     }
     // Links are all that is needed to go around.
-    browser.open_address(&server.url("/?sort=state"), false, 1280, 900);
+    browser.open_address(&server.url("/"), false, 1280, 900);
     browser.evaluate("document.querySelector('#services tbody th a').click(); true");
     browser.wait_for("document.title.startsWith('tor@relay08.service')");
     browser.allow_scripts(true);

@@ -157,7 +157,7 @@ fn what_servers_differ_by_is_no_effect_of_an_arm() {
         "{}",
         found["findings"]
     );
-    assert_eq!(found["assignment"], "as listed, compared within servers, not drawn at random");
+    assert_eq!(found["assignment"], "listed_within_servers");
 }
 
 #[test]

@@ -1,82 +1,212 @@
-//! A search for a terminal, as Markdown, as a page and as JSON.
+//! A search for a terminal, as Markdown and as a page.
 
-use heaptrial_model::{Arm, Treatment};
+use heaptrial_model::{AllocatorSpec, Arm, Treatment};
+use heaptrial_search::bisect::Change;
 
-use super::{BisectReport, ChangeReport};
+use super::{BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition};
 use crate::chart::{ArmStyles, Chart};
 use crate::forms::Document;
-use crate::page::{Block, Section};
-use crate::table::{Detail, Table, figure, row, table_section, text};
+use crate::page::{Block, Section, section};
+use crate::table::{Columns, Detail, Table, table_section};
 use crate::text::names;
 use crate::units;
 
-/// Files of a commit that are listed.
-const FILES: usize = 20;
-/// Why a ratio is not that of the position's own blocks.
-const FITTED: &str = "Ratios are those of the course that fits all blocks together: those of a position's own blocks may differ.";
-/// Commits of a range that are listed.
-const COMMITS: usize = 40;
+/// Files of a commit, and commits of a range, that are listed.
+const LISTED: usize = 40;
+/// Characters of the reason why a position was not measured.
+const REASON: usize = 300;
+
+/// A probability in percent. None is quite 1.
+fn probability(probability: f64) -> String {
+    if probability > 0.999 { "above 99.9%".to_owned() } else { format!("{:.1}%", 100.0 * probability) }
+}
+
+fn ratio_of(log_ratio: f64) -> String {
+    units::ratio(log_ratio.exp())
+}
 
 impl BisectReport {
-    fn positions_table(&self) -> Option<Table> {
-        let columns =
-            [figure("Position"), text("Build"), figure("Blocks"), figure("Ratio"), figure("± 2 sd")];
-        let rows = self.measured.iter().map(|at| {
-            row(vec![
-                at.position.to_string(),
-                self.with_same_builds(&at.name),
-                if at.position == 0 { "all".to_owned() } else { at.blocks.to_string() },
-                units::ratio(at.log_ratio.exp()),
-                format!(
-                    "{}–{}",
-                    units::ratio((at.log_ratio - 2.0 * at.sd).exp()),
-                    units::ratio((at.log_ratio + 2.0 * at.sd).exp())
-                ),
-            ])
+    fn lead(&self) -> Vec<String> {
+        let (older, newer, ends) = (&self.older, &self.newer, &self.answer.ends);
+        let stopped = self.stopped.iter().map(|why| format!("{why}: this is what there was until then."));
+        let mut sentences: Vec<String> = stopped.collect();
+        let figures = format!(
+            "{} ({} to {} with 95% probability, {})",
+            ratio_of(ends.log_ratio),
+            ratio_of(ends.interval[0]),
+            ratio_of(ends.interval[1]),
+            units::counted(ends.measured, "block")
+        );
+        sentences.push(match () {
+            () if self.blocks.is_empty() && self.stopped.is_some() => "Nothing was measured.".to_owned(),
+            () if self.answer.same_ends => format!(
+                "{older} and {newer} build the same library, byte for byte: there is nothing to search for between them."
+            ),
+            () if ends.measured == 0 => format!("The newer end, {newer}, could not be measured."),
+            () if !self.ends_differ() => format!(
+                "{newer} and {older} do not differ under this load: the ratio is {figures}, the probability of a difference {}.",
+                probability(ends.differ)
+            ),
+            () => format!("{newer} needs {figures} times the {} of {older}.", self.metric),
         });
-        Table::of(columns, rows)
+        if self.ends_differ() && !self.answer.found && self.stopped.is_none() {
+            sentences.push(format!(
+                "The change is not located with the confidence of {} asked for: --blocks allows more.",
+                probability(self.confidence)
+            ));
+        }
+        sentences
     }
 
-    /// `125099f3623c (0c3fea0f715b builds the same)`.
-    fn with_same_builds(&self, name: &str) -> String {
-        let others: Vec<&str> = self
-            .same
-            .iter()
-            .filter_map(|(same, with)| match (same == name, with == name) {
-                (false, true) => Some(same.as_str()),
-                (true, false) => Some(with.as_str()),
-                _ => None,
+    /// The changes, the largest first, with smaller steps that were seen on the way.
+    fn changes_table(&self) -> Option<Table> {
+        let large = self.answer.changes.iter().zip(&self.changes).map(|(change, report)| {
+            let located = if change.narrowest { "yes" } else { "no: positions between can be measured" };
+            (report.what(), change, located)
+        });
+        let smaller =
+            self.answer.smaller.iter().map(|change| {
+                (format!("position {} to {}", change.after, change.to), change, "a smaller step")
+            });
+        Columns::of("Change", |(what, ..): &(String, &Change, &str)| what.clone())
+            .figure("Ratio", |(_, change, _)| Some(ratio_of(change.log_ratio)))
+            .figure("Probability", |(_, change, _)| Some(probability(change.probability)))
+            .text("Located", |(.., located)| Some((*located).to_owned()))
+            .table(large.chain(smaller))
+    }
+
+    fn positions_table(&self) -> Option<Table> {
+        Columns::of("Build", |at: &&MeasuredPosition| self.with_same_builds(&at.name))
+            .figure("Position", |at| Some(at.position.to_string()))
+            .figure("Blocks", |at| {
+                Some(if at.position == 0 { "all".to_owned() } else { at.blocks.to_string() })
             })
-            .collect();
-        match others.as_slice() {
-            [] => name.to_owned(),
-            [one] => format!("{name} ({one} builds the same)"),
-            several => format!("{name} ({} build the same)", names(several, COMMITS)),
+            .figure("Ratio", |at| Some(units::ratio(at.ratio())))
+            .figure("± 2 sd", |at| {
+                let [low, high] = at.interval().map(units::ratio);
+                Some(format!("{low} to {high}"))
+            })
+            .table(&self.measured)
+    }
+
+    /// `125099f3623c (builds the same as 0c3fea0f715b)`.
+    fn with_same_builds(&self, name: &str) -> String {
+        let other = |(same, with): &(String, String)| match (same == name, with == name) {
+            (false, true) => Some(same.clone()),
+            (true, false) => Some(with.clone()),
+            _ => None,
+        };
+        let others: Vec<String> = self.same.iter().filter_map(other).collect();
+        match others.is_empty() {
+            true => name.to_owned(),
+            false => format!("{name} (builds the same as {})", names(&others, LISTED)),
         }
     }
 
     fn skipped_table(&self) -> Option<Table> {
-        let columns = [figure("Position"), text("Build"), text("Why")];
-        let rows = self.skipped.iter().map(|skipped| {
-            let why = skipped.why.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-            row(vec![skipped.position.to_string(), skipped.name.clone(), why.chars().take(300).collect()])
-        });
-        Table::of(columns, rows)
+        let why = |skipped: &&SkippedPosition| {
+            let why = skipped.why.split_whitespace().collect::<Vec<_>>().join(" ");
+            Some(why.chars().take(REASON).collect())
+        };
+        Columns::of("Build", |skipped: &&SkippedPosition| skipped.name.clone())
+            .figure("Position", |skipped| Some(skipped.position.to_string()))
+            .text("Why", why)
+            .table(&self.skipped)
     }
 
     fn blocks_table(&self) -> Option<Table> {
-        let columns =
-            [figure("Block"), text("Build"), figure("Older end"), figure("Build's"), figure("Ratio")];
-        let rows = self.blocks.iter().map(|block| {
-            row(vec![
-                block.number.to_string(),
-                block.name.clone(),
-                units::memory(block.older_bytes),
-                units::memory(block.bytes),
-                units::ratio(block.log_ratio.exp()),
-            ])
+        Columns::of("Build", |block: &&BlockReport| block.name.clone())
+            .figure("Block", |block| Some(block.number.to_string()))
+            .figure("Older end", |block| Some(units::memory(block.older_bytes)))
+            .figure("Build's", |block| Some(units::memory(block.bytes)))
+            .figure("Ratio", |block| Some(ratio_of(block.log_ratio)))
+            .table(&self.blocks)
+    }
+
+    /// What is compared, for tables and the chart.
+    pub(super) fn figure(&self) -> String {
+        format!("{} in proportion to {}", self.metric, self.older)
+    }
+
+    pub(super) fn builds(&self) -> &'static str {
+        if self.of_commits { "commits" } else { "releases" }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let (older, newer) = (&self.older, &self.newer);
+        let fork = self.forks_at.as_ref().map(|fork| {
+            let merged = self.merged_at.iter().map(|merge| format!(" It is merged at {merge}."));
+            format!(
+                "{newer} does not descend from {older}: the line to it starts at {fork}, their merge base. A change right after \
+                 {older} may be what {older} alone has, and none of the commits.{}",
+                merged.collect::<String>()
+            )
         });
-        Table::of(columns, rows)
+        let excluded = (self.left_out > 0).then(|| {
+            let commits = units::counted(self.left_out, "commit");
+            format!("{commits} between the ends change nothing that is compiled, and are no positions.")
+        });
+        let always = [
+            format!(
+                "Each block runs {older} and one other build with the same seed and load; a ratio is within a block. Noise of a \
+                 ratio: {:.1}% (standard deviation).",
+                100.0 * self.noise
+            ),
+            "A change is searched where the level of measured positions differs: a rise and a fall of the same size between two \
+             of them are not found."
+                .to_owned(),
+        ];
+        always.into_iter().chain(fork).chain(excluded).collect()
+    }
+}
+
+impl ChangeReport {
+    /// `0123456789ab Keep arenas (2024-05-21)`, or the range that holds the change.
+    fn what(&self) -> String {
+        match self.commits.as_slice() {
+            [commit] => format!("{} {} ({})", commit.short(), commit.subject, commit.day),
+            commits => {
+                let number = match commits.len() {
+                    0 => String::new(),
+                    several => format!(" ({several} commits)"),
+                };
+                format!("after {} up to {}{number}", self.after, self.to)
+            }
+        }
+    }
+
+    /// The commit, or those of the range.
+    fn details(&self) -> Vec<Block> {
+        let [commit] = self.commits.as_slice() else {
+            let item = |commit: &CommitReport| {
+                let skipped = commit.skipped.as_ref().map_or("", |_| " (could not be measured)");
+                format!("{} {} {}{skipped}", commit.short(), commit.day, commit.subject)
+            };
+            let mut items: Vec<String> = self.commits.iter().take(LISTED).map(item).collect();
+            if self.commits.is_empty() {
+                return Vec::new();
+            }
+            if self.commits.len() > LISTED {
+                items.push(format!("and {} more", self.commits.len() - LISTED));
+            }
+            return vec![Block::Heading(self.what()), Block::List(items)];
+        };
+        let merged = commit.merged.map(|merged| units::counted(merged, "commit"));
+        let pairs = [
+            ("day", Some(commit.day.clone())),
+            ("merges", merged),
+            ("tags", Some(commit.tags.join(", ")).filter(|tags| !tags.is_empty())),
+            ("files", Some(names(&commit.files, LISTED))),
+        ];
+        let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let heading = Block::Heading(format!("{} {}", commit.id, commit.subject));
+        vec![heading, Block::Pairs(pairs.collect())]
+    }
+}
+
+impl CommitReport {
+    fn short(&self) -> &str {
+        self.id.get(..12).unwrap_or(&self.id)
     }
 }
 
@@ -91,84 +221,42 @@ impl Document for BisectReport {
         format!("{}: what changed from {} to {}{settings}", self.family, self.older, self.newer)
     }
 
-    /// One look for all: the family's.
-    fn styles(&self) -> ArmStyles {
-        let spec = heaptrial_model::AllocatorSpec::family(&self.family);
-        let treatment = Treatment { allocator: Some(spec), ..Treatment::default() };
-        let arm = Arm { name: self.family.clone(), control: false, treatment };
-        ArmStyles::of([(&arm, None)])
-    }
-
     fn sections(&self, _: Detail) -> Vec<Section> {
-        let section = |id, title, blocks| Section { id, title, blocks };
-        let mut result = vec![Block::Lead(self.sentences())];
+        let mut result = vec![Block::Lead(self.lead())];
+        result.extend(self.changes_table().map(|table| Block::Table("Changes".to_owned(), table)));
         if !self.measured.is_empty() {
             result.push(Block::Chart("history"));
         }
-        let mut sections = vec![section("result", "Result", result)];
-        let what: Vec<Block> = self.changes.iter().flat_map(what_changed).collect();
-        if !what.is_empty() {
-            sections.push(section("changes", "What changed", what));
-        }
-        sections.extend(table_section(
-            "positions",
-            "Positions that were measured",
-            Some(format!("{}. {FITTED}", self.figure())),
-            self.positions_table(),
-        ));
-        sections.extend(table_section("skipped", "What could not be measured", None, self.skipped_table()));
-        sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
-        sections.extend(table_section("blocks", "Blocks", None, self.blocks_table()));
-        sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
-        sections
+        let positions = format!(
+            "{}, fitted to all blocks together: the ratios of a position's own blocks may differ.",
+            self.figure()
+        );
+        let details: Vec<Block> = self.changes.iter().flat_map(ChangeReport::details).collect();
+        let sections = [
+            Some(section("result", "Result", result)),
+            Some(section("changes", "What changed", details)).filter(|section| !section.blocks.is_empty()),
+            table_section(
+                "positions",
+                "Positions that were measured",
+                Some(positions),
+                self.positions_table(),
+            ),
+            table_section("skipped", "What could not be measured", None, self.skipped_table()),
+            Some(section("notes", "Caveats", vec![Block::List(self.notes())])),
+            table_section("blocks", "Blocks", None, self.blocks_table()),
+            Some(section("again", "Again", vec![Block::Command(self.command.clone())])),
+        ];
+        sections.into_iter().flatten().collect()
+    }
+
+    fn styles(&self) -> ArmStyles {
+        let allocator = Some(AllocatorSpec::family(&self.family));
+        let treatment = Treatment { allocator, ..Treatment::default() };
+        let arm = Arm { name: self.family.clone(), control: false, treatment };
+        ArmStyles::of([(&arm, None)])
     }
 
     fn charts(&self) -> Vec<Chart> {
         vec![self.chart()]
     }
-}
-
-fn what_changed(change: &ChangeReport) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    if let [commit] = change.commits.as_slice() {
-        blocks.push(Block::Heading(format!("{} {}", commit.id, commit.subject)));
-        let mut pairs = vec![("day".to_owned(), commit.day.clone())];
-        if let Some(merged) = commit.merged {
-            pairs.push(("merge".to_owned(), format!("brings {}", units::counted(merged, "commit"))));
-        }
-        if !commit.tags.is_empty() {
-            pairs.push(("tags".to_owned(), commit.tags.join(", ")));
-        }
-        let more = commit.files.len().saturating_sub(FILES);
-        let mut files = commit.files.iter().take(FILES).cloned().collect::<Vec<_>>().join(", ");
-        if more > 0 {
-            files.push_str(&format!(" and {more} more"));
-        }
-        pairs.push(("files".to_owned(), files));
-        blocks.push(Block::Pairs(pairs));
-        return blocks;
-    }
-    if change.commits.is_empty() {
-        return blocks;
-    }
-    blocks.push(Block::Heading(format!("After {} up to {}", change.after, change.to)));
-    let mut items: Vec<String> = change
-        .commits
-        .iter()
-        .take(COMMITS)
-        .map(|commit| {
-            let skipped = commit.skipped.as_ref().map_or("", |_| " (could not be measured)");
-            format!(
-                "{} {} {}{skipped}",
-                commit.id.get(..12).unwrap_or(&commit.id),
-                commit.day,
-                commit.subject
-            )
-        })
-        .collect();
-    if change.commits.len() > COMMITS {
-        items.push(format!("and {} more", change.commits.len() - COMMITS));
-    }
-    blocks.push(Block::List(items));
-    blocks
 }

@@ -1,146 +1,152 @@
-//! The memory that is compared, of each arm against the control.
+//! A bar for each arm: the memory that is compared, and where that memory is.
+
+use heaptrial_model::MemorySplit;
 
 use super::plot::{FOOT, Plot};
 use super::scale::Scale;
-use super::svg::{Element, element, line, rectangle, text};
+use super::svg::{element, line, rectangle, text};
 use super::{Canvas, Chart, WIDTH, metric_name, named_value, shorten, text_width};
 use crate::terms::terms;
 use crate::{table, units};
 
-/// A row of the chart.
-struct Bar {
-    arm: usize,
-    /// What the bar shows, in bytes.
-    bytes: f64,
-    /// Whether that is the figure that ratios are of; else it is the mean at the end.
-    compared: bool,
-    /// The mean of the last readings, for the thin mark.
-    end: Option<f64>,
-    /// The ratio to the control, as text.
-    ratio: String,
+const TOP: f64 = 36.0;
+/// Distance of rows, and depth of a bar.
+const ROW: f64 = 32.0;
+const DEPTH: f64 = 20.0;
+/// What the parts of memory are called, with the opacity in which they are drawn: what is in use in the full colour of the arm.
+const PARTS: [(&str, f64); 4] =
+    [("in use", 1.0), ("free in pages in use", 0.6), ("kept free", 0.3), ("stacks and other", 0.12)];
+
+/// A frame with a row for each arm, named at its left, over an axis of memory.
+fn rows(canvas: Canvas<'_>, arms: &[usize], (highest, what): (f64, &str), room: f64) -> (Plot, Scale) {
+    let mut plot = Plot::new((240.0, WIDTH - room), (TOP, TOP + arms.len() as f64 * ROW + 6.0));
+    let x = Scale::memory(highest, 6, plot.across());
+    plot.axis_of_rows(&x, &format!("{what} ({})", x.unit));
+    for (row, arm) in arms.iter().enumerate() {
+        let middle = top_of(row) + DEPTH / 2.0;
+        plot.push(canvas.style(*arm).marker((plot.left - 14.0, middle), 4.5));
+        let name = text("end", (plot.left - 28.0, middle + 4.0), &canvas.arm_name(*arm, 28));
+        plot.push(name.child(element("title").text(&canvas.report.arms[*arm].name)));
+    }
+    (plot, x)
 }
 
-pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
-    let bars: Vec<Bar> = canvas.ranked_arms().into_iter().filter_map(|arm| bar(canvas, arm)).collect();
-    let highest = bars.iter().map(|bar| bar.bytes.max(bar.end.unwrap_or(0.0))).max_by(f64::total_cmp)?;
-    let is_control = |bar: &&Bar| canvas.report.arms[bar.arm].control && bar.compared;
-    let control = bars.iter().find(is_control).map(|bar| bar.bytes);
-    let metric = metric_name(canvas.report.analysis.metric);
+fn top_of(row: usize) -> f64 {
+    TOP + 6.0 + row as f64 * ROW
+}
 
-    let row = 32.0;
-    let (top, depth) = (30.0, bars.len() as f64 * row + 6.0);
-    let mut plot = Plot::new((240.0, WIDTH - 200.0), (top, top + depth));
-    let x = Scale::memory(highest, 6, plot.across());
-    let value = |bar: &Bar| {
-        let of = if bar.compared { "" } else { " (mean of last readings)" };
-        named_value(&canvas.report.arms[bar.arm].name, bar.bytes) + of
+/// The memory of each arm against the control's: the level, else pale the mean of the last readings.
+pub(super) fn compared(canvas: Canvas<'_>) -> Option<Chart> {
+    let report = canvas.report;
+    let level = |arm: usize| report.arms[arm].level();
+    let end = |arm: usize| report.arms[arm].result.treated().final_mean_bytes;
+    let bars = canvas.ranked_arms().into_iter();
+    let bars: Vec<(usize, f64)> = bars.filter_map(|arm| Some((arm, level(arm).or(end(arm))?))).collect();
+    let arms: Vec<usize> = bars.iter().map(|(arm, _)| *arm).collect();
+    let highest =
+        bars.iter().map(|(arm, bytes)| bytes.max(end(*arm).unwrap_or(0.0))).max_by(f64::total_cmp)?;
+    let metric = metric_name(report.analysis.metric);
+    let (mut plot, x) = rows(canvas, &arms, (highest, metric), 200.0);
+    let control = arms.iter().find(|arm| report.arms[**arm].control);
+    if let Some((control, bytes)) = control.and_then(|arm| Some((*arm, level(*arm)?))) {
+        let at = x.at(bytes);
+        plot.push(line("control", (at, TOP - 8.0), (at, plot.bottom)));
+        let class = if at > WIDTH / 2.0 { "quiet small end" } else { "quiet small" };
+        let label = format!("control: {}", shorten(&report.arms[control].name, 28));
+        plot.push(text(class, (at, TOP - 13.0), &label));
+    }
+    for (row, (arm, bytes)) in bars.iter().enumerate() {
+        let (top, middle) = (top_of(row), top_of(row) + DEPTH / 2.0);
+        let is_level = level(*arm).is_some();
+        let pale = if is_level { "" } else { "pale " };
+        let class = format!("{pale}{}", canvas.style(*arm).bar_class());
+        let bar = rectangle(&class, (plot.left, top), x.at(*bytes) - plot.left, DEPTH);
+        let title = named_value(&report.arms[*arm].name, *bytes);
+        plot.push(bar.child(element("title").text(&title)));
+        let (value, ratio) = match is_level {
+            true => (units::memory(*bytes), table::ratio(&report.arms[*arm])),
+            false => (units::memory(*bytes), "last readings".to_owned()),
+        };
+        let after = x.at(bytes.max(end(*arm).unwrap_or(0.0))) + 8.0;
+        let written = text_width(&value, 12.0) + text_width(&ratio, 12.0) + 8.0;
+        // The control's line does not run through the figures.
+        plot.push(rectangle("ground", (after - 3.0, top), written + 6.0, DEPTH));
+        let value = element("tspan").class("bold").text(&value);
+        let ratio = element("tspan").class("quiet").attribute("dx", "8").text(&ratio);
+        plot.push(text("", (after, middle + 4.0), "").child(value).child(ratio));
+        if let Some(at) = end(*arm).filter(|_| is_level).map(|end| x.at(end)) {
+            plot.push(line("at-end", (at, top - 3.0), (at, top + DEPTH + 3.0)));
+            plot.push(line("at-end", (x.at(*bytes).min(at), middle), (at, middle)));
+        }
+    }
+    let without = match report.arms.iter().any(|arm| arm.result.as_treated.is_some()) {
+        true => format!(", without {}", terms(report.kind).excluded),
+        false => String::new(),
     };
-    plot.axis_of_rows(&x, &format!("{metric} ({})", x.unit));
-    if let Some(control) = control {
-        let at = x.at(control);
-        plot.push(line("control", (at, top - 8.0), (at, top + depth)));
-        let name = canvas.report.control().map_or("", |arm| arm.name.as_str());
-        let label = format!("control: {}", shorten(name, 28));
-        let anchor = if at > WIDTH / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
-        plot.push(text(anchor.0, (anchor.1, top - 13.0), &label));
-    }
-    for (index, bar) in bars.iter().enumerate() {
-        row_of(canvas, bar, top + 6.0 + index as f64 * row, &x).into_iter().for_each(|part| plot.push(part));
-    }
-    let caption = caption(canvas, &bars, control.is_some());
+    let caption = format!(
+        "Bar: level of {metric}, geometric mean over the services of an arm{without}; at its right the ratio of that to the control's. \
+         Thin upright mark: the mean of last readings. Pale bars are arms without a level: they show the mean of last readings, at \
+         whatever age."
+    );
     let chart = canvas.chart("final-memory", "Memory compared with the control", caption, plot.bottom + FOOT);
-    let description = format!("{}.", bars.iter().map(value).collect::<Vec<_>>().join(", "));
+    let values = bars.iter().map(|(arm, bytes)| named_value(&report.arms[*arm].name, *bytes));
+    let description = format!("{}.", values.collect::<Vec<_>>().join(", "));
     Some(Chart { description, body: plot.body(), ..chart })
 }
 
-fn bar(canvas: Canvas<'_>, arm: usize) -> Option<Bar> {
-    let treated = canvas.report.arms[arm].result.treated();
-    let (end, compared) = (treated.final_mean_bytes, treated.level_bytes);
-    Some(Bar {
-        arm,
-        bytes: compared.or(end)?,
-        compared: compared.is_some(),
-        end: end.filter(|_| compared.is_some()),
-        ratio: if compared.is_some() {
-            table::ratio(&canvas.report.arms[arm])
-        } else {
-            "last readings".to_owned()
-        },
-    })
-}
-
-fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
-    let metric = metric_name(canvas.report.analysis.metric);
-    let figure = if !canvas.report.has_days() {
-        "median after warm-up".to_owned()
-    } else {
-        match canvas.report.analysis.matched_age_seconds {
-            Some(age) => format!("level at an age of {}", units::duration(age)),
-            None => "level at the matched age".to_owned(),
+/// Where the memory of each arm is, as far as the heap of its allocator can be read from outside.
+pub(super) fn split(canvas: Canvas<'_>) -> Option<Chart> {
+    let report = canvas.report;
+    let whole = |arm: &usize| {
+        let found = &report.arms[*arm];
+        found.memory_split.map(|split| split.parts().iter().sum()).or(found.anon_bytes_final)
+    };
+    let mut arms = canvas.ranked_arms();
+    arms.retain(|arm| whole(arm).is_some());
+    if arms.iter().all(|arm| report.arms[*arm].memory_split.is_none()) {
+        return None;
+    }
+    let highest: u64 = arms.iter().filter_map(whole).max()?;
+    let (mut plot, x) = rows(canvas, &arms, (highest as f64, "anonymous memory"), 120.0);
+    let mut at = plot.left;
+    for (name, opacity) in PARTS {
+        plot.push(rectangle("f", (at, 6.0), 12.0, 12.0).attribute("opacity", &opacity.to_string()));
+        plot.push(text("small quiet", (at + 17.0, 16.0), name));
+        at += 34.0 + text_width(name, 11.0);
+    }
+    let mut values = Vec::new();
+    for (row, arm) in arms.iter().enumerate() {
+        let (found, whole) = (&report.arms[*arm], whole(arm).unwrap_or(0) as f64);
+        let parts = found.memory_split.as_ref().map_or([0; 4], MemorySplit::parts);
+        let mut from = 0.0;
+        for ((_, opacity), bytes) in PARTS.iter().zip(parts) {
+            let to = from + bytes as f64;
+            let part = rectangle(
+                &canvas.style(*arm).bar_class(),
+                (x.at(from), top_of(row)),
+                x.at(to) - x.at(from),
+                DEPTH,
+            );
+            plot.push(part.attribute("opacity", &opacity.to_string()));
+            from = to;
         }
-    };
-    let without = match canvas.report.arms.iter().any(|arm| arm.result.as_treated.is_some()) {
-        true => format!(", without {}", terms(canvas.report.kind).excluded),
-        false => String::new(),
-    };
-    let several = canvas.report.services.iter().any(|service| service.block > 0);
-    let blocks = if several { ", compared within blocks" } else { "" };
-    let mut caption = format!(
-        "Bar: {metric}, {figure}, geometric mean over the services of an arm{without}; at its right the ratio of that to the \
-         control's{blocks}."
-    );
-    if canvas.report.arms.iter().any(|arm| arm.result.sawtooth.is_some()) {
-        caption.push_str(" Arms restarted at intervals are compared by their averages over time.");
+        let named =
+            |((part, _), bytes): (&(&str, f64), u64)| format!("{} {part}", units::memory(bytes as f64));
+        let named: Vec<String> = PARTS.iter().zip(parts).map(named).collect();
+        let value = match found.memory_split {
+            Some(_) => format!("{}: {}", found.name, named.join(", ")),
+            None => named_value(&found.name, whole),
+        };
+        let frame = rectangle("frame", (plot.left, top_of(row)), x.at(whole) - plot.left, DEPTH);
+        plot.push(frame.child(element("title").text(&value)));
+        let middle = top_of(row) + DEPTH / 2.0;
+        plot.push(text("bold", (x.at(whole) + 8.0, middle + 4.0), &units::memory(whole)));
+        values.push(value);
     }
-    if bars.iter().any(|bar| !bar.compared) {
-        caption.push_str(
-            " Pale bars are arms without that figure: they show the mean of last readings, at whatever age, and have no \
-             ratio.",
-        );
-    }
-    if bars.iter().any(|bar| bar.end.is_some()) {
-        caption.push_str(" Thin upright mark: the mean of last readings.");
-    }
-    if has_control {
-        caption.push_str(" Dashed line: the control.");
-    }
-    caption
-}
-
-fn row_of(canvas: Canvas<'_>, bar: &Bar, top: f64, x: &Scale) -> Vec<Element> {
-    let name = &canvas.report.arms[bar.arm].name;
-    let style = canvas.style(bar.arm);
-    let depth = 20.0;
-    let hover = match bar.end {
-        Some(end) => format!("{}, {} at the end", named_value(name, bar.bytes), units::memory(end)),
-        None => named_value(name, bar.bytes),
-    };
-    let class = format!("{}{}", if bar.compared { "" } else { "pale " }, style.bar_class());
-    let area = rectangle(&class, (x.range.0, top), x.at(bar.bytes) - x.range.0, depth)
-        .child(element("title").text(&hover));
-    let value = units::memory(bar.bytes);
-    let middle = top + depth / 2.0;
-    let furthest = x.at(bar.bytes.max(bar.end.unwrap_or(0.0)));
-    let label = text("end", (x.range.0 - 28.0, middle + 4.0), &canvas.arm_name(bar.arm, 28));
-    let end = furthest + 8.0;
-    let written = text_width(&value, 12.0) + text_width(&bar.ratio, 12.0) + 8.0;
-    let mut elements = vec![
-        style.marker((x.range.0 - 14.0, middle), 4.5),
-        label.child(element("title").text(name)),
-        area,
-        // The control's line does not run through the figures.
-        rectangle("ground", (end - 3.0, top), written + 6.0, depth),
-        element("text")
-            .number("x", end)
-            .number("y", middle + 4.0)
-            .child(element("tspan").class("bold").text(&value))
-            .child(element("tspan").class("quiet").attribute("dx", "8").text(&bar.ratio)),
-    ];
-    if let Some(at) = bar.end.map(|end| x.at(end)) {
-        elements.push(line("at-end", (at, top - 3.0), (at, top + depth + 3.0)));
-        if at > x.at(bar.bytes) {
-            elements.push(line("at-end", (x.at(bar.bytes), middle), (at, middle)));
-        }
-    }
-    elements
+    let caption = "Anonymous memory at the end of each service's run, read from its processes; mean over the services of an \
+                   arm. Kept free: whole free pages that the allocator has not returned. Free in pages in use is \
+                   fragmentation. A frame without parts: the heap of this allocator cannot be read from outside.";
+    let chart =
+        canvas.chart("where-the-memory-is", "Where the memory is", caption.to_owned(), plot.bottom + FOOT);
+    Some(Chart { description: format!("{}.", values.join("; ")), body: plot.body(), ..chart })
 }

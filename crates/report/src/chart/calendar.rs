@@ -1,7 +1,5 @@
 //! Memory over calendar time, with what happened when, and how many services were read.
 
-use std::collections::BTreeMap;
-
 use heaptrial_evaluate::judgement::{Calendar, Happened, Mark, Moment, Step};
 
 use super::legend::Label;
@@ -11,16 +9,12 @@ use super::svg::{element, group, line, path_data, text};
 use super::{Canvas, Chart, metric_name, named_value, text_width};
 use crate::text::stamp;
 
-/// Shorter trials have no calendar.
 const SHORTEST_SECONDS: f64 = 86_400.0;
 const LANE: f64 = 18.0;
 const STRIP: f64 = 46.0;
 /// A restart of so large a share of the services is a line through the plot, as events are.
 const MANY: f64 = 0.2;
-/// Kinds of events that the caption names.
-const KINDS_NAMED: usize = 6;
 
-/// From calendar time to coordinates.
 struct Dates {
     span: (f64, f64),
     range: (f64, f64),
@@ -56,7 +50,11 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let ends = arms.iter().filter_map(|arm| Some((arm, arm.runs.last()?.last()?)));
     let ends: Vec<String> =
         ends.map(|(arm, end)| named_value(&canvas.report.arms[arm.arm].name, end.median)).collect();
-    let caption = caption(canvas, calendar);
+    let caption = format!(
+        "{metric} by date: the median over the services of an arm that count, shaded the middle half of them. Services are of \
+         different ages, so this shows when something happened and not which arm needs less. Uprights: events, and times at \
+         which a fifth of all services or more were started; fewer are strokes below. Lines end where nothing was read."
+    );
     let chart = canvas.chart("over-calendar-time", "Memory over calendar time", caption, foot + 44.0);
     Some(Chart { description: format!("At the end: {}.", ends.join(", ")), body: plot.body(), ..chart })
 }
@@ -68,9 +66,9 @@ fn arms<'a>(canvas: Canvas<'a>, calendar: &'a Calendar) -> Vec<ArmRuns<'a>> {
     runs.filter(|arm| !arm.runs.is_empty()).collect()
 }
 
-fn label<'a>(canvas: Canvas<'a>, arm: &ArmRuns<'_>, y: &Scale) -> Option<Label<'a>> {
+fn label(canvas: Canvas<'_>, arm: &ArmRuns<'_>, y: &Scale) -> Option<Label> {
     let end = arm.runs.last()?.last()?.median;
-    let name = &canvas.report.arms[arm.arm].name;
+    let name = canvas.report.arms[arm.arm].name.clone();
     Some(Label { style: canvas.style(arm.arm), name, bytes: end, at: y.at(end) })
 }
 
@@ -91,18 +89,20 @@ fn curves(plot: &mut Plot, canvas: Canvas<'_>, arms: &[ArmRuns<'_>], (x, y): (&D
     }
 }
 
-/// Marks by what they are: starts, restarts and events.
+/// Starts, restarts and events, each in a lane below the plot.
 fn lanes(marks: &[Mark]) -> Vec<(&'static str, Vec<&Mark>)> {
-    let mut lanes: BTreeMap<(u8, &'static str), Vec<&Mark>> = BTreeMap::new();
-    for mark in marks {
-        let lane = match mark.happened {
-            Happened::Start => (0, "starts"),
-            Happened::Restart => (1, "restarts"),
-            Happened::Event(_) => (2, "events"),
-        };
-        lanes.entry(lane).or_default().push(mark);
+    let of = |name: &'static str| -> (_, Vec<&Mark>) {
+        (name, marks.iter().filter(|mark| lane_of(mark) == name).collect())
+    };
+    ["starts", "restarts", "events"].map(of).into_iter().filter(|(_, marks)| !marks.is_empty()).collect()
+}
+
+fn lane_of(mark: &Mark) -> &'static str {
+    match mark.happened {
+        Happened::Start => "starts",
+        Happened::Restart => "restarts",
+        Happened::Event(_) => "events",
     }
-    lanes.into_iter().map(|((_, name), marks)| (name, marks)).collect()
 }
 
 fn lane(plot: &mut Plot, canvas: Canvas<'_>, (name, marks): (&str, &[&Mark]), base: f64, x: &Dates) {
@@ -111,42 +111,26 @@ fn lane(plot: &mut Plot, canvas: Canvas<'_>, (name, marks): (&str, &[&Mark]), ba
     plot.push(line("grid", (left, base + LANE - 2.0), (right, base + LANE - 2.0)));
     let services = canvas.report.services.len() as f64;
     let mut written = f64::NEG_INFINITY;
-    for (number, mark) in marks.iter().enumerate() {
+    for mark in marks {
         let at = x.at(mark.at);
-        let many = f64::from(mark.count) >= MANY * services;
-        let is_event = matches!(mark.happened, Happened::Event(_));
-        if many || is_event {
+        let (label, is_event) = match &mark.happened {
+            Happened::Event(kind) => (kind.as_str().to_owned(), true),
+            Happened::Start | Happened::Restart => (mark.count.to_string(), false),
+        };
+        let stands_out = is_event || f64::from(mark.count) >= MANY * services;
+        if stands_out {
             plot.push(line("moment", (at, top), (at, base)));
         }
-        let depth = if many || is_event { LANE - 3.0 } else { 8.0 };
+        let depth = if stands_out { LANE - 3.0 } else { 8.0 };
         let tick = line("happened", (at, base + LANE - 2.0 - depth), (at, base + LANE - 2.0));
-        let happened = happened(mark);
-        let title = format!("{happened}, {}", moment(mark.at));
+        let title = format!("{name}: {label}, {}", stamp(mark.at, "%Y-%m-%d %H:%M UTC"));
         plot.push(group("mark").child(element("title").text(&title)).child(tick));
-        // What would run into its neighbours is in its title and in the list of events.
-        let wanted = if is_event { happened.clone() } else { mark.count.to_string() };
-        let width = text_width(&wanted, 11.0);
-        let next = marks.get(number + 1).map_or(right, |next| x.at(next.at));
-        if (is_event || mark.count > 1) && at + 4.0 >= written && at + 4.0 + width <= next {
-            plot.push(text("quiet small halo", (at + 4.0, base + 12.0), &wanted));
+        // What would run into its neighbour is in its title and in the list of events.
+        let width = text_width(&label, 11.0);
+        if (is_event || mark.count > 1) && at + 4.0 >= written && at + 4.0 + width <= right {
+            plot.push(text("quiet small halo", (at + 4.0, base + 12.0), &label));
             written = at + 8.0 + width;
         }
-    }
-}
-
-fn happened(mark: &Mark) -> String {
-    let (one, several) = match &mark.happened {
-        Happened::Start => ("start".to_owned(), "starts".to_owned()),
-        Happened::Restart => ("restart".to_owned(), "restarts".to_owned()),
-        Happened::Event(kind) => {
-            let kind = kind.as_str().to_owned();
-            (kind.clone(), format!("{kind} ×{}", mark.count))
-        }
-    };
-    match (mark.count, &mark.happened) {
-        (1, _) => one,
-        (_, Happened::Event(_)) => several,
-        (count, _) => format!("{count} {several}"),
     }
 }
 
@@ -175,31 +159,6 @@ fn services_read(plot: &mut Plot, calendar: &Calendar, top: f64, x: &Dates) {
     plot.push(text("quiet small", (left + 5.0, bottom - 6.0), "services read"));
 }
 
-fn caption(canvas: Canvas<'_>, calendar: &Calendar) -> String {
-    let metric = metric_name(canvas.report.analysis.metric);
-    let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
-    for mark in &calendar.marks {
-        if let Happened::Event(kind) = &mark.happened {
-            *kinds.entry(kind.as_str().to_owned()).or_default() += mark.count;
-        }
-    }
-    let mut kinds: Vec<(String, u32)> = kinds.into_iter().collect();
-    kinds.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let more = kinds.len().saturating_sub(KINDS_NAMED);
-    let named: Vec<String> =
-        kinds.iter().take(KINDS_NAMED).map(|(kind, count)| format!("{kind} {count}")).collect();
-    let events = match (named.is_empty(), more) {
-        (true, _) => String::new(),
-        (false, 0) => format!(" Events: {}.", named.join(", ")),
-        (false, more) => format!(" Events: {}, and {more} other kinds.", named.join(", ")),
-    };
-    format!(
-        "{metric} by date: the median over the services of an arm that count, shaded the middle half of them. Services are of \
-         different ages, so this shows when something happened and not which arm needs less. Uprights: events, and times at \
-         which a fifth of all services or more were started; fewer are strokes below. Lines end where nothing was read.{events}"
-    )
-}
-
 impl Dates {
     fn years(&self) -> String {
         let year = |at: f64| stamp(at, "%Y");
@@ -219,15 +178,11 @@ impl Dates {
         const HOUR: f64 = 3600.0;
         const STEPS: [f64; 14] =
             [1.0, 2.0, 3.0, 6.0, 12.0, 24.0, 48.0, 72.0, 168.0, 336.0, 720.0, 1440.0, 4320.0, 8760.0];
-        let seconds = self.span.1 - self.span.0;
-        let fits = |step: &&f64| seconds / (*step * HOUR) <= wanted as f64;
+        let hours = (self.span.1 - self.span.0) / HOUR;
         let longest = STEPS[STEPS.len() - 1];
-        let step = HOUR
-            * STEPS
-                .iter()
-                .find(fits)
-                .copied()
-                .unwrap_or(longest * (seconds / wanted as f64 / longest / HOUR).ceil());
+        let fits = |step: &&f64| hours / **step <= wanted as f64;
+        let further = || longest * (hours / wanted as f64 / longest).ceil();
+        let step = HOUR * STEPS.iter().find(fits).copied().unwrap_or_else(further);
         let first = (self.span.0 / step).ceil() as i64;
         let last = (self.span.1 / step).floor() as i64;
         let label = |time: f64| {
@@ -236,10 +191,6 @@ impl Dates {
         };
         (first..=last).map(|tick| tick as f64 * step).map(|time| (self.at(time), label(time))).collect()
     }
-}
-
-fn moment(time: f64) -> String {
-    stamp(time, "%Y-%m-%d %H:%M UTC")
 }
 
 #[cfg(test)]

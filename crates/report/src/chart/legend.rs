@@ -6,10 +6,9 @@ use crate::units;
 
 pub(super) const LABEL_DISTANCE: f64 = 17.0;
 
-/// What stands for a line.
-pub(super) struct Label<'a> {
+pub(super) struct Label {
     pub(super) style: ArmStyle,
-    pub(super) name: &'a str,
+    pub(super) name: String,
     pub(super) bytes: f64,
     /// Where the line ends, as a coordinate.
     pub(super) at: f64,
@@ -23,7 +22,7 @@ pub(super) fn width_beside<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
 
 /// Names and values at the right of the lines' ends, moved apart where they would collide. `right` are the plot's edge
 /// and that of the drawing, `range` is where labels may stand.
-pub(super) fn beside(labels: &mut [Label<'_>], right: (f64, f64), range: (f64, f64)) -> Vec<Element> {
+pub(super) fn beside(labels: &mut [Label], right: (f64, f64), range: (f64, f64)) -> Vec<Element> {
     labels.sort_by(|a, b| a.at.total_cmp(&b.at));
     let wanted: Vec<f64> = labels.iter().map(|label| label.at).collect();
     let places = spread(&wanted, LABEL_DISTANCE, range);
@@ -34,40 +33,27 @@ pub(super) fn beside(labels: &mut [Label<'_>], right: (f64, f64), range: (f64, f
         elements.push(element("path").class("leader").attribute("d", &path_data(leader)));
         let value = units::memory(label.bytes);
         let room = right.1 - left - 6.0 - text_width(&value, 12.0) - 20.0;
-        let name = shorten(label.name, (room / (12.0 * 0.62)) as usize);
+        let name = shorten(&label.name, (room / (12.0 * 0.62)) as usize);
         elements.push(label.style.marker((left + 4.0, place), 4.5));
-        elements.push(text("", (left + 14.0, place + 4.0), &name).child(element("title").text(label.name)));
+        elements.push(text("", (left + 14.0, place + 4.0), &name).child(element("title").text(&label.name)));
         elements.push(text("bold end", (right.1 - 6.0, place + 4.0), &value));
     }
     elements
 }
 
-/// The places nearest to `wanted` (ascending) that are at least `distance` apart and within `range`.
+/// Places near `wanted` (ascending) that are at least `distance` apart and within `range`: each moves down as far as the one before it
+/// asks, and then up as far as the end of the range asks.
 fn spread(wanted: &[f64], distance: f64, range: (f64, f64)) -> Vec<f64> {
-    let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
-    // Runs of touching labels, each centred on what its members want.
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    let start_of = |run: (usize, usize)| {
-        let count = run.1 - run.0;
-        let offset = |i: usize| wanted[i] - (i - run.0) as f64 * distance;
-        let mean = (run.0..run.1).map(offset).sum::<f64>() / count as f64;
-        let last = range.1 - (count - 1) as f64 * distance;
-        mean.min(last).max(range.0)
-    };
-    for index in 0..wanted.len() {
-        runs.push((index, index + 1));
-        while let [.., before, run] = runs[..] {
-            let end = start_of(before) + (before.1 - before.0) as f64 * distance;
-            if end <= start_of(run) {
-                break;
-            }
-            runs.truncate(runs.len() - 2);
-            runs.push((before.0, run.1));
-        }
+    let mut places = wanted.to_vec();
+    let mut free = range.0;
+    for place in &mut places {
+        *place = place.max(free);
+        free = *place + distance;
     }
-    for run in runs {
-        let start = start_of(run);
-        places.extend((0..run.1 - run.0).map(|i| start + i as f64 * distance));
+    let mut free = range.1;
+    for place in places.iter_mut().rev() {
+        *place = place.min(free);
+        free = *place - distance;
     }
     places
 }
@@ -80,7 +66,7 @@ mod tests {
     #[test]
     fn labels_stay_where_there_is_room() {
         assert_eq!(spread(&[10.0, 50.0, 90.0], 17.0, (0.0, 100.0)), [10.0, 50.0, 90.0]);
-        assert_eq!(spread(&[50.0, 50.0], 10.0, (0.0, 100.0)), [45.0, 55.0]);
+        assert_eq!(spread(&[95.0, 95.0], 10.0, (0.0, 100.0)), [90.0, 100.0]);
     }
 
     proptest! {

@@ -3,7 +3,6 @@
 use super::palette::PALETTES;
 use super::svg::{Element, element, path_data};
 
-/// A form around a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marker {
     Circle,

@@ -3,21 +3,17 @@
 mod bars;
 mod calendar;
 mod distribution;
-mod history;
 mod legend;
 pub(crate) mod lives;
 mod marker;
 pub(crate) mod over_age;
 mod palette;
-mod panels;
-mod plot;
-mod scale;
-mod split;
+pub(crate) mod plot;
+pub(crate) mod scale;
 mod style;
-mod svg;
+pub(crate) mod svg;
 
-pub(crate) use history::{HistoryChart, HistoryPoint, history};
-pub(crate) use palette::{Sheet, style_sheet, variables};
+pub(crate) use palette::{style_sheet, variables};
 pub(crate) use style::ArmStyle;
 pub use style::ArmStyles;
 pub(crate) use svg::element;
@@ -26,14 +22,13 @@ use heaptrial_evaluate::judgement::{Point, Trajectories};
 use heaptrial_model::{LifeStart, Metric};
 use svg::{Element, coordinate, rectangle, text};
 
-use crate::{Report, escape, units};
+use crate::{Report, units};
 
 /// Width of every chart; it scales with the page, and a phone scrolls it.
-const WIDTH: f64 = 900.0;
+pub(crate) const WIDTH: f64 = 900.0;
 /// Height of title and subtitle of a chart in a file of its own.
 const HEADING: f64 = 52.0;
 
-/// A chart of a report.
 #[derive(Debug, Clone)]
 pub struct Chart {
     /// Stem of its file's name.
@@ -42,13 +37,11 @@ pub struct Chart {
     pub caption: String,
     /// Its figures in words, for readers who do not see it.
     pub description: String,
-    subtitle: String,
-    width: f64,
-    height: f64,
-    body: String,
+    pub(crate) subtitle: String,
+    pub(crate) height: f64,
+    pub(crate) body: String,
 }
 
-/// What all charts are drawn from.
 #[derive(Clone, Copy)]
 struct Canvas<'a> {
     report: &'a Report,
@@ -59,45 +52,31 @@ struct Canvas<'a> {
 pub(crate) fn all(report: &Report) -> Vec<Chart> {
     let Some(trajectories) = &report.trajectories else { return Vec::new() };
     let canvas = Canvas { report, trajectories };
-    let multiples = if report.kind.is_lab() { panels::services(canvas) } else { panels::arms(canvas) };
     let charts = [
-        bars::draw(canvas),
-        split::draw(canvas),
+        bars::compared(canvas),
+        bars::split(canvas),
         over_age::of_report(canvas),
         calendar::draw(canvas),
         distribution::draw(canvas),
-        multiples,
+        over_age::each_arm(canvas),
     ];
     charts.into_iter().flatten().collect()
 }
 
 impl Chart {
-    /// Without a body.
-    fn new(name: &'static str, title: &str, caption: String, height: f64) -> Self {
+    pub(crate) fn new(name: &'static str, title: &str, caption: String, height: f64) -> Self {
         Self {
             name,
             title: title.to_owned(),
             caption,
             description: String::new(),
             subtitle: String::new(),
-            width: WIDTH,
             height,
             body: String::new(),
         }
     }
 
-    /// With printable texts; those of its body are so already.
-    pub(crate) fn printable(self) -> Self {
-        Self {
-            title: escape::printable(&self.title),
-            caption: escape::printable(&self.caption),
-            description: escape::printable(&self.description),
-            subtitle: escape::printable(&self.subtitle),
-            ..self
-        }
-    }
-
-    /// The drawing for a page that has the style sheet [`Sheet::Page`], and names it by `id`.
+    /// The drawing for a page that has the style sheet of pages, and names it by `id`.
     pub(crate) fn inline(&self, id: &str, class: &str) -> String {
         let labels = format!("{id}-title {id}-description");
         self.root(0.0)
@@ -118,11 +97,11 @@ impl Chart {
     pub fn file(&self) -> String {
         let root = self
             .root(HEADING)
-            .number("width", self.width)
+            .number("width", WIDTH)
             .number("height", self.height + HEADING)
             .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
-            .child(element("style").raw(&palette::style_sheet_for(Sheet::File, &self.body)))
-            .child(rectangle("ground", (0.0, -HEADING), self.width, self.height + HEADING))
+            .child(element("style").raw(&palette::style_sheet_of_file(&self.body)))
+            .child(rectangle("ground", (0.0, -HEADING), WIDTH, self.height + HEADING))
             .child(text("title", (16.0, -HEADING + 26.0), &self.title))
             .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))
             .raw(&self.body);
@@ -130,14 +109,14 @@ impl Chart {
     }
 
     fn root(&self, heading: f64) -> Element {
-        let numbers = [0.0, -heading, self.width, self.height + heading].map(coordinate);
+        let numbers = [0.0, -heading, WIDTH, self.height + heading].map(coordinate);
         element("svg")
             .attribute("xmlns", "http://www.w3.org/2000/svg")
             .attribute("viewBox", &numbers.join(" "))
     }
 }
 
-impl Canvas<'_> {
+impl<'a> Canvas<'a> {
     fn style(self, arm: usize) -> ArmStyle {
         ArmStyles::of_report(self.report).get(arm)
     }
@@ -158,20 +137,14 @@ impl Canvas<'_> {
         }
     }
 
-    /// Positions of the services of an arm that count.
-    fn counted(self, arm: usize) -> Vec<usize> {
-        let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
-        services
-            .filter(|(_, (line, service))| line.arm == arm && service.counts)
-            .map(|(index, _)| index)
-            .collect()
+    /// Positions of the services of an arm.
+    fn services(self, arm: usize) -> impl Iterator<Item = usize> + 'a {
+        let services = self.trajectories.services.iter().enumerate();
+        services.filter(move |(_, line)| line.arm == arm).map(|(index, _)| index)
     }
 
-    /// Positions of the services of an arm that do not count.
-    fn excluded(self, arm: usize) -> Vec<usize> {
-        let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
-        let excluded = services.filter(|(_, (line, service))| line.arm == arm && !service.counts);
-        excluded.map(|(index, _)| index).collect()
+    fn counted(self, arm: usize) -> Vec<usize> {
+        self.services(arm).filter(|index| self.report.services[*index].counts).collect()
     }
 
     /// Arms that have a figure, least memory first.

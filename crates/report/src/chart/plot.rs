@@ -6,24 +6,24 @@ use super::svg::{Element, element, group, line, path_data, text};
 use super::{ArmStyle, WIDTH};
 
 /// Room below a plot for the labels and the title of its axis.
-pub(super) const FOOT: f64 = 46.0;
+pub(crate) const FOOT: f64 = 46.0;
 
 /// A rectangle between axes, and what is drawn into it. Points are coordinates.
-pub(super) struct Plot {
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
+pub(crate) struct Plot {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
     body: Element,
 }
 
 impl Plot {
-    pub(super) fn new((left, right): (f64, f64), (top, bottom): (f64, f64)) -> Self {
+    pub(crate) fn new((left, right): (f64, f64), (top, bottom): (f64, f64)) -> Self {
         Self { left, right, top, bottom, body: group("plot") }
     }
 
     /// With room at the right for what stands for so many lines, and at least so deep.
-    pub(super) fn beside_labels<'a>(
+    pub(crate) fn beside_labels<'a>(
         left: f64,
         least: f64,
         names: impl ExactSizeIterator<Item = &'a str>,
@@ -32,40 +32,47 @@ impl Plot {
         Self::new((left, WIDTH - legend::width_beside(names)), (34.0, 34.0 + depth))
     }
 
-    pub(super) fn across(&self) -> (f64, f64) {
+    pub(crate) fn across(&self) -> (f64, f64) {
         (self.left, self.right)
     }
 
-    pub(super) fn upwards(&self) -> (f64, f64) {
+    pub(crate) fn upwards(&self) -> (f64, f64) {
         (self.bottom, self.top)
     }
 
-    pub(super) fn push(&mut self, element: Element) {
+    pub(crate) fn push(&mut self, element: Element) {
         self.body.push(element);
     }
 
     /// An axis at the left, with its grid and, above, its title.
-    pub(super) fn axis_left(&mut self, y: &Scale, title: &str) {
+    pub(crate) fn axis_left(&mut self, y: &Scale, title: &str) {
         for tick in &y.ticks {
             let at = y.at(tick.value);
             let class = if tick.value == 0.0 { "axis" } else { "grid" };
             self.push(line(class, (self.left, at), (self.right, at)));
             self.push(text("quiet end", (self.left - 8.0, at + 4.0), &tick.label));
         }
-        self.push(text("quiet", (8.0, 18.0), title));
+        self.title("quiet", (8.0, self.top - 16.0), title);
     }
 
     /// An axis below, at `top`, without a grid.
-    pub(super) fn axis_below(&mut self, top: f64, ticks: impl Iterator<Item = (f64, String)>, title: &str) {
+    pub(crate) fn axis_below(&mut self, top: f64, ticks: impl Iterator<Item = (f64, String)>, title: &str) {
         for (at, label) in ticks {
             self.push(line("axis", (at, top), (at, top + 5.0)));
             self.push(text("quiet middle", (at, top + 19.0), &label));
         }
-        self.push(text("quiet end", (self.right, top + 37.0), title));
+        self.title("quiet end", (self.right, top + 37.0), title);
+    }
+
+    /// Panels of one chart say what their axes are in its caption.
+    fn title(&mut self, class: &str, at: (f64, f64), title: &str) {
+        if !title.is_empty() {
+            self.push(text(class, at, title));
+        }
     }
 
     /// An axis below rows, with its grid.
-    pub(super) fn axis_of_rows(&mut self, x: &Scale, title: &str) {
+    pub(crate) fn axis_of_rows(&mut self, x: &Scale, title: &str) {
         for tick in &x.ticks {
             let at = x.at(tick.value);
             let class = if tick.value == 0.0 { "axis" } else { "grid" };
@@ -76,7 +83,7 @@ impl Plot {
     }
 
     /// An area between a lower and an upper line; each run has x, low and high.
-    pub(super) fn band(
+    pub(crate) fn band(
         &mut self,
         class: &str,
         style: ArmStyle,
@@ -91,45 +98,35 @@ impl Plot {
         self.push(element("path").class(&format!("{class} {}", style.fill_class())).attribute("d", &data));
     }
 
-    /// The line of an arm.
-    pub(super) fn line(&mut self, style: ArmStyle, runs: impl IntoIterator<Item = Vec<(f64, f64)>>) {
+    pub(crate) fn line(&mut self, style: ArmStyle, runs: impl IntoIterator<Item = Vec<(f64, f64)>>) {
         self.push(style.line("thick", &path_data(runs)));
     }
 
-    /// A thin line under a name.
-    pub(super) fn named_line(
+    /// A line with what it is as its title.
+    pub(crate) fn named_line(
         &mut self,
         class: &str,
         name: &str,
         runs: impl IntoIterator<Item = Vec<(f64, f64)>>,
     ) {
-        self.push(named_line(class, name, runs));
+        let path = element("path").class(class).attribute("d", &path_data(runs));
+        self.push(path.child(element("title").text(name)));
     }
 
     /// Names and values at the right of the lines' ends.
-    pub(super) fn labels(&mut self, mut labels: Vec<Label<'_>>) {
+    pub(super) fn labels(&mut self, mut labels: Vec<Label>) {
         let range = (self.top + 4.0, self.bottom - 2.0);
         legend::beside(&mut labels, (self.right, WIDTH), range)
             .into_iter()
             .for_each(|label| self.push(label));
     }
 
-    pub(super) fn body(&self) -> String {
+    pub(crate) fn body(&self) -> String {
         self.body.to_string()
     }
 }
 
-/// A line with what it is as its title.
-pub(super) fn named_line(
-    class: &str,
-    name: &str,
-    runs: impl IntoIterator<Item = Vec<(f64, f64)>>,
-) -> Element {
-    let path = element("path").class(class).attribute("d", &path_data(runs));
-    path.child(element("title").text(name))
-}
-
 /// Ticks of a scale as coordinates and labels.
-pub(super) fn ticks(scale: &Scale) -> impl Iterator<Item = (f64, String)> + '_ {
+pub(crate) fn ticks(scale: &Scale) -> impl Iterator<Item = (f64, String)> + '_ {
     scale.ticks.iter().map(|tick| (scale.at(tick.value), tick.label.clone()))
 }

@@ -5,12 +5,10 @@ use crate::units::{self, GIB, MIB};
 /// A linear axis that starts at 0.
 #[derive(Debug, Clone)]
 pub(crate) struct Scale {
-    /// The highest figure that fits.
     pub(crate) limit: f64,
     /// Coordinates of 0 and of `limit`.
     pub(crate) range: (f64, f64),
     pub(crate) ticks: Vec<Tick>,
-    /// The unit of the labels.
     pub(crate) unit: &'static str,
 }
 
@@ -75,7 +73,6 @@ impl Scale {
         Self { limit: count as f64 * step, range, ticks: ticks.collect(), unit: "times" }
     }
 
-    /// The coordinate of a figure.
     pub(crate) fn at(&self, value: f64) -> f64 {
         self.range.0 + (self.range.1 - self.range.0) * (value / self.limit).clamp(0.0, 1.0)
     }
@@ -91,7 +88,7 @@ fn decimals(step: f64) -> usize {
 }
 
 /// The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `step`.
-pub(super) fn round_step(step: f64) -> f64 {
+fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let digits = [1.0, 2.0, 2.5, 5.0, 10.0];
     digits.into_iter().map(|digit| digit * power).find(|round| *round >= step * (1.0 - 1e-9)).unwrap_or(step)

@@ -12,7 +12,6 @@ use crate::Report;
 
 /// Of which shades so many versions are: far apart where they are few.
 const SPREAD: [&[usize]; SHADES] = [&[1], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
-/// Of arms of one family.
 const DASHES: [&str; 7] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "16 5", "2 5"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +46,6 @@ impl ArmStyles {
         Self(styles(&arms.into_iter().map(traits).collect::<Vec<_>>()))
     }
 
-    /// Of the arms of a report.
     pub(crate) fn of_report(report: &Report) -> Self {
         let traits = report.arms.iter().map(|arm| {
             let ran = arm.identity.as_ref().map(|identity| identity.family.as_str());
@@ -222,17 +220,6 @@ mod tests {
         // Of one version settings are shades.
         let looks = of(&[arms[0].clone(), arms[2].clone()]);
         assert_ne!(looks[0].colour, looks[1].colour);
-    }
-
-    #[test]
-    fn the_control_keeps_the_colour_of_its_family() {
-        let control = Arm { control: true, ..arm("glibc", "glibc") };
-        let (own, other) = (of(&[control])[0], of(&[arm("glibc", "glibc")])[0]);
-        assert_eq!((own.colour, own.marker, own.dash), (other.colour, other.marker, other.dash));
-        assert!(own.line("thick", "M0 0").to_string().contains("edge"));
-        assert!(!other.line("thick", "M0 0").to_string().contains("edge"));
-        assert_ne!(own.marker((0.0, 0.0), 4.0).to_string(), other.marker((0.0, 0.0), 4.0).to_string());
-        assert_ne!(own.bar_class(), other.bar_class());
     }
 
     proptest! {

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use crate::escape;
 
-/// An SVG element under construction.
 #[derive(Debug, Clone)]
 pub(crate) struct Element {
     tag: &'static str,
@@ -33,7 +32,6 @@ impl Element {
         self.attribute("class", class)
     }
 
-    /// Adds escaped text to the content.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.content.push_str(&escape::xml(text));
         self

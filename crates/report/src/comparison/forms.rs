@@ -5,8 +5,8 @@ use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 use super::{ArmInTrial, ComparedTreatment, ComparedTrial, Comparison};
 use crate::chart::ArmStyles;
 use crate::forms::Document;
-use crate::page::{Block, Section};
-use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, optional, text};
+use crate::page::{Block, Section, section};
+use crate::table::{Columns, Detail, Emphasis, Table, table_section, whole};
 use crate::text::{date_and_time, names};
 use crate::units::{self, Pace};
 
@@ -21,22 +21,17 @@ impl Document for Comparison {
     }
 
     fn sections(&self, _: Detail) -> Vec<Section> {
-        let section = |id, title, blocks| Section { id, title, blocks };
-        let table = |name: &str, table| Block::Table(name.to_owned(), table);
         let caveats = match self.caveats.is_empty() {
             true => vec!["The trials differ in nothing that is recorded, besides the treatments.".to_owned()],
             false => self.caveats.clone(),
         };
-        vec![
-            section(
-                "treatments",
-                "Treatments",
-                vec![Block::Legend(RULE.to_owned()), table("Treatments", self.results())],
-            ),
-            section("result", "Result", vec![Block::Lead(vec![self.least()])]),
-            section("caveats", "Caveats", vec![Block::List(caveats)]),
-            section("trials", "Trials", vec![table("Trials", self.settings())]),
-        ]
+        let sections = [
+            table_section("treatments", "Treatments", Some(RULE.to_owned()), self.results()),
+            Some(section("result", "Result", vec![Block::Lead(vec![self.least()])])),
+            Some(section("caveats", "Caveats", vec![Block::List(caveats)])),
+            table_section("trials", "Trials", None, self.settings()),
+        ];
+        sections.into_iter().flatten().collect()
     }
 
     /// As arms of theirs look in reports.
@@ -71,75 +66,60 @@ impl Comparison {
             .filter_map(|(index, trial)| Some((trial, least(index)?)))
             .collect();
         let Some((_, first)) = firsts.first() else { return "No trial has a figure to compare.".to_owned() };
-        let trials: Vec<&str> = firsts.iter().map(|(trial, _)| trial.name.as_str()).collect();
         if firsts.iter().all(|(_, other)| other.treatment == first.treatment) {
+            let trials: Vec<&str> = firsts.iter().map(|(trial, _)| trial.name.as_str()).collect();
             return format!("{} has the least memory in {}.", first.treatment, names(&trials, trials.len()));
         }
         let each: Vec<String> =
             firsts.iter().map(|(trial, least)| format!("{} in {}", least.treatment, trial.name)).collect();
-        format!("Other treatments have the least memory in other trials: {}.", names(&each, each.len()))
+        format!("Least memory: {}.", names(&each, each.len()))
     }
 
-    fn results(&self) -> Table {
-        let columns =
-            [text("Treatment"), text("Trial"), figure("Place"), figure("Ratio to own control (95% CI)")];
-        let columns = columns.into_iter().chain([figure("Level"), figure("Growth"), text("Verdict")]);
+    fn results(&self) -> Option<Table> {
+        type Result<'a> = (usize, &'a ArmInTrial, &'a ComparedTrial);
         let rows = self.treatments.iter().enumerate().flat_map(|(place, treatment)| {
-            let present = treatment.results.iter().zip(&self.trials);
-            let name = &treatment.treatment;
-            present.filter_map(move |(result, trial)| Some(row((place, name), result.as_ref()?, trial)))
+            let results = treatment.results.iter().zip(&self.trials);
+            results.filter_map(move |(result, trial)| Some((place, result.as_ref()?, trial)))
         });
-        Table { rows: rows.collect(), columns: columns.chain([figure("Services")]).collect() }
+        Columns::of("Treatment", |(place, ..): &Result<'_>| self.treatments[*place].treatment.clone())
+            .text("Trial", |(.., trial)| Some(trial.name.clone()))
+            .figure("Place", |(_, result, _)| match result.does_less {
+                true => Some("does less work".to_owned()),
+                false => Some(result.place?.to_string()),
+            })
+            .figure("Ratio to own control (95% CI)", |(_, result, _)| match result.control {
+                true => Some("control".to_owned()),
+                false => result.ratio_to_control.as_ref().map(ToString::to_string),
+            })
+            .figure("Level", |(_, result, _)| whole(result.level_bytes))
+            .figure("Growth", |(_, result, trial)| growth(result, trial))
+            .text("Verdict", |(_, result, _)| result.verdict.clone())
+            .figure("Services", |(_, result, _)| Some(result.services.to_string()))
+            .table_of_arms(rows, |(place, result, _)| {
+                (Some(*place), if result.control { Emphasis::Control } else { Emphasis::None })
+            })
     }
 
-    fn settings(&self) -> Table {
-        let columns = [text("Trial"), text("Kind"), text("Started"), figure("Length"), figure("Matched age")];
-        let columns = columns.into_iter().chain([text("Control"), figure("Services")]).collect();
-        let rows = self.trials.iter().map(|trial| Row {
-            arm: None,
-            emphasis: Emphasis::None,
-            cells: vec![
-                trial.name.clone(),
-                if trial.kind.is_lab() { "lab" } else { "field" }.to_owned(),
-                date_and_time(&trial.started_at),
-                units::duration(trial.duration_seconds),
-                optional(trial.matched_age_seconds, units::duration),
-                trial.control.clone().unwrap_or_else(|| NOTHING.to_owned()),
-                trial.services.to_string(),
-            ],
-        });
-        Table { rows: rows.collect(), columns }
+    fn settings(&self) -> Option<Table> {
+        Columns::of("Trial", |trial: &&ComparedTrial| trial.name.clone())
+            .text("Kind", |trial| Some(if trial.kind.is_lab() { "lab" } else { "field" }.to_owned()))
+            .text("Started", |trial| Some(date_and_time(&trial.started_at)))
+            .figure("Length", |trial| Some(units::duration(trial.duration_seconds)))
+            .figure("Matched age", |trial| trial.matched_age_seconds.map(units::duration))
+            .text("Control", |trial| trial.control.clone())
+            .figure("Services", |trial| Some(trial.services.to_string()))
+            .table(&self.trials)
     }
 }
 
-/// A row of the treatment at a place among all.
-fn row((place, treatment): (usize, &str), result: &ArmInTrial, trial: &ComparedTrial) -> Row {
-    let ratio = optional(result.ratio_to_control.as_ref(), ToString::to_string);
-    let pace = if trial.kind.is_lab() {
-        Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0))
-    } else {
-        Pace::Day
+fn growth(result: &ArmInTrial, trial: &ComparedTrial) -> Option<String> {
+    let pace = match trial.kind.is_lab() {
+        true => Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0)),
+        false => Pace::Day,
     };
-    let bytes = optional(result.slope_bytes_per_hour, |slope| units::growth(slope, pace));
-    let growth = match &result.growth_share_per_day {
+    let bytes = units::growth(result.slope_bytes_per_hour?, pace);
+    Some(match &result.growth_share_per_day {
         Some(share) => format!("{} ({bytes})", units::signed_percent(share.value)),
         None => bytes,
-    };
-    Row {
-        arm: Some(place),
-        emphasis: if result.control { Emphasis::Control } else { Emphasis::None },
-        cells: vec![
-            treatment.to_owned(),
-            trial.name.clone(),
-            match result.does_less {
-                true => "does less work".to_owned(),
-                false => optional(result.place, |place| place.to_string()),
-            },
-            if result.control { "control".to_owned() } else { ratio },
-            optional(result.level_bytes, |bytes| units::memory(bytes as f64)),
-            growth,
-            optional(result.verdict.clone(), |verdict| verdict),
-            result.services.to_string(),
-        ],
-    }
+    })
 }

@@ -15,20 +15,16 @@ use heaptrial_model::{MappedLibrary, Metric};
 /// The form of [`Comparison`] as JSON.
 pub const COMPARISON_SCHEMA_VERSION: u32 = 1;
 
-/// Several trials side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     pub schema_version: u32,
     /// The trials in the order given.
     pub trials: Vec<ComparedTrial>,
     /// The treatments, best first: by the highest ratio to the control that a treatment has in any trial. Those
-    /// without a ratio come last.
     pub treatments: Vec<ComparedTreatment>,
-    /// What differed between the trials besides the treatments, and other caveats.
     pub caveats: Vec<String>,
 }
 
-/// A trial of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTrial {
     pub name: String,
@@ -37,15 +33,11 @@ pub struct ComparedTrial {
     pub started_at: String,
     pub duration_seconds: f64,
     pub control: Option<String>,
-    /// The reading that is compared.
     pub metric: Metric,
     /// Age at which services are compared; `None` where there is none.
     pub matched_age_seconds: Option<f64>,
-    /// How services came into arms; lab runs have it drawn.
     pub assignment: Option<Assignment>,
-    /// Its services, each counted once.
     pub services: u32,
-    /// Whether it was imported from a file that another of the trials was imported from too.
     pub shares_measurements: bool,
     pub host: Host,
     pub tool_version: String,
@@ -60,7 +52,6 @@ pub struct ComparedTrial {
 /// A treatment with its result in each trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTreatment {
-    /// What was applied: allocator spec, options; the arm's name where that is not recorded.
     pub treatment: String,
     /// Its arm in each trial, in the order of the trials; `None` where a trial has none.
     pub results: Vec<Option<ArmInTrial>>,
@@ -70,23 +61,17 @@ pub struct ComparedTreatment {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmInTrial {
     pub arm: String,
-    /// Whether it is its trial's control.
     pub control: bool,
     /// Its place in its trial by memory, from 1.
     pub place: Option<u32>,
-    /// Services with figures that belong to it.
     pub services: u32,
-    /// Median after warm-up (lab run) or level at the matched age (field trial), without non-compliant services.
     pub level_bytes: Option<u64>,
-    /// Memory in proportion to its own control's.
     pub ratio_to_control: Option<Ratio>,
     /// Growth as a share a day, in a field trial.
     pub growth_share_per_day: Option<Estimate>,
     /// Growth in bytes an hour.
     pub slope_bytes_per_hour: Option<f64>,
-    /// Its verdict, in a field trial.
     pub verdict: Option<String>,
-    /// Whether it is shown to do less than the control's work: then it has no place.
     pub does_less: bool,
 }
 
@@ -124,12 +109,17 @@ pub fn compare(reports: &[Report]) -> Comparison {
             trials[later].name = format!("{} ({})", reports[later].name, same + 1);
         }
     }
-    for (trial, shared) in trials.iter_mut().zip(caveats::shared_measurements(reports)) {
-        trial.shares_measurements = shared;
+    let measured = |report: &Report| -> Vec<String> {
+        let memory = report.sources.iter().filter(|source| source.role == "memory");
+        memory.map(|source| source.sha256.clone()).collect()
+    };
+    let files: Vec<Vec<String>> = reports.iter().map(measured).collect();
+    for (index, trial) in trials.iter_mut().enumerate() {
+        let mut others = files.iter().enumerate().filter(|(other, _)| *other != index);
+        trial.shares_measurements =
+            others.any(|(_, other)| other.iter().any(|file| files[index].contains(file)));
     }
-    let mut caveats = Vec::from_iter(caveats::same_measurements(&trials));
-    caveats.extend(caveats::grave_findings(reports, &trials));
-    caveats.extend(caveats::of(&trials, &treatments));
+    let caveats = caveats::of(reports, &trials, &treatments);
     Comparison { schema_version: COMPARISON_SCHEMA_VERSION, trials, treatments, caveats }
 }
 
@@ -144,9 +134,7 @@ impl ComparedTreatment {
             Some(ratio) => Some(ratio.estimate),
             None => result.control.then_some(1.0),
         });
-        ratios
-            .fold(None, |worst: Option<f64>, ratio| Some(worst.map_or(ratio, |worst| worst.max(ratio))))
-            .unwrap_or(f64::INFINITY)
+        ratios.max_by(f64::total_cmp).unwrap_or(f64::INFINITY)
     }
 }
 

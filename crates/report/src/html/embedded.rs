@@ -8,9 +8,9 @@ use super::{body, figure, policy, style};
 pub use crate::chart::ArmStyles;
 use crate::chart::lives::{LifeSeries, draw};
 use crate::chart::{element, over_age};
-use crate::forms::Printable;
+use crate::escape;
+use crate::forms::{Content, Document};
 use crate::table::Detail;
-use crate::{Report, escape};
 
 /// The style sheet that all parts here need.
 pub fn style_sheet() -> String {
@@ -22,19 +22,22 @@ pub fn page_policy() -> String {
     policy(&style())
 }
 
-/// The sections of a report, as in its page.
-pub fn sections(report: &Report) -> Markup {
-    body(&Printable::of(report, Detail::Full))
+/// The sections of a document, as in its page.
+pub fn sections(document: &impl Document, styles: ArmStyles) -> Markup {
+    let content = Content { styles, ..Content::of(document, Detail::Full) };
+    PreEscaped(escape::printable_lines(&body(&content).into_string()))
 }
 
 /// What was read of a trial that still runs: no interval, no test, no verdict. `None` where nothing was read.
 pub fn running(fleet: &Fleet, styles: &ArmStyles, metric: Metric) -> Option<Markup> {
-    Some(figure(&over_age::of_running(fleet, styles, metric)?))
+    let markup = figure(&over_age::of_running(fleet, styles, metric)?);
+    Some(PreEscaped(escape::printable_lines(&markup.into_string())))
 }
 
 /// The memory of a service over its process lifetimes, in the colour of its arm. `None` where nothing was read.
 pub fn lives(lives: &[LifeSeries], metric: Metric, styles: &ArmStyles, arm: usize) -> Option<Markup> {
-    Some(figure(&draw(lives, metric, styles.get(arm))?))
+    let markup = figure(&draw(lives, metric, styles.get(arm))?);
+    Some(PreEscaped(escape::printable_lines(&markup.into_string())))
 }
 
 /// The marker of the arm at `arm`, as in the charts.

@@ -8,17 +8,17 @@ use heaptrial_evaluate::analysis::Severity;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use crate::chart::{self, ArmStyles, Chart, Sheet};
-use crate::forms::Printable;
+use crate::chart::{self, ArmStyles, Chart};
+use crate::forms::Content;
 use crate::page::{Block, FindingBlock};
 use crate::table::{Emphasis, Table};
 use crate::text::severity;
-use crate::units;
+use crate::{escape, units};
 
 /// Where sections are so many, a page begins with links to them.
 const SECTIONS_LINKED: usize = 4;
 
-pub(crate) fn page(document: &Printable) -> String {
+pub(crate) fn page(document: &Content) -> String {
     let titled = || document.sections.iter().filter(|section| !section.title.is_empty());
     let content = html! {
         @if let Some(first) = titled().next() { a class="skip" href={ "#" (first.id) } { "Skip to the result" } }
@@ -61,9 +61,7 @@ fn frame(title: &str, content: &Markup) -> String {
             }
         }
     };
-    let mut text = page.into_string();
-    text.push('\n');
-    text
+    escape::printable_lines(&page.into_string()) + "\n"
 }
 
 fn policy(style: &str) -> String {
@@ -79,7 +77,7 @@ fn style() -> String {
         chart::variables(false),
         chart::variables(true),
         include_str!("page.css"),
-        chart::style_sheet(Sheet::Page),
+        chart::style_sheet(),
         include_str!("print.css"),
         chart::variables(false),
     )
@@ -98,7 +96,7 @@ fn figure(chart: &Chart) -> Markup {
     }
 }
 
-pub(crate) fn body(document: &Printable) -> Markup {
+fn body(document: &Content) -> Markup {
     html! {
         @for section in &document.sections {
             section id=(section.id) {
@@ -109,7 +107,7 @@ pub(crate) fn body(document: &Printable) -> Markup {
     }
 }
 
-fn blocks(all: &[Block], document: &Printable) -> Markup {
+fn blocks(all: &[Block], document: &Content) -> Markup {
     let paragraphs = |block: &Block| matches!(block, Block::Paragraph(_));
     html! {
         @for run in all.chunk_by(|a, b| paragraphs(a) && paragraphs(b)) {
@@ -122,7 +120,7 @@ fn blocks(all: &[Block], document: &Printable) -> Markup {
     }
 }
 
-fn block(block: &Block, document: &Printable) -> Markup {
+fn block(block: &Block, document: &Content) -> Markup {
     match block {
         Block::Paragraph(paragraph) => html! {
             div class=[paragraph.is_advice.then_some("advice")] {

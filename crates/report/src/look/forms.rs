@@ -2,16 +2,15 @@
 
 use heaptrial_evaluate::analysis::ENUMERATED_AT_MOST;
 
-use super::{LookReport, LookedArm};
+use super::LookReport;
 use crate::document::Severity;
 use crate::forms::Document;
-use crate::page::{Block, Section};
+use crate::page::{Block, Section, section};
 use crate::remarks::NO_WORK;
-use crate::table::{Detail, Emphasis, NOTHING, Row, Table, figure, optional, text};
+use crate::table::{Columns, Detail, Emphasis, Table, optional, whole};
 use crate::text::{date_and_time, names, sentence, severity};
 use crate::{finding_text, units};
 
-/// Names of services in a finding.
 const NAMED: usize = 4;
 
 impl Document for LookReport {
@@ -33,14 +32,15 @@ impl Document for LookReport {
 
     fn sections(&self, _: Detail) -> Vec<Section> {
         let result = if self.number.is_some() { self.result.clone() } else { sentence(&self.result) };
-        let mut blocks = vec![Block::Table("Arms".to_owned(), self.table())];
+        let arms = self.table().map(|table| Block::Table("Arms".to_owned(), table));
+        let mut blocks = Vec::from_iter(arms);
         let notes = self.notes();
         if !notes.is_empty() {
             blocks.push(Block::Heading("Caveats".to_owned()));
             blocks.push(Block::List(notes));
         }
         blocks.push(Block::Heading(result));
-        vec![Section { id: "look", title: "", blocks }]
+        vec![section("look", "", blocks)]
     }
 }
 
@@ -72,41 +72,42 @@ impl LookReport {
         })
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> Option<Table> {
         let decides = self.number.is_some();
-        let works = self.arms.iter().any(|arm| arm.work.is_some());
-        let mut columns = vec![text("Arm"), figure("Services"), figure("Non-compliant"), figure("Level")];
-        if decides {
-            columns.push(figure(&format!("Ratio ({})", self.level())));
-            columns.push(figure("Adj. p"));
-            columns.push(text("Growth"));
-            columns.extend(works.then(|| figure("Work")));
-        }
-        columns.extend(["Crashes", "OOM kills"].map(figure));
-        let rows = self.arms.iter().enumerate().map(|(index, arm)| {
-            let mut cells = vec![arm.name.clone(), services(arm), arm.events.contaminated_lives.to_string()];
-            cells.push(optional(arm.level_bytes, |bytes| units::memory(bytes as f64)));
-            if decides {
-                cells.push(if arm.control {
-                    "control".to_owned()
-                } else {
-                    optional(arm.ratio.as_ref(), ToString::to_string)
-                });
-                let mark = if arm.assumes_normality { "*" } else { "" };
-                cells.push(optional(arm.p_value_adjusted, |p| format!("{}{mark}", p_value(p))));
-                cells.push(optional(arm.verdict.as_ref(), Clone::clone));
-                cells.extend(works.then(|| work(arm)));
-            }
-            cells.push(arm.events.crashes.to_string());
-            cells.push(arm.events.oom_kills.to_string());
-            let emphasis = match (arm.control, arm.level_bytes) {
-                (true, _) => Emphasis::Control,
-                (_, None) => Emphasis::Lost,
-                _ => Emphasis::None,
-            };
-            Row { arm: Some(index), emphasis, cells }
-        });
-        Table { rows: rows.collect(), columns }
+        let of = |arm: &usize| &self.arms[*arm];
+        let control_or = |arm: &usize, text: Option<String>| match of(arm).control {
+            true => Some("control".to_owned()).filter(|_| decides),
+            false => text,
+        };
+        Columns::of("Arm", |arm: &usize| of(arm).name.clone())
+            .figure("Services", |arm| {
+                let (treated, all) = (of(arm).services_treated, of(arm).services);
+                Some(if treated == all { all.to_string() } else { format!("{treated} of {all}") })
+            })
+            .figure("Non-compliant", |arm| Some(of(arm).events.contaminated_lives.to_string()))
+            .figure("Level", |arm| whole(of(arm).level_bytes))
+            .figure(&format!("Ratio ({})", self.level()), move |arm| {
+                control_or(arm, of(arm).ratio.as_ref().map(ToString::to_string))
+            })
+            .figure("Adj. p", |arm| {
+                let mark = if of(arm).assumes_normality { "*" } else { "" };
+                Some(format!("{}{mark}", p_value(of(arm).p_value_adjusted?)))
+            })
+            .text("Growth", |arm| of(arm).verdict.clone())
+            .figure("Work", move |arm| {
+                let work = of(arm).work.as_ref()?;
+                control_or(arm, work.ratio.as_ref().map(|ratio| units::ratio(ratio.estimate.value)))
+            })
+            .figure("Crashes", |arm| Some(of(arm).events.crashes.to_string()))
+            .figure("OOM kills", |arm| Some(of(arm).events.oom_kills.to_string()))
+            .table_of_arms(0..self.arms.len(), |arm| {
+                let emphasis = match (of(arm).control, of(arm).level_bytes) {
+                    (true, _) => Emphasis::Control,
+                    (_, None) => Emphasis::Lost,
+                    _ => Emphasis::None,
+                };
+                (Some(*arm), emphasis)
+            })
     }
 
     fn notes(&self) -> Vec<String> {
@@ -117,83 +118,47 @@ impl LookReport {
                 units::duration(gap)
             ));
         }
-        for drawn in [false, true] {
-            let of = |arm: &&LookedArm| arm.assumes_normality && arm.assignments_drawn == drawn;
-            let arms: Vec<String> = self.arms.iter().filter(of).map(|arm| arm.name.clone()).collect();
-            if arms.is_empty() {
-                continue;
-            }
-            let why = if drawn {
-                format!(
-                    "this look's level is beyond what a permutation test over {ENUMERATED_AT_MOST} drawn assignments can resolve"
-                )
-            } else {
-                "so few services have too few assignments for a permutation test at this look's level"
-                    .to_owned()
-            };
+        let assuming = self.arms.iter().filter(|arm| arm.assumes_normality);
+        let assuming: Vec<&str> = assuming.map(|arm| arm.name.as_str()).collect();
+        if !assuming.is_empty() {
             notes.push(format!(
-                "* Student's t ({}): {why}. It assumes that the logarithms of memory are normally distributed.",
-                names(&arms, NAMED)
+                "* Student's t ({}), which takes the logarithms of memory as normal: a permutation test over at most \
+                 {ENUMERATED_AT_MOST} assignments cannot resolve this look's level.",
+                names(&assuming, NAMED)
             ));
         }
         if self.number.is_some() && self.arms.iter().all(|arm| arm.work.is_none()) {
             notes.push(NO_WORK.to_owned());
         }
         for arm in self.arms.iter().filter(|arm| arm.services != arm.services_treated) {
-            let level =
-                optional(arm.level_bytes_as_assigned.or(arm.level_bytes), |b| units::memory(b as f64));
-            let ratio = if arm.ratio_as_assigned.is_some() && !arm.control {
-                format!(", ratio {}", optional(arm.ratio_as_assigned.as_ref(), ToString::to_string))
-            } else {
-                String::new()
-            };
+            let level = arm.level_bytes_as_assigned.or(arm.level_bytes);
+            let ratio = arm.ratio_as_assigned.iter().map(|ratio| format!(", ratio {ratio}"));
             notes.push(format!(
-                "{}: as assigned, over all {} services, {level}{ratio}; the table is without non-compliant services.",
-                arm.name, arm.services
+                "{}: as assigned, over all {} services, {}{}; the table is without non-compliant services.",
+                arm.name,
+                arm.services,
+                optional(whole(level), |level| level),
+                ratio.collect::<String>()
             ));
         }
         let found = self.findings.iter().filter(|finding| finding.severity != Severity::Note);
         notes.extend(found.map(|finding| {
-            let services = match finding.services.is_empty() {
-                true => String::new(),
-                false => format!(" {}.", names(&finding.services, NAMED)),
-            };
-            format!(
-                "{}: {}:{services} {}",
-                severity(finding.severity),
-                finding_text::of(finding.kind).title,
-                sentence(&finding.evidence)
-            )
+            let title = finding_text::of(finding.kind).0;
+            format!("{}: {title}: {}", severity(finding.severity), sentence(&finding.evidence))
         }));
         notes
     }
 }
 
-fn services(arm: &LookedArm) -> String {
-    if arm.services == arm.services_treated {
-        arm.services.to_string()
-    } else {
-        format!("{} of {}", arm.services_treated, arm.services)
-    }
-}
-
-fn work(arm: &LookedArm) -> String {
-    match &arm.work {
-        Some(_) if arm.control => "control".to_owned(),
-        Some(work) => optional(work.ratio.as_ref(), |ratio| units::ratio(ratio.estimate.value)),
-        None => NOTHING.to_owned(),
-    }
-}
-
 /// With two digits that count: it is to be compared with an error that may be far below 0.001.
 fn p_value(p: f64) -> String {
-    if p >= 0.0995 || p == 0.0 {
-        format!("{p:.2}")
-    } else if p >= 1e-4 {
-        let decimals = (1.0 - p.log10().floor()).clamp(2.0, 5.0) as usize;
-        format!("{p:.decimals$}")
-    } else {
-        format!("{p:.1e}")
+    match p {
+        p if p >= 0.0995 || p == 0.0 => format!("{p:.2}"),
+        p if p < 1e-4 => format!("{p:.1e}"),
+        p => {
+            let decimals = (1.0 - p.log10().floor()) as usize;
+            format!("{p:.decimals$}")
+        }
     }
 }
 

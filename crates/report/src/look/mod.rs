@@ -14,16 +14,14 @@ use crate::finding_text::objection;
 use crate::text::{days, names};
 use crate::{ReportError, units};
 
+const DAY_SECONDS: f64 = 86_400.0;
+
 impl LookReport {
     /// Of a look that is taken now.
     pub fn of(look: &Look) -> Result<Self, ReportError> {
         let report = Report::of(&look.judgement)?;
-        let arms: Vec<LookedArm> = report
-            .arms
-            .iter()
-            .zip(&look.found.arms)
-            .map(|(arm, looked)| LookedArm::new(arm, looked))
-            .collect();
+        let arms = report.arms.iter().zip(&look.found.arms);
+        let arms: Vec<LookedArm> = arms.map(|(arm, looked)| LookedArm::of(arm, Some(looked))).collect();
         let now = look.planned_wall_us.max(look.taken_us);
         let wait_seconds = look.next_wall_us.map(|next| (next - now).max(0) as f64 / 1e6);
         let mut result = result(&report, &arms, look.found.decision, wait_seconds);
@@ -50,7 +48,7 @@ impl LookReport {
     /// Of what there is of a trial at `now_us` (microseconds since 1970): nothing that decides.
     pub fn of_peek(peek: &Peek, now_us: i64) -> Result<Self, ReportError> {
         let report = Report::of(&peek.judgement)?;
-        let arms = report.arms.iter().map(LookedArm::peeked).collect();
+        let arms = report.arms.iter().map(|arm| LookedArm::of(arm, None)).collect();
         let time = |microseconds: i64| peek.judgement.time("a peek", microseconds);
         Ok(Self {
             data_until: time(peek.last_us.unwrap_or(now_us))?,
@@ -64,7 +62,6 @@ impl LookReport {
             .map_err(|source| ReportError::StoredLook { number: look.number, source })
     }
 
-    /// What is recorded of it.
     pub fn record(&self) -> Result<serde_json::Value, ReportError> {
         Ok(serde_json::to_value(self)?)
     }
@@ -98,23 +95,18 @@ fn bare(report: &Report, looks: u32, at: String, arms: Vec<LookedArm>) -> LookRe
 /// `decided: mimalloc-2.0.9 needs 0.26 of glibc (0.25 to 0.28)`.
 fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds: Option<f64>) -> String {
     let control = report.control().map_or("the control", |control| control.name.as_str());
-    let needs = |arm: &LookedArm| {
-        let Some(ratio) = &arm.ratio else { return format!("{} has no figure now", arm.name) };
+    let needs = |arm: &&LookedArm| {
+        let shown = arm.ratio.as_ref().map_or_else(|| "an unknown share".to_owned(), ToString::to_string);
+        let (ratio, interval) = shown.split_once(" (").unwrap_or((&shown, ""));
+        let interval = if interval.is_empty() { String::new() } else { format!(" ({interval}") };
         let assumed = if arm.assumes_normality { ", assuming normality" } else { "" };
-        let interval = ratio.low.zip(ratio.high).map_or_else(String::new, |(low, high)| {
-            format!(" ({} to {})", units::ratio(low), units::ratio(high))
-        });
-        format!("{} needs {} of {control}{interval}{assumed}", arm.name, units::ratio(ratio.estimate))
+        let blocking = arm.objections.iter().filter(|known| known.blocks);
+        let blocking: Vec<String> = blocking.map(objection).collect();
+        let but = if blocking.is_empty() { String::new() } else { format!(", but: {}", blocking.join("; ")) };
+        format!("{} needs {ratio} of {control}{interval}{assumed}{but}", arm.name)
     };
-    let blocking = |arm: &LookedArm| -> Vec<String> {
-        arm.objections
-            .iter()
-            .filter(|known| known.blocks)
-            .map(|known| format!("it {}", objection(known)))
-            .collect()
-    };
-    match decision {
-        Decision::NoDifference => {
+    match (decision, wait_seconds) {
+        (Decision::NoDifference, _) => {
             let bloating = report.arms.iter().filter(|arm| !arm.control && arm.bloats());
             let bloating: Vec<&str> = bloating.map(|arm| arm.name.as_str()).collect();
             let but = match bloating.is_empty() {
@@ -123,43 +115,35 @@ fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds:
             };
             format!("decided: every arm needs the same as {control}, within 10%{but}")
         }
-        Decision::Difference => {
+        (Decision::Difference, _) => {
             let estimate = |arm: &LookedArm| arm.ratio.as_ref().map_or(f64::INFINITY, |ratio| ratio.estimate);
             let of = |standing: LookStanding| {
                 let mut of: Vec<&LookedArm> = arms.iter().filter(|arm| arm.standing == standing).collect();
                 of.sort_by(|a, b| estimate(a).total_cmp(&estimate(b)));
                 of
             };
-            let (less, more) = (of(LookStanding::Less), of(LookStanding::More));
-            let but = |arm: &LookedArm| match blocking(arm) {
-                blocking if blocking.is_empty() => needs(arm),
-                blocking => format!("{}, but {}", needs(arm), blocking.join("; ")),
-            };
-            if less.is_empty() {
-                let more: Vec<String> = more.iter().map(|arm| needs(arm)).collect();
-                return format!(
-                    "decided: no arm is shown to need less than {control}; {}",
-                    names(&more, more.len())
-                );
-            }
+            let (mut less, more) = (of(LookStanding::Less), of(LookStanding::More));
             // The one to use first, then those that need less still and that something blocks.
-            let clean = less.iter().position(|arm| blocking(arm).is_empty());
-            let order = clean.map(|place| (place, 0..place)).unwrap_or((0, 0..0));
-            let parts = std::iter::once(order.0).chain(order.1).map(|place| but(less[place]));
-            format!("decided: {}", parts.collect::<Vec<_>>().join("; "))
+            less.sort_by_key(|arm| arm.objections.iter().any(|known| known.blocks));
+            if let Some(first) = less.first() {
+                let worse = |arm: &&&LookedArm| estimate(arm) <= estimate(first);
+                let parts: Vec<String> = less.iter().filter(worse).map(needs).collect();
+                return format!("decided: {}", parts.join("; "));
+            }
+            let more: Vec<String> = more.iter().map(needs).collect();
+            format!("decided: no arm is shown to need less than {control}; {}", names(&more, more.len()))
         }
-        Decision::Inconclusive => match wait_seconds {
-            Some(seconds) => format!("inconclusive: {} more until the next look", in_days(seconds)),
-            None => format!(
-                "inconclusive: this was the last look, and no arm is shown to differ from {control}, nor all to be within \
-                 10% of it; plan the next trial with more services (heaptrial trial power)"
-            ),
-        },
+        (Decision::Inconclusive, Some(seconds)) => {
+            let wait = if seconds < DAY_SECONDS {
+                units::duration(seconds)
+            } else {
+                days((seconds / DAY_SECONDS).ceil())
+            };
+            format!("inconclusive: {wait} more until the next look")
+        }
+        (Decision::Inconclusive, None) => format!(
+            "inconclusive: this was the last look, and no arm is shown to differ from {control}, nor all to be within 10% of it; \
+             plan the next trial with more services (heaptrial trial power)"
+        ),
     }
-}
-
-/// `3 days`, `1 day`; below a day as any length of time.
-fn in_days(seconds: f64) -> String {
-    let in_days = seconds / 86_400.0;
-    if in_days < 1.0 { units::duration(seconds) } else { days(in_days.ceil()) }
 }

@@ -2,18 +2,15 @@
 
 use std::collections::HashSet;
 
-use super::{Block, FindingBlock, Section};
-use crate::document::{Arm, Finding, Report, Reproduce, Severity};
-use crate::table::{
-    Detail, Emphasis, Row, Table, arms, data, hosts, optional, over_time, services, text, work,
-};
+use super::{Block, FindingBlock, Section, section};
+use crate::document::{Arm, Finding, Report, Reproduce, SettingDefault};
+use crate::table::{Columns, Detail, Table, arms, data, hosts, optional, over_time, services, work};
 use crate::terms::terms;
 use crate::text::{names, number, sentence};
-use crate::{finding_text, libraries, method, setup, summary, units, verdict};
+use crate::{finding_text, method, setup, summary, units, verdict};
 
 /// Tables of services longer than this are folded.
 const SERVICES_UNFOLDED: usize = 40;
-/// Names of services in a finding.
 const NAMED: usize = 10;
 /// The same where there is little room.
 const NAMED_BRIEFLY: usize = 4;
@@ -26,7 +23,6 @@ const ARMS_NAMED: usize = 4;
 /// setup and method.
 pub(crate) fn sections(report: &Report, detail: Detail) -> Vec<Section> {
     let full = detail == Detail::Full;
-    let section = |id, title, blocks| Section { id, title, blocks };
     let summary = section("result", if full { "Summary" } else { "" }, result(report, full));
     let metrics = section("metrics", "Final metrics", metrics(report, detail));
     // On a terminal the table comes first.
@@ -87,10 +83,9 @@ fn result(report: &Report, full: bool) -> Vec<Block> {
 
 fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
     let full = detail == Detail::Full;
-    let mut blocks = vec![
-        Block::Legend(setup::figures_in_brief(report, arms::has_peaks(report, detail))),
-        Block::Table("Final metrics by arm".to_owned(), arms::results(report, detail)),
-    ];
+    let mut blocks = vec![Block::Legend(setup::figures_in_brief(report, arms::has_peaks(report, detail)))];
+    let figures = arms::results(report, detail);
+    blocks.extend(figures.map(|figures| Block::Table("Final metrics by arm".to_owned(), figures)));
     blocks.extend(list("Growth and verdicts", &verdicts(report)));
     blocks.extend(summary::where_memory_is(report).map(Block::Text));
     if full {
@@ -100,11 +95,10 @@ fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
         blocks.extend(titled(&heading, arms::with_and_without(report)));
     }
     blocks.extend(titled("Work", work::measures(report, detail)));
-    blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report, detail)));
+    blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report)));
     blocks
 }
 
-/// Each arm's growth and verdict.
 fn verdicts(report: &Report) -> Vec<String> {
     let level = report.analysis.confidence_level;
     let arms = report.ranking().into_iter().map(|index| &report.arms[index]);
@@ -130,15 +124,16 @@ fn on_hosts(report: &Report, full: bool) -> Vec<Block> {
 fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
     let mut blocks = Vec::new();
     if let Some((unit, table)) = over_time::by_day(report) {
-        blocks.push(Block::Heading("Memory by day of age".to_owned()));
+        let title = "Memory by day of age";
+        blocks.push(Block::Heading(title.to_owned()));
         blocks.push(Block::Legend(format!(
-            "Median over services by day of age, in {unit}; in brackets over less than half of the services."
+            "Median over services, in {unit}; in brackets over less than half of the services."
         )));
-        blocks.push(Block::Table("Memory by day of age".to_owned(), table));
+        blocks.push(Block::Table(title.to_owned(), table));
     }
     blocks.extend(titled("Arms restarted at intervals", over_time::sawtooth(report)));
     if full {
-        blocks.extend(["memory-over-time", "over-calendar-time", "trajectories", "arms"].map(Block::Chart));
+        blocks.extend(["memory-over-time", "over-calendar-time", "arms"].map(Block::Chart));
     }
     blocks
 }
@@ -169,16 +164,11 @@ fn finding(report: &Report, first: &Finding, run: &[Finding], full: bool) -> Fin
         true => String::new(),
         false => format!(": {}", names(&first.arms, ARMS_NAMED)),
     };
-    let mut sentences: Vec<String> = Vec::new();
-    for finding in if full { run } else { std::slice::from_ref(first) } {
-        sentences.push(sentence(&finding.evidence));
-    }
-    let said = finding_text::of(first.kind);
+    let (title, consequence) = finding_text::of(first.kind);
+    let shown = if full { run } else { std::slice::from_ref(first) };
+    let mut sentences: Vec<String> = shown.iter().map(|finding| sentence(&finding.evidence)).collect();
     if full {
-        sentences.push(said.consequence.to_owned());
-        if first.severity == Severity::Grave && !said.advice.is_empty() {
-            sentences.push(sentence(said.advice));
-        }
+        sentences.push(consequence.to_owned());
     }
     if !full && run.len() > 1 {
         sentences.push(format!("{} more.", number(run.len() as u64 - 1, "finding")));
@@ -188,7 +178,7 @@ fn finding(report: &Report, first: &Finding, run: &[Finding], full: bool) -> Fin
     services.retain(|service| seen.insert(*service));
     FindingBlock {
         severity: first.severity,
-        heading: format!("{}{about}", said.title),
+        heading: format!("{title}{about}"),
         text: sentences.join(" "),
         services: match services.len() {
             0 => String::new(),
@@ -206,19 +196,15 @@ fn what_ran(report: &Report, detail: Detail) -> Vec<Block> {
     if detail == Detail::Full {
         blocks.push(Block::Text(terms(report.kind).what_ran.to_owned()));
     }
-    blocks.push(Block::Table("What ran".to_owned(), arms::identities(report, detail)));
+    let ran = arms::identities(report, detail);
+    blocks.extend(ran.map(|ran| Block::Table("What ran".to_owned(), ran)));
     if detail == Detail::Full {
         let evidence: Vec<Block> = report.arms.iter().flat_map(evidence).collect();
         if !evidence.is_empty() {
             blocks.push(Block::Folded("The evidence".to_owned(), evidence));
         }
-        let name = "Libraries that services mapped".to_owned();
-        blocks.extend(
-            libraries::table(report)
-                .map(|table| Block::Folded(name.clone(), vec![Block::Table(name.clone(), table)])),
-        );
     }
-    blocks.extend(titled("What happened to services", arms::happened(report, detail)));
+    blocks.extend(titled("What happened to services", arms::happened(report)));
     blocks
 }
 
@@ -235,14 +221,13 @@ const AT_WORK: &str = "PSS, private dirty, lazily freed and huge pages are of th
                        else is of the end of its last rest.";
 
 fn every_service(report: &Report) -> Vec<Block> {
-    let (every, more) = services::every(report);
-    let folded = every.rows.len() > SERVICES_UNFOLDED;
-    let mut content = table("Every service", (Some(every), more));
+    let folded = report.services.len() > SERVICES_UNFOLDED;
+    let mut content = table("Every service", services::every(report));
     if report.consensuses.is_some() && report.services.iter().any(|service| service.smaps.is_some()) {
         content.insert(0, Block::Legend(AT_WORK.to_owned()));
     }
     let mut blocks = vec![Block::Chart("distribution-at-the-end")];
-    blocks.extend(titled("Services that stand out of their arm", services::outliers(report)));
+    blocks.extend(titled("Services far from their arm", services::outliers(report)));
     if folded {
         let title = format!("All {} services", units::count(report.services.len() as u64));
         blocks.push(Block::Folded(title, content));
@@ -276,20 +261,16 @@ fn reproduce(found: &Reproduce) -> Vec<Block> {
         optional(found.ratio.as_ref(), ToString::to_string),
         found.good
     )])];
-    let rows = found.defaults.iter().map(|setting| {
-        let value = |value: &Option<String>| optional(value.clone(), |value| value);
-        let cells =
-            vec![setting.name.clone(), value(&setting.good), value(&setting.bad), setting.about.clone()];
-        Row { arm: None, emphasis: Emphasis::None, cells }
-    });
-    let columns = ["Setting", &found.good, &found.bad, "What it is"].map(text);
-    blocks.extend(titled("Defaults that differ", Table::of(columns, rows)));
+    let defaults = Columns::of("Setting", |setting: &&SettingDefault| setting.name.clone())
+        .text(&found.good, |setting| setting.good.clone())
+        .text(&found.bad, |setting| setting.bad.clone())
+        .text("What it is", |setting| Some(setting.about.clone()));
+    blocks.extend(titled("Defaults that differ", defaults.table(&found.defaults)));
     blocks.push(Block::Heading("A command that runs both".to_owned()));
     blocks.push(Block::Command(found.command.clone()));
     blocks
 }
 
-/// The end of a brief form.
 fn what_else(report: &Report) -> Vec<Block> {
     let mut blocks = list("Not measured", &report.unmeasured);
     blocks.extend(list("Notes", &report.notes));

@@ -1,10 +1,11 @@
 //! Tables with a row for each arm: what it needs, what it ran and what happened to it.
 
+use heaptrial_evaluate::analysis::{ArmEvents, ArmFigures};
 use heaptrial_model::Identity;
 
 use super::{
-    Detail, Emphasis, NOTHING, Row, Table, bytes, figure, of_other_reading, optional, other_reading, p_value,
-    p_values, pace, ratio, ratio_with_interval, text, treatment, whole,
+    Columns, Detail, Emphasis, Table, emphasis, of_other_reading, other_reading, pace, ratio_or_control,
+    treatment, whole,
 };
 use crate::document::{Arm, Report};
 use crate::text::estimate;
@@ -13,83 +14,57 @@ use crate::{units, verdict};
 /// Enough to distinguish builds where there is little room.
 const BUILD_ID_DIGITS: usize = 12;
 
-/// A column of the arms' figures.
-struct Column<'r> {
-    column: super::Column,
-    cell: Box<dyn Fn(&Arm) -> String + 'r>,
-}
-
-/// Whether the arms' figures have peaks.
 pub(crate) fn has_peaks(report: &Report, detail: Detail) -> bool {
     detail == Detail::Full || report.arms.iter().all(|arm| arm.verdict.is_none())
 }
 
-/// The arms' figures, least memory first. Columns that no arm fills are left out.
-pub(crate) fn results(report: &Report, detail: Detail) -> Table {
-    let columns = columns(report, detail);
-    let rows = report.ranking().into_iter().map(|index| {
-        let arm = &report.arms[index];
-        let emphasis = match (arm.memory.is_none(), arm.control) {
-            (true, _) => Emphasis::Lost,
-            (_, true) => Emphasis::Control,
-            _ => Emphasis::None,
-        };
-        Row { arm: Some(index), emphasis, cells: columns.iter().map(|column| (column.cell)(arm)).collect() }
-    });
-    let rows = rows.collect();
-    Table { rows, columns: columns.into_iter().map(|column| column.column).collect() }
-}
-
-fn columns(report: &Report, detail: Detail) -> Vec<Column<'_>> {
-    fn named<'r>(title: &str, cell: impl Fn(&Arm) -> String + 'r) -> Column<'r> {
-        Column { column: text(title), cell: Box::new(cell) }
-    }
-    fn number<'r>(title: &str, cell: impl Fn(&Arm) -> String + 'r) -> Column<'r> {
-        Column { column: figure(title), cell: Box::new(cell) }
-    }
+/// The arms' figures, least memory first.
+pub(crate) fn results(report: &Report, detail: Detail) -> Option<Table> {
     let full = detail == Detail::Full;
     let title = |full_title: &'static str, brief| if full { full_title } else { brief };
     let any = |has: fn(&Arm) -> bool| report.arms.iter().any(has);
+    let of = |arm: &usize| &report.arms[*arm];
     let differ = any(|arm| arm.result.as_treated.is_some());
     let judged = any(|arm| arm.verdict.is_some());
+    let peaks = has_peaks(report, detail);
     // Growth of a short run is in bytes.
     let over_days = any(|arm| arm.result.growth.is_some());
-    let growth = move |arm: &Arm| match over_days {
-        true => optional(arm.result.growth.as_ref(), |growth| match full {
-            true => estimate(&growth.share_per_day, units::signed_percent),
-            false => units::signed_percent(growth.share_per_day.value),
-        }),
-        false => optional(arm.slope_bytes_per_hour, |slope| units::growth(slope, pace(report))),
+    let growth = move |arm: &usize| match (over_days, &of(arm).result.growth) {
+        (true, growth) if full => Some(estimate(&growth.as_ref()?.share_per_day, units::signed_percent)),
+        (true, growth) => Some(units::signed_percent(growth.as_ref()?.share_per_day.value)),
+        (false, _) => Some(units::growth(of(arm).slope_bytes_per_hour?, pace(report))),
     };
-    let other = |arm: &Arm| of_other_reading(report, arm.rss_bytes_final, arm.anon_bytes_final);
-    let has_other = full && any(|arm| arm.rss_bytes_final.is_some() && arm.anon_bytes_final.is_some());
-    let has_cpu = any(|arm| arm.cpu_seconds.is_some()) && (full || !judged);
-    let end = if differ { title("Mean at end, all", "End, all") } else { "Mean at end" };
-    let columns = [
-        Some(named("Arm", |arm| match arm.control {
-            true => format!("{} (control)", arm.name),
-            false => arm.name.clone(),
-        })),
-        Some(number("Level", |arm| bytes(arm.level()))),
-        Some(number(end, |arm| bytes(arm.final_bytes()))),
-        differ.then(|| number("Mean at end", |arm| bytes(arm.result.treated().final_mean_bytes))),
-        has_peaks(report, detail)
-            .then(|| number("Peak", |arm| whole(arm.memory.as_ref().map(|memory| memory.peak_bytes)))),
-        has_other.then(|| number(other_reading(report), move |arm| whole(other(arm)))),
-        Some(number(title("Ratio to control (95% CI)", "Ratio (95% CI)"), ratio)),
-        (full && p_values(report)).then(|| number("Adjusted p", |arm| p_value(arm.ratio()))),
-        Some(number(if over_days { title("Growth a day (95% CI)", "Growth/d") } else { "Growth" }, growth)),
-        has_cpu.then(|| number("CPU", |arm| optional(arm.cpu_seconds, units::cpu))),
-        judged.then(|| {
-            named("Verdict", |arm| {
-                optional(arm.result.verdict.as_ref(), |verdict| verdict::word(verdict).to_owned())
-            })
-        }),
-        Some(number("Services", services)),
-        any(|arm| arm.consensuses.is_some())
-            .then(|| number("Consensuses", |arm| optional(arm.consensuses, |taken| format!("{taken:.0}")))),
-    ];
-    columns.into_iter().flatten().collect()
+    let both = full && any(|arm| arm.rss_bytes_final.is_some() && arm.anon_bytes_final.is_some());
+    Columns::of("Arm", |arm| match of(arm).control {
+        true => format!("{} (control)", of(arm).name),
+        false => of(arm).name.clone(),
+    })
+    .figure("Level", |arm| of(arm).level().map(units::memory))
+    .figure(if differ { title("Mean at end, all", "End, all") } else { "Mean at end" }, |arm| {
+        of(arm).final_bytes().map(units::memory)
+    })
+    .figure("Mean at end", move |arm| {
+        of(arm).result.treated().final_mean_bytes.filter(|_| differ).map(units::memory)
+    })
+    .figure("Peak", move |arm| {
+        whole(of(arm).memory.as_ref().filter(|_| peaks).map(|memory| memory.peak_bytes))
+    })
+    .figure(other_reading(report), move |arm| {
+        of_other_reading(report, of(arm).rss_bytes_final, of(arm).anon_bytes_final).filter(|_| both)
+    })
+    .figure(title("Ratio to control (95% CI)", "Ratio (95% CI)"), |arm| {
+        ratio_or_control(of(arm).control, of(arm).ratio())
+    })
+    .figure("Adjusted p", move |arm| of(arm).ratio().filter(|_| full)?.p_value_adjusted.map(units::p_value))
+    .figure(if over_days { title("Growth a day (95% CI)", "Growth/d") } else { "Growth" }, growth)
+    .figure("CPU", move |arm| of(arm).cpu_seconds.filter(|_| full || !judged).map(units::cpu))
+    .text("Verdict", |arm| of(arm).result.verdict.as_ref().map(|verdict| verdict::word(verdict).to_owned()))
+    .figure("Services", |arm| Some(services(of(arm))))
+    .figure("Consensuses", |arm| of(arm).consensuses.map(|taken| format!("{taken:.0}")))
+    .table_of_arms(report.ranking(), |arm| match of(arm).memory {
+        None => (Some(*arm), Emphasis::Lost),
+        Some(_) => emphasis(report, *arm),
+    })
 }
 
 /// `8`, or `7 of 8` where not all count.
@@ -104,90 +79,57 @@ fn services(arm: &Arm) -> String {
 
 /// The arms whose figures differ with and without excluded services, or whose ratio does.
 pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
-    let columns = [text("Arm"), text("Over")].into_iter();
-    let columns =
-        columns.chain(["Services", "Mean at end", "Level", "Ratio to control (95% CI)"].map(figure));
-    let mut rows = Vec::new();
-    for index in report.ranking() {
-        let arm = &report.arms[index];
-        let Some(treated) = &arm.result.as_treated else { continue };
-        let all = &arm.result.as_assigned;
-        let value =
-            |ratio: &Option<crate::document::RatioToControl>| ratio.as_ref().map(|ratio| ratio.estimate);
+    let both = |arm: usize| {
+        let all = &report.arms[arm].result.as_assigned;
+        let treated = report.arms[arm].result.as_treated.as_ref();
         // Only the p-value may differ, which is adjusted for what other arms have.
-        if all.services == treated.services && value(&all.ratio) == value(&treated.ratio) {
-            continue;
-        }
-        for (over, figures) in [("all services", all), ("without excluded services", treated)] {
-            let ratio = match arm.control {
-                true => "control".to_owned(),
-                false => ratio_with_interval(figures.ratio.as_ref()),
-            };
-            let cells = vec![
-                arm.name.clone(),
-                over.to_owned(),
-                figures.services.to_string(),
-                bytes(figures.final_mean_bytes),
-                bytes(figures.level_bytes),
-                ratio,
-            ];
-            rows.push(Row { arm: Some(index), emphasis: Emphasis::None, cells });
-        }
-    }
-    Table::of(columns, rows)
+        let value = |figures: &ArmFigures| figures.ratio.as_ref().map(|ratio| ratio.estimate);
+        let treated =
+            treated.filter(|treated| all.services != treated.services || value(all) != value(treated));
+        treated
+            .map(|treated| [(arm, "all services", all), (arm, "without excluded services", treated)])
+            .into_iter()
+            .flatten()
+    };
+    Columns::of("Arm", |(arm, ..): &(usize, &str, &ArmFigures)| report.arms[*arm].name.clone())
+        .text("Over", |(_, over, _)| Some((*over).to_owned()))
+        .figure("Services", |(.., figures)| Some(figures.services.to_string()))
+        .figure("Mean at end", |(.., figures)| figures.final_mean_bytes.map(units::memory))
+        .figure("Level", |(.., figures)| figures.level_bytes.map(units::memory))
+        .figure("Ratio to control (95% CI)", |(arm, _, figures)| {
+            ratio_or_control(report.arms[*arm].control, figures.ratio.as_ref())
+        })
+        .table_of_arms(report.ranking().into_iter().flat_map(both), |(arm, ..)| (Some(*arm), Emphasis::None))
 }
 
 /// What ran, in the order given: as proved in the processes, or what lists claim.
-pub(crate) fn identities(report: &Report, detail: Detail) -> Table {
+pub(crate) fn identities(report: &Report, detail: Detail) -> Option<Table> {
     let full = detail == Detail::Full;
-    let any = |has: fn(&Arm) -> bool| full && report.arms.iter().any(has);
-    let renamed = any(|arm| treatment(arm) != arm.name);
-    let proved = any(|arm| arm.identity.is_some());
     let lives = full && report.counts_events();
-    let lists = any(|arm| arm.list.is_some());
-    let mut columns = vec![text("Arm")];
-    columns.extend(
-        renamed.then(|| text(if report.kind.is_import() { "Treatment claimed" } else { "Treatment" })),
-    );
-    columns.push(text("What ran, as proved"));
-    if proved {
-        columns.extend(["How", "File", "Build id", "Settings in force"].map(text));
-    }
-    columns.extend(lists.then(|| text("List")));
-    columns.extend(full.then(|| figure("Services")));
-    if lives {
-        columns.extend(["Processes", "Non-compliant"].map(figure));
-    }
-    let rows = report.arms.iter().enumerate().map(|(index, arm)| {
-        let identity = arm.identity.as_ref();
-        let mut cells = vec![arm.name.clone()];
-        cells.extend(renamed.then(|| match treatment(arm) {
-            treatment if treatment.is_empty() => "none".to_owned(),
-            treatment => treatment,
-        }));
-        cells.push(ran(report, arm, full));
-        if proved {
-            let path = identity.and_then(|identity| identity.path.as_ref());
-            let settings = identity.map(settings).filter(|settings| !settings.is_empty());
-            cells.extend([
-                optional(identity, |identity| identity.linkage.as_str().to_owned()),
-                optional(path, |path| path.display().to_string()),
-                optional(identity.and_then(|identity| identity.build_id.clone()), |id| id),
-                match identity {
-                    None => NOTHING.to_owned(),
-                    Some(_) => settings.unwrap_or_else(|| "defaults".to_owned()),
-                },
-            ]);
-        }
-        cells.extend(lists.then(|| optional(arm.list.as_ref(), Clone::clone)));
-        cells.extend(full.then(|| services(arm)));
-        if lives {
-            let events = arm.result.events;
-            cells.extend([events.lives, events.contaminated_lives].map(|count| count.to_string()));
-        }
-        Row { arm: Some(index), emphasis: Emphasis::None, cells }
-    });
-    Table { rows: rows.collect(), columns }
+    let renamed = full && report.arms.iter().any(|arm| treatment(arm) != arm.name);
+    let claimed = if report.kind.is_import() { "Treatment claimed" } else { "Treatment" };
+    let proved = move |arm: &&Arm| arm.identity.clone().filter(|_| full);
+    let arms = report.arms.iter();
+    Columns::of("Arm", |arm: &&Arm| arm.name.clone())
+        .text(claimed, move |arm| {
+            let treatment = treatment(arm);
+            renamed.then(|| if treatment.is_empty() { "none".to_owned() } else { treatment })
+        })
+        .text("What ran, as proved", move |arm| Some(ran(report, arm, full)))
+        .text("How", move |arm| Some(proved(arm)?.linkage.as_str().to_owned()))
+        .text("File", move |arm| Some(proved(arm)?.path?.display().to_string()))
+        .text("Build id", move |arm| proved(arm)?.build_id)
+        .text("Settings in force", move |arm| {
+            let settings = settings(&proved(arm)?);
+            Some(if settings.is_empty() { "defaults".to_owned() } else { settings })
+        })
+        .text("List", move |arm| arm.list.clone().filter(|_| full))
+        .figure("Services", move |arm| full.then(|| services(arm)))
+        .figure("Processes", move |arm| lives.then(|| arm.result.events.lives.to_string()))
+        .figure("Non-compliant", move |arm| lives.then(|| arm.result.events.contaminated_lives.to_string()))
+        .table_of_arms(arms, |arm| {
+            (report.arms.iter().position(|other| other.name == arm.name), Emphasis::None)
+        })
 }
 
 /// What was proved in an arm's services; where it has no columns of their own, with how, the build and the settings.
@@ -221,41 +163,23 @@ fn settings(identity: &Identity) -> String {
 }
 
 /// What happened to the services of each arm; nothing of an import, whose events nobody counted.
-pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
-    let titles = match detail {
-        Detail::Full => [
-            "Services that failed",
-            "Crashes",
-            "OOM kills",
-            "Unplanned restarts",
-            "Planned restarts",
-            "Identity changes",
-            "Gaps",
-            "Reboots",
-        ],
-        Detail::Brief => {
-            ["Failed", "Crashes", "OOM kills", "Unplanned", "Planned", "Identity changes", "Gaps", "Reboots"]
-        }
+pub(crate) fn happened(report: &Report) -> Option<Table> {
+    let count = |events: fn(&ArmEvents) -> u32| {
+        move |arm: &usize| Some(events(&report.arms[*arm].result.events).to_string())
     };
-    let columns = std::iter::once(text("Arm")).chain(titles.map(figure));
-    if !report.counts_events() {
-        return None;
-    }
-    let rows: Vec<Row> = report
-        .arms
-        .iter()
-        .enumerate()
-        .map(|(index, arm)| {
-            let events = arm.result.events;
-            let counts =
-                [events.crashes, events.oom_kills, events.unplanned_restarts, events.planned_restarts];
-            let counts = counts.into_iter().chain([events.identity_changes, events.gaps, events.reboots]);
-            let failed =
-                format!("{} of {}", events.services_failed, arm.services.max(events.services_failed));
-            let cells = [arm.name.clone(), failed].into_iter();
-            let cells = cells.chain(counts.map(|count| count.to_string()));
-            Row::of_arm(report, index, cells.collect())
+    Columns::of("Arm", |arm: &usize| report.arms[*arm].name.clone())
+        .figure("Failed", |arm| {
+            let (arm, failed) = (&report.arms[*arm], report.arms[*arm].result.events.services_failed);
+            Some(format!("{failed} of {}", arm.services.max(failed)))
         })
-        .collect();
-    Table::of(columns, rows)
+        .figure("Crashes", count(|events| events.crashes))
+        .figure("OOM kills", count(|events| events.oom_kills))
+        .figure("Restarts, unplanned", count(|events| events.unplanned_restarts))
+        .figure("planned", count(|events| events.planned_restarts))
+        .figure("Identity changes", count(|events| events.identity_changes))
+        .figure("Gaps", count(|events| events.gaps))
+        .figure("Reboots", count(|events| events.reboots))
+        .table_of_arms((0..report.arms.len()).filter(|_| report.counts_events()), |arm| {
+            emphasis(report, *arm)
+        })
 }

@@ -14,7 +14,6 @@ use crate::page::{Block, Section};
 use crate::text::estimate;
 use crate::units::{self, Pace};
 
-/// Shown where there is no figure.
 pub(crate) const NOTHING: &str = "–";
 
 /// A table whose rows are about arms or services.
@@ -22,17 +21,6 @@ pub(crate) const NOTHING: &str = "–";
 pub struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Row>,
-}
-
-impl Table {
-    /// `None` where there are no rows.
-    pub(crate) fn of(
-        columns: impl IntoIterator<Item = Column>,
-        rows: impl IntoIterator<Item = Row>,
-    ) -> Option<Self> {
-        let rows: Vec<Row> = rows.into_iter().collect();
-        (!rows.is_empty()).then(|| Self { columns: columns.into_iter().collect(), rows })
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +38,59 @@ pub struct Row {
     pub cells: Vec<String>,
 }
 
-impl Row {
-    /// A row about the arm at `arm`, which stands out where it is the control.
-    pub(crate) fn of_arm(report: &Report, arm: usize, cells: Vec<String>) -> Self {
-        let emphasis = if report.arms[arm].control { Emphasis::Control } else { Emphasis::None };
-        Self { arm: Some(arm), emphasis, cells }
-    }
+pub(crate) fn emphasis(report: &Report, arm: usize) -> (Option<usize>, Emphasis) {
+    (Some(arm), if report.arms[arm].control { Emphasis::Control } else { Emphasis::None })
 }
 
-/// A row of no arm.
-pub(crate) fn row(cells: Vec<String>) -> Row {
-    Row { arm: None, emphasis: Emphasis::None, cells }
+/// What each row shows in a column.
+type Cell<'c, T> = Box<dyn Fn(&T) -> Option<String> + 'c>;
+
+/// The columns of a table as data. Those that no row fills are left out, but for the first.
+pub(crate) struct Columns<'c, T>(Vec<(Column, Cell<'c, T>)>);
+
+impl<'c, T> Columns<'c, T> {
+    /// With the names of the rows.
+    pub(crate) fn of(title: &str, cell: impl Fn(&T) -> String + 'c) -> Self {
+        Self(Vec::new()).text(title, move |row| Some(cell(row)))
+    }
+
+    pub(crate) fn text(mut self, title: &str, cell: impl Fn(&T) -> Option<String> + 'c) -> Self {
+        self.0.push((Column { title: title.to_owned(), figures: false }, Box::new(cell)));
+        self
+    }
+
+    pub(crate) fn figure(mut self, title: &str, cell: impl Fn(&T) -> Option<String> + 'c) -> Self {
+        self.0.push((Column { title: title.to_owned(), figures: true }, Box::new(cell)));
+        self
+    }
+
+    /// A table whose rows are of no arm; `None` without rows.
+    pub(crate) fn table(self, rows: impl IntoIterator<Item = T>) -> Option<Table> {
+        self.table_of_arms(rows, |_| (None, Emphasis::None))
+    }
+
+    /// The same of rows about arms: position of the arm, and how the row stands out.
+    pub(crate) fn table_of_arms(
+        self,
+        rows: impl IntoIterator<Item = T>,
+        about: impl Fn(&T) -> (Option<usize>, Emphasis),
+    ) -> Option<Table> {
+        let rows: Vec<T> = rows.into_iter().collect();
+        let cells = |row: &T| self.0.iter().map(|(_, cell)| cell(row)).collect::<Vec<_>>();
+        let filled: Vec<Vec<Option<String>>> = rows.iter().map(cells).collect();
+        let shown: Vec<usize> = (0..self.0.len())
+            .filter(|column| *column == 0 || filled.iter().any(|cells| cells[*column].is_some()))
+            .collect();
+        let row = |(row, cells): (&T, &Vec<Option<String>>)| {
+            let (arm, emphasis) = about(row);
+            let cells = shown.iter().map(|column| optional(cells[*column].clone(), |cell| cell)).collect();
+            Row { arm, emphasis, cells }
+        };
+        (!rows.is_empty()).then(|| Table {
+            rows: rows.iter().zip(&filled).map(row).collect(),
+            columns: shown.iter().map(|column| self.0[*column].0.clone()).collect(),
+        })
+    }
 }
 
 /// A section of one table, if there is one, below a legend.
@@ -74,12 +104,10 @@ pub(crate) fn table_section(
     Some(Section { id, title, blocks: legend.map(Block::Legend).into_iter().chain([table]).collect() })
 }
 
-/// How a row stands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emphasis {
     None,
     Control,
-    /// As one without a figure.
     Lost,
 }
 
@@ -92,23 +120,14 @@ pub enum Detail {
 
 /// An arm's ratio with its interval: `0.47 (0.44 to 0.51)`.
 pub(crate) fn ratio(arm: &Arm) -> String {
-    match arm.control {
-        true => "control".to_owned(),
-        false => ratio_with_interval(arm.ratio()),
+    optional(ratio_or_control(arm.control, arm.ratio()), |ratio| ratio)
+}
+
+pub(crate) fn ratio_or_control(control: bool, ratio: Option<&RatioToControl>) -> Option<String> {
+    match control {
+        true => Some("control".to_owned()),
+        false => ratio.map(|ratio| estimate(&ratio.estimate, units::ratio)),
     }
-}
-
-pub(crate) fn ratio_with_interval(ratio: Option<&RatioToControl>) -> String {
-    optional(ratio, |ratio| estimate(&ratio.estimate, units::ratio))
-}
-
-/// Whether any arm was tested against the control.
-fn p_values(report: &Report) -> bool {
-    report.arms.iter().any(|arm| arm.ratio().is_some_and(|ratio| ratio.p_value_adjusted.is_some()))
-}
-
-fn p_value(ratio: Option<&RatioToControl>) -> String {
-    optional(ratio.and_then(|ratio| ratio.p_value_adjusted), units::p_value)
 }
 
 /// An arm's treatment in a line: `glibc, DirCache 0`.
@@ -122,22 +141,9 @@ pub(crate) fn optional<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> S
     value.map_or_else(|| NOTHING.to_owned(), show)
 }
 
-pub(crate) fn text(title: &str) -> Column {
-    Column { title: title.to_owned(), figures: false }
-}
-
-pub(crate) fn figure(title: &str) -> Column {
-    Column { title: title.to_owned(), figures: true }
-}
-
-/// Memory, or that there is none.
-pub(crate) fn bytes(bytes: Option<f64>) -> String {
-    optional(bytes, units::memory)
-}
-
-/// The same of whole bytes.
-pub(crate) fn whole(bytes: Option<u64>) -> String {
-    self::bytes(bytes.map(|bytes| bytes as f64))
+/// Whole bytes of memory.
+pub(crate) fn whole(bytes: Option<u64>) -> Option<String> {
+    bytes.map(|bytes| units::memory(bytes as f64))
 }
 
 /// The reading that is shown alongside the one that is compared.
@@ -146,8 +152,8 @@ fn other_reading(report: &Report) -> &'static str {
 }
 
 /// Its value, of an arm or a service.
-fn of_other_reading(report: &Report, rss: Option<u64>, anon: Option<u64>) -> Option<u64> {
-    if report.analysis.metric == Metric::Rss { anon } else { rss }
+fn of_other_reading(report: &Report, rss: Option<u64>, anon: Option<u64>) -> Option<String> {
+    whole(if report.analysis.metric == Metric::Rss { anon } else { rss })
 }
 
 /// The time over which growth in bytes is shown.

@@ -1,8 +1,8 @@
 //! Tables of memory over time.
 
-use super::{Emphasis, Row, Table, bytes, figure, optional, text};
-use heaptrial_evaluate::analysis::DayLevel;
+use heaptrial_evaluate::analysis::{DayLevel, Sawtooth};
 
+use super::{Columns, Emphasis, Table, emphasis};
 use crate::document::Report;
 use crate::units::{self, GIB, MIB};
 
@@ -23,18 +23,19 @@ pub(crate) fn by_day(report: &Report) -> Option<(&'static str, Table)> {
         days = (0..COLUMNS_SHOWN).map(|column| days[column * last / (COLUMNS_SHOWN - 1)]).collect();
     }
     let (unit, size, decimals) = if highest >= 1.5 * GIB { ("GiB", GIB, 2) } else { ("MiB", MIB, 0) };
-    let columns = std::iter::once(text("Arm")).chain(days.iter().map(|day| figure(&format!("Day {day}"))));
-    let rows = report.ranking().into_iter().filter(|arm| !levels(*arm).is_empty()).map(|arm| {
-        let most = levels(arm).iter().map(|level| level.services).max().unwrap_or(0);
-        let show = |level: &DayLevel| {
-            let median = in_unit(level.median_bytes / size, decimals);
-            if 2 * level.services < most { format!("({median})") } else { median }
-        };
-        let cell = |day: &u32| optional(levels(arm).iter().find(|level| level.day == *day), show);
-        let name = std::iter::once(report.arms[arm].name.clone());
-        Row::of_arm(report, arm, name.chain(days.iter().map(cell)).collect())
+    let show = move |level: &DayLevel, most: u32| {
+        let median = in_unit(level.median_bytes / size, decimals);
+        if 2 * level.services < most { format!("({median})") } else { median }
+    };
+    let columns = Columns::of("Arm", |arm: &usize| report.arms[*arm].name.clone());
+    let columns = days.into_iter().fold(columns, |columns, day| {
+        columns.figure(&format!("Day {day}"), move |arm| {
+            let most = levels(*arm).iter().map(|level| level.services).max().unwrap_or(0);
+            levels(*arm).iter().find(|level| level.day == day).map(|level| show(level, most))
+        })
     });
-    Some((unit, Table::of(columns, rows)?))
+    let rows = report.ranking().into_iter().filter(|arm| !levels(*arm).is_empty());
+    Some((unit, columns.table_of_arms(rows, |arm| emphasis(report, *arm))?))
 }
 
 /// A figure in the unit of its table, of which the largest has so many digits behind the point; small ones keep two digits.
@@ -46,22 +47,14 @@ fn in_unit(value: f64, decimals: usize) -> String {
 
 /// Arms that are restarted at intervals, where there are any.
 pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
-    let columns = [text("Arm"), figure("Average over time"), figure("Mean at end"), figure("Restarts")];
-    let columns = columns.into_iter().chain([figure("Restarts a service and day")]);
-    let mut rows = Vec::new();
-    for index in report.ranking() {
-        let arm = &report.arms[index];
-        rows.extend(arm.result.sawtooth.map(|sawtooth| Row {
-            arm: Some(index),
-            emphasis: Emphasis::None,
-            cells: vec![
-                arm.name.clone(),
-                units::memory(sawtooth.time_average_bytes),
-                bytes(arm.final_bytes()),
-                units::count(u64::from(sawtooth.restarts)),
-                format!("{:.2}", sawtooth.restarts_per_service_day),
-            ],
-        }));
-    }
-    Table::of(columns, rows)
+    let arms = report.ranking().into_iter();
+    let restarted = arms.filter_map(|arm| Some((arm, report.arms[arm].result.sawtooth?)));
+    Columns::of("Arm", |(arm, _): &(usize, Sawtooth)| report.arms[*arm].name.clone())
+        .figure("Average over time", |(_, sawtooth)| Some(units::memory(sawtooth.time_average_bytes)))
+        .figure("Mean at end", |(arm, _)| report.arms[*arm].final_bytes().map(units::memory))
+        .figure("Restarts", |(_, sawtooth)| Some(units::count(u64::from(sawtooth.restarts))))
+        .figure("Restarts a service and day", |(_, sawtooth)| {
+            Some(format!("{:.2}", sawtooth.restarts_per_service_day))
+        })
+        .table_of_arms(restarted, |(arm, _)| (Some(*arm), Emphasis::None))
 }

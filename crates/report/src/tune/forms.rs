@@ -1,106 +1,233 @@
-//! A search over settings for a terminal, as Markdown, as a page and as JSON.
+//! A search over settings for a terminal, as Markdown and as a page.
 
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
-use heaptrial_search::tune::Figure;
+use heaptrial_search::tune::{Against, Doubt, Figure};
 
-use super::{TuneReport, noun};
+use super::{BlockOfTune, CandidateReport, EffectReport, Ground, TuneReport, VerifiedArm};
 use crate::chart::ArmStyles;
 use crate::forms::Document;
-use crate::page::{Block, Section};
-use crate::table::{Detail, NOTHING, Table, figure, row, table_section, text};
+use crate::page::{Block, Section, section};
+use crate::table::{Columns, Detail, Table, optional, table_section};
 use crate::units;
 
-/// Candidates that a table lists.
 const LISTED: usize = 60;
 
+const VERIFIED: &str =
+    "Ratios of blocks that the search never saw, with intervals. Predicted: what the search believed.";
+const EFFECTS: &str = "Memory relative to the setting with its default, in the mean over the measured candidates of the allocator with \
+                       everything else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.";
+const CANDIDATES: &str = "In proportion to the control, as the search predicts it; CPU time as measured. No result: the best of many look \
+                          better than they are.";
+const INTO_TRIAL: &str =
+    "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
+
+fn ratio_of(log_ratio: f64) -> String {
+    units::ratio(log_ratio.exp())
+}
+
+fn interval_of((low, high): (f64, f64)) -> String {
+    format!("{} to {}", ratio_of(low), ratio_of(high))
+}
+
+fn noun(figure: Figure) -> &'static str {
+    match figure {
+        Figure::Level => "memory",
+        Figure::Cpu => "CPU time",
+        Figure::Work => "work missed",
+    }
+}
+
 impl TuneReport {
-    fn verified_table(&self) -> Option<Table> {
-        let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
-        let columns = [
-            text("Candidate"),
-            text("Of"),
-            text("To"),
-            figure("Ratio"),
-            figure("Interval"),
-            figure("Believed"),
+    fn lead(&self) -> Vec<String> {
+        let stopped = self.stopped.iter().map(|why| format!("{why}: this is what there was until then."));
+        let mut sentences: Vec<String> = stopped.collect();
+        let control = &self.control;
+        match &self.verified {
+            None => sentences.push(self.nothing_verified()),
+            Some(verified) if verified.blocks < verified.asked => sentences.push(format!(
+                "{} of {} of the verification are there: what the search predicts is no result before all of them are.",
+                verified.blocks,
+                units::counted(verified.asked, "block")
+            )),
+            Some(verified) => {
+                let winners = self.winners();
+                if winners.is_empty() {
+                    let blocks = units::counted(verified.blocks, "block");
+                    sentences.push(format!(
+                        "Nothing is shown to be better than {control} by {blocks} on seeds that the search never saw."
+                    ));
+                }
+                sentences.extend(winners.into_iter().filter_map(|arm| {
+                    let level = arm.against(None, Figure::Level)?;
+                    let (ratio, interval) = (ratio_of(level.log_ratio), optional(level.interval, interval_of));
+                    Some(format!("{} needs {ratio} ({interval}) times the memory of {control}.", arm.spec))
+                }));
+            }
+        }
+        sentences
+    }
+
+    fn nothing_verified(&self) -> String {
+        let measured = units::counted(self.measured(), "measured candidate");
+        match self.grounds() {
+            _ if self.candidates.is_empty() => "Nothing was measured.".to_owned(),
+            grounds if grounds.is_empty() || self.stopped.is_some() => {
+                format!("None of {measured} was verified yet.")
+            }
+            grounds => format!("None of {measured} is to be verified: {grounds}."),
+        }
+    }
+
+    fn measured(&self) -> usize {
+        self.candidates.iter().filter(|one| one.blocks > 0).count()
+    }
+
+    /// How many candidates are out on which ground.
+    fn grounds(&self) -> String {
+        let limits = self.limits.given();
+        let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), ratio_of(most)));
+        let limits = limits.collect::<Vec<_>>().join(", ");
+        let count = |ground: Ground| {
+            let beyond = |one: &CandidateReport| one.ground.is_none() && one.blocks > 0 && !one.within;
+            let own =
+                |one: &&CandidateReport| one.ground == Some(ground) || ground == Ground::Limit && beyond(one);
+            self.candidates.iter().filter(own).count()
+        };
+        let grounds = [
+            (count(Ground::Failed), "failed".to_owned()),
+            (count(Ground::Worse), format!("worse than {} or no better than another", self.control)),
+            (count(Ground::Limit), format!("do not keep the limits ({limits})")),
         ];
-        let rows = verified.arms.iter().flat_map(|arm| {
-            arm.against.iter().map(move |(other, against)| {
-                let interval = against.interval.map_or(NOTHING.to_owned(), |(low, high)| {
-                    format!("{}–{}", units::ratio(low.exp()), units::ratio(high.exp()))
+        let grounds = grounds.into_iter().filter(|(count, _)| *count > 0);
+        grounds.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What fresh blocks show of an arm.
+    fn result_of(&self, arm: &VerifiedArm) -> String {
+        let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
+        let doubt = match self.doubt(arm) {
+            _ if arm.failed.is_some() => "failed".to_owned(),
+            None => {
+                let open = self.open_limits(arm);
+                let open = open.map(|(figure, most)| {
+                    format!("; not shown to keep the limit of {} ({})", noun(figure), ratio_of(most))
                 });
-                let is_believed = against.figure == Figure::Level && other.is_none();
-                let believed = arm.believed.filter(|_| is_believed);
-                row(vec![
-                    arm.spec.clone(),
-                    noun(against.figure).to_owned(),
-                    other.clone().unwrap_or_else(|| self.control.clone()),
-                    units::ratio(against.log_ratio.exp()),
-                    interval,
-                    believed.map_or(NOTHING.to_owned(), |(mean, _)| units::ratio(mean.exp())),
-                ])
-            })
-        });
-        Table::of(columns, rows)
+                format!("better{}", open.collect::<String>())
+            }
+            Some(Doubt::Missing { figure, blocks: measured }) => {
+                format!(
+                    "{}, which has a limit, is measured in {measured} of {blocks} blocks only",
+                    noun(figure)
+                )
+            }
+            Some(Doubt::BreaksLimit { figure, most }) => {
+                format!("breaks the limit of {} ({})", noun(figure), ratio_of(most))
+            }
+            Some(Doubt::Worse) => "needs more".to_owned(),
+            Some(Doubt::WithinMargin) => {
+                format!("better by less than {:.1}% (--margin)", 100.0 * self.margin.exp_m1())
+            }
+            Some(Doubt::NotBetter) => "not shown to be better".to_owned(),
+        };
+        if self.is_verified() { doubt } else { String::new() }
+    }
+
+    fn verified_table(&self) -> Option<Table> {
+        type Compared<'a> = (&'a VerifiedArm, &'a Option<String>, &'a Against);
+        let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
+        let rows = verified
+            .arms
+            .iter()
+            .flat_map(|arm| arm.against.iter().map(move |(other, against)| (arm, other, against)));
+        let decides = |(_, other, against): &Compared<'_>| against.figure == Figure::Level && other.is_none();
+        Columns::of("Candidate", |(arm, ..): &Compared<'_>| arm.spec.clone())
+            .text("Of", |(.., against)| Some(noun(against.figure).to_owned()))
+            .text("To", |(_, other, _)| (*other).clone().or_else(|| Some(self.control.clone())))
+            .figure("Ratio", |(.., against)| Some(ratio_of(against.log_ratio)))
+            .figure("Interval", |(.., against)| against.interval.map(interval_of))
+            .figure("Predicted", move |row| Some(ratio_of(row.0.believed.filter(|_| decides(row))?.0)))
+            .text("Result", move |row| decides(row).then(|| self.result_of(row.0)))
+            .table(rows)
     }
 
     fn candidates_table(&self) -> Option<Table> {
-        let columns = [text("Candidate"), figure("Blocks"), figure("Memory"), figure("CPU time"), text("")];
-        let rows = self.candidates.iter().take(LISTED).map(|one| {
-            let mut cells = vec![one.spec.clone(), one.blocks.to_string()];
-            let believed = one.believed.filter(|_| one.blocks > 0);
-            cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
-                let sure =
-                    if self.is_noise_known() { format!(" ± {:.0}%", 200.0 * sd) } else { String::new() };
-                format!("{}{sure}", units::ratio(mean.exp()))
-            }));
-            cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
-            let broken = || (!one.within).then(|| format!("limits not kept: {}", self.broken(&one.limited)));
-            cells.push(one.out.clone().or_else(broken).unwrap_or_default());
-            row(cells)
-        });
-        Table::of(columns, rows)
-    }
-
-    fn broken(&self, limited: &[(Figure, f64)]) -> String {
-        let over = self.limits.given().filter_map(|(figure, most)| {
-            match limited.iter().find(|(known, _)| *known == figure) {
-                Some((_, ratio)) if *ratio <= most => None,
-                Some((_, ratio)) => Some(format!("{} {}", noun(figure), units::ratio(ratio.exp()))),
-                None => Some(format!("{} not measured", noun(figure))),
-            }
-        });
-        over.collect::<Vec<_>>().join(", ")
+        let memory = |(mean, sd): (f64, f64)| match self.is_noise_known() {
+            true => format!("{} ± {:.0}%", ratio_of(mean), 200.0 * sd),
+            false => ratio_of(mean),
+        };
+        Columns::of("Candidate", |one: &&CandidateReport| one.spec.clone())
+            .figure("Blocks", |one| Some(one.blocks.to_string()))
+            .figure("Memory", move |one| one.believed.filter(|_| one.blocks > 0).map(memory))
+            .figure("CPU time", |one| one.cpu.map(ratio_of))
+            .text("Out", |one| {
+                one.out.clone().or_else(|| (!one.within).then(|| "limits not kept".to_owned()))
+            })
+            .table(self.candidates.iter().take(LISTED))
     }
 
     fn effects_table(&self) -> Option<Table> {
-        let columns =
-            [text("Allocator"), text("Setting"), figure("Candidates"), figure("Ratio"), figure("± 2 sd")];
-        let rows = self.effects.iter().map(|effect| {
-            let ends = [-2.0, 2.0].map(|sds| units::ratio((effect.log_ratio + sds * effect.sd).exp()));
-            row(vec![
-                effect.base.clone(),
-                format!("{}={}", effect.setting, effect.value),
-                effect.candidates.to_string(),
-                units::ratio(effect.log_ratio.exp()),
-                if self.is_noise_known() { ends.join("–") } else { NOTHING.to_owned() },
-            ])
-        });
-        Table::of(columns, rows)
+        let interval = |effect: &&EffectReport| {
+            let (mean, reach) = (effect.log_ratio, 2.0 * effect.sd);
+            self.is_noise_known().then(|| interval_of((mean - reach, mean + reach)))
+        };
+        Columns::of("Allocator", |effect: &&EffectReport| effect.base.clone())
+            .text("Setting", |effect| Some(format!("{}={}", effect.setting, effect.value)))
+            .figure("Candidates", |effect| Some(effect.candidates.to_string()))
+            .figure("Ratio", |effect| Some(ratio_of(effect.log_ratio)))
+            .figure("± 2 sd", interval)
+            .table(&self.effects)
     }
 
     fn blocks_table(&self) -> Option<Table> {
-        let columns = [figure("Block"), text("Seeds"), figure("Control"), text("Candidates")];
-        let rows = self.blocks.iter().map(|block| {
+        let arms = |block: &&BlockOfTune| {
             let arms = block.arms.iter().map(|(spec, bytes)| format!("{spec} {}", units::memory(*bytes)));
-            row(vec![
-                block.number.to_string(),
-                if block.fresh { "fresh" } else { "search" }.to_owned(),
-                units::memory(block.control_bytes),
-                arms.collect::<Vec<_>>().join(", "),
-            ])
-        });
-        Table::of(columns, rows)
+            Some(arms.collect::<Vec<_>>().join(", "))
+        };
+        Columns::of("Block", |block: &&BlockOfTune| block.number.to_string())
+            .text("Seeds", |block| Some(if block.fresh { "fresh" } else { "search" }.to_owned()))
+            .figure("Control", |block| Some(units::memory(block.control_bytes)))
+            .text("Candidates", arms)
+            .table(&self.blocks)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
+        let grounds = Some(self.grounds()).filter(|grounds| !grounds.is_empty());
+        let grounds = grounds.map_or(String::new(), |grounds| format!(" ({grounds})"));
+        let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
+        let searched = units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block");
+        let mut notes = vec![
+            format!(
+                "Measured {} of {possible} candidates in {searched}; {out} are out{grounds}. Other settings were not explored.",
+                self.measured()
+            ),
+            format!(
+                "A candidate is dropped when it is shown not to beat another by more than {:.1}%; the probability that the best \
+                 of the measured was dropped is below {:.0}%, if noise is normal and of one size.",
+                100.0 * self.margin.exp_m1(),
+                100.0 * self.error
+            ),
+        ];
+        if let Some(verified) = &self.verified {
+            let blocks = units::counted(verified.blocks, "block");
+            notes.push(format!(
+                "Intervals are Student's over {blocks} on fresh seeds, with {:.0}% confidence for all winners together.",
+                100.0 * verified.level
+            ));
+            let failed = verified.arms.iter().filter_map(|arm| Some((&arm.spec, arm.failed.as_ref()?)));
+            let failed = failed.map(|(spec, why)| format!("{spec} failed in the verification: {why}."));
+            notes.extend(failed.chain(verified.failed.iter().map(|(spec, times, why)| {
+                format!("{spec} failed in {times} of {blocks}, which are not compared with it: {why}.")
+            })));
+        }
+        notes.extend(self.noise.map(|(noise, freedom)| {
+            let noise = 100.0 * noise;
+            format!(
+                "Runs of a block repeat to {noise:.1}% (standard deviation, {freedom} degrees of freedom)."
+            )
+        }));
+        notes.extend(self.left_out.iter().map(|(name, why)| format!("{name} is excluded: {why}.")));
+        notes
     }
 
     /// The arms as a trial's description has them.
@@ -121,57 +248,33 @@ impl Document for TuneReport {
     }
 
     fn styles(&self) -> ArmStyles {
-        let arm = |spec: &str, control| Arm {
-            name: spec.to_owned(),
-            control,
+        let arm = |spec: &String| Arm {
+            name: spec.clone(),
+            control: *spec == self.control,
             treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
         };
-        let arms: Vec<Arm> = std::iter::once(arm(&self.control, true))
-            .chain(self.over.iter().map(|spec| arm(spec, false)))
-            .collect();
+        let arms: Vec<Arm> = std::iter::once(&self.control).chain(&self.over).map(arm).collect();
         ArmStyles::of(arms.iter().map(|arm| (arm, None)))
     }
 
     fn sections(&self, _: Detail) -> Vec<Section> {
-        let section = |id, title, blocks| Section { id, title, blocks };
-        let mut sentences = self.sentences();
-        let others = sentences.split_off(sentences.len().min(1));
-        let others = (!others.is_empty()).then_some(Block::List(others));
-        let result = [Block::Lead(sentences)].into_iter().chain(others).collect();
-        let mut sections = vec![section("result", "Result", result)];
-        sections.extend(table_section(
-            "verified",
-            "On fresh seeds",
-            Some(
-                "Ratios of blocks that the search never saw, with intervals, and what the search believed."
-                    .to_owned(),
+        let legend = |text: &str| Some(text.to_owned());
+        let trial = vec![Block::Text(INTO_TRIAL.to_owned()), Block::Verbatim(self.arms_text())];
+        let sections = [
+            Some(section("result", "Result", vec![Block::Lead(self.lead())])),
+            table_section("verified", "On fresh seeds", legend(VERIFIED), self.verified_table()),
+            table_section("effects", "What each setting does", legend(EFFECTS), self.effects_table()),
+            table_section(
+                "candidates",
+                "Candidates that were measured",
+                legend(CANDIDATES),
+                self.candidates_table(),
             ),
-            self.verified_table(),
-        ));
-        let effects = "Memory relative to the setting with its default, in the mean over the measured candidates of the allocator with everything \
-             else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.";
-        sections.extend(table_section(
-            "effects",
-            "What each setting does",
-            Some(effects.to_owned()),
-            self.effects_table(),
-        ));
-        let candidates = "In proportion to the control, as the search believes it; CPU time as measured. No result: the best of many look better \
-             than they are.";
-        sections.extend(table_section(
-            "candidates",
-            "Candidates that were measured",
-            Some(candidates.to_owned()),
-            self.candidates_table(),
-        ));
-        sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
-        sections.extend(table_section("blocks", "Blocks", None, self.blocks_table()));
-        if self.found() {
-            let text = "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
-            let blocks = vec![Block::Text(text.to_owned()), Block::Verbatim(self.arms_text())];
-            sections.push(section("trial", "Into a trial", blocks));
-        }
-        sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
-        sections
+            Some(section("notes", "Caveats", vec![Block::List(self.notes())])),
+            table_section("blocks", "Blocks", None, self.blocks_table()),
+            self.found().then(|| section("trial", "Into a trial", trial)),
+            Some(section("again", "Again", vec![Block::Command(self.command.clone())])),
+        ];
+        sections.into_iter().flatten().collect()
     }
 }

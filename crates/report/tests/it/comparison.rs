@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::fleet;
 
 use fixture::Fixture;
-use heaptrial_report::{Comparison, Document, Options, Ratio, Report, compare};
+use heaptrial_report::{Document, Options, Ratio, Report, compare};
 
 fn lab(fixture: &Fixture) -> Report {
     let folder = tempfile::tempdir().unwrap();
@@ -36,29 +36,13 @@ fn arms_are_matched_by_treatment_and_nothing_is_pooled() {
         let own = report.arms.iter().find(|arm| arm.name == result.arm).unwrap();
         assert_eq!(result.ratio_to_control, own.ratio().map(Ratio::from));
     }
-    for caveat in ["kind of trial", "metric", "ages", "assignment", "memory of the host"] {
+    for caveat in ["kind of trial", "metric", "age at which", "assignment", "memory of the host"] {
         assert!(
             comparison.caveats.iter().any(|text| text.contains(caveat)),
             "{caveat}: {:#?}",
             comparison.caveats
         );
     }
-    let back: Comparison = serde_json::from_str(&comparison.json().unwrap()).unwrap();
-    assert_eq!(back.json().unwrap(), comparison.json().unwrap());
-}
-
-#[test]
-fn all_forms_are_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let comparison = compare(&[lab(&fixture::tor()), field(&fleet::contaminated())]);
-    let out = folder.path().join("comparison");
-    let written = comparison.write(&out).unwrap();
-    let files = [&written.html, &written.markdown, &written.json];
-    assert_eq!(
-        files,
-        ["html", "md", "json"].map(|ending| out.join(format!("comparison.{ending}"))).each_ref()
-    );
-    assert!(files.iter().all(|path| path.is_file()));
 }
 
 #[test]
@@ -70,15 +54,4 @@ fn a_trial_compared_with_itself_differs_in_nothing() {
     let text = comparison.terminal(false);
     assert!(text.contains("jemalloc@5.3.0 has the least memory in redis fill and delete"), "{text}");
     assert!(compare(&[]).terminal(false).contains("No trial has a figure"));
-}
-
-#[test]
-fn hostile_names_stay_text() {
-    let comparison = compare(&[lab(&fixture::hostile()), field(&fleet::hostile())]);
-    let html = comparison.html();
-    for markup in ["<script", "<img", "<b>", "\u{1b}", "\u{202e}"] {
-        assert!(!html.contains(markup), "{markup:?}");
-    }
-    assert!(!comparison.terminal(false).chars().any(|c| c.is_control() && c != '\n'));
-    assert!(!comparison.markdown().contains('<'));
 }

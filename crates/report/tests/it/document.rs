@@ -157,18 +157,6 @@ fn a_killed_run_is_reported_up_to_its_last_sample() {
 }
 
 #[test]
-fn a_saturated_machine_is_told() {
-    let mut fixture = fixture::command(1);
-    fixture.services.iter_mut().for_each(|service| service.cpu_per_second = 0.64);
-    let report = report(&fixture);
-    assert!(
-        report.warnings.iter().any(|text| text.contains("95% of the machine's 2 CPUs")),
-        "{:?}",
-        report.warnings
-    );
-}
-
-#[test]
 fn the_warm_up_can_be_chosen() {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture::command(1).write(&folder.path().join("trial.db"));
@@ -202,13 +190,6 @@ fn the_same_rows_give_the_same_bytes() {
     let again = Report::with_charts(&Store::open(&path).unwrap(), trial, &Options::default()).unwrap();
     assert_eq!(first.json().unwrap(), again.json().unwrap());
     assert_eq!(first.html(), again.html());
-}
-
-#[test]
-fn json_is_read_back() {
-    let report = report(&fixture::command(4));
-    let back: Report = serde_json::from_str(&report.json().unwrap()).unwrap();
-    assert_eq!(back.json().unwrap(), report.json().unwrap());
 }
 
 #[test]

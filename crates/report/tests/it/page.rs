@@ -110,7 +110,7 @@ fn writing_again_replaces_the_files_and_leaves_nothing_else() {
         names
     };
     assert_eq!(names(&out), ["charts", "report.html", "report.json", "report.md"]);
-    assert_eq!(names(&out.join("charts")).len(), 4);
+    assert_eq!(names(&out.join("charts")).len(), 3);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_browser_shows_it_light_and_dark_wide_and_narrow_without_a_complaint() {
                 assert_eq!(hidden, 0, "{context}: the final metrics scroll sideways");
             }
             // Trials over days have a calendar.
-            let charts = if name.starts_with("field") { 5 } else { 4 };
+            let charts = if name.starts_with("field") { 5 } else { 3 };
             assert_eq!(
                 browser.evaluate("document.querySelectorAll('svg.chart').length"),
                 charts,

@@ -37,10 +37,6 @@ fn take(store: &mut Store, id: i64, number: u32, now: i64, gaps: Gaps) -> Result
     Ok(report)
 }
 
-fn peek(store: &Store, id: i64, now: i64) -> LookReport {
-    LookReport::of_peek(&look::peek(store, id, now, &Options::default()).unwrap(), now).unwrap()
-}
-
 impl Written {
     fn report(&self) -> Report {
         let report = Report::with_charts(&self.store, self.id, &Options::default()).unwrap();
@@ -104,18 +100,6 @@ fn a_running_trial_is_reported_as_assigned_and_as_treated() {
     );
 }
 
-/// Blocks differ by a factor of three: an interval that did not use them would be far wider.
-#[test]
-fn services_are_compared_within_their_blocks() {
-    let report = write(&four_arms(72)).report();
-    let ratio = arm(&report, "jemalloc").ratio().unwrap();
-    let (low, high) = ratio.estimate.interval().unwrap();
-    assert_eq!(ratio.method, "permutation");
-    assert!(high / low < 1.08, "{ratio:?}");
-    // 8 pairs: of 2^8 assignments two are as far apart as the observed one.
-    assert!((ratio.p_value.unwrap() - 2.0 / 256.0).abs() < 1e-12, "{ratio:?}");
-}
-
 #[test]
 fn an_arm_that_does_less_is_not_recommended() {
     let report = write(&four_arms(72)).report();
@@ -165,19 +149,6 @@ fn failures_are_counted_and_planned_restarts_are_none() {
     assert!((0.7..1.0).contains(&ratio.estimate.value), "{ratio:?}");
     let work = restarted.result.work.as_ref().unwrap().ratio.as_ref().unwrap();
     assert!((work.estimate.value - 1.0).abs() < 0.05, "{work:?}");
-}
-
-#[test]
-fn memory_that_goes_as_another_arms_takes_nobody_out_where_identities_are_proved() {
-    let mut trial = four_arms(72);
-    // Proved to run jemalloc, and with memory as under glibc.
-    trial.arms[2].level_gib = 4.0;
-    trial.arms[1].contaminated = 0;
-    let report = write(&trial).report();
-    assert!(report.services.iter().all(|service| service.counts));
-    for kind in [FindingKind::NearerToAnotherArm] {
-        assert!(find(&report, kind).is_empty());
-    }
 }
 
 #[test]
@@ -261,7 +232,7 @@ fn an_arm_that_soon_needs_as_much_as_the_control_is_not_recommended() {
     );
     let look = fast.look(1, 1.2);
     assert!(look.result.starts_with("decided: mimalloc-3.0.1 needs "), "{}", look.result);
-    assert!(look.result.contains("but it grows by"), "{}", look.result);
+    assert!(look.result.contains("but: grows by"), "{}", look.result);
     // The control's caches fill as well on the first days, and do not go on to.
     assert_eq!(advised(&of(14, 1.2).report()), None);
     // At a pace by which that takes years it is.
@@ -367,57 +338,6 @@ fn a_look_without_a_difference_is_inconclusive_until_the_last_one() {
     assert_eq!(last.result, "decided: every arm needs the same as glibc, within 10%");
     assert!((last.alpha_spent.unwrap() - 0.05).abs() < 1e-9);
     assert_eq!(last.next_look_at, None);
-}
-
-fn try_look(written: &mut Written, number: u32, days: f64, gaps: Gaps) -> Result<LookReport, JudgementError> {
-    let now = START_US + (days * DAY_US as f64) as i64;
-    take(&mut written.store, written.id, number, now, gaps)
-}
-
-#[test]
-fn a_look_that_the_data_do_not_reach_is_refused_and_spends_nothing() {
-    // The agent died 10 hours before the look.
-    let mut written = write(&four_arms(62));
-    written.look(1, 3.0);
-    let error = try_look(&mut written, 2, 3.0, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::LookGap { .. }), "{error}");
-    assert_eq!(written.store.looks(written.id).unwrap().len(), 1);
-    let taken = try_look(&mut written, 2, 3.0, Gaps::Accepted).unwrap();
-    assert_eq!(taken.accepted_gap_seconds, Some(36_000.0));
-    assert_eq!(taken.data_until, "2026-01-04T17:04:05Z");
-    let stored = &written.store.looks(written.id).unwrap()[1].outcome;
-    assert_eq!(stored["accepted_gap_seconds"], 36_000.0);
-}
-
-#[test]
-fn a_look_without_any_reading_is_refused() {
-    let mut written = write(&four_arms(0));
-    let error = try_look(&mut written, 1, 1.0, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::LookGap { .. }), "{error}");
-}
-
-#[test]
-fn a_look_after_the_end_of_the_trial_is_refused() {
-    let mut written = write(&FieldTrial { outcome: Some("completed"), ..four_arms(80) });
-    written.look(1, 12.0);
-    written.look(2, 12.0);
-    let error = try_look(&mut written, 3, 12.0, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::LookGap { ended: true, .. }), "{error}");
-    let state = |written: &Written, gaps| {
-        look::state(&written.store, written.id, START_US + 5 * DAY_US, gaps).unwrap()
-    };
-    match state(&written, Gaps::Refused) {
-        LookState::Taken { last, next_seconds, ended_before } => {
-            assert_eq!((last.number, next_seconds, ended_before), (2, None, Some(3)));
-        }
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(state(&written, Gaps::Accepted), LookState::Due(vec![3, 4]));
-    let taken = try_look(&mut written, 3, 5.0, Gaps::Accepted).unwrap();
-    assert_eq!((taken.data_until.as_str(), taken.next_look_at), ("2026-01-05T11:04:05Z", None));
-    let early = write(&FieldTrial { outcome: Some("completed"), ..four_arms(20) });
-    let at = "2026-01-02T23:04:05Z".to_owned();
-    assert_eq!(state(&early, Gaps::Refused), LookState::Ended { number: 1, at });
 }
 
 #[test]
@@ -587,38 +507,4 @@ fn what_a_look_showed_stays_shown() {
     assert_eq!(shown[1], LookStanding::Less);
     let third = written.look(3, 10.0);
     assert_eq!(third.arms.iter().map(|arm| arm.standing).collect::<Vec<_>>(), shown);
-}
-
-#[test]
-fn before_the_first_look_there_is_only_a_peek_that_decides_nothing() {
-    let written = write(&four_arms(20));
-    let now = START_US + 20 * HOUR_US;
-    let state = look::state(&written.store, written.id, now, Gaps::Refused).unwrap();
-    let at = "2026-01-03T03:04:05Z".to_owned();
-    assert_eq!(state, LookState::NotDue { number: 1, at, seconds: 4.0 * 3600.0 });
-    let peeked = peek(&written.store, written.id, now);
-    assert_eq!((peeked.decision, peeked.alpha, peeked.number), (None, None, None));
-    let json = serde_json::to_value(&peeked).unwrap();
-    for arm in json["arms"].as_array().unwrap() {
-        assert!(arm["level_bytes"].is_u64());
-        for absent in
-            ["ratio", "ratio_as_assigned", "p_value_adjusted", "verdict", "growth_share_per_day", "work"]
-        {
-            assert!(arm[absent].is_null(), "{absent}: {arm}");
-        }
-    }
-    peeked.terminal(false);
-    assert!(written.store.looks(written.id).unwrap().is_empty());
-}
-
-#[test]
-fn a_trial_without_looks_or_of_another_kind_is_refused() {
-    let mut trial = four_arms(20);
-    trial.kind = TrialKind::Host;
-    let written = write(&trial);
-    let error = look::state(&written.store, written.id, START_US, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::Refused(_)), "{error}");
-    let mut written = write(&FieldTrial { looks: "3d 1d", ..four_arms(20) });
-    let error = take(&mut written.store, written.id, 1, START_US, Gaps::Refused).unwrap_err();
-    assert!(matches!(error, JudgementError::Failed(_)), "{error}");
 }

@@ -1,7 +1,7 @@
 //! The real server on a loopback port, and a client that sends what it is told, byte for byte.
 #![allow(dead_code)] // each test file uses a part of it
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -77,16 +77,6 @@ impl Server {
         }
     }
 
-    /// Listens to changes.
-    pub fn listen(&self) -> Events {
-        let mut stream = self.connect();
-        write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).unwrap();
-        let mut events = Events { lines: BufReader::new(stream), last_chunk: false };
-        let head = events.line();
-        assert!(head.contains("200"), "{head}");
-        events
-    }
-
     /// Ends it and waits for that.
     pub fn end(&mut self) {
         drop(self.stop.take());
@@ -101,39 +91,6 @@ impl Drop for Server {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-/// A stream of events.
-pub struct Events {
-    lines: BufReader<TcpStream>,
-    last_chunk: bool,
-}
-
-impl Events {
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        line
-    }
-
-    /// Whether its end was told.
-    pub fn ended_in_order(&self) -> bool {
-        self.last_chunk
-    }
-
-    /// The data of the next event; `None` where the stream ends.
-    pub fn next(&mut self) -> Option<String> {
-        loop {
-            let line = self.line();
-            self.last_chunk = line == "0\r\n";
-            if line.is_empty() || self.last_chunk {
-                return None;
-            }
-            if let Some(data) = line.strip_prefix("data: ") {
-                return Some(data.trim().to_owned());
-            }
         }
     }
 }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_told() {
+    fn addresses_are_read_and_printed() {
         for text in ["127.0.0.1:8647", "[::1]:80", "0.0.0.0:8647", "unix:/run/heaptrial/dashboard.sock"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::Listen;
+use super::Listen;
 
 /// The names by which it may be asked for. A page from elsewhere whose name is made to resolve to this machine (DNS
 /// rebinding) asks by its own name.

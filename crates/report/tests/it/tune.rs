@@ -1,0 +1,157 @@
+//! The document of a search over settings.
+
+use heaptrial_report::{
+    BlockOfTune, CandidateReport, Document, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport,
+    VerifiedArm, VerifiedReport,
+};
+use heaptrial_search::tune::{Against, Figure, Limits};
+
+fn against(figure: Figure, log_ratio: f64, half: f64) -> Against {
+    let interval = Some((log_ratio - half, log_ratio + half));
+    Against { other: None, figure, blocks: 5, log_ratio, interval }
+}
+
+fn report() -> TuneReport {
+    let spec = "mimalloc@2.0.9?decommit_delay=0";
+    let candidate = |spec: &str, level: f64, out: Option<&str>| CandidateReport {
+        spec: spec.to_owned(),
+        blocks: 3,
+        believed: Some((level, 0.02)),
+        cpu: Some(0.01),
+        limited: vec![(Figure::Cpu, 0.01)],
+        within: true,
+        out: out.map(str::to_owned),
+        ground: out.map(|_| Ground::Worse),
+    };
+    let arm = VerifiedArm {
+        spec: spec.to_owned(),
+        believed: Some((0.6_f64.ln(), 0.02)),
+        failed: None,
+        against: vec![
+            (None, against(Figure::Level, 0.66_f64.ln(), 0.05)),
+            (None, against(Figure::Cpu, 0.01, 0.02)),
+            (Some("mimalloc@2.0.9".to_owned()), against(Figure::Level, 0.99_f64.ln(), 0.05)),
+        ],
+    };
+    TuneReport {
+        schema_version: TUNE_SCHEMA_VERSION,
+        control: "glibc".to_owned(),
+        over: vec!["glibc".to_owned(), "mimalloc@2.0.9".to_owned()],
+        left_out: vec![("snmalloc".to_owned(), "snmalloc has no guard_pages".to_owned())],
+        limits: Limits { cpu: Some(1.05_f64.ln()), ..Limits::default() },
+        keep: Vec::new(),
+        metric: "anonymous memory".to_owned(),
+        margin: 1.01_f64.ln(),
+        error: 0.05,
+        seed: 7,
+        command: "heaptrial lab tune".to_owned(),
+        possible: Some(160),
+        seconds: 1200.0,
+        noise: Some((0.031, 9)),
+        candidates: vec![
+            candidate(spec, 0.6_f64.ln(), None),
+            candidate("glibc?arena_max=1", 0.1, Some("worse than the control (1.11 times)")),
+        ],
+        effects: vec![EffectReport {
+            base: "mimalloc@2.0.9".to_owned(),
+            setting: "decommit_delay".to_owned(),
+            value: "0".to_owned(),
+            candidates: 3,
+            log_ratio: -0.1,
+            sd: 0.02,
+        }],
+        verified: Some(VerifiedReport {
+            blocks: 5,
+            asked: 5,
+            level: 0.95,
+            beside: vec!["mimalloc@2.0.9".to_owned()],
+            arms: vec![arm],
+            failed: Vec::new(),
+        }),
+        stopped: None,
+        blocks: vec![BlockOfTune {
+            number: 1,
+            fresh: false,
+            control_bytes: 1e8,
+            arms: vec![(spec.to_owned(), 6e7)],
+        }],
+    }
+}
+
+fn text(report: &TuneReport) -> String {
+    report.markdown().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_form_shows_fresh_figures_and_what_was_predicted() {
+    let found = report();
+    for text in [found.terminal(false), found.markdown(), found.html()] {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for shown in ["0.66 (0.63 to 0.69) times the memory", "0.60", "worse than the control"] {
+            assert!(text.contains(shown), "{shown}: {text}");
+        }
+    }
+    assert_eq!(serde_json::from_str::<TuneReport>(&found.json().unwrap()).unwrap(), found);
+    assert_eq!(found.arms(), ["glibc", "mimalloc@2.0.9", "mimalloc@2.0.9?decommit_delay=0"]);
+}
+
+#[test]
+fn what_fresh_seeds_do_not_show_is_no_winner() {
+    let with = |place: usize, against: Against| {
+        let mut report = report();
+        report.verified.as_mut().unwrap().arms[0].against[place].1 = against;
+        report
+    };
+    let open = with(0, against(Figure::Level, -0.4, 0.5));
+    assert!(!open.found() && text(&open).contains("Nothing is shown to be better than glibc"));
+    let broken = with(1, against(Figure::Cpu, 0.2, 0.02));
+    assert!(!broken.found() && text(&broken).contains("breaks the limit of CPU time (1.05)"));
+    let idle = with(1, Against { blocks: 4, ..against(Figure::Cpu, 0.01, 0.02) });
+    assert!(!idle.found() && text(&idle).contains("measured in 4 of 5 blocks only"));
+    let mut unsure = with(1, against(Figure::Cpu, 0.04, 0.1));
+    assert!(unsure.found() && text(&unsure).contains("not shown to keep the limit of CPU time (1.05)"));
+    // An arm that is shown to keep the limits comes first, even with more memory.
+    let mut kept = report().verified.unwrap().arms[0].clone();
+    kept.spec = "jemalloc".to_owned();
+    kept.against[0].1 = against(Figure::Level, 0.7_f64.ln(), 0.05);
+    unsure.verified.as_mut().unwrap().arms.push(kept);
+    let order: Vec<&str> = unsure.winners().iter().map(|arm| arm.spec.as_str()).collect();
+    assert_eq!(order, ["jemalloc", "mimalloc@2.0.9?decommit_delay=0"]);
+}
+
+#[test]
+fn nothing_has_an_interval_before_noise_is_known() {
+    let mut early = report();
+    assert!(text(&early).contains("0.60 ± 4%"));
+    for noise in [Some((0.0001, 2)), None] {
+        early.noise = noise;
+        let text = text(&early);
+        assert!(!text.contains("± 4%") && !text.contains("0.87 to 0.94"), "{text}");
+    }
+}
+
+#[test]
+fn nothing_is_found_before_all_blocks_are_there() {
+    let mut cut_off = report();
+    let verified = cut_off.verified.as_mut().unwrap();
+    verified.blocks = 2;
+    verified.failed = vec![("mimalloc@2.0.9".to_owned(), 1, "killed by SIGSEGV".to_owned())];
+    assert!(!cut_off.found() && cut_off.arms() == ["glibc", "mimalloc@2.0.9"]);
+    let text = text(&cut_off);
+    assert!(text.contains("2 of 5 blocks of the verification are there"), "{text}");
+    assert!(text.contains("mimalloc@2.0.9 failed in 1 of 2 blocks"), "{text}");
+}
+
+#[test]
+fn without_a_winner_it_says_why() {
+    let mut none = report();
+    none.verified = None;
+    none.candidates.iter_mut().for_each(|one| one.within = false);
+    let why = "1 worse than glibc or no better than another, 1 do not keep the limits (CPU time of 1.05)";
+    assert!(text(&none).contains(why), "{}", text(&none));
+    let failed = &mut none.candidates[0];
+    (failed.blocks, failed.within, failed.ground) = (0, true, Some(Ground::Failed));
+    failed.out = Some("failed: \u{1b}[2J<script>".to_owned());
+    assert!(text(&none).contains("None of 1 measured candidate is to be verified: 1 failed"));
+    assert!(!none.terminal(false).contains('\u{1b}') && !none.html().contains("<script>"));
+}
