@@ -287,43 +287,6 @@ fn drawn_histories_come_back_from_both_stores() {
     assert_eq!(report["arms"].as_array().unwrap().len(), 2);
     let claimed = &support::arm(&report, "mimalloc-2.0.9")["treatment"]["allocator"];
     assert_eq!(claimed, "mimalloc@2.0.9", "{report:#}");
-
-    refusals(folder, &prometheus, &end);
-}
-
-/// What cannot be imported is told, and leaves nothing behind.
-fn refusals(folder: &Path, prometheus: &Server, end: &str) {
-    let url = prometheus.url();
-    let span = ["--from", &at(BEGIN), "--to", end];
-    let whole = ["--query", "memory{world=\"1\"}"];
-    let nowhere = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let cases: [(&str, &[&str], &str); 9] = [
-        (&url, &["--query", "memory{world=\"1\"}"], "two series of the service host0:9256 at the same time"),
-        (&url, &["--query", "nothing"], "no readings of nothing"),
-        (
-            &url,
-            &["--query", "memory{world=\"1\"}", "--service-label", "pod"],
-            "has the label `pod`; the labels are: allocator, ",
-        ),
-        (&url, &["--query", "sum(memory"], "refuses the query"),
-        (&url, &["--query", "memory[5m]"], "refuses the query"),
-        (
-            &url,
-            &["--query", "memory{world=\"1\"}", "--service-label", "name", "--arm-label", "kind"],
-            "no service of the lists",
-        ),
-        (&format!("http://{nowhere}"), &whole, "cannot ask"),
-        ("http://user:secret@localhost:9090", &whole, "--basic-file"),
-        ("localhost:9090", &whole, "no address of a store"),
-    ];
-    for (url, words, why) in cases {
-        let words = [words, &span].concat();
-        let output = import(folder, "none/refused.db", url, &words);
-        let said = stderr(&output);
-        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
-        assert!(!said.contains("secret") || url.contains("secret"), "{said}");
-        assert!(!folder.join("none").exists(), "{words:?}");
-    }
 }
 
 /// A Prometheus that asks another one, which is away, answers with what it has itself and warns: that is not taken for the whole.
