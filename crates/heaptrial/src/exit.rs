@@ -153,40 +153,33 @@ pub fn end_quietly_on_closed_pipe() {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::path::PathBuf;
 
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
     enum Shown {
-        #[error("{}: {source}", path.display())]
-        AtTheEnd { path: PathBuf, source: io::Error },
-        #[error("cannot go on: {source}; try again")]
-        Within { source: io::Error },
+        #[error("/x: {0}")]
+        AtTheEnd(#[source] io::Error),
+        #[error("cannot go on: {0}; try again")]
+        Within(#[source] io::Error),
         #[error("the run ended")]
-        Not { source: Box<Shown> },
-        #[error(transparent)]
-        Same(Box<Shown>),
-    }
-
-    fn at_the_end() -> Shown {
-        Shown::AtTheEnd { path: "/x".into(), source: io::Error::other("the disk is gone") }
+        Not(#[source] Box<Shown>),
     }
 
     #[test]
     fn every_cause_has_a_line_of_its_own() {
-        let chain = Failure::failed(Shown::Not { source: Box::new(Shown::Same(Box::new(at_the_end()))) });
+        let gone = || io::Error::other("the disk is gone");
+        let chain = Failure::failed(Shown::Not(Box::new(Shown::AtTheEnd(gone()))));
         let text = "error: arm `a`: the run ended\n  caused by: /x\n  caused by: the disk is gone\n";
         assert_eq!(chain.about("arm `a`").text(false), text);
-        let within = Failure::failed(Shown::Within { source: io::Error::other("the disk is gone") });
+        let within = Failure::failed(Shown::Within(gone()));
         assert_eq!(within.text(false), "error: cannot go on: the disk is gone; try again\n");
-        assert_eq!(Failure::failed(at_the_end()).to_string(), "/x: the disk is gone");
-        let colored = Failure::usage("no").hint("`x` does").text(true);
-        assert_eq!(colored, "\x1b[1;31merror:\x1b[0m no\n  hint: `x` does\n");
-        let found = Failure::refused(at_the_end()).about("arm `a`").json();
+        assert_eq!(Failure::failed(Shown::AtTheEnd(gone())).to_string(), "/x: the disk is gone");
+        let hinted = Failure::usage("no").hint("`x` does");
+        assert_eq!(hinted.text(true), "\x1b[1;31merror:\x1b[0m no\n  hint: `x` does\n");
         assert_eq!(
-            found,
-            json!({ "schema_version": 1, "class": "refused", "message": "arm `a`: /x", "causes": ["the disk is gone"], "hint": null })
+            hinted.json(),
+            json!({ "schema_version": 1, "class": "usage", "message": "no", "causes": [], "hint": "`x` does" })
         );
     }
 

@@ -76,16 +76,11 @@ fn warn_of_excluded(target: &Target) -> Result<(), Failure> {
     let lives = target.store.lives(target.trial.id)?;
     let contaminated = lives.iter().filter(|life| life.contamination.is_some()).count();
     let dropped = target.store.dropped_services(target.trial.id)?.len();
-    if contaminated > 0 {
+    if contaminated + dropped > 0 {
         eprintln!(
-            "warning: {} without the treatment of their arm are listed under that arm; reports exclude them, and here \
-             `contaminated` marks them",
-            units::counted(contaminated, "process lifetime")
-        );
-    }
-    if dropped > 0 {
-        eprintln!(
-            "warning: readings of {} are listed under its arm also from after it was taken out of the trial",
+            "warning: the file also has what reports exclude: {} without the treatment of their arm, which `contaminated` marks, and \
+             readings of {} from after it was taken out of the trial",
+            units::counted(contaminated, "process lifetime"),
             units::counted(dropped, "service")
         );
     }

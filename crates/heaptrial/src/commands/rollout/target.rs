@@ -9,7 +9,7 @@ use heaptrial_evaluate::analysis::Fleet;
 use heaptrial_evaluate::judgement::{Judgement, Options};
 use heaptrial_fleet::rollout::{Stratum, Verdict, strata};
 use heaptrial_inspect::Service;
-use heaptrial_model::{AllocatorSpec, Arm, ServiceName, ServicePattern};
+use heaptrial_model::{AllocatorSpec, Arm, ServiceName, ServicePattern, TrialName};
 use heaptrial_store::Store;
 
 use super::options::StartOptions;
@@ -39,11 +39,12 @@ impl Target {
             let (verdict, digest) = Verdict::read(file)?;
             return Self::elsewhere(verdict, Some(digest), options);
         }
+        let is_trial = what.parse::<TrialName>().is_ok() && host.paths.trial(what).exists();
         let spec: Option<AllocatorSpec> = what.parse().ok();
         match spec.filter(|spec| Catalog::builtin().family(&spec.family).is_some()) {
-            _ if host.paths.trial(what).exists() => Self::of_trial(what, host, options),
+            _ if is_trial => Self::of_trial(what, host, options),
             Some(spec) => Self::elsewhere(Verdict::of_spec(&spec), None, options),
-            None => Err(Failure::refused(format!(
+            None => Err(Failure::usage(format!(
                 "`{what}` is no trial of this host, no file and no allocator; `heaptrial trial status` lists trials, `heaptrial \
                  allocators list` allocators"
             ))),

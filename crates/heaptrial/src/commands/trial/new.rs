@@ -1,6 +1,5 @@
 //! `heaptrial trial new`: writes a trial's description, to be edited and then planned.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,6 +12,7 @@ use crate::answer::Answer;
 use crate::commands::lab::report_in;
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
+use crate::output::write_whole;
 
 /// What the trial is called, and what it is about.
 #[derive(Debug, Args)]
@@ -55,7 +55,13 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<Answer, Failu
     TrialPlan::from_toml(&text).map_err(Failure::usage)?;
     let folder = global.out.as_deref().unwrap_or(Path::new(""));
     let path = folder.join(format!("{}.toml", options.name));
-    write_new(&path, &text)?;
+    if path.exists() {
+        return Err(Failure::refused(format!(
+            "{} exists and is never overwritten; give the trial another name, or remove it",
+            path.display()
+        )));
+    }
+    write_whole(&path, text.as_bytes())?;
     let next = command(format_args!("trial plan {}", as_word(&path)));
     eprintln!("edit it, then draw the assignment with {next}");
     Ok(Answer::new(serde_json::json!({ "file": path }), format!("{}\n", path.display())))
@@ -80,20 +86,6 @@ fn of_search(folder: &Path) -> Result<Vec<AllocatorSpec>, Failure> {
 
 fn usual() -> Vec<AllocatorSpec> {
     ["glibc", "jemalloc@5.3.0", "mimalloc@2.0.9"].iter().filter_map(|spec| spec.parse().ok()).collect()
-}
-
-/// Writes a file that does not exist yet.
-fn write_new(path: &PathBuf, text: &str) -> Result<(), Failure> {
-    let created = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-    let mut file = created.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::refused(format!(
-            "{} exists and is never overwritten; give the trial another name, or remove it",
-            path.display()
-        )),
-        _ => Failure::refused(format!("cannot create {}: {error}", path.display())),
-    })?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// A path as a word for a shell.

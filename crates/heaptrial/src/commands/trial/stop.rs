@@ -81,13 +81,12 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Fai
 
 fn ended(name: &str, state: &TrialState) -> Answer {
     let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
-    let text = match (state.stage, given_up.is_empty()) {
-        (TrialStage::Reverted, true) => format!("trial {name} has ended and everything is as before\n"),
-        (TrialStage::Reverted, false) => {
-            format!(
-                "trial {name} has ended; everything is as before but for {}, which were given up\n",
-                given_up.join(", ")
-            )
+    let text = match state.stage {
+        TrialStage::Reverted if given_up.is_empty() => {
+            format!("trial {name} has ended and everything is as before\n")
+        }
+        TrialStage::Reverted => {
+            format!("trial {name} has ended; everything is as before but for {}\n", given_up.join(", "))
         }
         _ => format!(
             "trial {name} has ended; {} writes its report, {} puts everything back\n",

@@ -83,20 +83,14 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<Answer, F
 
 /// Refuses what is no verdict for other hosts: a trial of which a part is missing, or that was not drawn at random.
 fn require_whole(judgement: &Judgement) -> Result<(), Failure> {
-    let advice = |kind| match kind {
-        FindingKind::HostsMissing => {
-            Some("A verdict is of all hosts: gather the missing ones first (`heaptrial import heaptrial`)")
-        }
-        FindingKind::ReadingsMissing => Some("A verdict is of all services: gather these hosts again"),
-        FindingKind::AssignedByHand => Some(
-            "A verdict is of a trial that was drawn at random: draw a new plan with `heaptrial trial plan`, and leave its arms and \
-             blocks as they are",
-        ),
-        _ => None,
-    };
-    let mut findings = judgement.analysis.findings.iter();
-    match findings.find_map(|finding| Some((finding, advice(finding.kind)?))) {
-        Some((finding, advice)) => Err(Failure::refused(format!("{}. {advice}", finding.evidence))),
+    use FindingKind::{AssignedByHand, HostsMissing, ReadingsMissing};
+    let is_no_verdict =
+        |finding: &&Finding| matches!(finding.kind, HostsMissing | ReadingsMissing | AssignedByHand);
+    match judgement.analysis.findings.iter().find(is_no_verdict) {
+        Some(finding) => Err(Failure::refused(format!(
+            "{}. A verdict is of a trial that was drawn at random, with the readings of all of its hosts and services",
+            finding.evidence
+        ))),
         None => Ok(()),
     }
 }
