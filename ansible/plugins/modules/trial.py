@@ -78,12 +78,12 @@ from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
 def standing(module, name):
     """What this host tells of the trial, or None."""
-    # 1: a trial is damaged, or its folder is gone while files of it are in force.
-    told = heaptrial.run(module, ["trial", "status"], also=(1,))[1]
-    for what, why in (("damaged", "its folder is damaged"), ("without_folder", "its folder is gone, and it is not")):
-        if any(trial["name"] == name for trial in told[what]):
-            module.fail_json(msg="trial %s: %s; `heaptrial trial status %s` on the host tells more" % (name, why, name))
-    return next((trial for trial in told["trials"] if trial["name"] == name), None)
+    # 1: something about a trial is wrong.
+    status = heaptrial.run(module, ["trial", "status"], also=(1,))[1]
+    for trial in status["damaged"]:
+        if trial["name"] == name:
+            module.fail_json(msg="trial %s: %s" % (name, trial["why"]))
+    return next((trial for trial in status["trials"] if trial["name"] == name), None)
 
 
 def plan_id(module):

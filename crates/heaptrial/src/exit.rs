@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and what is told of an error.
+//! How a command ends: its exit code, and what is printed of an error.
 
 use std::error::Error;
 use std::fmt;
@@ -8,6 +8,7 @@ use heaptrial_model::{Classified, ErrorClass};
 use serde_json::json;
 
 use crate::hint;
+use crate::options::GlobalOptions;
 
 /// The exit code of a class: the only place that has these numbers. What is simply done ends with 0.
 pub fn code(class: ErrorClass) -> ExitCode {
@@ -25,17 +26,19 @@ pub fn code(class: ErrorClass) -> ExitCode {
 #[derive(Debug)]
 pub struct Failure {
     pub class: ErrorClass,
-    /// What it is about, such as `arm x`; told before the error itself.
-    about: Vec<String>,
-    /// What to do next, where whoever tried it knows.
-    hint: Option<String>,
-    error: Box<dyn Error + Send + Sync>,
+    message: String,
+    /// Outermost first.
+    causes: Vec<String>,
+    hints: Vec<String>,
 }
 
 impl Failure {
-    /// Of a class that the circumstances tell; an error that knows its own becomes a failure by `?`.
+    /// An error that knows its own class becomes a failure by `?`.
     pub fn of(class: ErrorClass, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { class, about: Vec::new(), hint: None, error: error.into() }
+        let error = error.into();
+        let mut causes = texts(error.as_ref());
+        let message = if causes.is_empty() { String::new() } else { causes.remove(0) };
+        Self { class, message, causes, hints: hint::of(error.as_ref()).into_iter().collect() }
     }
 
     /// Something went wrong while doing it.
@@ -53,90 +56,78 @@ impl Failure {
         Self::of(ErrorClass::Refused, error)
     }
 
-    /// Says what it is about.
+    /// Says what it is about, such as `arm x`.
     pub fn about(mut self, what: impl fmt::Display) -> Self {
-        self.about.insert(0, what.to_string());
+        self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// Says what to do next, in place of what was said from within.
+    /// Says what to do next, after what the error itself asks for.
     pub fn hint(mut self, what: impl fmt::Display) -> Self {
-        self.hint = Some(what.to_string());
+        self.hints.push(what.to_string());
         self
     }
 
-    /// What the error itself asks for, then what its command does.
-    fn hints(&self) -> Option<String> {
-        let hints: Vec<String> = hint::of(self.error.as_ref()).into_iter().chain(self.hint.clone()).collect();
-        (!hints.is_empty()).then(|| hints.join("; "))
-    }
-
-    /// What went wrong, and its causes, outermost first. Many an error's text ends with that of its cause, for those who
-    /// write it into a log as one line; here nothing is told twice.
-    fn texts(&self) -> Vec<String> {
-        let mut texts = vec![self.error.to_string()];
-        let mut cause = self.error.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            match texts.last_mut() {
-                Some(outer) if outer.ends_with(&text) => {
-                    outer.truncate(outer.len() - text.len());
-                    outer.truncate(outer.trim_end_matches([' ', ':']).len());
-                    if outer.is_empty() {
-                        texts.pop();
-                    }
-                    texts.push(text);
-                }
-                Some(outer) if outer.contains(&text) => {}
-                _ => texts.push(text),
-            }
-            cause = error.source();
-        }
-        if let Some(first) = texts.first_mut() {
-            *first =
-                self.about.iter().rev().fold(std::mem::take(first), |text, what| format!("{what}: {text}"));
-        }
-        texts
-    }
-
-    /// Tells it on standard error, with commands as `told` gives them, and gives the exit code.
-    pub fn tell(&self, as_json: bool, colored: bool, told: &dyn Fn(&str) -> String) -> ExitCode {
-        if as_json {
-            eprintln!("{}", told(&self.json().to_string()));
+    /// Prints it on standard error, and gives the exit code.
+    pub fn print(&self, global: &GlobalOptions) -> ExitCode {
+        if global.json {
+            eprintln!("{}", self.json());
         } else {
-            eprint!("{}", told(&self.text(colored)));
+            eprint!("{}", self.text(global.colored_stderr()));
         }
         code(self.class)
     }
 
-    /// One line, so that it can be told from what was said before it.
-    fn json(&self) -> serde_json::Value {
-        let mut texts = self.texts().into_iter();
+    fn hints(&self) -> Option<String> {
+        (!self.hints.is_empty()).then(|| self.hints.join("; "))
+    }
+
+    /// One line, which a program finds behind what was printed before it.
+    pub fn json(&self) -> serde_json::Value {
         json!({
             "schema_version": 1,
             "class": self.class,
-            "message": texts.next().unwrap_or_default(),
-            "causes": texts.collect::<Vec<_>>(),
+            "message": self.message,
+            "causes": self.causes,
             "hint": self.hints(),
         })
     }
 
     fn text(&self, colored: bool) -> String {
         let (red, plain) = if colored { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-        let mut texts = self.texts().into_iter();
-        let mut told = format!("{red}error:{plain} {}\n", texts.next().unwrap_or_default());
-        texts.for_each(|cause| told.push_str(&format!("  caused by: {cause}\n")));
-        if let Some(hint) = self.hints() {
-            told.push_str(&format!("  hint: {hint}\n"));
-        }
-        told
+        let causes: String = self.causes.iter().map(|cause| format!("  caused by: {cause}\n")).collect();
+        let hint = self.hints().map_or(String::new(), |hint| format!("  hint: {hint}\n"));
+        format!("{red}error:{plain} {}\n{causes}{hint}", self.message)
     }
+}
+
+/// What went wrong, and its causes. Many an error's text ends with that of its cause, for those who write it into a log as
+/// one line; here each is a text of its own.
+fn texts(error: &(dyn Error + 'static)) -> Vec<String> {
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        match texts.last_mut() {
+            Some(outer) if outer.ends_with(&text) => {
+                outer.truncate(outer.len() - text.len());
+                outer.truncate(outer.trim_end_matches([' ', ':']).len());
+                texts.push(text);
+            }
+            Some(outer) if outer.contains(&text) => {}
+            _ => texts.push(text),
+        }
+        cause = error.source();
+    }
+    texts.retain(|text| !text.is_empty());
+    texts
 }
 
 /// The message and its causes in one line.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.texts().join(": "))
+        f.write_str(&self.message)?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
 
@@ -162,51 +153,34 @@ pub fn end_quietly_on_closed_pipe() {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::path::PathBuf;
 
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
-    enum Told {
-        #[error("{}: {source}", path.display())]
-        AtTheEnd { path: PathBuf, source: io::Error },
-        #[error("cannot go on: {source}; try again")]
-        Within { source: io::Error },
+    enum Shown {
+        #[error("/x: {0}")]
+        AtTheEnd(#[source] io::Error),
+        #[error("cannot go on: {0}; try again")]
+        Within(#[source] io::Error),
         #[error("the run ended")]
-        Not { source: Box<Told> },
-        #[error(transparent)]
-        Same(Box<Told>),
-    }
-
-    fn at_the_end() -> Told {
-        Told::AtTheEnd { path: "/x".into(), source: io::Error::other("the disk is gone") }
+        Not(#[source] Box<Shown>),
     }
 
     #[test]
-    fn every_cause_has_a_line_and_nothing_is_told_twice() {
-        let chain = Failure::failed(Told::Not { source: Box::new(Told::Same(Box::new(at_the_end()))) });
+    fn every_cause_has_a_line_of_its_own() {
+        let gone = || io::Error::other("the disk is gone");
+        let chain = Failure::failed(Shown::Not(Box::new(Shown::AtTheEnd(gone()))));
         let text = "error: arm `a`: the run ended\n  caused by: /x\n  caused by: the disk is gone\n";
         assert_eq!(chain.about("arm `a`").text(false), text);
-        let within = Failure::failed(Told::Within { source: io::Error::other("the disk is gone") });
+        let within = Failure::failed(Shown::Within(gone()));
         assert_eq!(within.text(false), "error: cannot go on: the disk is gone; try again\n");
-        assert_eq!(Failure::failed(at_the_end()).to_string(), "/x: the disk is gone");
-        assert_eq!(Failure::usage("no").text(true), "\x1b[1;31merror:\x1b[0m no\n");
-    }
-
-    #[test]
-    fn json_has_the_same() {
-        let found = Failure::refused(at_the_end()).about("arm `a`").json();
-        let expected = json!({
-            "schema_version": 1, "class": "refused", "message": "arm `a`: /x", "causes": ["the disk is gone"], "hint": null,
-        });
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn whoever_goes_on_knows_what_is_next() {
-        let failure = Failure::failed("no results").hint("`attach` goes on").hint("`--continue` goes on");
-        assert_eq!(failure.text(false), "error: no results\n  hint: `--continue` goes on\n");
-        assert_eq!(failure.json()["hint"], "`--continue` goes on");
+        assert_eq!(Failure::failed(Shown::AtTheEnd(gone())).to_string(), "/x: the disk is gone");
+        let hinted = Failure::usage("no").hint("`x` does");
+        assert_eq!(hinted.text(true), "\x1b[1;31merror:\x1b[0m no\n  hint: `x` does\n");
+        assert_eq!(
+            hinted.json(),
+            json!({ "schema_version": 1, "class": "usage", "message": "no", "causes": [], "hint": "`x` does" })
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Heaptrial: controlled trials of memory allocators for long-running services.
 
+mod answer;
 #[cfg(test)]
 mod command_page;
 mod commands;
@@ -51,10 +52,8 @@ fn main() -> ExitCode {
         Err(error) => return not_understood(&error),
     };
     let global = cli.global;
-    match commands::run(cli.command, &global) {
-        Ok(code) => code,
-        Err(failure) => failure.tell(global.json, global.colored_stderr(), &|text| global.told(text)),
-    }
+    options::name_commands_for(&global);
+    commands::run(cli.command, &global).unwrap_or_else(|failure| failure.print(&global))
 }
 
 /// The words of a command line, the program's name first.
@@ -70,8 +69,9 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     let mut own = std::env::args_os().take_while(|word| word != "--");
     if error.use_stderr() && own.any(|word| word == "--json") {
         let text = error.render().to_string();
-        let told = text.trim_end().trim_start_matches("error: ").to_owned();
-        return Failure::usage(told).tell(true, false, &str::to_owned);
+        let text = text.trim_end().trim_start_matches("error: ").to_owned();
+        eprintln!("{}", Failure::usage(text).json());
+        return exit::code(ErrorClass::Usage);
     }
     // A message that nobody can see is no failure of its own.
     let _ = error.print();

@@ -1,4 +1,4 @@
-//! Results on standard output, tables and JSON, and in files.
+//! Standard output, tables, and files that appear whole.
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
@@ -30,6 +30,22 @@ pub fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The heads of a table.
+pub fn heads<const N: usize>(heads: [&str; N]) -> Vec<String> {
+    heads.map(str::to_owned).to_vec()
+}
+
+/// The first few of several names, and how many more there are.
+pub fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// Prints a result as JSON, with the version of its form.
 pub fn print_json(mut value: Value) -> Result<ExitCode, Failure> {
     if let Some(object) = value.as_object_mut() {
@@ -46,9 +62,21 @@ pub fn print(text: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A new file beside another, for [`NamedTempFile::persist`] to put in its place as a whole. Mode as of any new file.
+/// A new file next to another, for [`NamedTempFile::persist`] to put in its place as a whole. Mode as of any new file.
 pub fn file_beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mode = Permissions::from_mode(0o666);
     tempfile::Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")))
+}
+
+/// Writes a file as a whole or not at all; replaces what is there.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let written = || {
+        let mut file = file_beside(path)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)
+    };
+    let failed = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+    written().map(drop).map_err(failed)
 }

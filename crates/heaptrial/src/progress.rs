@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 
 use heaptrial_lab::{Progress, RoundView, ServiceView};
 use heaptrial_model::HumanDuration;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
-const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-const SPARK_WIDTH: usize = 32;
 /// Bytes of the unit of all figures, as in reports.
 const MIB: f64 = 1_048_576.0;
 /// Without a terminal a line of each arm is written this often.
@@ -17,85 +15,61 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows a run on standard error.
 pub struct LiveProgress {
-    terminal: bool,
-    bars: MultiProgress,
-    overall: Option<ProgressBar>,
-    lines: Vec<ProgressBar>,
+    /// On a terminal: how far the round is, and a line per arm.
+    bar: Option<ProgressBar>,
     plain_at: Option<Instant>,
 }
 
 impl LiveProgress {
     /// On a terminal if standard error is one.
     pub fn new() -> Self {
-        Self {
-            terminal: std::io::stderr().is_terminal(),
-            bars: MultiProgress::new(),
-            overall: None,
-            lines: Vec::new(),
-            plain_at: None,
+        let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(1000));
+        if let (Some(bar), Ok(style)) =
+            (&bar, ProgressStyle::with_template("{prefix} [{wide_bar:.cyan/blue}]\n{msg}"))
+        {
+            bar.set_style(style);
         }
-    }
-
-    fn clear(&mut self) {
-        for bar in self.lines.drain(..).chain(self.overall.take()) {
-            bar.finish_and_clear();
-        }
+        Self { bar, plain_at: None }
     }
 }
 
 impl Progress for LiveProgress {
     fn round(&mut self, number: usize, of: usize, repeat: u32) {
-        self.clear();
         let text = format!("round {number} of {of} (repeat {})", repeat + 1);
-        if self.terminal {
-            let bar = self.bars.add(ProgressBar::new(1000));
-            let style = "{prefix} [{wide_bar:.cyan/blue}] {msg}";
-            bar.set_style(
-                ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-            bar.set_prefix(text);
-            self.overall = Some(bar);
-        } else {
-            eprintln!("{text}");
-            self.plain_at = Some(Instant::now());
+        self.plain_at = Some(Instant::now());
+        match &self.bar {
+            Some(bar) => bar.set_prefix(text),
+            None => eprintln!("{text}"),
         }
     }
 
     fn tick(&mut self, view: &RoundView<'_>) {
         let width = view.services.iter().map(|service| service.arm.chars().count()).max().unwrap_or(0);
-        if self.terminal {
-            while self.lines.len() < view.services.len() {
-                let bar = self.bars.add(ProgressBar::new_spinner());
-                bar.set_style(
-                    ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
-                );
-                self.lines.push(bar);
-            }
-            for (bar, service) in self.lines.iter().zip(view.services) {
-                bar.set_message(line(service, width));
-            }
-            if let Some(bar) = &self.overall {
-                bar.set_position((done(view).min(1.0) * 1000.0) as u64);
-                bar.set_message(how_far(view));
-            }
+        let mut text = how_far(view);
+        if let Some(bar) = &self.bar {
+            view.services.iter().for_each(|service| text += &format!("\n{}", figures(service, width)));
+            bar.set_position((done(view).min(1.0) * 1000.0) as u64);
+            bar.set_message(text);
         } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
             self.plain_at = Some(Instant::now());
-            eprintln!("{}", how_far(view));
-            view.services.iter().for_each(|service| eprintln!("  {}", figures(service, width)));
-        }
-    }
-
-    fn message(&mut self, text: &str) {
-        if self.terminal {
-            // Fails only when standard error is gone.
-            let _ = self.bars.println(text);
-        } else {
+            view.services.iter().for_each(|service| text += &format!("\n  {}", figures(service, width)));
             eprintln!("{text}");
         }
     }
 
+    fn message(&mut self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
     fn round_ended(&mut self) {
-        self.clear();
+        if let Some(bar) = &self.bar {
+            bar.set_message("");
+            bar.finish_and_clear();
+            bar.reset();
+        }
     }
 }
 
@@ -121,11 +95,6 @@ fn how_far(view: &RoundView<'_>) -> String {
     text
 }
 
-/// One arm: its figures and the course of its memory.
-fn line(service: &ServiceView, width: usize) -> String {
-    format!("{}  {}", figures(service, width), spark(&service.metric_bytes))
-}
-
 /// One arm: memory and age.
 fn figures(service: &ServiceView, width: usize) -> String {
     let name = format!("{:width$}", service.arm);
@@ -139,29 +108,4 @@ fn figures(service: &ServiceView, width: usize) -> String {
         service.rss_bytes as f64 / MIB,
         service.age_seconds,
     )
-}
-
-/// The course of a series from 0 to its highest value, as blocks of rising height.
-fn spark(values: &[u64]) -> String {
-    let highest = values.iter().copied().max().unwrap_or(0).max(1);
-    let cells = values.len().min(SPARK_WIDTH);
-    (0..cells)
-        .map(|cell| {
-            let part = &values[cell * values.len() / cells..(cell + 1) * values.len() / cells];
-            let value = part.iter().copied().max().unwrap_or(0);
-            SPARKS[(value as u128 * (SPARKS.len() as u128 - 1) / highest as u128) as usize]
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sparks_show_the_course_from_zero() {
-        assert_eq!(spark(&[0, 50, 100]), "▁▄█");
-        assert_eq!(spark(&[]), "");
-        assert_eq!(spark(&[5; 1000]).chars().count(), SPARK_WIDTH);
-    }
 }

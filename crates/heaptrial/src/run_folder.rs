@@ -7,9 +7,11 @@ use crate::exit::Failure;
 
 /// Where runs go unless `--out` says otherwise.
 pub const RUNS: &str = "heaptrial-runs";
+/// The database of a run, and that of a host.
+pub const DATABASE: &str = "heaptrial.db";
 
 /// Files of a run; with `--db` its database is elsewhere.
-const OF_A_RUN: [&str; 3] = ["heaptrial.db", "plan.json", "report.json"];
+const OF_A_RUN: [&str; 3] = [DATABASE, "plan.json", "report.json"];
 
 /// Refuses a folder that already holds a run.
 pub fn check(out: Option<&Path>) -> Result<(), Failure> {
@@ -57,17 +59,17 @@ pub fn database(named: Option<&Path>) -> Result<PathBuf, Failure> {
             ))
         })?,
     };
-    Ok(if path.is_dir() { path.join("heaptrial.db") } else { path })
+    Ok(if path.is_dir() { path.join(DATABASE) } else { path })
 }
 
 /// The run whose database was written to last.
 fn newest(runs: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(runs).ok()?.flatten().map(|entry| entry.path());
     let written = |folder: &PathBuf| {
-        let times = ["heaptrial.db", "heaptrial.db-wal"]
-            .map(|name| fs::metadata(folder.join(name)).ok()?.modified().ok());
+        let times =
+            [DATABASE, "heaptrial.db-wal"].map(|name| fs::metadata(folder.join(name)).ok()?.modified().ok());
         times.into_iter().flatten().max()
     };
-    let runs = entries.filter(|folder| folder.join("heaptrial.db").is_file());
+    let runs = entries.filter(|folder| folder.join(DATABASE).is_file());
     runs.max_by_key(|folder| (written(folder), folder.clone()))
 }

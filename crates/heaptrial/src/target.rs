@@ -1,17 +1,13 @@
 //! Which trial a command is about: a run's folder, a database, or a trial's name.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use heaptrial_host::Paths;
 use heaptrial_store::{Store, TrialRecord};
 
-use crate::commands::trial::on_host;
+use crate::commands::host::Host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder::{self, RUNS};
-
-/// Name of a host's database in the folder of what must last.
-const DATABASE: &str = "heaptrial.db";
+use crate::run_folder::{self, DATABASE, RUNS};
 
 /// A trial in its database.
 #[derive(Debug)]
@@ -23,84 +19,74 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds what `named` names: a folder or database, whose last trial it is, or a trial in the database of
-    /// `--db` or of the newest run. Without a name, the last trial of that database. Without `--db` a name may also be
-    /// that of a trial on the services of this host.
+    /// Finds what `named` names: a run's folder or a database, whose last trial it is, or a trial: of `--db`, else of the run
+    /// of this name, else of this host, else of the newest run. Without a name, the last trial of `--db` or of the newest run.
     pub fn find(named: Option<&str>, global: &GlobalOptions) -> Result<Self, Failure> {
-        let path = named.map(Path::new).filter(|path| path.is_file() || path.join("heaptrial.db").is_file());
-        // A run of this name below the usual folder, whose last trial or trial of this name it is.
-        let is_below =
-            |name: &&str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-        let run = named.filter(is_below).map(|name| Path::new(RUNS).join(name));
-        let run = run.filter(|run| path.is_none() && run.exists());
-        let of_run = global.db.is_none() && run.is_some();
-        let name = named.filter(|_| path.is_none());
-        // A name with a slash can only be a path, and says what is missing better than a list of trials.
-        let is_path = name.is_some_and(|name| name.contains('/'));
-        if let Some(name) = name.filter(|_| !is_path && run.is_none() && global.db.is_none()) {
-            if let Some(target) = Self::on_host(&global.paths()?, name, global)? {
-                return Ok(target);
-            }
+        let Some(name) = named else {
+            return Self::of(&run_folder::database(global.db.as_deref())?, None, global);
+        };
+        let path = Path::new(name);
+        // A name with a slash can only be a path.
+        if path.is_file() || path.join(DATABASE).is_file() || name.contains('/') {
+            return Self::of(&run_folder::database(Some(path))?, None, global);
         }
-        let place = if is_path { named.map(Path::new) } else { path.or(global.db.as_deref()) };
-        let place = if of_run { run.as_deref() } else { place };
-        let database = match (run_folder::database(place), name) {
-            (Err(failure), None) => return Err(failure),
-            (Err(_), Some(name)) => {
-                let said = format!("`{name}` is no folder, no database and, without --db, no trial");
-                return Err(Failure::refused(format!(
-                    "{said}; name a run's folder, or a database with --db FILE"
-                )));
-            }
-            (Ok(database), _) => database,
-        };
-        let store = Store::open(&database)?;
-        let mut trials = store.trials().map_err(Failure::failed)?;
+        if let Some(database) = &global.db {
+            return Self::of(&run_folder::database(Some(database))?, Some(name), global);
+        }
+        let run = Path::new(RUNS).join(name).join(DATABASE);
+        if run.is_file() {
+            return Self::of(&run, Some(name), global).or_else(|_| Self::of(&run, None, global));
+        }
+        if let Some(target) = Self::on_host(name, global)? {
+            return Ok(target);
+        }
+        let newest = run_folder::database(None).map_err(|_| {
+            Failure::refused(format!(
+                "`{name}` is no folder, no database and, without --db, no trial; name a run's folder, or a database with --db FILE"
+            ))
+        })?;
+        Self::of(&newest, Some(name), global)
+    }
+
+    /// The last trial of a database, or the last of this name.
+    fn of(database: &Path, name: Option<&str>, global: &GlobalOptions) -> Result<Self, Failure> {
+        let store = Store::open(database)?;
+        let mut trials = store.trials()?;
         let several = trials.len() > 1;
-        let index = match name.filter(|_| !is_path) {
-            None => trials.len().checked_sub(1),
-            Some(name) => match trials.iter().rposition(|trial| trial.plan.name == name) {
-                None if of_run => trials.len().checked_sub(1),
-                None => return Err(unknown(name, &database, &trials)),
-                found => found,
-            },
-        };
-        let Some(index) = index else {
-            return Err(Failure::refused(format!(
-                "{} holds no trial; what is being imported is there when the import has ended",
-                database.display()
-            )));
+        let is_it = |trial: &TrialRecord| name.is_none_or(|name| trial.plan.name == name);
+        let Some(index) = trials.iter().rposition(is_it) else {
+            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
+            return Err(Failure::refused(match name {
+                Some(name) if !known.is_empty() => {
+                    format!("{} has no trial `{name}`; it has {}", database.display(), known.join(", "))
+                }
+                _ => format!("{} holds no trial; an import appears when it has ended", database.display()),
+            }));
         };
         let trial = trials.swap_remove(index);
-        let folder = match &global.out {
-            Some(folder) => folder.clone(),
-            None => {
-                let beside = folder_of(&database);
-                if several { beside.join(folder_name(&trial)) } else { beside }
-            }
-        };
-        Ok(Self { store, trial, folder })
+        let beside = folder_of(database);
+        let usual = if several { beside.join(folder_name(&trial)) } else { beside };
+        Ok(Self { store, folder: global.out.clone().unwrap_or(usual), trial })
     }
 
     /// The trial of this name in the database of this host.
-    fn on_host(paths: &Paths, name: &str, global: &GlobalOptions) -> Result<Option<Self>, Failure> {
-        on_host::require_readable(paths, global)?;
-        let database = paths.state.join(DATABASE);
-        if !database.is_file() {
+    fn on_host(name: &str, global: &GlobalOptions) -> Result<Option<Self>, Failure> {
+        let host = Host::of(global)?;
+        host.require_readable()?;
+        if !host.database.is_file() {
             return Ok(None);
         }
-        let store = Store::open(&database)?;
-        let mut trials = store.trials().map_err(Failure::failed)?;
-        let Some(index) = trials.iter().rposition(|trial| trial.plan.name == name) else { return Ok(None) };
-        let trial = trials.swap_remove(index);
-        // Not the trial's own name: that would be a run of this name without a database.
-        let usual = || Path::new(RUNS).join(format!("{}-report", folder_name(&trial)));
-        let folder = global.out.clone().unwrap_or_else(usual);
-        Ok(Some(Self { store, trial, folder }))
+        let store = Store::open(&host.database)?;
+        let found = store.trials()?.into_iter().rfind(|trial| trial.plan.name == name);
+        Ok(found.map(|trial| {
+            // Not the trial's own name: that would be a run of this name without a database.
+            let usual = || Path::new(RUNS).join(format!("{}-report", folder_name(&trial)));
+            Self { store, folder: global.out.clone().unwrap_or_else(usual), trial }
+        }))
     }
 }
 
-/// Where reports of a database go: beside it, and where others lie there too, into a folder of its name.
+/// Where reports of a database go: next to it, and where other databases are, too, into a folder of its name.
 fn folder_of(database: &Path) -> PathBuf {
     let beside = database.parent().unwrap_or(Path::new(""));
     let here = if beside == Path::new("") { Path::new(".") } else { beside };
@@ -109,9 +95,7 @@ fn folder_of(database: &Path) -> PathBuf {
     let mut entries = std::fs::read_dir(here).into_iter().flatten().flatten();
     match database.file_stem() {
         Some(own) if entries.any(|entry| is_other(entry.path())) => {
-            let mut name = own.to_owned();
-            name.push("-report");
-            beside.join(name)
+            beside.join(format!("{}-report", own.to_string_lossy()))
         }
         _ => beside.to_owned(),
     }
@@ -119,19 +103,15 @@ fn folder_of(database: &Path) -> PathBuf {
 
 /// A folder for one of several trials of a database. Names of trials are free text.
 fn folder_name(trial: &TrialRecord) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    let name: String = trial.plan.name.chars().map(safe).collect();
+    let name = plain(&trial.plan.name, '_');
     let name = name.trim_start_matches('.');
     if name.is_empty() { format!("trial-{}", trial.id) } else { name.to_owned() }
 }
 
-fn unknown(name: &str, database: &Path, trials: &[TrialRecord]) -> Failure {
-    let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
-    Failure::refused(format!(
-        "{} has no trial `{name}`; it has {}",
-        database.display(),
-        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-    ))
+/// A text as a name of a file.
+pub fn plain(text: &str, instead: char) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.chars().map(|c| if is_plain(c) { c } else { instead }).collect()
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use heaptrial_agent::{Agent, Config, MetricsAddress, UnitOptions, unit_file};
 use heaptrial_model::{HumanDuration, ServicePattern};
 
-use crate::commands::trial::on_host;
+use crate::answer::Answer;
+use crate::commands::host::Host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -19,7 +19,6 @@ const KEEP: &str = "14d";
 /// Where its unit lets it make sockets.
 const RUNTIME: &str = "/run/heaptrial";
 
-/// How it samples.
 #[derive(Debug, Args)]
 pub struct AgentOptions {
     /// Time between two samples of a service
@@ -41,7 +40,7 @@ pub struct AgentOptions {
 }
 
 /// Runs until a signal stops it.
-pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     if !(Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&options.interval.0) {
         return Err(Failure::usage("--interval must be at least 100ms and at most 1d"));
     }
@@ -51,11 +50,11 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if let Some(program) = &options.print_unit {
         return print_unit(program, options, global);
     }
-    let paths = global.paths()?;
+    let host = Host::of(global)?;
     let config = Config {
         scope: global.scope(),
-        database: on_host::database(&paths, global),
-        journals: paths.trials(),
+        journals: host.paths.trials(),
+        database: host.database,
         interval: options.interval.0,
         host_patterns: options.services.clone(),
         metrics: options.metrics.clone(),
@@ -68,10 +67,10 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
         signal_hook::low_level::pipe::register(signal, writer).map_err(Failure::failed)?;
     }
     Agent::new(config)?.run(stop.as_fd())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Answer::verbatim(""))
 }
 
-fn print_unit(program: &Path, options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn print_unit(program: &Path, options: &AgentOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let unit = unit_options(options, global)?;
     let text = unit_file(program, &global.paths()?, &unit).ok_or_else(|| {
         Failure::usage(format!(
@@ -80,19 +79,17 @@ fn print_unit(program: &Path, options: &AgentOptions, global: &GlobalOptions) ->
             program.display()
         ))
     })?;
-    print!("{text}");
-    Ok(ExitCode::SUCCESS)
+    Ok(Answer::verbatim(text))
 }
 
 /// What the unit has the agent do as this command would.
 fn unit_options(options: &AgentOptions, global: &GlobalOptions) -> Result<UnitOptions, Failure> {
     let mut unit = UnitOptions::default();
-    let mut add = |name: &str, value: String| unit.arguments.extend([name.to_owned(), value]);
     if let Some(database) = &global.db {
         // The unit is started in another folder.
         let database = std::path::absolute(database).map_err(Failure::failed)?;
         let text = database.to_str().ok_or_else(|| Failure::usage("--db: the path is no UTF-8"))?;
-        add("--db", text.to_owned());
+        unit.arguments.extend(["--db".to_owned(), text.to_owned()]);
         unit.writes_to.extend(database.parent().map(Path::to_owned));
     }
     let mut add = |name: &str, value: String| unit.arguments.extend([name.to_owned(), value]);

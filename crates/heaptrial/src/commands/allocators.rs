@@ -2,32 +2,31 @@
 
 mod package;
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use heaptrial_allocator::{
     Cache, Catalog, Family, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainOptions, Obtained,
     Obtainer, OtherAllocator, Release, ResolveError, Resolved, SourceKind, identify, other_allocators,
 };
 use heaptrial_host::{HostRoot, Process};
-use heaptrial_model::{AllocatorSpec, ErrorClass};
+use heaptrial_model::AllocatorSpec;
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, code};
+use crate::answer::Answer;
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{print, print_json, table};
+use crate::output::{heads, table};
 
 /// What to do with allocators.
 #[derive(Debug, Subcommand)]
 pub enum AllocatorsCommand {
     /// List the allocators that can be asked for, or the versions and settings of one
     List {
-        /// A family such as `mimalloc`, or one of its versions such as `mimalloc@2.0.9`
-        #[arg(value_name = "FAMILY[@VERSION]")]
-        family: Option<AllocatorSpec>,
+        /// A family such as `mimalloc`
+        #[arg(value_name = "FAMILY")]
+        family: Option<String>,
     },
     /// Get an allocator into the cache and print where it is
     Get(GetOptions),
@@ -66,73 +65,54 @@ pub struct SourceOptions {
     /// Use only what is on this machine
     #[arg(long)]
     offline: bool,
-    /// Use only these sources
-    #[arg(long = "source", value_name = "SOURCE", value_delimiter = ',')]
-    sources: Vec<SourceName>,
+    /// Use only these sources: package (builds that `allocators package` made), host (installed libraries), debian (packages of
+    /// any suite), crate (source inside crates), git (upstream repositories)
+    #[arg(long = "source", value_name = "SOURCE", value_delimiter = ',', value_parser = source)]
+    sources: Vec<SourceKind>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum SourceName {
-    /// Builds that packages of `allocators package` installed
-    Package,
-    /// Libraries installed on this host
-    Host,
-    /// Packages of the host's suite and of others
-    Debian,
-    /// Source inside crates
-    Crate,
-    /// Upstream repositories
-    Git,
+fn source(text: &str) -> Result<SourceKind, String> {
+    match text {
+        "package" => Ok(SourceKind::Package),
+        "host" => Ok(SourceKind::Host),
+        "debian" => Ok(SourceKind::Debian),
+        "crate" => Ok(SourceKind::Crate),
+        "git" => Ok(SourceKind::Git),
+        _ => Err("expected package, host, debian, crate or git".to_owned()),
+    }
 }
 
 /// Runs one of the commands.
-pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
-        AllocatorsCommand::List { family: None } => list(options),
-        AllocatorsCommand::List { family: Some(spec) } => list_family(&spec, options),
-        AllocatorsCommand::Get(get) => obtain(&get, options, false),
-        AllocatorsCommand::Verify(get) => obtain(&get, options, true),
-        AllocatorsCommand::Identify { pids } => identify_all(&pids, options),
-        AllocatorsCommand::Mitigations => mitigations(options),
+        AllocatorsCommand::List { family: None } => Ok(list()),
+        AllocatorsCommand::List { family: Some(name) } => list_family(&name),
+        AllocatorsCommand::Get(get) => obtain(&get, false),
+        AllocatorsCommand::Verify(get) => obtain(&get, true),
+        AllocatorsCommand::Identify { pids } => Ok(identify_all(&pids)),
+        AllocatorsCommand::Mitigations => Ok(mitigations()),
         AllocatorsCommand::Package(get) => package::run(&get, options),
     }
 }
 
-fn list(options: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn list() -> Answer {
     let families: Vec<_> = Catalog::builtin().families().filter(|family| !family.identify_only).collect();
-    if options.json {
-        let families: Vec<Value> = families.iter().map(|family| family_json(family)).collect();
-        return print_json(json!({ "families": families }));
+    let mut rows = vec![heads(["FAMILY", "VERSIONS", "VARIANTS", "WHAT IT IS"])];
+    for family in &families {
+        let versions: Vec<&str> = family.versions.iter().map(|release| release.version.as_str()).collect();
+        let variants: Vec<&str> = family.variants.iter().map(|variant| variant.name.as_str()).collect();
+        let versions = if versions.is_empty() { "any".to_owned() } else { versions.join(", ") };
+        rows.push(vec![family.name.clone(), versions, variants.join(", "), family.summary.clone()]);
     }
-    let mut text = String::new();
-    for family in families {
-        let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<10} {value}\n"));
-        line(&family.name, &family.summary);
-        match family.versions.as_slice() {
-            [] => line("", "versions: whatever is at hand"),
-            releases => line(
-                "",
-                &format!("versions: {}", join(releases.iter().map(|release| release.version.as_str()))),
-            ),
-        }
-        if !family.variants.is_empty() {
-            line(
-                "",
-                &format!("variants: {}", join(family.variants.iter().map(|variant| variant.name.as_str()))),
-            );
-        }
-    }
-    text.push_str("\n`heaptrial allocators list FAMILY` shows sources and settings.\n");
-    print(&text)
+    let text = format!("{}\n`heaptrial allocators list FAMILY` shows sources and settings.\n", table(&rows));
+    let families: Vec<Value> = families.iter().map(|family| family_json(family)).collect();
+    Answer::new(json!({ "families": families }), text)
 }
 
-fn list_family(spec: &AllocatorSpec, options: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let family = family_of(spec)?;
-    if options.json {
-        return print_json(json!({ "families": [family_json(&family)] }));
-    }
+fn list_family(name: &str) -> Result<Answer, Failure> {
+    let family = Catalog::builtin().resolve_local(&AllocatorSpec::family(name))?.family;
     let mut text = format!("{}: {}\n", family.name, family.summary);
-    let mut rows = vec![vec!["VERSION".to_owned(), "SOURCES".to_owned()]];
+    let mut rows = vec![heads(["VERSION", "SOURCES"])];
     for release in &family.versions {
         rows.push(vec![release.version.to_string(), sources_of(&family, release).join(", ")]);
     }
@@ -143,48 +123,23 @@ fn list_family(spec: &AllocatorSpec, options: &GlobalOptions) -> Result<ExitCode
     for variant in &family.variants {
         text.push_str(&format!("\nvariant +{}: {}\n", variant.name, variant.about));
     }
-    if !family.settings.is_empty() {
-        let head = ["SETTING", "VERSIONS", "DEFAULT", "UNIT", "VARIABLE", "WHAT IT DOES"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
-        for setting in &family.settings {
-            for (index, range) in setting.in_versions.iter().enumerate() {
-                let first = |text: String| if index == 0 { text } else { String::new() };
-                rows.push(vec![
-                    first(setting.name.clone()),
-                    range.to_string(),
-                    range.default.clone().unwrap_or_default(),
-                    first(setting.unit.clone().unwrap_or_default()),
-                    first(setting.variable(&family.environment)),
-                    first(setting.about.clone()),
-                ]);
-            }
+    let mut rows = vec![heads(["SETTING", "VERSIONS", "DEFAULT", "UNIT", "VARIABLE", "WHAT IT DOES"])];
+    for setting in &family.settings {
+        for range in &setting.in_versions {
+            rows.push(vec![
+                setting.name.clone(),
+                range.to_string(),
+                range.default.clone().unwrap_or_default(),
+                setting.unit.clone().unwrap_or_default(),
+                setting.variable(&family.environment),
+                setting.about.clone(),
+            ]);
         }
+    }
+    if !family.settings.is_empty() {
         text.push_str(&format!("\n{}", table(&rows)));
     }
-    print(&text)
-}
-
-/// A family, or what the catalog has of one version of it.
-fn family_of(spec: &AllocatorSpec) -> Result<Family, Failure> {
-    if !spec.variants.is_empty() || !spec.settings.is_empty() {
-        let asked = AllocatorSpec { version: spec.version.clone(), ..AllocatorSpec::family(&spec.family) };
-        return Err(Failure::usage(format!(
-            "`list` shows families and their versions: `heaptrial allocators list {asked}`; `heaptrial allocators verify \
-             '{spec}'` shows whether that can be had"
-        )));
-    }
-    let catalog = Catalog::builtin();
-    let mut family = Family::clone(&*catalog.resolve_local(&AllocatorSpec::family(&spec.family))?.family);
-    if let Some(version) = &spec.version {
-        catalog.resolve(spec)?;
-        family.versions.retain(|release| release.version == *version);
-        family.unversioned.clear();
-        for setting in &mut family.settings {
-            setting.in_versions.retain(|range| range.contains(version));
-        }
-        family.settings.retain(|setting| !setting.in_versions.is_empty());
-    }
-    Ok(family)
+    Ok(Answer::new(json!({ "families": [family_json(&family)] }), text))
 }
 
 fn sources_of(family: &Family, release: &Release) -> Vec<String> {
@@ -230,6 +185,13 @@ impl SourceOptions {
         self.mirror.as_deref().map(Path::new).filter(|folder| folder.is_dir())
     }
 
+    /// Obtains an allocator that stands alone, from the library or source folder `from` where that is given.
+    pub fn obtain(&self, spec: &AllocatorSpec, from: Option<&Path>) -> Result<(Resolved, Obtained), Failure> {
+        let resolved = resolve(spec, from)?;
+        let obtained = self.obtainer(from)?.obtain(&resolved)?;
+        Ok((resolved, obtained))
+    }
+
     /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
     /// to standard error.
     pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer, Failure> {
@@ -243,48 +205,27 @@ impl SourceOptions {
         options.offline = self.offline;
         options.mirror = self.mirror.clone();
         options.from = from.map(Path::to_owned);
-        options.progress = Arc::new(|line| {
-            // Progress that nobody can see is no failure.
-            let _ = writeln!(io::stderr(), "{line}");
-        });
+        options.progress = Arc::new(|line| eprintln!("{line}"));
         if !self.sources.is_empty() {
-            options.sources = self.sources.iter().map(|name| SourceKind::from(*name)).collect();
+            options.sources.clone_from(&self.sources);
         }
         Ok(options)
     }
 }
 
-impl From<SourceName> for SourceKind {
-    fn from(name: SourceName) -> Self {
-        match name {
-            SourceName::Package => Self::Package,
-            SourceName::Host => Self::Host,
-            SourceName::Debian => Self::Debian,
-            SourceName::Crate => Self::Crate,
-            SourceName::Git => Self::Git,
-        }
+fn resolve(spec: &AllocatorSpec, from: Option<&Path>) -> Result<Resolved, ResolveError> {
+    match from {
+        Some(_) => Catalog::builtin().resolve_local(spec),
+        None => Catalog::builtin().resolve(spec),
     }
 }
 
-fn resolve(get: &GetOptions) -> Result<Resolved, ResolveError> {
-    let catalog = Catalog::builtin();
-    match get.from {
-        Some(_) => catalog.resolve_local(&get.spec),
-        None => catalog.resolve(&get.spec),
-    }
-}
-
-fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<ExitCode, Failure> {
-    let resolved = resolve(get)?;
-    let obtainer = get.sources.obtainer(get.from.as_deref())?;
-    let mut obtained = obtainer.obtain(&resolved)?;
+fn obtain(get: &GetOptions, verify: bool) -> Result<Answer, Failure> {
+    let (resolved, mut obtained) = get.sources.obtain(&get.spec, get.from.as_deref())?;
     if verify {
-        obtained.verification = obtainer.verify(&resolved, &obtained)?;
+        obtained.verification = get.sources.obtainer(get.from.as_deref())?.verify(&resolved, &obtained)?;
     }
-    if options.json {
-        return print_json(obtained_json(&obtained));
-    }
-    print(&obtained_text(&resolved, &obtained, verify))
+    Ok(Answer::new(obtained_json(&obtained), obtained_text(&resolved, &obtained, verify)))
 }
 
 fn obtained_json(obtained: &Obtained) -> Value {
@@ -307,144 +248,90 @@ fn obtained_json(obtained: &Obtained) -> Value {
 
 fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> String {
     let version = obtained.version.as_ref().map_or("version not reported".to_owned(), ToString::to_string);
+    let verification = &obtained.verification;
     let mut rows = vec![
-        vec!["allocator".to_owned(), format!("{} {version}", resolved.family.name)],
-        vec!["source".to_owned(), obtained.provenance.to_string()],
+        row("allocator", format!("{} {version}", resolved.family.name)),
+        row("source", &obtained.provenance),
     ];
-    let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    if let Some(library) = &obtained.library {
-        row("library", library.display().to_string());
-    }
-    if let Some(loader) = &obtained.loader {
-        row("runs under", format!("glibc {} ({})", loader.version, loader.program.display()));
-    }
-    row("sha256", obtained.sha256.clone());
-    if let Some(build_id) = &obtained.build_id {
-        row("build id", build_id.clone());
-    }
-    for (name, value) in &obtained.settings {
-        row("setting", format!("{name}={value}"));
-    }
-    for finding in obtained.verification.evidence.iter().filter(|_| verify) {
-        row("verified", finding.clone());
-    }
-    for claim in &obtained.verification.unproved {
-        row("not proved", claim.clone());
-    }
+    rows.extend(obtained.library.iter().map(|library| row("library", library.display())));
+    rows.extend(
+        obtained.loader.iter().map(|loader| {
+            row("runs under", format!("glibc {} ({})", loader.version, loader.program.display()))
+        }),
+    );
+    rows.push(row("sha256", &obtained.sha256));
+    rows.extend(obtained.build_id.iter().map(|id| row("build id", id)));
+    rows.extend(obtained.settings.iter().map(|(name, value)| row("setting", format!("{name}={value}"))));
+    rows.extend(verification.evidence.iter().filter(|_| verify).map(|finding| row("verified", finding)));
+    rows.extend(verification.unproved.iter().map(|claim| row("not proved", claim)));
     table(&rows)
 }
 
-fn identify_all(pids: &[i32], options: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn identify_all(pids: &[i32]) -> Answer {
     let root = HostRoot::default();
-    let results: Vec<_> = pids
-        .iter()
-        .map(|pid| {
-            let process = Process::new(&root, *pid);
-            let identity = identify(&process);
-            let others = identity.as_ref().ok().and_then(|found| other_allocators(&process, found).ok());
-            (*pid, identity.map(|identity| (identity, others.unwrap_or_default())))
-        })
-        .collect();
-    let failed = results.iter().any(|(_, result)| result.is_err());
-    let code = if failed { code(ErrorClass::Failed) } else { ExitCode::SUCCESS };
-    if options.json {
-        let processes: Vec<Value> = results
-            .iter()
-            .map(|(pid, result)| match result {
-                Ok((identity, others)) => {
-                    json!({ "pid": pid, "identity": identity, "other_allocators": others })
-                }
-                Err(error) => json!({ "pid": pid, "error": error.to_string() }),
-            })
-            .collect();
-        print_json(json!({ "processes": processes }))?;
-        return Ok(code);
-    }
-    let mut text = String::new();
-    for (pid, result) in &results {
-        match result {
-            Ok((identity, others)) => text.push_str(&identity_text(*pid, identity, others)),
-            Err(error) => drop(writeln!(io::stderr(), "error: {error}")),
+    let (mut documents, mut text, mut well) = (Vec::new(), String::new(), true);
+    for pid in pids {
+        let process = Process::new(&root, *pid);
+        match identify(&process) {
+            Ok(identity) => {
+                let others = other_allocators(&process, &identity).unwrap_or_default();
+                text += &identity_text(*pid, &identity, &others);
+                documents.push(json!({ "pid": pid, "identity": identity, "other_allocators": others }));
+            }
+            Err(error) => {
+                well = false;
+                eprintln!("error: {error}");
+                documents.push(json!({ "pid": pid, "error": error.to_string() }));
+            }
         }
     }
-    print(&text)?;
-    Ok(code)
+    Answer::new(json!({ "processes": documents }), text).unless(well)
 }
 
 fn identity_text(pid: i32, identity: &Identity, others: &[OtherAllocator]) -> String {
     let mut rows = vec![
-        vec!["process".to_owned(), pid.to_string()],
-        vec!["allocator".to_owned(), format!("{} ({})", identity.label(), identity.linkage.as_str())],
+        row("process", pid),
+        row("allocator", format!("{} ({})", identity.label(), identity.linkage.as_str())),
     ];
-    let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    if let Some(path) = &identity.path {
-        row("file", path.display().to_string());
-    }
-    if let Some(build_id) = &identity.build_id {
-        row("build id", build_id.clone());
-    }
-    for (name, value) in &identity.settings {
-        row("setting", format!("{name}={value}"));
-    }
-    for finding in &identity.evidence {
-        row("evidence", finding.clone());
-    }
-    for other in others {
-        row("other allocator", format!("{} in {}: no treatment reaches it", other.name, other.object));
-    }
+    rows.extend(identity.path.iter().map(|path| row("file", path.display())));
+    rows.extend(identity.build_id.iter().map(|id| row("build id", id)));
+    rows.extend(identity.settings.iter().map(|(name, value)| row("setting", format!("{name}={value}"))));
+    rows.extend(identity.evidence.iter().map(|finding| row("evidence", finding)));
+    rows.extend(others.iter().map(|other| {
+        row("other allocator", format!("{} in {}: no treatment reaches it", other.name, other.object))
+    }));
     table(&rows) + "\n"
 }
 
-fn mitigations(options: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let builds: Vec<_> = Catalog::builtin()
-        .families()
-        .filter(|family| !family.identify_only)
-        .flat_map(|family| {
-            let variants = family.variants.iter().map(move |variant| (family, Some(variant.name.as_str())));
-            std::iter::once((family, None)).chain(variants)
-        })
-        .collect();
-    let label = |family: &Family, variant: Option<&str>| match variant {
-        Some(variant) => format!("{}+{variant}", family.name),
-        None => family.name.clone(),
-    };
-    if options.json {
-        let builds: Vec<Value> = builds
-            .iter()
-            .map(|(family, variant)| {
-                let cells: Vec<Value> = MITIGATIONS
-                    .iter()
-                    .map(|name| match family.mitigation(name, *variant) {
-                        Some(Mitigation { state, note, source, .. }) => {
-                            json!({ "name": name, "state": state, "note": note, "source": source })
-                        }
-                        None => json!({ "name": name, "state": MitigationState::Unknown }),
-                    })
-                    .collect();
-                json!({ "allocator": label(family, *variant), "mitigations": cells })
-            })
-            .collect();
-        return print_json(json!({ "builds": builds }));
-    }
-    let heads = MITIGATIONS.iter().map(|name| name.replace('_', " "));
-    let mut rows = vec![std::iter::once("allocator".to_owned()).chain(heads).collect::<Vec<_>>()];
-    let mut notes = String::new();
-    for (family, variant) in builds {
-        let name = label(family, variant);
-        let mut row = vec![name.clone()];
-        for column in MITIGATIONS {
-            let cell = family.mitigation(column, variant);
-            row.push(cell.map_or(MitigationState::Unknown, |cell| cell.state).to_string());
-            if let Some(cell) = cell {
-                let note = cell.note.as_ref().map_or(String::new(), |note| format!(": {note}"));
-                notes.push_str(&format!("{name}, {}{note} [{}]\n", column.replace('_', " "), cell.source));
-            }
-        }
-        rows.push(row);
-    }
-    print(&format!("{}\n{notes}\n`unknown` means that the catalog has no source for it.\n", table(&rows)))
+fn row(name: &str, value: impl ToString) -> Vec<String> {
+    vec![name.to_owned(), value.to_string()]
 }
 
-fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    words.collect::<Vec<_>>().join(", ")
+fn mitigations() -> Answer {
+    let columns = MITIGATIONS.iter().map(|name| name.replace('_', " "));
+    let mut rows = vec![std::iter::once("allocator".to_owned()).chain(columns).collect::<Vec<_>>()];
+    let (mut builds, mut notes) = (Vec::new(), String::new());
+    for family in Catalog::builtin().families().filter(|family| !family.identify_only) {
+        let variants = family.variants.iter().map(|variant| Some(variant.name.as_str()));
+        for variant in std::iter::once(None).chain(variants) {
+            let name = variant.map_or(family.name.clone(), |variant| format!("{}+{variant}", family.name));
+            let (mut row, mut cells) = (vec![name.clone()], Vec::new());
+            for column in MITIGATIONS {
+                let (state, note, source) = match family.mitigation(column, variant) {
+                    Some(Mitigation { state, note, source, .. }) => (*state, note.clone(), Some(source)),
+                    None => (MitigationState::Unknown, None, None),
+                };
+                row.push(state.to_string());
+                if let Some(source) = source {
+                    let note = note.as_ref().map_or(String::new(), |note| format!(": {note}"));
+                    notes += &format!("{name}, {}{note} [{source}]\n", column.replace('_', " "));
+                }
+                cells.push(json!({ "name": column, "state": state, "note": note, "source": source }));
+            }
+            rows.push(row);
+            builds.push(json!({ "allocator": name, "mitigations": cells }));
+        }
+    }
+    let text = format!("{}\n{notes}\n`unknown` means that the catalog has no source for it.\n", table(&rows));
+    Answer::new(json!({ "builds": builds }), text)
 }

@@ -1,26 +1,21 @@
 //! `heaptrial explain`: where the memory of a running process is.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
 use heaptrial_allocator::{Explanation, IdentifyError, explain, identify};
 use heaptrial_host::{HostRoot, Process, ProcessTree};
-use heaptrial_model::{AllocatorSpec, ErrorClass, ServicePattern, units};
+use heaptrial_model::{ServicePattern, units};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, code};
+use crate::answer::Answer;
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{print, print_json, table};
+use crate::output::table;
 
-/// Above this a note says beforehand that it takes some seconds.
-const LARGE_BYTES: u64 = 4 << 30;
 /// A process of a service with less of its memory is not shown.
 const LEAST_SHARE: f64 = 0.05;
-/// So many processes decide what a trial compares.
-const LOOKED_AT: usize = 3;
 const LOWEST_PRIORITY: i32 = 19;
 /// Reads that are further apart are reported.
 const WORTH_SAYING_SPREAD: f64 = 0.05;
@@ -67,7 +62,7 @@ struct Found {
     explained: Result<Explanation, String>,
 }
 
-pub fn run(options: &ExplainOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &ExplainOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     // What it does is worth no delay of whom it looks at.
     let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
     let root = HostRoot::default();
@@ -85,27 +80,19 @@ pub fn run(options: &ExplainOptions, global: &GlobalOptions) -> Result<ExitCode,
             }
         }
     }
-    if global.json {
-        print_json(
-            json!({ "processes": found.iter().map(value).collect::<Vec<_>>(), "unmatched": unmatched }),
-        )?;
-    } else {
-        for process in &found {
-            if let Ok(explanation) = &process.explained {
-                print(&text(process.service.as_deref(), explanation))?;
+    let documents: Vec<Value> = found.iter().map(value).collect();
+    let (mut shown, mut well) = (String::new(), unmatched.is_empty());
+    for process in &found {
+        match &process.explained {
+            Ok(explanation) => shown += &text(process.service.as_deref(), explanation),
+            Err(error) => {
+                well = false;
+                eprintln!("error: {error}");
             }
         }
     }
-    let failed = found.iter().filter_map(|process| process.explained.as_ref().err());
-    let mut has_failed = false;
-    for message in failed
-        .cloned()
-        .chain(unmatched.iter().map(|pattern| format!("no service runs that `{pattern}` names")))
-    {
-        has_failed = true;
-        let _ = writeln!(io::stderr(), "error: {message}");
-    }
-    Ok(if has_failed { code(ErrorClass::Failed) } else { ExitCode::SUCCESS })
+    unmatched.iter().for_each(|pattern| eprintln!("error: no service that runs matches `{pattern}`"));
+    Ok(Answer::new(json!({ "processes": documents, "unmatched": unmatched }), shown).unless(well))
 }
 
 /// Services that run, each with its processes that hold a good part of its memory, the main one first.
@@ -114,8 +101,8 @@ fn processes(
     pattern: &ServicePattern,
     global: &GlobalOptions,
 ) -> Result<Vec<(String, i32)>, Failure> {
-    let units = global.systemd()?.services(std::slice::from_ref(pattern)).map_err(Failure::failed)?.units;
-    let tree = ProcessTree::scan(root).map_err(Failure::failed)?;
+    let units = global.systemd()?.services(std::slice::from_ref(pattern))?.units;
+    let tree = ProcessTree::scan(root)?;
     let rss = |pid: i32| Process::new(root, pid).memory_totals().map_or(0, |[rss, ..]| rss);
     let mut found = Vec::new();
     for unit in units {
@@ -128,49 +115,8 @@ fn processes(
     Ok(found)
 }
 
-/// What the largest services of these patterns run, and what could help them: arms of a trial, the control first.
-pub(super) fn arms(
-    patterns: &[ServicePattern],
-    global: &GlobalOptions,
-) -> Result<Vec<AllocatorSpec>, Failure> {
-    let root = HostRoot::default();
-    let mut found = Vec::new();
-    for pattern in patterns {
-        let of_services = processes(&root, pattern, global)?;
-        found.extend(of_services.into_iter().map(|(service, pid)| (Process::new(&root, pid), service)));
-    }
-    found.sort_by_cached_key(|(process, _)| {
-        std::cmp::Reverse(process.memory_totals().map_or(0, |[rss, ..]| rss))
-    });
-    found.truncate(LOOKED_AT);
-    let (mut running, mut advised) = (Vec::new(), Vec::new());
-    for (process, service) in found {
-        let explained = look(&root, Some(service), process.pid()).explained.map_err(Failure::failed)?;
-        running.push(AllocatorSpec::family(&explained.family));
-        advised.extend(explained.advice.into_iter().flat_map(|advice| advice.specs));
-    }
-    if advised.is_empty() {
-        let names: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
-        return Err(Failure::refused("nothing is shown to help the services that run")
-            .hint(format!("`heaptrial explain {}` shows where their memory is", names.join(" "))));
-    }
-    let mut arms = Vec::new();
-    for spec in running.into_iter().chain(advised) {
-        if !arms.contains(&spec) {
-            arms.push(spec);
-        }
-    }
-    Ok(arms)
-}
-
 fn look(root: &HostRoot, service: Option<String>, pid: i32) -> Found {
     let process = Process::new(root, pid);
-    if let Ok([rss_bytes, ..]) = process.memory_totals() {
-        if rss_bytes > LARGE_BYTES {
-            let memory = units::memory(rss_bytes as f64);
-            let _ = writeln!(io::stderr(), "process {pid} has {memory}: reading it takes some seconds");
-        }
-    }
     let explained = identify(&process).and_then(|identity| explain(&process, &identity));
     Found { service, pid, explained: explained.map_err(|error| with_command(pid, &error)) }
 }

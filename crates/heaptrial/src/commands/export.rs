@@ -2,14 +2,15 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use heaptrial_exchange::{ExportError, export, host_of, pack};
 use heaptrial_host::Instant;
 use heaptrial_model::units;
 use heaptrial_store::PartTick;
+use serde_json::json;
 
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::file_beside;
@@ -40,10 +41,10 @@ enum Format {
     Heaptrial,
 }
 
-pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let target = Target::find(options.trial.as_deref(), global)?;
     if matches!(options.format, Format::Heaptrial) {
-        return part(options, &target, global);
+        return part(options, &target);
     }
     if options.since.is_some() {
         return Err(Failure::usage("--since goes with --format heaptrial"));
@@ -58,37 +59,28 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         let written = write(&mut writer).and_then(|_| Ok(writer.flush()?));
         return match written {
             // A reader that closes the pipe early (`heaptrial export ... | head`) is no error.
-            Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                Ok(ExitCode::SUCCESS)
+            Err(ExportError::Write(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::failed(error))
             }
-            written => written.map(|()| ExitCode::SUCCESS).map_err(Failure::failed),
+            Err(error @ ExportError::Store(_)) => Err(error.into()),
+            _ => Ok(Answer::verbatim("")),
         };
     };
     let samples = whole_file(path, write)?;
-    if global.json {
-        let json = serde_json::json!({ "schema_version": 1, "file": path, "samples": samples });
-        println!("{json:#}");
-    } else {
-        eprintln!("{}: {samples} samples", path.display());
-    }
-    Ok(ExitCode::SUCCESS)
+    let text = format!("{}: {samples} samples\n", path.display());
+    Ok(Answer::new(json!({ "file": path, "samples": samples }), text))
 }
 
 /// Means of arms would take these in.
 fn warn_of_excluded(target: &Target) -> Result<(), Failure> {
-    let lives = target.store.lives(target.trial.id).map_err(Failure::failed)?;
+    let lives = target.store.lives(target.trial.id)?;
     let contaminated = lives.iter().filter(|life| life.contamination.is_some()).count();
-    let dropped = target.store.dropped_services(target.trial.id).map_err(Failure::failed)?.len();
-    if contaminated > 0 {
-        let lives = if contaminated == 1 { "1 life".to_owned() } else { format!("{contaminated} lives") };
+    let dropped = target.store.dropped_services(target.trial.id)?.len();
+    if contaminated + dropped > 0 {
         eprintln!(
-            "warning: readings of {lives} without the treatment of their arm are listed under that arm; reports exclude them, and here \
-             `contaminated` marks them"
-        );
-    }
-    if dropped > 0 {
-        eprintln!(
-            "warning: readings of {} are listed under its arm also from after it was taken out of the trial",
+            "warning: the file also has what reports exclude: {} without the treatment of their arm, which `contaminated` marks, and \
+             readings of {} from after it was taken out of the trial",
+            units::counted(contaminated, "process lifetime"),
             units::counted(dropped, "service")
         );
     }
@@ -104,12 +96,12 @@ fn tick(text: &str) -> Result<PartTick, String> {
     parse().ok_or_else(|| "expected NUMBER@TIME, such as 4711@1767225600000000".to_owned())
 }
 
-fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn part(options: &ExportOptions, target: &Target) -> Result<Answer, Failure> {
     let Some(path) = &options.output else {
         return Err(Failure::usage("a database is no stream; name a file with --output"));
     };
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    let host = host_of(&target.store, target.store.path(), &target.trial).map_err(Failure::from)?;
+    let host = host_of(&target.store, target.store.path(), &target.trial)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = tempfile::Builder::new().prefix(".heaptrial").tempdir_in(folder).map_err(failed)?;
     let file = beside.path().join("part.db");
@@ -122,21 +114,11 @@ fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Res
     pack(&file, &packed).map_err(failed)?;
     std::fs::rename(&packed, path).map_err(failed)?;
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    if global.json {
-        let json = serde_json::json!({
-            "schema_version": 1, "file": path, "trial": target.trial.plan.name, "host": host, "bytes": bytes,
-            "since_known": known,
-        });
-        println!("{json:#}");
-    } else {
-        eprintln!(
-            "{}: trial {} of {host}, {}",
-            path.display(),
-            target.trial.plan.name,
-            units::memory(bytes as f64)
-        );
-    }
-    Ok(ExitCode::SUCCESS)
+    let trial = &target.trial.plan.name;
+    let text = format!("{}: trial {trial} of {host}, {}\n", path.display(), units::memory(bytes as f64));
+    let document =
+        json!({ "file": path, "trial": trial, "host": host, "bytes": bytes, "since_known": known });
+    Ok(Answer::new(document, text))
 }
 
 /// The file appears whole or not at all.
@@ -146,7 +128,7 @@ fn whole_file(
 ) -> Result<u64, Failure> {
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
     let mut writer = BufWriter::new(file_beside(path).map_err(failed)?);
-    let samples = write(&mut writer).map_err(Failure::failed)?;
+    let samples = write(&mut writer)?;
     let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;

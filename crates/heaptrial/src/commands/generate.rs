@@ -1,25 +1,24 @@
 //! Completions and man pages, from the same definitions as the flags.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap_complete::Shell;
 
+use crate::answer::Answer;
 use crate::command_line;
 use crate::exit::Failure;
 
-pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+pub fn completions(shell: Shell) -> Answer {
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command_line(), "heaptrial", &mut script);
-    print!("{}", String::from_utf8_lossy(&script));
-    Ok(ExitCode::SUCCESS)
+    Answer::verbatim(String::from_utf8_lossy(&script))
 }
 
 /// Writes a page per command into `folder`.
-pub fn man_pages(folder: &Path) -> Result<ExitCode, Failure> {
+pub fn man_pages(folder: &Path) -> Result<Answer, Failure> {
     let fail = |error| Failure::failed(format!("cannot write man pages to {}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(fail)?;
     clap_mangen::generate_to(command_line(), folder).map_err(fail)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Answer::verbatim(""))
 }

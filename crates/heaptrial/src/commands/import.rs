@@ -6,16 +6,17 @@ mod heaptrial;
 mod prometheus;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Subcommand;
-use heaptrial_exchange::{ArmSummary, ImportError, ImportSummary};
+use heaptrial_exchange::ImportSummary;
 use heaptrial_model::{About, units};
 use heaptrial_store::Store;
+use serde_json::json;
 
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder::RUNS;
+use crate::run_folder::{DATABASE, RUNS};
 
 /// Which tool made the measurements.
 #[derive(Debug, Subcommand)]
@@ -33,7 +34,7 @@ pub enum ImportCommand {
 }
 
 /// Runs one of the commands.
-pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         ImportCommand::Csv(options) => csv::run(options, global),
         ImportCommand::Torutils(options) => csv::run_torutils(options, global),
@@ -46,23 +47,26 @@ pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<ExitCode, F
 fn database_of(trial: &str, global: &GlobalOptions) -> PathBuf {
     match (&global.db, &global.out) {
         (Some(file), _) => file.clone(),
-        (None, Some(folder)) => folder.join("heaptrial.db"),
-        (None, None) => Path::new(RUNS).join(trial.replace('/', "_")).join("heaptrial.db"),
+        (None, Some(folder)) => folder.join(DATABASE),
+        (None, None) => Path::new(RUNS).join(trial.replace('/', "_")).join(DATABASE),
     }
 }
 
 /// Imports into a database. A refused import leaves neither an empty one nor a folder made for it.
-fn into<T>(database: &Path, import: impl FnOnce(&mut Store) -> Result<T, ImportError>) -> Result<T, Failure> {
+fn into<T, E: Into<Failure>>(
+    database: &Path,
+    import: impl FnOnce(&mut Store) -> Result<T, E>,
+) -> Result<T, Failure> {
     let existed = database.exists();
     let missing_folder = make_folder(database)?;
-    let mut store = Store::create(database).map_err(Failure::refused)?;
+    let mut store = Store::create(database)?;
     let imported = import(&mut store);
     drop(store);
     imported.map_err(|error| {
         if !existed {
             remove_empty(database, missing_folder.as_deref());
         }
-        Failure::from(error)
+        error.into()
     })
 }
 
@@ -104,39 +108,36 @@ fn own_command() -> String {
         .join(" ")
 }
 
-/// Where it was put, and what to do with it.
-fn print_next(trial: &str, database: &Path, global: &GlobalOptions) {
-    println!();
-    println!("{}", database.display());
-    let name = shell_words::quote(trial);
-    match &global.db {
-        Some(file) => println!("Next: heaptrial --db {} report {name}", file.display()),
-        None if global.out.is_some() => println!("Next: heaptrial report {}", database.display()),
-        None => println!("Next: heaptrial report {name}"),
-    }
-}
-
-/// How much there is, and in which arms.
-fn print_head(summary: &ImportSummary) {
-    println!(
-        "{}: {} samples of {} services{}",
+/// What an import of series of services gave; `more` is what only its kind of source shows.
+fn answer(summary: &ImportSummary, more: &str, database: &Path, global: &GlobalOptions) -> Answer {
+    let mut text = format!(
+        "{}: {} samples of {} services{}\n",
         summary.trial,
         units::count(summary.samples),
         units::count(summary.services as u64),
         if summary.replaced { ", instead of what was imported under this name" } else { "" }
     );
     for arm in &summary.arms {
-        println!("  {}", arm_line(arm));
+        let claimed = arm.claimed_allocator.as_ref();
+        let claimed = claimed.map_or(String::new(), |claimed| format!(", {claimed} by its name"));
+        let control = if arm.control { ", the control" } else { "" };
+        text += &format!("  {}: {} services{claimed}{control}\n", arm.name, arm.services);
     }
-}
-
-fn arm_line(arm: &ArmSummary) -> String {
-    let mut line = format!("{}: {} services", arm.name, arm.services);
-    if let Some(claimed) = &arm.claimed_allocator {
-        line.push_str(&format!(", {claimed} by its name"));
-    }
-    if arm.control {
-        line.push_str(", the control");
-    }
-    line
+    text += &format!(
+        "{} process lifetimes: the starts of {} are reported, of {} inferred; {} began before their first reading.\n",
+        units::count(summary.lives_observed + summary.lives_inferred + summary.lives_unknown),
+        units::count(summary.lives_observed),
+        units::count(summary.lives_inferred),
+        units::count(summary.lives_unknown)
+    );
+    text += more;
+    summary.notes.iter().for_each(|note| text += &format!("- {note}\n"));
+    let name = shell_words::quote(&summary.trial);
+    let report = match (&global.db, &global.out) {
+        (Some(file), _) => format!("--db {} report {name}", file.display()),
+        (None, Some(_)) => format!("report {}", database.display()),
+        (None, None) => format!("report {name}"),
+    };
+    text += &format!("\n{}\nNext: heaptrial {report}\n", database.display());
+    Answer::new(json!({ "database": database, "import": summary }), text)
 }

@@ -5,6 +5,7 @@ mod allocators;
 mod explain;
 mod export;
 mod generate;
+pub(crate) mod host;
 mod import;
 mod lab;
 mod preflight;
@@ -12,7 +13,7 @@ mod report;
 mod rollout;
 mod serve;
 mod services;
-pub(crate) mod trial;
+mod trial;
 mod value;
 mod watch;
 
@@ -21,10 +22,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a workload under several allocators on this machine
@@ -50,7 +51,7 @@ pub enum Command {
     /// Bring what a trial measured to all services: canary, waves, gates, rollback
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
-    /// Watch services after a migration, or as they are: is what was known of them still so?
+    /// Watch services after a migration, or as they are, and alert when that changes
     #[command(subcommand)]
     Watch(watch::WatchCommand),
     /// Sample the services of running trials, as a service of this host
@@ -102,10 +103,15 @@ fn check_user(command: &Command, global: &GlobalOptions) -> Result<(), Failure> 
     }
 }
 
+/// Runs a command and prints its answer.
 pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     check_user(&command, global)?;
+    answer(command, global)?.print(global)
+}
+
+fn answer(command: Command, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
-        Command::Lab(command) => lab::run(command, global),
+        Command::Lab(command) => Ok(Answer::printed(lab::run(command, global)?)),
         Command::Allocators(command) => allocators::run(command, global),
         Command::Services(options) => services::run(&options, global),
         Command::Explain(options) => explain::run(&options, global),
@@ -118,7 +124,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),
         Command::Serve(options) => serve::run(options, global),
-        Command::Completions { shell } => generate::completions(shell),
+        Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man { folder } => generate::man_pages(&folder),
     }
 }

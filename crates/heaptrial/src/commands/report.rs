@@ -2,18 +2,17 @@
 
 mod bug;
 
-use std::ops::Bound;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use heaptrial_model::{AllocatorSpec, HumanDuration, TrialKind};
-use heaptrial_report::{Document, Options, Report, Settings, Written, compare};
+use heaptrial_report::{Document, Options, Report, Settings, compare};
 use heaptrial_store::{Store, TrialRecord};
 
 use super::lab::report_of_search;
-use super::value::{ValueError, number, size, time};
+use super::value::{size, time};
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
@@ -36,9 +35,6 @@ pub struct ReportOptions {
     /// In a field trial: what each service may use at most, such as 8G (GiB); the report says when memory runs out
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<u64>,
-    /// In a field trial: `stable` means growth within plus and minus this many percent a day
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = percent)]
-    stable_margin: f64,
     /// In a field trial or import: leave out what came after this time, such as 2026-01-31T12:00:00Z, or after the beginning of
     /// this day (UTC)
     #[arg(long, value_name = "TIME")]
@@ -51,8 +47,8 @@ pub struct ReportOptions {
     good: Option<AllocatorSpec>,
 }
 
-/// Writes the report of a trial again and prints it, or compares several.
-pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+/// Writes the report of a trial again, or compares several.
+pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     if let Some(bad) = &options.bug {
         return bug::run(bad, options, global);
     }
@@ -61,13 +57,13 @@ pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     }
     if let [folder] = options.trials.as_slice() {
         if let Some(code) = report_of_search(Path::new(folder), global)? {
-            return Ok(code);
+            return Ok(Answer::printed(code));
         }
     }
     let target = Target::find(options.trials.first().map(String::as_str), global)?;
     let how = how(options, &target)?;
-    write_and_print(&target.store, target.trial.id, &target.folder, &how, global)?;
-    Ok(ExitCode::SUCCESS)
+    let report = Report::with_charts(&target.store, target.trial.id, &how)?;
+    written(&report, &target.folder, global)
 }
 
 /// The options as the report takes them.
@@ -93,11 +89,7 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
         warm_up: options.warm_up.map(|duration| duration.0),
         memory_limit_bytes: options.memory_limit,
         until_us: until(options, target)?,
-        settings: Settings {
-            window_seconds: options.window.0.as_secs_f64(),
-            stable_margin_per_day: options.stable_margin / 100.0,
-            ..Settings::default()
-        },
+        settings: Settings { window_seconds: options.window.0.as_secs_f64(), ..Settings::default() },
     })
 }
 
@@ -120,23 +112,15 @@ fn until(options: &ReportOptions, target: &Target) -> Result<Option<i64>, Failur
     Ok(Some(until))
 }
 
-fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let mut reports = Vec::with_capacity(options.trials.len());
     for name in &options.trials {
         let target = Target::find(Some(name), global)?;
         let how = how(options, &target)?;
-        reports.push(Report::from_store(&target.store, target.trial.id, &how).map_err(Failure::failed)?);
+        reports.push(Report::from_store(&target.store, target.trial.id, &how)?);
     }
-    let comparison = compare(&reports);
     let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("comparison"));
-    let written = comparison.write(&folder).map_err(Failure::failed)?;
-    print(&comparison, &written, global)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn percent(text: &str) -> Result<f64, ValueError> {
-    let between = (Bound::Excluded(0.0), Bound::Excluded(100.0));
-    number(text, between, "a number of percent such as 0.5")
+    written(&compare(&reports), &folder, global)
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
@@ -147,24 +131,18 @@ pub fn write_and_print(
     options: &Options,
     global: &GlobalOptions,
 ) -> Result<Report, Failure> {
-    let report = Report::with_charts(store, trial_id, options).map_err(Failure::failed)?;
-    let written = report.write(folder).map_err(Failure::failed)?;
-    print(&report, &written, global)?;
+    let report = Report::with_charts(store, trial_id, options)?;
+    written(&report, folder, global)?.print(global)?;
     Ok(report)
 }
 
-/// Prints a document as JSON, or for the terminal with where its files are.
-fn print(document: &impl Document, written: &Written, global: &GlobalOptions) -> Result<(), Failure> {
-    if global.json {
-        print!("{}", document.json().map_err(Failure::failed)?);
-        return Ok(());
-    }
-    println!("{}", document.terminal(global.colored_stdout()));
-    for path in [&written.html, &written.markdown, &written.json] {
-        println!("{}", path.display());
-    }
+/// Writes a document into `folder`; the answer shows it, with where its files are.
+fn written(document: &impl Document, folder: &Path, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let written = document.write(folder)?;
+    let files = [&written.html, &written.markdown, &written.json];
+    let mut further: String = files.iter().map(|path| format!("{}\n", path.display())).collect();
     if let Some(folder) = written.charts.first().and_then(|chart| chart.parent()) {
-        println!("{}/ ({} charts)", folder.display(), written.charts.len());
+        further += &format!("{}/ ({} charts)\n", folder.display(), written.charts.len());
     }
-    Ok(())
+    Answer::of_report(document, &format!("\n{further}"), global)
 }

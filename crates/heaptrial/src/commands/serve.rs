@@ -1,16 +1,15 @@
 //! `heaptrial serve`: the read-only dashboard.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_dashboard::{Config, Dashboard, Listen, asked_to_end};
 
-use crate::commands::trial::on_host;
+use crate::answer::Answer;
+use crate::commands::host::Host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-
-const DATABASE: &str = "heaptrial.db";
+use crate::run_folder;
 
 /// What to show, and where.
 #[derive(Debug, Args)]
@@ -21,8 +20,8 @@ pub struct ServeOptions {
     /// Where to listen: IP:PORT, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value_t = Config::usual_address())]
     listen: Listen,
-    /// Allow an address that other machines can reach. Whoever reaches it sees everything: the dashboard asks nobody
-    /// who he is
+    /// Allow an address that other machines can reach. Everybody who reaches it sees everything: the dashboard asks
+    /// nobody for a password
     #[arg(long)]
     listen_anywhere: bool,
     /// Answer to this name, too, such as that of a proxy in front; repeatable
@@ -31,7 +30,7 @@ pub struct ServeOptions {
 }
 
 /// Serves until Ctrl-C or SIGTERM.
-pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let database = database(options.run.as_deref(), global)?;
     let config = Config {
         database: database.clone(),
@@ -42,41 +41,38 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let dashboard = Dashboard::bind(config)?;
     let listen = dashboard.address();
     if !listen.is_local() {
-        eprintln!(
-            "Warning: whoever reaches {listen} sees what is shown; the dashboard asks nobody who he is."
-        );
+        eprintln!("warning: everybody who reaches {listen} sees what is shown; no password is asked for");
     }
     let url = match &listen {
         Listen::Tcp(address) => format!("http://{address}/"),
         Listen::Unix(_) => listen.to_string(),
     };
-    if global.json {
-        println!("{:#}", serde_json::json!({ "schema_version": 1, "url": url, "database": database }));
-    } else {
-        println!("{url}");
-        eprintln!("Showing {}, read-only. Ctrl-C ends it.", database.display());
-    }
+    let text = format!("{url}\n");
+    Answer::new(serde_json::json!({ "url": url, "database": database }), text).print(global)?;
+    eprintln!("Showing {}, read-only. Ctrl-C ends it.", database.display());
     dashboard.run(asked_to_end())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Answer::verbatim(""))
 }
 
 /// What is named, `--db`, or the host's database.
 fn database(named: Option<&Path>, global: &GlobalOptions) -> Result<PathBuf, Failure> {
     let given = named.or(global.db.as_deref());
-    let paths = global.paths()?;
-    if given.is_none() {
-        on_host::require_readable(&paths, global)?;
-    }
-    let usual = on_host::database(&paths, global);
-    let path = given.unwrap_or(&usual);
-    let path = if path.is_dir() { path.join(DATABASE) } else { path.to_owned() };
+    let path = match given {
+        Some(path) => run_folder::database(Some(path))?,
+        None => {
+            let host = Host::of(global)?;
+            host.require_readable()?;
+            host.database
+        }
+    };
     if path.is_file() {
         return Ok(path);
     }
-    let next = if given.is_some() {
-        "name a run's folder or a database"
-    } else {
-        "the agent makes it (`heaptrial agent`, or a trial that is started); to see a lab run or an import, name its folder"
+    let next = match given {
+        Some(_) => "name a run's folder or a database",
+        None => {
+            "the agent makes it (`heaptrial agent`, or a trial that is started); to see a lab run or an import, name its folder"
+        }
     };
     Err(Failure::refused(format!("there is no database {}; {next}", path.display())))
 }

@@ -65,13 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_has_a_unit() {
-        for (text, bytes) in [("512M", 512 << 20), ("1.5GiB", 3 << 29), ("8 gb", 8 << 30), ("4096B", 4096)] {
-            assert_eq!(size(text).unwrap(), bytes, "{text}");
+    fn a_size_has_a_unit_and_is_written_as_it_is_read() {
+        for (bytes, word) in [(512 << 20, "512M"), (3 << 29, "1536M"), (1 << 40, "1T"), (5000, "5000B")] {
+            assert_eq!(size_word(bytes), word);
+            assert_eq!(size(word).unwrap(), bytes);
         }
+        assert_eq!((size("1.5GiB").unwrap(), size("8 gb").unwrap()), (3 << 29, 8 << 30));
         for text in ["512", "1e9", "0M", "M", "", "512X", "-1M", "64 "] {
-            let told = size(text).unwrap_err().to_string();
-            assert!(told.contains("with its unit"), "{text}: {told}");
+            assert!(size(text).is_err(), "{text}");
         }
     }
 
@@ -82,18 +83,8 @@ mod tests {
         assert_eq!(of("2026-11-20T13:00:00+01:00"), Some(noon));
         assert_eq!(of("2026-11-20"), Some(noon - 12 * 3_600_000_000));
         assert_eq!(of("2h"), Some(-2 * 3_600_000_000));
-        for text in
-            ["2026-11-20T12:00:00", "2026-11-20 12:00", "2026-11-20 23:59", "20261120T12", "2026-11-31"]
-        {
+        for text in ["2026-11-20T12:00:00", "2026-11-20 12:00", "20261120T12", "2026-11-31"] {
             assert_eq!(of(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_size_is_written_as_it_is_read() {
-        for (bytes, word) in [(512 << 20, "512M"), (3 << 29, "1536M"), (1 << 40, "1T"), (5000, "5000B")] {
-            assert_eq!(size_word(bytes), word);
-            assert_eq!(size(word).unwrap(), bytes);
         }
     }
 }

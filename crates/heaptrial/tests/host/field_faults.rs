@@ -6,7 +6,7 @@
 
 use crate::support;
 
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use heaptrial_testbed::{Draw, Snapshot, drawn};
@@ -27,6 +27,13 @@ enum Recovery {
     Resume,
     Revert,
     Timer,
+}
+
+/// What is walked.
+#[derive(Debug, Clone, Copy)]
+enum Of<'n> {
+    Trial,
+    Rollout(&'n str),
 }
 
 struct Walk {
@@ -60,7 +67,13 @@ impl Walk {
 
     /// Runs a command that is killed at its `number`th `call`; tells whether it was.
     fn killed_at(&self, arguments: &str, call: &str, number: u32) -> bool {
-        let output = self.strace(arguments, call, number);
+        let inner = self.bed.container.command("/usr/bin/env");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+        command.args(["-e", &format!("inject={call}:signal=SIGKILL:when={number}")]);
+        command.arg(inner.get_program()).args(inner.get_args());
+        command.args(["-C", "/root", "HOME=/root", "/ht/heaptrial"]).args(arguments.split_whitespace());
+        let output = command.output().unwrap();
         let survived = output.status.success();
         assert!(
             survived || output.status.code() == Some(137) || output.status.code().is_none(),
@@ -69,16 +82,6 @@ impl Walk {
             stderr(&output)
         );
         !survived
-    }
-
-    fn strace(&self, arguments: &str, call: &str, number: u32) -> Output {
-        let inner = self.bed.container.command("/usr/bin/env");
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        command.args(["-e", &format!("inject={call}:signal=SIGKILL:when={number}")]);
-        command.arg(inner.get_program()).args(inner.get_args());
-        command.args(["-C", "/root", "HOME=/root", "/ht/heaptrial"]).args(arguments.split_whitespace());
-        command.output().unwrap()
     }
 
     /// A trial in the state in which the command that is walked begins.
@@ -92,40 +95,46 @@ impl Walk {
         assert_eq!(self.before.difference(&now), Vec::<String>::new(), "{what}");
         self.bed.assert_active(&self.units);
         for unit in &self.units {
-            assert!(!self.bed.maps(unit).contains("libjemalloc"), "{what}: {unit}");
+            let is_treated = self.bed.maps(unit).contains("libjemalloc") || self.has_one_arena(unit);
+            assert!(!is_treated, "{what}: {unit}");
         }
     }
 
-    fn recover(&self, recovery: Recovery, what: &str) {
-        // Killed before there was a trial: nothing was changed.
-        if self.bed.heaptrial("trial status walk").status.code() == Some(3) {
+    /// Recovers a trial or a rollout, puts it back, and finds the host as before.
+    fn recover(&self, of: Of<'_>, recovery: Recovery, what: &str) {
+        let (kind, name, back) = match of {
+            Of::Trial => ("trial", "walk", "trial stop walk --revert --yes".to_owned()),
+            Of::Rollout(name) => ("rollout", name, format!("rollout rollback {name} --yes")),
+        };
+        let run = |arguments: &str| {
+            let output = self.bed.heaptrial(arguments);
+            assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+        };
+        let status = format!("trial status {name} --json");
+        // Killed before there was one: nothing was changed.
+        if self.bed.heaptrial(&status).status.code() == Some(3) {
             return self.assert_as_before(what);
         }
         match recovery {
             Recovery::Resume => {
-                let output = self.bed.heaptrial("trial resume walk");
-                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
-                let status = self.bed.json("trial status walk --json");
-                assert_eq!(status["stage"], "running", "{what}: {status:#}");
+                run(&format!("{kind} resume {name}"));
+                let services = self.bed.json_of(&status)["services"].clone();
                 for unit in &self.units {
-                    let state = &status["services"][unit];
-                    assert_eq!(state["stage"], "committed", "{what}: {status:#}");
-                    assert_eq!(
-                        self.bed.maps(unit).contains("libjemalloc"),
-                        state["arm"] == "jemalloc",
-                        "{what}"
-                    );
+                    assert_eq!(services[unit]["stage"], "committed", "{what}: {services:#}");
+                    let is_treated = match of {
+                        Of::Trial => self.bed.maps(unit).contains("libjemalloc"),
+                        Of::Rollout(_) => self.has_one_arena(unit),
+                    };
+                    assert_eq!(is_treated, services[unit]["arm"] != "glibc", "{what}: {unit}");
                 }
             }
             Recovery::Timer => {
-                let output = self.bed.heaptrial("trial recover walk");
-                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                run(&format!("trial recover {name}"));
                 // The timer itself may be at it: then the command left it to that.
                 wait_for(what, Duration::from_secs(60), || {
-                    let status: serde_json::Value =
-                        support::json(&self.bed.heaptrial("trial status walk --json"));
+                    let services = self.bed.json_of(&status)["services"].clone();
                     let known = |unit: &String| {
-                        let stage = &status["services"][unit]["stage"];
+                        let stage = &services[unit]["stage"];
                         stage.is_null() || stage == "committed" || stage == "reverted"
                     };
                     self.units.iter().all(known).then_some(())
@@ -134,49 +143,8 @@ impl Walk {
             Recovery::Revert => {}
         }
         self.bed.assert_active(&self.units);
-        let output = self.bed.heaptrial("trial stop walk --revert --yes");
-        assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+        run(&back);
         self.assert_as_before(what);
-    }
-}
-
-impl Walk {
-    /// The same for a rollout.
-    fn recover_rollout(&self, name: &str, recovery: Recovery, what: &str) {
-        // Killed before there was one: nothing was changed.
-        if self.bed.heaptrial(&format!("rollout status {name}")).status.code() == Some(3) {
-            return self.assert_as_before(what);
-        }
-        let stages = || -> Vec<String> {
-            let status = self.bed.json_of(&format!("trial status {name} --json"));
-            let stages = self.units.iter().map(|unit| status["services"][unit]["stage"].to_string());
-            stages.collect()
-        };
-        match recovery {
-            Recovery::Resume => {
-                let output = self.bed.heaptrial(&format!("rollout resume {name}"));
-                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
-                for unit in &self.units {
-                    assert!(self.has_one_arena(unit), "{what}: {unit}");
-                }
-            }
-            Recovery::Timer => {
-                let output = self.bed.heaptrial(&format!("trial recover {name}"));
-                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
-                wait_for(what, Duration::from_secs(60), || {
-                    let known = ["null", "\"committed\"", "\"reverted\""];
-                    stages().iter().all(|stage| known.contains(&stage.as_str())).then_some(())
-                });
-            }
-            Recovery::Revert => {}
-        }
-        self.bed.assert_active(&self.units);
-        let output = self.bed.heaptrial(&format!("rollout rollback {name} --yes"));
-        assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
-        self.assert_as_before(what);
-        for unit in &self.units {
-            assert!(!self.has_one_arena(unit), "{what}: {unit}");
-        }
     }
 
     fn has_one_arena(&self, unit: &str) -> bool {
@@ -224,7 +192,7 @@ fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
             let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
             let what = format!("killed at {call} {number}, then {recovery:?}");
             let killed = walk.killed_at("trial start walk --yes --no-agent", call, number);
-            walk.recover(if killed { recovery } else { Recovery::Revert }, &what);
+            walk.recover(Of::Trial, if killed { recovery } else { Recovery::Revert }, &what);
             if !killed {
                 break;
             }
@@ -249,7 +217,7 @@ fn a_revert_that_is_killed_anywhere_is_completed() {
             let what = format!("revert killed at {call} {number}, then {recovery:?}");
             let killed = walk.killed_at("trial stop walk --revert --yes", call, number);
             walk.bed.assert_active(&walk.units);
-            walk.recover(recovery, &what);
+            walk.recover(Of::Trial, recovery, &what);
             if !killed {
                 break;
             }
@@ -280,7 +248,7 @@ fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
                  --soak 1s --pause 0s --yes"
             );
             let killed = walk.killed_at(&start, call, number);
-            walk.recover_rollout(&name, if killed { recovery } else { Recovery::Revert }, &what);
+            walk.recover(Of::Rollout(&name), if killed { recovery } else { Recovery::Revert }, &what);
             if !killed {
                 break;
             }
@@ -341,6 +309,7 @@ fn a_power_cut_at_any_moment_leaves_what_can_be_resumed_and_reverted() {
         let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][cut as usize / 2 % 3];
         let recovery = if reverting && recovery == Recovery::Resume { Recovery::Revert } else { recovery };
         walk.recover(
+            Of::Trial,
             recovery,
             &format!("power cut {cut} after {share:.2} of {arguments}, then {recovery:?}"),
         );

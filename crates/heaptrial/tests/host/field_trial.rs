@@ -58,8 +58,7 @@ fn a_trial_is_started_proved_and_reverted_to_the_byte() {
     let again = bed.heaptrial("trial start three-way --yes");
     assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
 
-    let output = bed.succeeds("trial stop three-way --revert --yes");
-    assert!(stdout(&output).contains("every file is as before"), "{}", stdout(&output));
+    bed.succeeds("trial stop three-way --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     bed.assert_active(&units);
     for unit in &units {
@@ -121,36 +120,4 @@ fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
     assert!(preloads(left), "{left} is still in the second trial");
     bed.succeeds("trial stop second --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn putting_back_an_ended_trial_leaves_the_services_of_a_later_one_alone() {
-    let Some(()) = drawn(4, 6) else { return };
-    let Some((bed, units)) = Bed::with_churn(2) else { return };
-    let before = bed.snapshot();
-    start(&bed, "first", "churn@*");
-    bed.succeeds("trial stop first --yes");
-    let (treated, control): (Vec<&String>, Vec<&String>) =
-        units.iter().partition(|unit| bed.maps(unit).contains("libjemalloc"));
-    let (treated, control) = (treated[0], control[0]);
-
-    // Somebody takes its file away, so that a later trial may have the service.
-    bed.container.ok(&["rm", &format!("/etc/systemd/system/{treated}.d/zz-heaptrial.conf")]);
-    bed.container.ok(&["systemctl", "daemon-reload"]);
-    bed.container.ok(&["systemctl", "restart", treated]);
-    start(&bed, "second", "churn@*");
-    let pids = || units.iter().map(|unit| bed.property(unit, "MainPID")).collect::<Vec<_>>();
-    let (running, second) = (pids(), bed.snapshot());
-    let refused = bed.heaptrial("trial stop first --revert --yes");
-    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("second"), "{}", stderr(&refused));
-    assert_eq!((pids(), second.difference(&bed.snapshot())), (running, Vec::new()));
-
-    bed.succeeds("trial stop second --revert --yes");
-    let of_control = bed.property(control, "MainPID");
-    bed.succeeds("trial stop first --revert --yes");
-    assert_eq!(bed.property(control, "MainPID"), of_control, "nothing of {control} was changed");
-    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-    bed.assert_active(&units);
 }

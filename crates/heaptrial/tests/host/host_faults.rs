@@ -22,25 +22,24 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
     bed.container.ok(&["systemctl", "mask", masked]);
 
     let status = bed.json("trial status gone --json");
-    assert_eq!(status["not_running"][0]["service"], stopped.as_str(), "{status:#}");
+    let problems = status["problems"].as_array().unwrap();
+    let down = problems.iter().find(|problem| problem["kind"] == "not_running").unwrap();
+    assert_eq!(down["service"], stopped.as_str(), "{status:#}");
 
     let output = bed.heaptrial("trial stop gone --revert --yes");
     let said = format!("{}{}", stdout(&output), stderr(&output));
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("{stopped} does not run: somebody stopped it")), "{said}");
-    assert!(said.contains(&format!("{masked}: COULD NOT BE PUT BACK")), "{said}");
-    assert!(said.contains(&format!("trial stop gone --revert --without {masked}")), "{said}");
+    assert!(said.contains(&format!("--without {masked}")), "{said}");
     assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
 
     let other = bed.heaptrial("trial stop gone --revert --yes --without churn@nobody.service");
     assert_eq!(other.status.code(), Some(3), "{}", stderr(&other));
-    let output = bed.succeeds(&format!("trial stop gone --revert --yes --without {masked}"));
-    let said = format!("{}{}", stdout(&output), stderr(&output));
-    assert!(said.contains(&format!("{masked} was given up")), "{said}");
+    let ended = bed.json(&format!("trial stop gone --revert --yes --json --without {masked}"));
+    assert_eq!(ended["given_up"][0]["service"], masked.as_str(), "{ended:#}");
     let status = bed.json("trial status gone --json");
     assert_eq!(status["stage"], "reverted", "{status:#}");
-    let again = bed.succeeds("trial stop gone --revert --yes");
-    assert!(stdout(&again).contains("given up") && stdout(&again).contains(masked), "{}", stdout(&again));
+    let again = bed.json("trial stop gone --revert --yes --json");
+    assert_eq!(again["given_up"][0], masked.as_str(), "{again:#}");
     assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
 
     bed.container.ok(&["systemctl", "unmask", masked]);
@@ -49,41 +48,6 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
     bed.container.ok(&["systemctl", "start", stopped]);
     bed.assert_active(&units);
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn a_removed_unit_is_told_and_given_up_and_a_stopped_service_is_not_started_by_a_resume() {
-    let Some(()) = drawn(1, 6) else { return };
-    let Some((bed, units)) = planned("removed", 4, "") else { return };
-    // Units of their own, so that one can be removed.
-    let own = ["own-a.service", "own-b.service", "own-c.service", "own-d.service"];
-    for unit in own {
-        let text = "[Service]\nExecStart=/bin/sleep infinity\n";
-        bed.container.write(format!("/etc/systemd/system/{unit}"), text, 0o644).unwrap();
-    }
-    bed.container.ok(&["systemctl", "daemon-reload"]);
-    bed.container.ok(&[&["systemctl", "start"], own.as_slice()].concat());
-    bed.write_trial("own", &two_arms("own", "own-*", ""));
-    bed.succeeds("trial plan own.toml --seed 1");
-    bed.succeeds("trial start own --yes --no-agent");
-    let treated = of_arm(&bed, "own", "jemalloc");
-    let (removed, stopped) = (&treated[0], &treated[1]);
-    bed.container.ok(&["rm", &format!("/etc/systemd/system/{removed}")]);
-    bed.container.ok(&["systemctl", "daemon-reload"]);
-    bed.container.ok(&["systemctl", "stop", stopped]);
-
-    let resumed = bed.heaptrial("trial resume own");
-    let said = format!("{}{}", stdout(&resumed), stderr(&resumed));
-    assert_eq!(bed.property(stopped, "ActiveState"), "inactive", "{said}");
-    let output = bed.heaptrial("trial stop own --revert --yes");
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let output = bed.succeeds(&format!("trial stop own --revert --yes --without {removed}"));
-    assert!(stdout(&output).contains(&format!("{removed} was given up")), "{}", stdout(&output));
-    assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
-    let left = bed.container.ok(&["find", "/etc/systemd/system", "-name", "*heaptrial*"]);
-    assert_eq!(left, "", "nothing of the trial is left");
-    bed.assert_active(&units);
 }
 
 #[test]
@@ -97,12 +61,7 @@ fn a_service_is_dropped_from_a_running_trial_and_the_rest_goes_on() {
     let dry = bed.succeeds(&format!("trial drop drop {} --dry-run", treated[0]));
     assert!(stdout(&dry).contains("nothing was changed"), "{}", stdout(&dry));
     assert!(bed.maps(&treated[0]).contains("libjemalloc"));
-    let output = bed.succeeds(&format!("trial drop drop {} --yes --because needed-elsewhere", treated[0]));
-    let said = stdout(&output);
-    assert!(
-        said.contains("is as before and out of the trial; 2 services of arm jemalloc are left"),
-        "{said}"
-    );
+    bed.succeeds(&format!("trial drop drop {} --yes --because needed-elsewhere", treated[0]));
     assert!(!bed.maps(&treated[0]).contains("libjemalloc"));
     bed.succeeds(&format!("trial drop drop {} --yes", controls[0]));
     let again = bed.heaptrial(&format!("trial drop drop {} --yes", treated[0]));
@@ -304,71 +263,4 @@ fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
     bed.succeeds("trial stop lost --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     bed.assert_active(&units);
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn services_that_are_stopped_before_a_start_comes_to_them_stay_stopped() {
-    let Some(()) = drawn(4, 6) else { return };
-    let Some((bed, units)) = planned("early", 4, "pause = \"2s\"\nfailure_budget = 9") else { return };
-    let before = bed.snapshot();
-    let mut start = bed.command("trial start early --yes --no-agent").spawn().unwrap();
-    let journal =
-        || bed.container.read_text("/var/lib/heaptrial/trials/early/journal.jsonl").unwrap_or_default();
-    // All files are changed ahead of the first restart; the others wait for theirs.
-    wait_for("the first service is through", Duration::from_secs(60), || {
-        journal().contains("\"committed\"").then_some(())
-    });
-    let text = journal();
-    let waiting: Vec<&String> = units
-        .iter()
-        .filter(|unit| !text.contains(&format!("\"restarting\",\"service\":\"{unit}\"")))
-        .collect();
-    assert!(!waiting.is_empty(), "{text}");
-    for unit in &waiting {
-        bed.container.ok(&["systemctl", "stop", unit]);
-    }
-    assert_eq!(start.wait().unwrap().code(), Some(1), "not all have their treatment");
-    for unit in &waiting {
-        assert_eq!(bed.property(unit, "ActiveState"), "inactive", "{unit}: {}", journal());
-    }
-    bed.succeeds("trial stop early --revert --yes");
-    for unit in &waiting {
-        assert_eq!(bed.property(unit, "ActiveState"), "inactive", "{unit}");
-        bed.container.ok(&["systemctl", "start", unit]);
-    }
-    bed.assert_active(&units);
-    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn a_rollout_tells_which_of_its_services_somebody_stopped() {
-    let Some((bed, units)) = Bed::with_churn(2) else { return };
-    let before = bed.snapshot();
-    let pace = "--soak 50s --pause 0s --yes";
-    let what = "jemalloc@5.3.0 --services churn@* --force a-pilot --name two";
-    let mut rollout = bed.command(&format!("rollout start {what} {pace}")).spawn().unwrap();
-    let canary = wait_for("the canary is watched", Duration::from_secs(60), || {
-        let status = bed.heaptrial("rollout status two --json");
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
-        let wave = &status["rollouts"][0]["waves"][0];
-        (wave["stage"] == "soaking").then(|| wave["names"][0].as_str().unwrap().to_owned())
-    });
-    let canary = &canary;
-    bed.container.ok(&["systemctl", "stop", canary]);
-    // Its gate finds it stopped, and what is put back stays so.
-    assert_eq!(rollout.wait().unwrap().code(), Some(1));
-    let told = format!("{canary} does not run: it is inactive (dead): somebody stopped it");
-    let status = stdout(&bed.heaptrial("rollout status two"));
-    assert!(status.contains(&told), "{status}");
-    for _ in 0..2 {
-        assert_eq!(bed.property(canary, "ActiveState"), "inactive");
-        bed.succeeds("rollout rollback two --yes");
-    }
-    bed.container.ok(&["systemctl", "start", canary]);
-    let status = stdout(&bed.succeeds("rollout status two"));
-    assert!(!status.contains("does not run"), "{status}");
-    bed.assert_active(&units);
-    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 }

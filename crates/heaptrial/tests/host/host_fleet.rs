@@ -84,7 +84,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
         (survey.replace(sha256, &sha256.replace(&sha256[..4], "0000")), ["different builds", "alpha"]),
         (
             survey.replace("\"host\": \"beta\"", "\"host\": \"alpha\""),
-            ["are both of host alpha", "beta.json"],
+            ["both of host alpha", "survey them again"],
         ),
         (survey.replace("5.3.0\"", "5.2.1\""), ["another description", "beta"]),
     ] {
@@ -188,11 +188,9 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
 
 /// What the hosts found together is rolled out on one of them, by a file and without their database.
 fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
-    let plain = succeeds(folder, "trial verdict all.db --arm jemalloc");
-    eprintln!("{}", stdout(&plain));
     refused_with(2, &here(folder, "trial verdict all.db --arm mimalloc"), &["no arm `mimalloc`", "jemalloc"]);
     // One host alone has its own part.
-    refused(&bed.heaptrial("trial verdict fleet --arm jemalloc"), &["Hosts are missing", "alpha"]);
+    refused(&bed.heaptrial("trial verdict fleet --arm jemalloc"), &["alpha"]);
     let told = json(&succeeds(folder, "trial verdict all.db --arm jemalloc -o jemalloc.json --json"));
     let digest = told["sha256"].as_str().unwrap();
     assert!(told["ratio"].as_f64().unwrap() > 0.0, "{told}");
@@ -243,8 +241,7 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     assert_eq!(watch["plan"]["services"].as_array().unwrap().len(), units.len());
     bed.succeeds("rollout rollback fleet-rollout --yes --pause 0s");
     // What the unit refuses is told by who started it.
-    let detached = bed.heaptrial("rollout resume fleet-rollout --detach");
-    refused_with(1, &detached, &["ended at once", "`fleet-rollout` has ended, and everything is as before"]);
+    refused(&bed.heaptrial("rollout resume fleet-rollout --detach"), &["`fleet-rollout` has ended"]);
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 }
 
@@ -373,7 +370,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     };
     let standing_of = |bed: &Bed, rollout: &str| {
         let told = bed.json_of(&format!("rollout status {rollout} --json"));
-        told["rollouts"][0]["standing"].as_str().unwrap_or_default().to_owned()
+        told["standing"].as_str().unwrap_or_default().to_owned()
     };
     // A service of the first host that does not come up under it stops the host, and the next one is not begun.
     faults("FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n");

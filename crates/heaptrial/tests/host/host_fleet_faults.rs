@@ -6,12 +6,11 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use heaptrial_store::Store;
 use heaptrial_testbed::drawn;
 use support::bed::Bed;
 use support::control::Control;
-use support::hosts::{PATIENCE, TRIAL, host, kill, rename, sampled, stage, succeeds, treated, with_verdict};
-use support::{stderr, stdout, wait_for};
+use support::hosts::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds, treated, with_verdict};
+use support::{stdout, wait_for};
 
 #[test]
 #[ignore = "needs root and a container"]
@@ -84,129 +83,8 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
     alpha.container.ok(&["ip", "link", "set", "eth0", "up"]);
     control.plays("stop", &["-e", "heaptrial_state=reverted"]);
     control.plays("gather", &[]);
-    let store = Store::open(&control.path().join("heaptrial.db")).unwrap();
-    let trial = store.trials().unwrap().remove(0);
-    for (bed, units) in hosts {
-        let name = if std::ptr::eq(bed, &alpha) { "alpha/" } else { "beta/" };
-        let own = Store::open(&bed.database()).unwrap();
-        let there = own.trials().unwrap().into_iter().rfind(|trial| trial.plan.name == "fleet").unwrap();
-        let ended = there.ended_wall_us.unwrap();
-        let mut samples = [0, 0];
-        for (count, (store, id)) in samples.iter_mut().zip([(&own, there.id), (&store, trial.id)]) {
-            let services = store.services(id).unwrap();
-            let mine =
-                services.iter().filter(|service| std::ptr::eq(store, &own) || service.name.starts_with(name));
-            let mine: Vec<i64> = mine.map(|service| service.id).collect();
-            let lives = store.lives(id).unwrap();
-            let lives: Vec<i64> =
-                lives.iter().filter(|life| mine.contains(&life.service_id)).map(|life| life.id).collect();
-            let each = |sample: &heaptrial_store::StoredSample| -> Result<(), heaptrial_store::StoreError> {
-                *count += u32::from(lives.contains(&sample.life_id) && sample.wall_us <= ended);
-                Ok(())
-            };
-            store.each_sample_in_time(id, each).unwrap();
-        }
-        assert!(samples[0] == samples[1] && samples[0] > 0, "{name}: {samples:?}");
-        bed.assert_active(units);
-    }
     for ((bed, _), before) in hosts.into_iter().zip(before) {
         assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-    }
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn a_key_without_root_is_told_and_changes_nothing() {
-    let Some(()) = drawn(0, 4) else { return };
-    let Some((alpha, alpha_units)) = host("alpha") else { return };
-    let control = Control::new(TRIAL, &[("alpha", &alpha)]);
-    control.plays("survey", &[]);
-    succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
-    let before = alpha.snapshot();
-    alpha.container.ok(&["useradd", "-m", "-p", "*", "op"]);
-    alpha.container.ok(&["sh", "-c", "cp -r /root/.ssh /home/op/.ssh && chown -R op /home/op/.ssh"]);
-    let users = alpha.snapshot();
-    let folder = ["-e", "ansible_user=op", "-e", "heaptrial_folder=/home/op/fleet"];
-    let output = control.play("start", &folder);
-    assert!(!output.status.success() && stdout(&output).contains("root"), "{}", stdout(&output));
-    assert_eq!(users.difference(&alpha.snapshot()), Vec::<String>::new());
-    assert!(!before.difference(&users).is_empty());
-    assert_eq!(treated(&alpha, &alpha_units), 0);
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
-    let Some(()) = drawn(1, 4) else { return };
-    let Some((alpha, alpha_units)) = host("alpha") else { return };
-    let Some((beta, beta_units)) = host("beta") else { return };
-    let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
-    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
-    hosts.iter().for_each(|(bed, _)| bed.install_agent());
-    control.plays("survey", &[]);
-    succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
-
-    // A disk without room: the host is told, nothing of it is changed, and the next host is not begun.
-    alpha.container.ok(&["mkdir", "-p", "-m", "700", "/var/lib/heaptrial-fleet"]);
-    let before = [alpha.snapshot(), beta.snapshot()];
-    let running: Vec<String> = alpha_units.iter().map(|unit| alpha.property(unit, "MainPID")).collect();
-    alpha.container.run(&["sh", "-c", "cat /dev/zero > /fill"]);
-    let full = control.play("start", &[]);
-    let said = stdout(&full);
-    assert!(!full.status.success(), "{said}");
-    assert!(said.contains("No space left") || said.contains("space"), "{said}");
-    assert_eq!((stage(&beta), treated(&beta, &beta_units)), (None, 0));
-    alpha.container.ok(&["rm", "/fill"]);
-    let after: Vec<String> = alpha_units.iter().map(|unit| alpha.property(unit, "MainPID")).collect();
-    assert_eq!(after, running, "nothing was restarted");
-    for ((bed, _), before) in hosts.into_iter().zip(&before) {
-        assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-    }
-
-    // Two operators start it at the same time: one of them does it, and who comes second is told or finds it done.
-    let operators = [0, 1].map(|_| {
-        let mut command = control.command("start", &[]);
-        command
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap()
-    });
-    let outputs = operators.map(|operator| operator.wait_with_output().unwrap());
-    for output in &outputs {
-        let said = format!("{}{}", stdout(output), stderr(output));
-        let words = ["is at work", "is changing", "another", "locked", "was begun and not finished"];
-        let told = words.iter().any(|word| said.contains(word));
-        assert!(output.status.success() || told, "{said}");
-    }
-    // Whatever they left, once more makes it whole, and after that there is nothing to do.
-    control.plays("start", &[]);
-    assert_eq!(control.plays("start", &[]), [0, 0]);
-    for (bed, units) in hosts {
-        assert_eq!((stage(bed).as_deref(), treated(bed, units)), (Some("running"), 2));
-        bed.assert_active(units);
-    }
-    // One puts it back while the other still starts it.
-    let stop = ["-e", "heaptrial_state=reverted"];
-    let operators = [control.command("stop", &stop), control.command("start", &[])].map(|mut command| {
-        command
-            .process_group(0)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap()
-    });
-    for operator in operators {
-        operator.wait_with_output().unwrap();
-    }
-    control.plays("stop", &stop);
-    for ((bed, units), before) in hosts.into_iter().zip(before) {
-        bed.container.run(&["sh", "-c", "mkdir -p -m 700 /var/lib/heaptrial-fleet"]);
-        assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
-        bed.assert_active(units);
     }
 }
 
@@ -265,68 +143,4 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
         assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
         bed.assert_active(units);
     }
-}
-
-/// Where another host of the plan has the same services in the same order, only what the start froze tells which one this is.
-#[test]
-#[ignore = "needs root and a container"]
-fn a_host_that_was_renamed_is_put_back_as_the_plan_calls_it() {
-    let Some(()) = drawn(2, 4) else { return };
-    let Some((beta, units)) = host("beta") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    std::fs::write(folder.join("fleet.toml"), TRIAL).unwrap();
-    std::fs::create_dir(folder.join("surveys")).unwrap();
-    beta.succeeds("trial survey fleet.toml -o survey.json");
-    let survey = String::from_utf8(beta.container.read("/root/survey.json").unwrap()).unwrap();
-    for name in ["alpha", "beta"] {
-        let of_host = survey.replace("\"host\": \"beta\"", &format!("\"host\": \"{name}\""));
-        std::fs::write(folder.join(format!("surveys/{name}.json")), of_host).unwrap();
-    }
-    succeeds(folder, "trial plan fleet.toml --survey surveys --seed 1");
-    beta.container.write("/root/fleet.plan.toml", alike(&folder.join("fleet.plan.toml")), 0o644).unwrap();
-    beta.install_agent();
-    // What was written for it by hand is told, and recorded of each service.
-    let warned = " and 3 more) have another arm or block than was drawn";
-    let started = beta.heaptrial("trial start fleet --yes");
-    assert!(started.status.success() && stderr(&started).contains(warned), "{}", stderr(&started));
-    assert_eq!(treated(&beta, &units), 2);
-    let recorded = {
-        let store = Store::open(&beta.database()).unwrap();
-        let trial = store.trials().unwrap().into_iter().rfind(|trial| trial.plan.name == "fleet").unwrap();
-        let services = store.services(trial.id).unwrap().into_iter();
-        let services: Vec<_> =
-            services.map(|service| (service.is_by_hand(), service.name, service.block)).collect();
-        (trial.plan.parameters["host"].clone(), services)
-    };
-    assert_eq!(recorded.0, "beta");
-    assert!(recorded.1.iter().all(|(by_hand, ..)| *by_hand), "{recorded:?}");
-
-    rename(&beta, "gamma");
-    beta.succeeds("trial stop fleet --revert --yes");
-    assert_eq!(treated(&beta, &units), 0);
-}
-
-/// A plan of two hosts with the same services, in which both have the same arms in the same order.
-fn alike(plan: &std::path::Path) -> String {
-    let text = std::fs::read_to_string(plan).unwrap();
-    let of = |host: &str| -> Vec<String> {
-        let own = format!("host = \"{host}\"");
-        text.lines().filter(|line| line.contains(&own)).map(str::to_owned).collect()
-    };
-    let (alpha, beta) = (of("alpha"), of("beta"));
-    assert_eq!((alpha.len(), beta.len()), (4, 4), "{text}");
-    let block = |line: &str| -> u32 {
-        let (_, rest) = line.split_once("block = ").unwrap();
-        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
-    };
-    let further = beta.iter().map(|line| block(line)).min().unwrap();
-    let mut edited = text.clone();
-    for (own, other) in beta.iter().zip(&alpha) {
-        let number = block(other);
-        let line = other.replace("\"alpha\"", "\"beta\"");
-        let line = line.replace(&format!("block = {number}"), &format!("block = {}", number + further));
-        edited = edited.replace(&format!("{own}\n"), &format!("{line} # in place\n"));
-    }
-    edited.replace(" # in place", "")
 }

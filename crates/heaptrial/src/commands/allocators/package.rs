@@ -1,28 +1,19 @@
 //! `heaptrial allocators package`: a Debian package of exactly the build that was obtained.
 
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 
 use heaptrial_allocator::package::{Package, PackageError, time_of};
 use heaptrial_allocator::{Cache, Obtainer, SourceKind};
 use serde_json::json;
 
-use super::{GetOptions, resolve};
+use super::{GetOptions, resolve, row};
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{file_beside, print, print_json, table};
+use crate::output::{table, write_whole};
 
-/// Why the package file could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {path}: {source}; choose another folder with --out")]
-struct WriteError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let resolved = resolve(get)?;
+pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure> {
+    let resolved = resolve(&get.spec, get.from.as_deref())?;
     let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
     let time = time_of(epoch.as_deref())?;
     if resolved.family.is_c_library {
@@ -31,54 +22,34 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failur
     let mut sources = get.sources.obtain_options(get.from.as_deref())?;
     // A package of a package would name another source for the same library.
     sources.sources.retain(|source| *source != SourceKind::Package);
-    let obtainer = Obtainer::new(Cache::of_user()?, sources);
-    let obtained = obtainer.obtain(&resolved)?;
+    let obtained = Obtainer::new(Cache::of_user()?, sources).obtain(&resolved)?;
     if !obtained.settings.is_empty() {
-        // A note that nobody can see is no failure.
-        let _ = writeln!(io::stderr(), "settings are no part of a library: a trial or a rollout sets them");
+        eprintln!("settings are no part of a library: a trial or a rollout sets them");
     }
     let package = Package::of(&obtained, &resolved.family, time)?;
     let folder = options.out.as_deref().unwrap_or(Path::new("."));
-    let path = write(folder, &package).map_err(Failure::failed)?;
-    show(&path, &package, options)
-}
-
-/// Writes the package file, as a whole or not at all.
-fn write(folder: &Path, package: &Package) -> Result<PathBuf, WriteError> {
     let path = folder.join(package.file_name());
-    let written = || {
-        std::fs::create_dir_all(folder)?;
-        let mut unfinished = file_beside(&path)?;
-        unfinished.write_all(&package.bytes)?;
-        unfinished.persist(&path).map(drop).map_err(|error| error.error)
-    };
-    match written() {
-        Ok(()) => Ok(path),
-        Err(source) => Err(WriteError { path, source }),
-    }
-}
-
-fn show(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitCode, Failure> {
-    if options.json {
-        return print_json(json!({
-            "file": path,
-            "sha256": package.sha256,
-            "package": package.name,
-            "version": package.version,
-            "architecture": package.architecture,
-            "depends": package.depends,
-            "spec": package.spec,
-            "library": { "path": package.library, "sha256": package.library_sha256 },
-        }));
-    }
-    let row = |name: &str, value: String| vec![name.to_owned(), value];
-    print(&table(&[
-        row("file", path.display().to_string()),
-        row("sha256", package.sha256.clone()),
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::failed(format!("cannot create {}: {error}", folder.display())))?;
+    write_whole(&path, &package.bytes)?;
+    let text = table(&[
+        row("file", path.display()),
+        row("sha256", &package.sha256),
         row("package", format!("{} {} ({})", package.name, package.version, package.architecture)),
-        row("depends", package.depends.clone()),
-        row("spec", package.spec.to_string()),
-        row("library", package.library.display().to_string()),
-        row("library sha256", package.library_sha256.clone()),
-    ]))
+        row("depends", &package.depends),
+        row("spec", &package.spec),
+        row("library", package.library.display()),
+        row("library sha256", &package.library_sha256),
+    ]);
+    let document = json!({
+        "file": path,
+        "sha256": package.sha256,
+        "package": package.name,
+        "version": package.version,
+        "architecture": package.architecture,
+        "depends": package.depends,
+        "spec": package.spec,
+        "library": { "path": package.library, "sha256": package.library_sha256 },
+    });
+    Ok(Answer::new(document, text))
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use heaptrial_exchange::Access;
 
-/// With which credentials.
 #[derive(Debug, Args)]
 pub struct AccessOptions {
     /// File with one line, USER:PASSWORD

@@ -1,13 +1,13 @@
 //! `heaptrial import csv` and `heaptrial import torutils`: files with measurements.
 
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_exchange::{CsvImport, ImportSummary, Mapping, ProblemKind, Timezone, Unit, import_csv};
 use heaptrial_model::units;
 
-use super::{database_of, into, own_command, print_head, print_next, read_about};
+use super::{answer, database_of, into, own_command, read_about};
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -18,7 +18,6 @@ pub const EXAMPLES: &str = "Examples:
   heaptrial import csv memory.csv
   heaptrial import csv a.csv b.csv --time when --service process --memory used --unit MiB --groups glibc.txt jemalloc.txt";
 
-/// Files of any origin.
 #[derive(Debug, Args)]
 pub struct CsvOptions {
     /// Column of the time: ISO 8601 or seconds since 1970 [default: timestamp, time, datetime, date, or date and time]
@@ -50,7 +49,6 @@ pub struct TorUtilsOptions {
     diagnostics: Option<PathBuf>,
 }
 
-/// What both commands read.
 #[derive(Debug, Args)]
 struct FileOptions {
     /// Memory measurements: CSV with a header and a row for each reading of a service
@@ -79,18 +77,18 @@ struct FileOptions {
     control: Option<String>,
 }
 
-pub fn run(options: CsvOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: CsvOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let mapping =
         Mapping { time: options.time, service: options.service, memory: options.memory, unit: options.unit };
     import(CsvImport { mapping, ..CsvImport::default() }, options.files, global)
 }
 
-pub fn run_torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run_torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let TorUtilsOptions { files, config, diagnostics } = options;
     import(CsvImport { config, diagnostics, ..CsvImport::default() }, files, global)
 }
 
-fn import(request: CsvImport, files: FileOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn import(request: CsvImport, files: FileOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let stem = files.memory_files.first().and_then(|file| file.file_stem());
     let stem = stem.map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let database = database_of(files.name.as_ref().unwrap_or(&stem), global);
@@ -109,46 +107,27 @@ fn import(request: CsvImport, files: FileOptions, global: &GlobalOptions) -> Res
         ..request
     };
     let summary = into(&database, |store| import_csv(store, &request))?;
-    if global.json {
-        let json = serde_json::json!({ "schema_version": 1, "database": database, "import": summary });
-        println!("{json:#}");
-    } else {
-        print_summary(&summary, &database, global);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(answer(&summary, &details(&summary), &database, global))
 }
 
-fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
-    print_head(summary);
+/// Times without an offset, and rows that were not taken; the latter on standard error.
+fn details(summary: &ImportSummary) -> String {
+    let mut text = String::new();
     if summary.duplicate_samples > 0 {
-        println!("{} more are in the files twice.", units::count(summary.duplicate_samples));
+        text += &format!("{} more are in the files twice.\n", units::count(summary.duplicate_samples));
     }
-    println!(
-        "{} process lifetimes: the starts of {} are inferred, the others ({}, one of each service) began before its first reading.",
-        units::count(summary.lives_inferred + summary.lives_unknown),
-        units::count(summary.lives_inferred),
-        units::count(summary.lives_unknown)
-    );
     if summary.local_times > 0 {
-        println!("Times without an offset are read as {} (--timezone).", summary.timezone);
+        text += &format!("Times without an offset are read as {} (--timezone).\n", summary.timezone);
     }
-    for note in &summary.notes {
-        println!("- {note}");
-    }
-    let mut shown = 0;
-    for problem in summary.problems.details.iter().take(PROBLEMS_SHOWN) {
-        eprintln!("{problem}");
-        shown += 1;
-    }
+    summary.problems.details.iter().take(PROBLEMS_SHOWN).for_each(|problem| eprintln!("{problem}"));
     let malformed = summary.problems.count(ProblemKind::MalformedRow);
     let conflicting = summary.problems.count(ProblemKind::ConflictingReading);
     if malformed + conflicting > 0 {
         eprintln!(
-            "{} malformed rows were skipped; of {} conflicting readings the first was kept{}.",
+            "{} malformed rows were skipped; of {} conflicting readings the first was kept (--json has more).",
             units::count(malformed),
-            units::count(conflicting),
-            if malformed + conflicting > shown { " (the first are shown, --json has more)" } else { "" }
+            units::count(conflicting)
         );
     }
-    print_next(&summary.trial, database, global);
+    text
 }

@@ -1,19 +1,20 @@
 //! `heaptrial import heaptrial`: parts of a trial over several hosts.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_exchange::{GatherError, GatheredPart, PartFile, gather};
+use heaptrial_exchange::{GatheredPart, PartFile, gather};
 use heaptrial_host::Instant;
 use heaptrial_model::{TrialName, units};
-use heaptrial_store::{PartTick, Store};
+use heaptrial_store::PartTick;
+use serde_json::json;
 
-use super::{database_of, make_folder, remove_empty};
+use super::{database_of, into};
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::output::some;
 
-/// The files.
 #[derive(Debug, Args)]
 pub struct HeaptrialOptions {
     /// What hosts wrote, or copies of their databases; what follows the last reading that is here is added
@@ -27,75 +28,55 @@ pub struct HeaptrialOptions {
     replace: bool,
 }
 
-pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let named = options.trial.as_ref().map(TrialName::as_str);
-    let refused = |error: GatherError| Failure::from(error);
-    let first = PartFile::open(&options.files[0]).map_err(refused)?;
-    let name = first.trial(named).map_err(refused)?.plan.name;
+    let name = PartFile::open(&options.files[0])?.trial(named)?.plan.name;
     // It comes from another machine, and names a folder here.
-    name.parse::<TrialName>()
-        .map_err(|error| Failure::refused(error).about(options.files[0].display().to_string()))?;
+    name.parse::<TrialName>().map_err(|error| Failure::refused(error).about(options.files[0].display()))?;
     let database = database_of(&name, global);
-    let missing_folder = make_folder(&database)?;
-    let existed = database.exists();
-    let mut store = Store::create(&database).map_err(Failure::refused)?;
     let mut parts = Vec::new();
-    let rest = options.files[1..].iter().map(|file| PartFile::open(file));
-    for file in std::iter::once(Ok(first)).chain(rest) {
-        match file.and_then(|file| gather(&mut store, file, named, options.replace, Instant::now().wall_us)) {
-            Ok(part) => parts.push(part),
-            Err(error) => {
-                drop(store);
-                if !existed && parts.is_empty() {
-                    remove_empty(&database, missing_folder.as_deref());
+    into(&database, |store| {
+        for file in &options.files {
+            let part = PartFile::open(file)
+                .and_then(|file| gather(store, file, named, options.replace, Instant::now().wall_us));
+            match part {
+                Ok(part) => parts.push(part),
+                // What was taken in before stays.
+                Err(error) if parts.is_empty() => return Err(Failure::from(error)),
+                Err(error) => {
+                    let taken = some(parts.iter().map(|part: &GatheredPart| &part.host));
+                    return Ok(Err(Failure::from(error).about(format!("{taken} taken in"))));
                 }
-                let taken: Vec<&str> = parts.iter().map(|part: &GatheredPart| part.host.as_str()).collect();
-                let failure = Failure::from(error);
-                return Err(match taken.as_slice() {
-                    [] => failure,
-                    taken => failure.about(format!("{} taken in", taken.join(", "))),
-                });
             }
         }
-    }
-    drop(store);
-    for part in parts.iter().filter(|part| part.ahead_seconds.is_some()) {
-        eprintln!(
-            "warning: {} wrote readings of a time {} from now: the clocks differ, and ages hold, but times of the calendar do not",
-            part.host,
-            units::duration(part.ahead_seconds.unwrap_or_default())
-        );
-    }
+        Ok(Ok(()))
+    })??;
     let as_option = |tick: PartTick| format!("{}@{}", tick.sequence, tick.wall_us);
-    if global.json {
-        let parts_json = parts.iter().map(|part| {
-            serde_json::json!({
-                "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
-                "new_events": part.new.events, "changed": part.new.changed, "since": part.last.map(as_option),
-                "ahead_seconds": part.ahead_seconds,
-            })
-        });
-        let missing = parts.last().map_or(&[][..], |part| part.missing.as_slice());
-        let json = serde_json::json!({
-            "schema_version": 1, "database": database, "parts": parts_json.collect::<Vec<_>>(), "missing_hosts": missing,
-        });
-        println!("{json:#}");
-        return Ok(ExitCode::SUCCESS);
-    }
+    let (mut documents, mut text) = (Vec::new(), String::new());
     for part in &parts {
-        let new = match (part.new.changed, part.new.samples + part.new.events + part.new.lives) {
-            (false, _) => "nothing new".to_owned(),
-            (true, 0) => "no new samples, but the trial or lives are described otherwise there".to_owned(),
-            (true, _) => format!("{} new samples", units::count(part.new.samples)),
-        };
-        let next =
-            part.last.map_or_else(String::new, |last| format!("; next with --since {}", as_option(last)));
-        println!("{} of {}: {new}{next}", part.trial, part.host);
+        if let Some(ahead) = part.ahead_seconds {
+            eprintln!(
+                "warning: {} wrote readings of a time {} from now: the clocks differ, and times of the calendar do not hold",
+                part.host,
+                units::duration(ahead)
+            );
+        }
+        let since = part.last.map(as_option);
+        documents.push(json!({
+            "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
+            "new_events": part.new.events, "changed": part.new.changed, "since": since,
+            "ahead_seconds": part.ahead_seconds,
+        }));
+        let new = if part.new.changed { units::count(part.new.samples) } else { "no".to_owned() };
+        let next = since.map_or(String::new(), |since| format!("; next with --since {since}"));
+        text += &format!("{} of {}: {new} new samples{next}\n", part.trial, part.host);
     }
-    if let Some(part) = parts.last().filter(|part| !part.missing.is_empty()) {
-        println!("Not here yet: {}", part.missing.join(", "));
+    let missing = parts.last().map_or(&[][..], |part| part.missing.as_slice());
+    if !missing.is_empty() {
+        text += &format!("Not here yet: {}\n", missing.join(", "));
     }
-    println!("\n{}", database.display());
-    println!("Next: heaptrial report {}", shell_words::quote(&database.display().to_string()));
-    Ok(ExitCode::SUCCESS)
+    let path = database.display().to_string();
+    text += &format!("\n{path}\nNext: heaptrial report {}\n", shell_words::quote(&path));
+    let document = json!({ "database": database, "parts": documents, "missing_hosts": missing });
+    Ok(Answer::new(document, text))
 }

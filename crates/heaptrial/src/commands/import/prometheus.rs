@@ -1,15 +1,15 @@
 //! `heaptrial import prometheus`: series of a Prometheus, or of a store that answers as one does.
 
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use heaptrial_exchange::{Exporter, ImportSummary, PrometheusImport, Queries, import_prometheus};
-use heaptrial_model::{HumanDuration, Metric, units};
+use clap::Args;
+use heaptrial_exchange::{Exporter, PrometheusImport, Queries, import_prometheus};
+use heaptrial_model::{HumanDuration, Metric};
 
 use super::access::AccessOptions;
-use super::{database_of, into, own_command, print_head, print_next, read_about};
-use crate::commands::value::time;
+use super::{answer, database_of, into, own_command, read_about};
+use crate::answer::Answer;
+use crate::commands::value::{ValueError, time};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -27,9 +27,10 @@ pub struct PrometheusOptions {
     /// The store's address, below which /api/v1/query is
     #[arg(value_name = "URL")]
     url: String,
-    /// Take the names of metrics and labels from a known exporter
-    #[arg(long, value_name = "EXPORTER")]
-    exporter: Option<KnownExporter>,
+    /// Take the names of metrics and labels from a known exporter: heaptrial (the agent), process (a client library of
+    /// Prometheus), process-exporter (groups of processes) or cadvisor (control groups)
+    #[arg(long, value_name = "EXPORTER", value_parser = exporter)]
+    exporter: Option<Exporter>,
     /// Of the exporter's series only those with these matchers, such as job="relays",instance=~"a.*"
     #[arg(
         long,
@@ -88,30 +89,17 @@ pub struct PrometheusOptions {
     control: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum KnownExporter {
-    /// Heaptrial's agent
-    Heaptrial,
-    /// Programs with a client library of Prometheus in them
-    Process,
-    /// process-exporter, groups of processes
-    ProcessExporter,
-    /// cAdvisor, control groups
-    Cadvisor,
-}
-
-impl From<KnownExporter> for Exporter {
-    fn from(known: KnownExporter) -> Self {
-        match known {
-            KnownExporter::Heaptrial => Self::Heaptrial,
-            KnownExporter::Process => Self::Process,
-            KnownExporter::ProcessExporter => Self::ProcessExporter,
-            KnownExporter::Cadvisor => Self::Cadvisor,
-        }
+fn exporter(text: &str) -> Result<Exporter, ValueError> {
+    match text {
+        "heaptrial" => Ok(Exporter::Heaptrial),
+        "process" => Ok(Exporter::Process),
+        "process-exporter" => Ok(Exporter::ProcessExporter),
+        "cadvisor" => Ok(Exporter::Cadvisor),
+        _ => Err(ValueError::Expected("heaptrial, process, process-exporter or cadvisor")),
     }
 }
 
-pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let now = jiff::Timestamp::now().as_microsecond();
     let to_us = options.to.as_deref().map(|text| time(text, "--to", now)).transpose()?.unwrap_or(now);
     let from_us = time(&options.from, "--from", to_us)?;
@@ -140,18 +128,12 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
         command: own_command(),
     };
     let summary = into(&database, |store| import_prometheus(store, &request))?;
-    if global.json {
-        let json = serde_json::json!({ "schema_version": 1, "database": database, "import": summary });
-        println!("{json:#}");
-    } else {
-        print_summary(&summary, &database, global);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(answer(&summary, "", &database, global))
 }
 
 /// What is asked for: of an exporter, with what was given in its place.
 fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
-    let names = options.exporter.map(|exporter| Exporter::from(exporter).names(&options.matching));
+    let names = options.exporter.map(|exporter| exporter.names(&options.matching));
     let usual = names.as_ref().and_then(|names| Some(names.memory.first()?.0));
     let metric = options.metric.or(usual).unwrap_or(Metric::Rss);
     if metric == Metric::Pss {
@@ -195,19 +177,4 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         replica_label: options.replica_label.clone(),
     };
     Ok((queries, metric))
-}
-
-fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
-    print_head(summary);
-    println!(
-        "{} process lifetimes: the starts of {} are reported, those of {} inferred; {} began before their first reading.",
-        units::count(summary.lives_observed + summary.lives_inferred + summary.lives_unknown),
-        units::count(summary.lives_observed),
-        units::count(summary.lives_inferred),
-        units::count(summary.lives_unknown)
-    );
-    for note in &summary.notes {
-        println!("- {note}");
-    }
-    print_next(&summary.trial, database, global);
 }

@@ -1,34 +1,29 @@
 //! `heaptrial report --bug SPEC`: a report for the maintainers of an allocator, without names and addresses.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use heaptrial_allocator::Catalog;
 use heaptrial_evaluate::judgement::{Judgement, Rows};
 use heaptrial_model::AllocatorSpec;
-use heaptrial_report::{Arm, Document, Kind, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
+use heaptrial_report::{Arm, Kind, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
 
 use super::ReportOptions;
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
-use crate::target::Target;
+use crate::target::{Target, plain};
 
-/// Writes the report and prints where.
-pub fn run(
-    bad: &AllocatorSpec,
-    options: &ReportOptions,
-    global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
+pub fn run(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     if options.trials.len() > 1 {
         return Err(Failure::usage("--bug takes one run or trial: write a report of each"));
     }
     let target = Target::find(options.trials.first().map(String::as_str), global)?;
     let how = super::how(options, &target)?;
-    let mut rows = Rows::read(&target.store, target.trial.id).map_err(Failure::failed)?;
+    let mut rows = Rows::read(&target.store, target.trial.id)?;
     pseudonymise(&mut rows);
-    let judgement = Judgement::from_rows(&target.store, rows, &how).map_err(Failure::failed)?;
-    let report = Report::charted(&judgement).map_err(Failure::failed)?;
+    let judgement = Judgement::from_rows(&target.store, rows, &how)?;
+    let report = Report::charted(&judgement)?;
     let (bad_arm, good_arm) = arms(&report, bad, options.good.as_ref())?;
     let good = spec_of(&report.arms[good_arm]).ok_or_else(|| {
         Failure::refused("the control has no allocator of its own; name one with --good SPEC")
@@ -40,16 +35,13 @@ pub fn run(
         defaults: defaults(&good, bad),
         command: command(&report, [&good, bad]),
     };
-    let folder =
-        global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
+    let usual = || Path::new(RUNS).join(format!("bug-{}", plain(&bad.to_string(), '-')));
+    let folder = global.out.clone().unwrap_or_else(usual);
     refuse_other_files(&folder)?;
-    let report = report.for_maintainers(reproduce);
-    let written = report.write(&folder).map_err(Failure::failed)?;
-    super::print(&report, &written, global)?;
     eprintln!(
-        "send the whole folder: names are replaced, and texts of events, commands and messages are left out"
+        "send the whole folder: names are replaced, and texts of events, commands and messages are excluded"
     );
-    Ok(ExitCode::SUCCESS)
+    super::written(&report.for_maintainers(reproduce), &folder, global)
 }
 
 /// The arm of the bad allocator, and the one that it is compared to: that of `good`, or the control.
@@ -122,11 +114,6 @@ fn command(report: &Report, arms: [&AllocatorSpec; 2]) -> String {
     }
     let program = if tor { "" } else { " -- CMD" };
     format!("{}{program}", shell_words::join(words))
-}
-
-fn folder_name(spec: &AllocatorSpec) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    spec.to_string().chars().map(safe).collect()
 }
 
 /// What else is in the folder would be sent with it.

@@ -1,31 +1,32 @@
 //! `heaptrial rollout pause`, `resume` and `rollback`.
 
-use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{Stage, Trial, TrialStage, changed_files, read_prepared, read_state};
+use heaptrial_change::{
+    Outcome, Stage, Trial, TrialStage, TrialState, changed_files, read_prepared, read_state,
+};
 use heaptrial_fleet::rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
-use heaptrial_host::Paths;
-use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
+use heaptrial_model::{ServiceName, TrialName, units};
 use serde_json::json;
 
-use super::carry_out::carry_out;
-use super::detach;
 use super::observe::Watcher;
+use super::run;
 use super::start::record;
-use crate::commands::trial::in_database::{self, refuse_unrecorded};
-use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
-use crate::exit::{Failure, code};
+use crate::answer::Answer;
+use crate::commands::host::carry_out::{Done, RevertOptions, would_put_back};
+use crate::commands::host::events::EventLog;
+use crate::commands::host::record::is_over;
+use crate::commands::host::{Consent, Host, interrupt};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::output::some;
 
 /// Beside the services that it restarts: a process that works on a rollout sees within this time that it is to pause.
 const SEES_A_PAUSE: Duration = Duration::from_secs(30);
 
-/// Which rollout.
 #[derive(Debug, Args)]
 pub struct NameOptions {
     /// The rollout's name
@@ -33,18 +34,14 @@ pub struct NameOptions {
     rollout: TrialName,
 }
 
-/// Which rollout goes on.
 #[derive(Debug, Args)]
 pub struct ResumeOptions {
     /// The rollout's name
     #[arg(value_name = "NAME")]
     rollout: TrialName,
-    /// Return once it goes on: a transient unit of systemd carries it out, and no terminal has to stay
+    /// Return once it continues: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long)]
     detach: bool,
-    /// What a unit of systemd runs for a start or a resume: a pause that was asked for since then holds
-    #[arg(long, hide = true, conflicts_with = "detach")]
-    in_unit: bool,
 }
 
 /// Which rollout, and how much of it.
@@ -54,253 +51,163 @@ pub struct RollbackOptions {
     #[arg(value_name = "NAME")]
     rollout: TrialName,
     /// Only the services of this wave, counted from 1
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "without", value_parser = clap::value_parser!(u32).range(1..))]
     wave: Option<u32>,
-    /// From one service's restart to the next one's, instead of the rollout's own
-    #[arg(long, value_name = "DURATION")]
-    pause: Option<HumanDuration>,
-    /// Services that are being restarted at any time, instead of the rollout's own
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    at_once: Option<u32>,
-    /// Give this service up where it cannot be put back, as when its unit was removed or masked (several times, or with
-    /// commas)
-    #[arg(long, value_name = "SERVICE", conflicts_with = "wave", value_parser = ServiceName::of_unit, value_delimiter = ',')]
-    without: Vec<ServiceName>,
-    /// Roll back without asking
-    #[arg(long)]
-    yes: bool,
-    /// Show what would be changed, and change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    how: RevertOptions,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Asks the process that works on a rollout to pause.
-pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("rollout pause")?;
-    let paths = Paths::default();
+pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
+    host.require_owner("rollout pause")?;
     let name = options.rollout.as_str();
-    plan_of(&paths, name)?;
-    let state = read_state(&paths, name)?;
-    if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) {
+    plan_of(&host, name)?;
+    if is_over(&read_state(&host.paths, name)?) {
         return Err(Failure::refused(format!("rollout `{name}` is over; there is nothing to pause")));
     }
-    mark(&paths, name, true).map_err(Failure::failed)?;
-    let at_work = on_host::is_at_work(&paths, name);
-    if global.json {
-        println!(
-            "{:#}",
-            json!({ "schema_version": 1, "rollout": name, "paused": true, "process_at_work": at_work })
-        );
-    } else if at_work {
-        println!(
-            "rollout {name}: pausing; what is being restarted is still brought to a known state. `heaptrial rollout resume {name}` goes on"
-        );
-    } else {
-        println!(
-            "rollout {name}: paused (no process works on it); `heaptrial rollout resume {name}` goes on"
-        );
-    }
-    Ok(ExitCode::SUCCESS)
+    mark(&host.paths, name, true).map_err(Failure::failed)?;
+    let at_work = host.is_at_work(name);
+    let how = match at_work {
+        true => "pausing; what is being restarted is still brought to a known state",
+        false => "paused (no process works on it)",
+    };
+    let text = format!("rollout {name}: {how}. `heaptrial rollout resume {name}` continues\n");
+    Ok(Answer::new(json!({ "rollout": name, "paused": true, "process_at_work": at_work }), text))
 }
 
-/// Goes on with a rollout.
-pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("rollout resume")?;
-    let paths = Paths::default();
-    let plan = plan_of(&paths, options.rollout.as_str())?;
-    refuse_taken_over(&paths, options.rollout.as_str())?;
-    if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan, global)? {
-        return Ok(code);
+/// Continues a rollout.
+pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
+    host.require_owner("rollout resume")?;
+    let name = options.rollout.as_str();
+    let plan = plan_of(&host, name)?;
+    host.require_latest(name)?;
+    let state = read_state(&host.paths, name)?;
+    if is_complete(&state, &plan)? {
+        return complete(name, &state, &plan);
     }
-    let database = on_host::database(&paths, global);
-    if options.detach {
-        return detach::carry_out(options.rollout.as_str(), &paths, &database, global);
-    }
-    let this = ThisHost::new(global.systemd()?);
-    let mut trial = Trial::open(this.host(), &paths, options.rollout.as_str(), Action::Resume)?;
+    let this = ThisHost::new(host.systemd()?);
+    let mut trial = Trial::open(this.host(), &host.paths, name, Action::Resume)?;
     trial.check_open_for_parts()?;
-    refuse_unrecorded(&database, trial.prepared(), trial.state())?;
-    record(&database, trial.prepared(), &[], "resume")?;
-    if !options.in_unit {
-        mark(&paths, options.rollout.as_str(), false).map_err(Failure::failed)?;
+    host.require_recorded(trial.prepared(), trial.state())?;
+    record(&host, trial.prepared(), &[], "resume")?;
+    mark(&host.paths, name, false).map_err(Failure::failed)?;
+    if options.detach {
+        // The unit takes the lock.
+        drop(trial);
+        return run::detach(&host, name);
     }
-    carry_out(&mut trial, plan, &paths, &database, global)
+    run::carry_out(&host, &mut trial, plan)
 }
 
-fn tell_nothing_to_do(name: &str, why: &str, global: &GlobalOptions) {
-    if global.json {
-        println!("{:#}", json!({ "schema_version": 1, "rollout": name, "nothing_to_do": why }));
-    } else {
-        println!("rollout {name}: {why}");
-    }
+/// Whether every wave has passed and every service has its treatment.
+fn is_complete(state: &TrialState, plan: &RolloutPlan) -> Result<bool, Failure> {
+    let passed = Progress::of(state, plan.waves.len())?.current().is_none();
+    let is_committed = |service: &ServiceName| {
+        state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+    };
+    Ok(is_over(state) && passed && plan.waves.iter().flatten().all(is_committed))
 }
 
-/// Of a rollout of which every wave has passed: says so, or which services have lost their treatment since.
-fn nothing_to_do(
-    paths: &Paths,
-    name: &str,
-    plan: &RolloutPlan,
-    global: &GlobalOptions,
-) -> Result<Option<ExitCode>, Failure> {
-    let state = read_state(paths, name)?;
-    let passed = Progress::of(&state, plan.waves.len())?.current().is_none();
-    let all = plan
-        .waves
-        .iter()
-        .flatten()
-        .all(|service| state.services.get(service).is_some_and(|found| found.stage == Stage::Committed));
-    if state.stage != TrialStage::Stopped || !passed || !all {
-        return Ok(None);
+/// Says that nothing is to do, or which services have lost their treatment since.
+fn complete(name: &str, state: &TrialState, plan: &RolloutPlan) -> Result<Answer, Failure> {
+    let changed = changed_files(state);
+    if changed.is_empty() {
+        let why = "complete, and every file is as it wrote it; nothing to do";
+        let text = format!("rollout {name}: {why}\n");
+        return Ok(Answer::new(json!({ "rollout": name, "nothing_to_do": why }), text));
     }
-    let lost = changed_files(&state);
-    if lost.is_empty() {
-        tell_nothing_to_do(name, "complete, and every file is as it wrote it; nothing to do", global);
-        return Ok(Some(ExitCode::SUCCESS));
-    }
-    let files: Vec<String> =
-        lost.iter().map(|(service, path)| format!("{service} ({})", path.display())).collect();
+    let files = changed.iter().map(|(service, path)| format!("{service} ({})", path.display()));
     Err(Failure::refused(format!(
-        "rollout `{name}` is complete, and somebody changed its files since: {}. Put them back, or start a new rollout, which brings the treatment to services that do not run it: `heaptrial rollout start {} --arm {}`",
-        files.join(", "),
+        "rollout `{name}` is complete, and somebody changed its files since: {}. Restore them, or start a new rollout, which \
+         brings the treatment to services that do not run it: `heaptrial rollout start {} --arm {}`",
+        some(files),
         plan.trial.as_deref().unwrap_or("TRIAL"),
         plan.arm
     )))
 }
 
-pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
     let name = options.rollout.as_str();
-    let prepared = read_prepared(&paths, name)?;
-    let plan = read_plan(&prepared).map_err(Failure::refused)?;
+    let prepared = read_prepared(&host.paths, name)?;
+    let plan = read_plan(&prepared)?;
     let wanted = services_of(&plan, options.wave)?;
-    let state = read_state(&paths, name)?;
-    let mut ended = true;
+    let state = read_state(&host.paths, name)?;
+    let is_changed = |state: &TrialState, service: &ServiceName| {
+        state.services.get(service).is_some_and(|found| found.stage != Stage::Reverted)
+    };
+    let changed: Vec<&ServiceName> = wanted.iter().filter(|service| is_changed(&state, service)).collect();
+    if options.consent.dry_run {
+        return Ok(would_put_back("rollout", name, &state, &changed));
+    }
+    host.require_owner("rollout rollback")?;
     if state.stage == TrialStage::Reverted {
+        let text = format!("rollout {name} was rolled back and everything is as before\n");
         // The database may have been out of reach when it ended.
-        if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
-            ended = in_database::end(&on_host::database(&paths, global), &prepared);
-        }
-        let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
-        match given_up.as_slice() {
-            _ if global.json => println!("{:#}", put_back_json(name, 0, &[], 0, &given_up)),
-            [] => println!("rollout {name} was rolled back and everything is as before"),
-            _ => {
-                println!("rollout {name} was rolled back but for what was given up: {}", given_up.join(", "))
-            }
-        }
-        return Ok(if ended { ExitCode::SUCCESS } else { code(ErrorClass::Failed) });
+        return Ok(
+            Answer::new(json!({ "rollout": name, "done": 0 }), text).unless(host.end_record(&prepared))
+        );
     }
-    let changed: Vec<&ServiceName> = wanted
-        .iter()
-        .filter(|service| state.services.get(*service).is_some_and(|found| found.stage != Stage::Reverted))
-        .collect();
-    if options.dry_run {
-        on_host::tell_would_put_back(("rollout", name), &state, &changed, global);
-        return Ok(ExitCode::SUCCESS);
-    }
-    on_host::require_root("rollout rollback")?;
-    refuse_taken_over(&paths, name)?;
-    on_host::confirm(
-        &format!(
-            "This puts back the files of {} and restarts them.",
-            units::counted(changed.len(), "service")
-        ),
-        options.yes,
-    )?;
-    let this = ThisHost::new(global.systemd()?);
-    on_host::check_without(&prepared, &options.without)?;
-    let planned = prepared.plan.pace;
-    // A process that works on it would go on with the next wave; what it is restarting it brings to a known state first.
-    mark(&paths, name, true).map_err(Failure::failed)?;
-    if on_host::is_at_work(&paths, name) {
+    host.require_latest(name)?;
+    let count = units::counted(changed.len(), "service");
+    options.consent.ask(&format!("This puts back the files of {count} and restarts them."))?;
+    // A process that works on it would continue with the next wave; what it is restarting it brings to a known state first.
+    mark(&host.paths, name, true).map_err(Failure::failed)?;
+    if host.is_at_work(name) {
         eprintln!("waiting until the process that works on rollout {name} has seen that it is to pause");
     }
+    let planned = prepared.plan.pace;
     let patience = planned.health_timeout.0 + planned.settle.0 + SEES_A_PAUSE;
-    let mut trial = Trial::open_after(this.host(), &paths, name, Action::Revert, patience)?;
-    let pace = Pace {
-        pause: options.pause.unwrap_or(planned.pause),
-        at_once: options.at_once.unwrap_or(planned.at_once),
-        ..planned
-    };
-    for watch in heaptrial_fleet::watch::watches_of(&paths.state, changed.iter().copied()) {
+    let this = ThisHost::new(host.systemd()?);
+    let mut trial = Trial::open_after(this.host(), &host.paths, name, Action::Revert, patience)?;
+    for watch in heaptrial_fleet::watch::watches_of(&host.paths.state, changed.iter().copied()) {
         eprintln!(
             "the watch after `{watch}` will report that this was put back; `heaptrial watch stop {watch}` ends it"
         );
     }
-    let database = on_host::database(&paths, global);
-    let mut teller = Teller::new(&database, &prepared, changed.len());
-    let interrupt = on_host::interrupt()?;
-    let (done, stuck, remaining) = match options.wave {
+    let mut is_ended = true;
+    let outcome = match options.wave {
         None => {
-            ended = in_database::end(&database, &prepared);
-            let halt = || on_host::interrupted(&interrupt);
-            let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
-            on_host::warn_of_unsampled(&database, global);
-            if !global.json {
-                on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome, global);
-            }
-            (outcome.done, outcome.stuck, outcome.remaining)
+            is_ended = host.end_record(&prepared);
+            host.revert(&mut trial, &options.how)?
         }
         Some(wave) => {
-            let stuck =
-                one_wave(&mut trial, plan, &paths, (wave as usize - 1, pace), &mut teller, &interrupt)?;
-            let left = wanted.iter().filter(|service| {
-                trial.state().services.get(*service).is_some_and(|found| found.stage != Stage::Reverted)
-            });
-            let left = left.count();
-            (changed.len() - left, stuck.clone(), left - stuck.len())
+            let stuck = one_wave(&host, &mut trial, plan, wave as usize - 1, &options.how)?;
+            let left = wanted.iter().filter(|service| is_changed(trial.state(), service)).count();
+            Outcome { done: changed.len() - left, remaining: left - stuck.len(), stuck, ..Outcome::default() }
         }
     };
-    if global.json {
-        println!("{:#}", put_back_json(name, done, &stuck, remaining, &[]));
-    } else if stuck.is_empty() && remaining == 0 {
-        println!("rollout {name}: {} as before the rollout", units::counted(done, "service"));
-    } else {
-        println!(
-            "rollout {name}: {} as before, {} could not be put back, {remaining} not reached; the same command goes on",
-            units::counted(done, "service"),
-            stuck.len()
-        );
-    }
-    let well = stuck.is_empty() && remaining == 0 && ended;
-    Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
-}
-
-fn put_back_json(
-    name: &str,
-    done: usize,
-    stuck: &[(ServiceName, String)],
-    remaining: usize,
-    given_up: &[&str],
-) -> serde_json::Value {
-    let stuck: Vec<_> =
-        stuck.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
-    json!({
-        "schema_version": 1,
-        "rollout": name,
-        "put_back": done,
-        "not_put_back": stuck,
-        "remaining": remaining,
-        "given_up": given_up,
-    })
+    let done = Done {
+        kind: "rollout",
+        name,
+        action: "revert",
+        complete: format!("{} as before the rollout", units::counted(outcome.done, "service")),
+        next: "the same command continues".to_owned(),
+    };
+    Ok(done.answer(&outcome).unless(is_ended))
 }
 
 fn one_wave(
+    host: &Host<'_>,
     trial: &mut Trial<'_>,
     plan: RolloutPlan,
-    paths: &Paths,
-    (wave, pace): (usize, Pace),
-    teller: &mut Teller,
-    interrupt: &AtomicBool,
+    wave: usize,
+    how: &RevertOptions,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
+    let pace = how.pace(trial.prepared().plan.pace);
+    let mut log = EventLog::new(&host.database, trial.prepared(), plan.waves[wave].len());
     let mut watcher = Watcher::new(Default::default(), trial.prepared(), &[]);
-    let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, teller, interrupt);
+    let interrupt = interrupt()?;
+    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &mut log, &interrupt);
     Ok(rollout.roll_back_wave(wave, pace)?)
 }
 
-fn plan_of(paths: &Paths, name: &str) -> Result<RolloutPlan, Failure> {
-    let prepared = read_prepared(paths, name)?;
-    read_plan(&prepared).map_err(Failure::refused)
+fn plan_of(host: &Host<'_>, name: &str) -> Result<RolloutPlan, Failure> {
+    Ok(read_plan(&read_prepared(&host.paths, name)?)?)
 }
 
 fn services_of(plan: &RolloutPlan, wave: Option<u32>) -> Result<Vec<ServiceName>, Failure> {

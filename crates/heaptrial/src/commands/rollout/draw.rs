@@ -1,19 +1,17 @@
 //! The plan of a rollout: one arm over all services, and the waves in which they get it.
 
-use std::collections::BTreeMap;
-
-use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
 use heaptrial_fleet::rollout::{Forced, RolloutPlan, WaveSizes, freeze, split};
-use heaptrial_host::{HostRoot, Paths, host_name};
+use heaptrial_host::{HostRoot, Instant, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_model::{
-    About, Assignment, Build, BuildOfHosts, DrawnPlan, HumanDuration, Pace, PlanId, ServiceName,
+    About, Assignment, DrawnPlan, HumanDuration, Pace, PlanId, ServiceName, builds_of_hosts,
 };
 
 use super::before;
 use super::options::StartOptions;
 use super::target::Target;
+use crate::commands::host::obtain::{Allocators, builds};
 use crate::commands::trial::plan::family::families;
 use crate::exit::Failure;
 
@@ -25,9 +23,9 @@ pub(super) fn drawn(
     target: &Target,
     name: &str,
     services: &[Service],
-    obtained: &BTreeMap<String, Obtained>,
+    allocators: &Allocators,
 ) -> Result<DrawnPlan, Failure> {
-    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let host = host_name(&HostRoot::default())?;
     let relays: Vec<_> = services.iter().map(|service| service.relay.as_ref()).collect();
     let assignments = services.iter().zip(families(&relays)).map(|(service, family)| Assignment {
         service: service.name().clone(),
@@ -38,18 +36,14 @@ pub(super) fn drawn(
         family,
         drawn: None,
     });
-    let build = obtained.get(&target.verdict.arm.name).and_then(|obtained| {
-        let file = obtained.library.as_ref()?.file_name()?.to_string_lossy().into_owned();
-        let version = obtained.version.as_ref().map(ToString::to_string);
-        Some(Build { sha256: obtained.sha256.clone(), version, file })
-    });
     let pace = target.verdict.pace;
     let soak: std::time::Duration = options.soak.iter().map(|soak| soak.0).sum();
     let mut plan = DrawnPlan {
         name: name.to_owned(),
         id: PlanId::default(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: SEED,
+        // Two rollouts of one name and plan, the first of them rolled back, are two.
+        seed: Instant::now().wall_us.unsigned_abs(),
         metric: target.verdict.metric,
         duration: HumanDuration(soak),
         looks: Vec::new(),
@@ -61,16 +55,9 @@ pub(super) fn drawn(
             ..pace
         },
         arms: vec![target.arm()],
-        builds: build
-            .into_iter()
-            .map(|build| {
-                (target.verdict.arm.name.clone(), vec![BuildOfHosts { hosts: vec![host.clone()], build }])
-            })
-            .collect(),
+        builds: builds_of_hosts([(host.as_str(), &builds(allocators))]),
         services: assignments.collect(),
     };
-    // Two rollouts of one name and plan, the first of them rolled back, are two.
-    plan.seed = heaptrial_host::Instant::now().wall_us.unsigned_abs();
     plan.id = plan.digest();
     Ok(plan)
 }

@@ -1,21 +1,20 @@
 //! `heaptrial rollout judge`: what a gate would say now, of this host or of several together.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::{read_prepared, read_state};
 use heaptrial_fleet::rollout::{Gate, Judged, Outcome, Progress, judge_now, paused, pool, read_plan};
-use heaptrial_host::{HostRoot, Instant, Paths, host_name};
+use heaptrial_host::Instant;
 use heaptrial_model::{ErrorClass, TrialName};
 use serde_json::{Value, json};
 
 use super::observe::Watcher;
 use super::status::course;
-use crate::commands::trial::on_host;
-use crate::exit::{Failure, code};
+use crate::answer::Answer;
+use crate::commands::host::Host;
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 /// A file of this name is standard input.
@@ -33,17 +32,12 @@ pub struct JudgeOptions {
     hosts: Vec<PathBuf>,
 }
 
-/// Tells what a gate would say. Nothing is changed, and no rollout goes on or stops for it.
-pub fn run(options: &JudgeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let gate = match &options.rollout {
+/// Nothing is changed, and no rollout is continued or stopped by it.
+pub fn run(options: &JudgeOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let (document, gate) = match &options.rollout {
         Some(name) => {
-            let judged = of_this_host(name.as_str(), global)?;
-            if global.json {
-                let mut told = serde_json::to_value(&judged).map_err(Failure::failed)?;
-                told["schema_version"] = json!(1);
-                println!("{told:#}");
-            }
-            judged.gate
+            let judged = of_this_host(name.as_str(), &Host::of(global)?)?;
+            (json!(judged), judged.gate)
         }
         None => {
             let mut hosts = Vec::new();
@@ -51,37 +45,31 @@ pub fn run(options: &JudgeOptions, global: &GlobalOptions) -> Result<ExitCode, F
                 hosts.extend(read(file)?);
             }
             let gate = pool(&hosts, Instant::now().wall_us)?;
-            if global.json {
-                let names: Vec<&str> = hosts.iter().map(|host| host.host.as_str()).collect();
-                println!("{:#}", json!({ "schema_version": 1, "hosts": names, "gate": gate }));
-            }
-            gate
+            let names: Vec<&str> = hosts.iter().map(|host| host.host.as_str()).collect();
+            (json!({ "hosts": names, "gate": gate }), gate)
         }
     };
-    if !global.json {
-        print!("{}", text(&gate));
-    }
+    let answer = Answer::new(document, text(&gate));
     Ok(match gate.outcome {
-        Outcome::Go => ExitCode::SUCCESS,
-        Outcome::Stop => code(ErrorClass::Failed),
-        Outcome::NotEnough => code(ErrorClass::Inconclusive),
+        Outcome::Go => answer,
+        Outcome::Stop => answer.ending(ErrorClass::Failed),
+        Outcome::NotEnough => answer.ending(ErrorClass::Inconclusive),
     })
 }
 
-fn of_this_host(name: &str, global: &GlobalOptions) -> Result<Judged, Failure> {
-    on_host::require_root("rollout judge")?;
-    let paths = Paths::default();
-    let prepared = read_prepared(&paths, name)?;
-    let plan = read_plan(&prepared).map_err(Failure::refused)?;
-    let database = on_host::database(&paths, global);
-    let mut watcher = Watcher::new(database, &prepared, &plan.strata);
-    let this = ThisHost::new(global.systemd()?);
-    let (services, gate) = judge_now((&plan, &prepared), (this.host(), &paths), &mut watcher)?;
-    let state = read_state(&paths, name)?;
+fn of_this_host(name: &str, host: &Host<'_>) -> Result<Judged, Failure> {
+    host.require_owner("rollout judge")?;
+    let paths = &host.paths;
+    let prepared = read_prepared(paths, name)?;
+    let plan = read_plan(&prepared)?;
+    let mut watcher = Watcher::new(host.database.clone(), &prepared, &plan.strata);
+    let this = ThisHost::new(host.systemd()?);
+    let (services, gate) = judge_now((&plan, &prepared), (this.host(), paths), &mut watcher)?;
+    let state = read_state(paths, name)?;
     let progress = Progress::of(&state, plan.waves.len())?;
-    let standing = course(&state, &progress, on_host::is_at_work(&paths, name), paused(&paths, name));
+    let standing = course(&state, &progress, host.is_at_work(name), paused(paths, name));
     Ok(Judged {
-        host: host_name(&HostRoot::default()).map_err(Failure::failed)?,
+        host: host.name()?,
         rollout: name.to_owned(),
         arm: plan.arm,
         verdict: plan.verdict,
@@ -94,22 +82,18 @@ fn of_this_host(name: &str, global: &GlobalOptions) -> Result<Judged, Failure> {
 }
 
 fn read(file: &Path) -> Result<Vec<Judged>, Failure> {
-    let mut text = String::new();
-    let read = match file.as_os_str() == STANDARD_INPUT {
-        true => std::io::stdin().read_to_string(&mut text).map(drop),
-        false => std::fs::read_to_string(file).map(|found| text = found),
+    let about = |error: &dyn std::fmt::Display| {
+        let file = file.display();
+        Failure::refused(format!("{file} is not what `heaptrial rollout judge NAME --json` prints: {error}"))
     };
-    read.map_err(|error| Failure::refused(format!("cannot read {}: {error}", file.display())))?;
-    let told = serde_json::from_str(&text).and_then(|told: Value| match told {
-        Value::Array(_) => serde_json::from_value(told),
-        one => serde_json::from_value(one).map(|judged| vec![judged]),
-    });
-    told.map_err(|error| {
-        Failure::refused(format!(
-            "{} is not what `heaptrial rollout judge NAME --json` tells: {error}",
-            file.display()
-        ))
-    })
+    let text = match file.as_os_str() == STANDARD_INPUT {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let value: Value =
+        serde_json::from_str(&text.map_err(|error| about(&error))?).map_err(|error| about(&error))?;
+    let list = if value.is_array() { value } else { json!([value]) };
+    serde_json::from_value(list).map_err(|error| about(&error))
 }
 
 fn text(gate: &Gate) -> String {

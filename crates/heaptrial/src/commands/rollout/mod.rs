@@ -1,24 +1,20 @@
 //! `heaptrial rollout`: a measured treatment for all services, in waves with gates.
 
 mod act;
-mod admit;
 mod before;
-mod carry_out;
-mod detach;
 mod draw;
 mod judge;
 pub(super) mod mitigations;
 mod observe;
 mod options;
-mod preview;
+mod run;
 mod start;
 mod status;
 mod target;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -27,20 +23,20 @@ use crate::options::GlobalOptions;
 pub enum RolloutCommand {
     /// Give services what a trial measured: a canary first, then waves, each behind a gate
     Start(Box<options::StartOptions>),
-    /// Show where a rollout stands
+    /// Show where a rollout is
     Status(status::StatusOptions),
     /// Show what a gate would say now of this host, or of several hosts together
     Judge(judge::JudgeOptions),
     /// Stop before the next restart; what was changed stays
     Pause(act::NameOptions),
-    /// Go on at the wave at which a rollout was paused, stopped or cut short
+    /// Continue at the wave at which a rollout was paused, stopped or cut short
     Resume(act::ResumeOptions),
     /// Put services back as they were before the rollout, all or those of one wave
     Rollback(act::RollbackOptions),
 }
 
 /// Runs one of the commands.
-pub fn run(command: RolloutCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(command: RolloutCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         RolloutCommand::Start(options) => start::start(&options, global),
         RolloutCommand::Status(options) => status::run(&options, global),

@@ -12,19 +12,19 @@ use heaptrial_host::{HostFacts, HostRoot, Instant as Moment};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_store::{LatestSample, Store};
 
-use crate::commands::trial::in_database;
+use crate::commands::host::record;
 
 /// Readings older than this do not count: the agent reads once a minute.
 const STALE_SECONDS: f64 = 300.0;
 /// What goes on for long is reported this often.
-const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
+const REPEAT_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub struct Watcher {
     pub database: PathBuf,
     pub prepared: Prepared,
     pub strata: Vec<Stratum>,
     boot_id: Option<String>,
-    told: Option<Instant>,
+    waited: Option<Instant>,
 }
 
 /// What a database has of a rollout now.
@@ -37,12 +37,12 @@ impl Watcher {
     /// Of a rollout that is recorded in a database.
     pub fn new(database: PathBuf, prepared: &Prepared, strata: &[Stratum]) -> Self {
         let boot_id = HostFacts::read(&HostRoot::default()).ok().map(|facts| facts.boot_id);
-        Self { database, prepared: prepared.clone(), strata: strata.to_vec(), boot_id, told: None }
+        Self { database, prepared: prepared.clone(), strata: strata.to_vec(), boot_id, waited: None }
     }
 
     fn recorded(&self) -> Option<Recorded> {
         let store = Store::open(&self.database).ok()?;
-        let row = in_database::recorded(&store, &self.prepared).ok()??;
+        let row = record::recorded(&store, &self.prepared).ok()??;
         let names: BTreeMap<i64, String> =
             store.services(row.id).ok()?.into_iter().map(|service| (service.id, service.name)).collect();
         let (now, boot_id) = (Moment::now(), self.boot_id.as_deref());
@@ -64,7 +64,7 @@ impl Watcher {
             .filter(|event| event.kind == KnownEvent::TreatmentCommitted)
             .map(|event| event.at)
             .fold(0.0, f64::max);
-        let told = |kind: KnownEvent| -> Vec<String> {
+        let texts = |kind: KnownEvent| -> Vec<String> {
             let later = own().filter(|event| event.kind == kind && event.at >= since);
             later.map(|event| event.text.clone()).collect()
         };
@@ -72,8 +72,8 @@ impl Watcher {
         Observed {
             level: life.and_then(|life| self.level(&service.name, life)),
             last_reading_seconds: recorded.last_reading_seconds.get(&service.name).copied(),
-            crashes: told(KnownEvent::Crash),
-            oom_kills: told(KnownEvent::OomKill),
+            crashes: texts(KnownEvent::Crash),
+            oom_kills: texts(KnownEvent::OomKill),
             work: life.and_then(Worked::of_life),
             flags: life.and_then(FleetLife::flags),
         }
@@ -126,13 +126,13 @@ impl Observer for Watcher {
     }
 
     fn told(&mut self, text: &str) {
-        self.told = None;
+        self.waited = None;
         eprintln!("{text}");
     }
 
     fn waiting(&mut self, text: &str) {
-        if self.told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
-            self.told = Some(Instant::now());
+        if self.waited.is_none_or(|at| at.elapsed() >= REPEAT_EVERY) {
+            self.waited = Some(Instant::now());
             eprintln!("{text}");
         }
     }
@@ -140,18 +140,18 @@ impl Observer for Watcher {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::{Identity, LifeKey, Linkage, Sample, TrialKind};
+    use heaptrial_model::{Identity, LifeKey, Sample, TrialKind};
     use heaptrial_store::{NewService, TickInput};
     use serde_json::json;
 
     use super::*;
-    use crate::commands::trial::in_database::tests::{frozen, row};
+    use crate::commands::host::record::tests::{frozen, row};
 
     const MINUTE_US: i64 = 60_000_000;
 
     /// Seconds since the last reading, which was two minutes ago in a life of an hour; the clock is set by so many minutes at
     /// some time before or after that reading.
-    fn told(before: i64, after: i64, boot_id: Option<&str>) -> Option<f64> {
+    fn seconds_ago(before: i64, after: i64, boot_id: Option<&str>) -> Option<f64> {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("db");
         let mut store = Store::create(&database).unwrap();
@@ -165,18 +165,11 @@ mod tests {
         let now = Moment::now();
         let boot_id = boot_id.map_or_else(|| watcher.boot_id.clone().unwrap(), str::to_owned);
         let key = LifeKey { boot_id: boot_id.clone(), pid: 7, start_ticks: 7 };
-        let identity = Identity {
-            family: "glibc".into(),
-            version: None,
-            version_range: None,
-            path: None,
-            build_id: None,
-            sha256: None,
-            linkage: Linkage::Libc,
-            settings: BTreeMap::new(),
-            evidence: Vec::new(),
-            libraries: Vec::new(),
-        };
+        let identity = json!({
+            "family": "glibc", "version": null, "version_range": null, "path": null, "build_id": null, "sha256": null,
+            "linkage": "libc", "settings": {}, "evidence": [],
+        });
+        let identity: Identity = serde_json::from_value(identity).unwrap();
         // Moments by the clock as it went at the time.
         let at = |minutes_ago: i64, set_by: i64| {
             (now.wall_us - (minutes_ago + set_by) * MINUTE_US, now.boottime_us - minutes_ago * MINUTE_US)
@@ -185,17 +178,9 @@ mod tests {
         let life = store.add_life(service, &key, at(60, before + after), Some(&identity), None).unwrap();
         for (sequence, minutes_ago) in [30, 20, 2].into_iter().enumerate() {
             let (wall_us, boottime_us) = at(minutes_ago, after);
-            let sample = Sample { rss_bytes: 1 << 20, ..Sample::default() };
-            let samples = vec![(life, sample)];
-            let host_id = Some(host);
-            let tick = TickInput {
-                sequence: sequence as i64,
-                wall_us,
-                boottime_us,
-                samples,
-                host_id,
-                ..TickInput::default()
-            };
+            let samples = vec![(life, Sample { rss_bytes: 1 << 20, ..Sample::default() })];
+            let (sequence, host_id) = (sequence as i64, Some(host));
+            let tick = TickInput { sequence, wall_us, boottime_us, samples, host_id, ..TickInput::default() };
             store.write_tick(trial, &tick).unwrap();
         }
         let name: ServiceName = "a.service".parse().unwrap();
@@ -207,13 +192,13 @@ mod tests {
     #[test]
     fn a_reading_is_as_old_as_it_is_whatever_clock_is_set_when() {
         for (before, after) in [(0, 0), (10, 0), (-10, 0), (0, 10), (0, -10)] {
-            let seconds = told(before, after, None).unwrap();
+            let seconds = seconds_ago(before, after, None).unwrap();
             assert!(
                 (seconds - 120.0).abs() < 60.0,
                 "set by {before} min before and {after} after: {seconds}"
             );
         }
         // A host that came up since has read nothing yet.
-        assert_eq!(told(0, 0, Some("another boot")), None);
+        assert_eq!(seconds_ago(0, 0, Some("another boot")), None);
     }
 }

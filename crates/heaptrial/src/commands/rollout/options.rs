@@ -4,6 +4,8 @@ use clap::Args;
 use heaptrial_fleet::rollout::{QuietHours, WaveSizes};
 use heaptrial_model::{HumanDuration, ServicePattern, TrialName};
 
+use crate::commands::host::Consent;
+
 /// What is rolled out, to which services, and how carefully.
 #[derive(Debug, Args)]
 pub struct StartOptions {
@@ -47,10 +49,6 @@ pub struct StartOptions {
     /// Return once it is begun: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long, conflicts_with = "dry_run")]
     pub(super) detach: bool,
-    /// Start without asking
-    #[arg(long)]
-    pub(super) yes: bool,
-    /// Show what would be changed, and change nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) consent: Consent,
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use heaptrial_allocator::Catalog;
-use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
+use heaptrial_change::read_state;
 use heaptrial_evaluate::analysis::Fleet;
 use heaptrial_evaluate::judgement::{Judgement, Options};
-use heaptrial_fleet::rollout::{Stratum, Verdict, is_rollout, strata};
-use heaptrial_host::Paths;
+use heaptrial_fleet::rollout::{Stratum, Verdict, strata};
 use heaptrial_inspect::Service;
-use heaptrial_model::{AllocatorSpec, Arm, ServiceName, ServicePattern};
+use heaptrial_model::{AllocatorSpec, Arm, ServiceName, ServicePattern, TrialName};
 use heaptrial_store::Store;
 
 use super::options::StartOptions;
+use crate::commands::host::Host;
+use crate::commands::host::record::is_over;
 use crate::commands::trial::verdict;
 use crate::exit::Failure;
 
@@ -31,20 +32,19 @@ pub struct Target {
 
 impl Target {
     /// Finds what `rollout start` names.
-    pub fn find(options: &StartOptions, paths: &Paths, database: &Path) -> Result<Self, Failure> {
+    pub fn find(options: &StartOptions, host: &Host<'_>) -> Result<Self, Failure> {
         let what = options.what.as_str();
         let file = Path::new(what);
         if file.is_file() {
             let (verdict, digest) = Verdict::read(file)?;
             return Self::elsewhere(verdict, Some(digest), options);
         }
-        if paths.trial(what).exists() {
-            return Self::of_trial(&read_prepared(paths, what)?, paths, database, options);
-        }
+        let is_trial = what.parse::<TrialName>().is_ok() && host.paths.trial(what).exists();
         let spec: Option<AllocatorSpec> = what.parse().ok();
         match spec.filter(|spec| Catalog::builtin().family(&spec.family).is_some()) {
+            _ if is_trial => Self::of_trial(what, host, options),
             Some(spec) => Self::elsewhere(Verdict::of_spec(&spec), None, options),
-            None => Err(Failure::refused(format!(
+            None => Err(Failure::usage(format!(
                 "`{what}` is no trial of this host, no file and no allocator; `heaptrial trial status` lists trials, `heaptrial \
                  allocators list` allocators"
             ))),
@@ -66,21 +66,12 @@ impl Target {
     }
 
     /// An arm of a trial that has ended on this host.
-    fn of_trial(
-        prepared: &Prepared,
-        paths: &Paths,
-        database: &Path,
-        options: &StartOptions,
-    ) -> Result<Self, Failure> {
-        let name = &prepared.plan.name;
-        if is_rollout(prepared) {
+    fn of_trial(name: &str, host: &Host<'_>, options: &StartOptions) -> Result<Self, Failure> {
+        let prepared = host.trial(name)?;
+        if !is_over(&read_state(&host.paths, name)?) {
             return Err(Failure::refused(format!(
-                "`{name}` is a rollout; `heaptrial rollout resume {name}` goes on with it"
-            )));
-        }
-        if !matches!(read_state(paths, name)?.stage, TrialStage::Stopped | TrialStage::Reverted) {
-            return Err(Failure::refused(format!(
-                "trial `{name}` has not ended, and a rollout would change what its arms run; `heaptrial trial stop {name}` ends it and leaves services as they are"
+                "trial `{name}` has not ended, and a rollout would change what its arms run; `heaptrial trial stop {name}` ends it \
+                 and leaves services as they are"
             )));
         }
         let Some(arm) = options.arm.as_deref() else {
@@ -88,7 +79,14 @@ impl Target {
             let known = known.join(", ");
             return Err(Failure::usage(format!("which arm of trial `{name}`? --arm takes one of: {known}")));
         };
-        let judgement = judgement_of(database, prepared)?;
+        let store = Store::open(&host.database)?;
+        let row = store.trials()?.into_iter().rfind(|row| row.is_of(&prepared.plan.id)).ok_or_else(|| {
+            Failure::refused(format!(
+                "{} has no readings of trial `{name}`; an allocator by its name, with --force, is rolled out without them",
+                host.database.display()
+            ))
+        })?;
+        let judgement = Judgement::of(&store, row.id, &Options::default())?;
         let own = prepared.services.iter().map(|treatment| ServicePattern::of(&treatment.service));
         let relays = prepared.services.iter().filter(|treatment| treatment.relay.is_some());
         Ok(Self {
@@ -126,17 +124,4 @@ impl Target {
         };
         strata(&self.verdict.kinds, names, &is_relay, &ran)
     }
-}
-
-fn judgement_of(database: &Path, prepared: &Prepared) -> Result<Judgement, Failure> {
-    let store = Store::open(database)?;
-    let trials = store.trials()?;
-    let Some(row) = trials.into_iter().rfind(|row| row.is_of(&prepared.plan.id)) else {
-        return Err(Failure::refused(format!(
-            "{} has no readings of trial `{}`; an allocator by its name, with --force, is rolled out without them",
-            database.display(),
-            prepared.plan.name
-        )));
-    };
-    Ok(Judgement::of(&store, row.id, &Options::default())?)
 }

@@ -1,47 +1,24 @@
 //! Services as a table.
 
-use heaptrial_allocator::Split;
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::{Unit, UnitStatus};
 use heaptrial_inspect::{MainProcess, Service, host_preloads};
 use heaptrial_model::{Identity, Linkage, units};
 
 use super::Shown;
-use crate::output::table;
-
-/// Names in the lines below the table.
-const NAMED: usize = 5;
+use crate::output::{some, table};
 
 /// The table and what it comes to.
-pub(super) fn text(services: &[Shown], wide: bool) -> String {
-    let mut columns: Vec<Column> = vec![
+pub(super) fn text(services: &[Shown]) -> String {
+    let columns: [Column; 7] = [
         ("SERVICE", |shown| short_name(&shown.service).to_owned()),
         ("ALLOCATOR", |shown| of_process(shown, allocator)),
-        ("RSS", |shown| of_process(shown, |process| memory(process.sample.rss_bytes))),
-        ("IN USE", |shown| of_split(shown, |split| split.in_use_bytes)),
-        ("FREE IN PAGES", |shown| of_split(shown, |split| split.free_in_pages_bytes)),
-        ("KEPT FREE", |shown| of_split(shown, |split| split.kept_free_bytes)),
+        ("RSS", |shown| of_process(shown, |process| units::memory(process.sample.rss_bytes as f64))),
         ("AGE", |shown| of_process(shown, |process| units::duration(process.age_seconds))),
         ("RELAY", |shown| relay(&shown.service)),
         ("DROP-INS", drop_ins),
+        ("NOTES", |shown| notes(&shown.service).join(", ")),
     ];
-    if wide {
-        columns.extend::<[Column; 7]>([
-            ("PID", |shown| of_process(shown, |process| process.life.pid.to_string())),
-            ("ANON", |shown| of_process(shown, |process| memory(process.sample.anon_bytes))),
-            ("PROCESSES", |shown| of_process(shown, |process| process.sample.processes.to_string())),
-            ("THREADS", |shown| of_process(shown, |process| process.sample.threads.to_string())),
-            ("USER", |shown| {
-                if shown.service.unit.user.is_empty() { "root" } else { &shown.service.unit.user }.to_owned()
-            }),
-            ("FINGERPRINT", |shown| {
-                let relay = shown.service.relay.as_ref();
-                relay.and_then(|relay| relay.fingerprint.clone()).unwrap_or_default()
-            }),
-            ("CONTROL GROUP", |shown| shown.service.unit.status.control_group.clone()),
-        ]);
-    }
-    columns.push(("NOTES", |shown| notes(&shown.service).join(", ")));
     let mut kept: Vec<Vec<String>> = Vec::new();
     for (head, cell) in columns {
         let cells: Vec<String> = services.iter().map(cell).collect();
@@ -74,41 +51,30 @@ pub(super) fn allocators(services: &[Shown]) -> Vec<(String, usize)> {
 fn summary(services: &[Shown]) -> String {
     let counts = allocators(services);
     let known: usize = counts.iter().map(|(_, count)| count).sum();
-    let untold = services
-        .iter()
-        .filter_map(|shown| shown.service.process.as_ref())
-        .filter(|process| process.identity.is_none());
-    let untold = untold.count();
+    let processes = services.iter().filter_map(|shown| shown.service.process.as_ref());
+    let unknown = processes.filter(|process| process.identity.is_none()).count();
     let mut lines = match counts.as_slice() {
-        [] if untold == 0 => "none has a main process\n".to_owned(),
+        [] if unknown == 0 => "none has a main process\n".to_owned(),
         [] => String::new(),
-        [(only, 1)] => format!("1 runs {only}\n"),
         [(only, count)] => format!("all {count} run {only}\n"),
         [(first, count), others @ ..] => {
             let others: String = others.iter().map(|(label, count)| format!(", {count} {label}")).collect();
             format!("{count} of {known} run {first}{others}\n")
         }
     };
-    if untold > 0 {
-        lines.push_str(&format!("of {untold} the allocator is not known\n"));
+    if unknown > 0 {
+        lines.push_str(&format!("of {unknown} the allocator is not known\n"));
     }
     for library in host_preloads(&HostRoot::default()) {
         lines.push_str(&format!("/etc/ld.so.preload loads {} into every program\n", library.display()));
     }
-    let unheard: Vec<&str> = services
+    let ignoring: Vec<&str> = services
         .iter()
         .filter(|shown| shown.service.process.as_ref().is_some_and(preload_failed))
         .map(|shown| short_name(&shown.service))
         .collect();
-    if !unheard.is_empty() {
-        let named = unheard.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = match unheard.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let verb = if unheard.len() == 1 { "does" } else { "do" };
-        lines
-            .push_str(&format!("{} {verb} not run what LD_PRELOAD asks for: {named}{more}\n", unheard.len()));
+    if !ignoring.is_empty() {
+        lines += &format!("not running what LD_PRELOAD asks for: {}\n", some(ignoring));
     }
     lines
 }
@@ -120,15 +86,6 @@ fn short_name(service: &Service) -> &str {
 
 fn of_process(shown: &Shown, cell: impl Fn(&MainProcess) -> String) -> String {
     shown.service.process.as_ref().map_or_else(|| "-".to_owned(), cell)
-}
-
-fn of_split(shown: &Shown, part: impl Fn(&Split) -> u64) -> String {
-    let split = shown.explanation.as_ref().and_then(|explanation| explanation.split.as_ref());
-    split.map_or_else(|| "-".to_owned(), |split| memory(part(split)))
-}
-
-fn memory(bytes: u64) -> String {
-    units::memory(bytes as f64)
 }
 
 fn label(identity: &Identity) -> String {

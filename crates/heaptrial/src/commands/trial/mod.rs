@@ -1,25 +1,20 @@
 //! `heaptrial trial`: a randomised trial on the services of a fleet.
 
-pub(super) mod findings;
-pub(super) mod in_database;
-mod leave_out;
+mod drop;
 mod look;
 mod new;
-pub(crate) mod on_host;
 pub(super) mod plan;
 mod power;
 pub(super) mod start;
 mod status;
 mod stop;
 mod survey;
-pub(super) mod unfound;
 pub(super) mod verdict;
 mod worth;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -41,7 +36,7 @@ pub enum TrialCommand {
     /// End a trial; with --revert put every file back as it was
     Stop(stop::StopOptions),
     /// Take a service out of a running trial: put it back, and leave it out of the analysis from this moment on
-    Drop(leave_out::DropOptions),
+    Drop(drop::DropOptions),
     /// What the recovery timer runs
     #[command(hide = true)]
     Recover(stop::RecoverOptions),
@@ -54,7 +49,7 @@ pub enum TrialCommand {
 }
 
 /// Runs one of the commands.
-pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         TrialCommand::New(options) => new::run(&options, global),
         TrialCommand::Survey(options) => survey::run(&options, global),
@@ -63,7 +58,7 @@ pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Fa
         TrialCommand::Resume(options) => start::resume(&options, global),
         TrialCommand::Status(options) => status::run(&options, global),
         TrialCommand::Stop(options) => stop::stop(&options, global),
-        TrialCommand::Drop(options) => leave_out::run(&options, global),
+        TrialCommand::Drop(options) => drop::run(&options, global),
         TrialCommand::Recover(options) => stop::recover(&options, global),
         TrialCommand::Look(options) => look::run(&options, global),
         TrialCommand::Verdict(options) => verdict::run(&options, global),

@@ -1,8 +1,6 @@
 //! `heaptrial trial new`: writes a trial's description, to be edited and then planned.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Catalog;
@@ -10,10 +8,11 @@ use heaptrial_model::{AllocatorSpec, HumanDuration, ServicePattern, TrialName, T
 use heaptrial_plan::default_looks;
 use heaptrial_report::TuneReport;
 
-use crate::commands::explain;
+use crate::answer::Answer;
 use crate::commands::lab::report_in;
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
+use crate::options::{GlobalOptions, command};
+use crate::output::write_whole;
 
 /// What the trial is called, and what it is about.
 #[derive(Debug, Args)]
@@ -30,18 +29,14 @@ pub struct NewOptions {
     /// Arms from a search of `lab tune`: its control, what it was verified against, and its winners
     #[arg(long, value_name = "FOLDER", conflicts_with = "allocators")]
     from_tune: Option<PathBuf>,
-    /// Arms from where the memory of the services is now: what they run, and what could help (`heaptrial explain`)
-    #[arg(long, conflicts_with_all = ["allocators", "from_tune"])]
-    from_explain: bool,
     /// How long
     #[arg(long, default_value = "10d", value_name = "DURATION")]
     duration: HumanDuration,
 }
 
-pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let allocators = match &options.from_tune {
         Some(folder) => of_search(folder)?,
-        None if options.from_explain => explain::arms(&options.services, global)?,
         None if options.allocators.is_empty() => usual(),
         None => options.allocators.clone(),
     };
@@ -51,26 +46,25 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Fai
         )));
     }
     for spec in &allocators {
-        Catalog::builtin().resolve(spec).map_err(Failure::usage)?;
+        Catalog::builtin().resolve(spec)?;
     }
     if options.duration.0.is_zero() {
         return Err(Failure::usage("--duration must be more than 0s"));
     }
     let text = description(&options.name, &options.services, &allocators, options.duration);
-    let text = global.told(&text);
     TrialPlan::from_toml(&text).map_err(Failure::usage)?;
     let folder = global.out.as_deref().unwrap_or(Path::new(""));
     let path = folder.join(format!("{}.toml", options.name));
-    write_new(&path, &text)?;
-    if global.json {
-        println!("{:#}", serde_json::json!({ "schema_version": 1, "file": path }));
-    } else {
-        println!("{}", path.display());
-        let next =
-            format!("edit it, then draw the assignment with `heaptrial trial plan {}`", as_word(&path));
-        eprintln!("{}", global.told(&next));
+    if path.exists() {
+        return Err(Failure::refused(format!(
+            "{} exists and is never overwritten; give the trial another name, or remove it",
+            path.display()
+        )));
     }
-    Ok(ExitCode::SUCCESS)
+    write_whole(&path, text.as_bytes())?;
+    let next = command(format_args!("trial plan {}", as_word(&path)));
+    eprintln!("edit it, then draw the assignment with {next}");
+    Ok(Answer::new(serde_json::json!({ "file": path }), format!("{}\n", path.display())))
 }
 
 /// Arms of a search that found something.
@@ -78,8 +72,8 @@ fn of_search(folder: &Path) -> Result<Vec<AllocatorSpec>, Failure> {
     let report = report_in::<TuneReport>(folder)?;
     if !report.found() {
         return Err(Failure::refused(format!(
-            "the search in {} has no winner that fresh seeds bear out, so there is nothing to try on services; `heaptrial \
-             report {}` tells what it found",
+            "the search in {} has no winner on fresh seeds, so there is nothing to try on services; `heaptrial report {}` shows \
+             what it found",
             folder.display(),
             folder.display()
         )));
@@ -92,20 +86,6 @@ fn of_search(folder: &Path) -> Result<Vec<AllocatorSpec>, Failure> {
 
 fn usual() -> Vec<AllocatorSpec> {
     ["glibc", "jemalloc@5.3.0", "mimalloc@2.0.9"].iter().filter_map(|spec| spec.parse().ok()).collect()
-}
-
-/// Writes a file that does not exist yet.
-fn write_new(path: &PathBuf, text: &str) -> Result<(), Failure> {
-    let created = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-    let mut file = created.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::refused(format!(
-            "{} exists and is never overwritten; give the trial another name, or remove it",
-            path.display()
-        )),
-        _ => Failure::refused(format!("cannot create {}: {error}", path.display())),
-    })?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// A path as a word for a shell.
@@ -121,52 +101,12 @@ fn description(
 ) -> String {
     let patterns: Vec<&str> = services.iter().map(ServicePattern::as_str).collect();
     let looks: Vec<String> = default_looks(duration).iter().map(|look| format!("\"{look}\"")).collect();
-    let mut text = format!(
-        r#"# A trial of memory allocators on running services. Nothing happens to them before `heaptrial trial start`.
-# `heaptrial services` tells what runs here now; `heaptrial trial plan {name}.toml` draws who gets what, and shows it.
-
-# Names files and units: letters, digits and - _ .
-name = "{name}"
-
-# Which services take part: unit names, in which * ? [...] stand for others; several are separated by spaces.
-services = {services}
-
-# How long, from the last restart on. `heaptrial trial power` tells how many services and days find what.
-duration = "{duration}"
-
-# When the trial is looked at; the last look is the end. Fixed in advance: looking whenever one likes finds what is
-# not there.
-looks = [{looks}]
-
-# Which reading is compared: rss (resident memory), anon (without file pages, with swap: the allocator's part),
-# pss (shared pages counted by share), cgroup (all that systemd accounts to the service).
-metric = "rss"
-
-# How services are restarted, once each, the control's as well.
-[pace]
-at_once = 1              # down or not yet healthy at any time, at most; services of one family never are together
-pause = "30s"            # from one restart to the next, at least
-health_timeout = "10m"   # not healthy after so long is failed, and put back
-settle = "3s"            # healthy for so long, then the next
-failure_budget = 1       # failed services after which the run stops
-
-# What the trial is about, for the report. A hypothesis is said before anything is measured: it is drawn with the plan.
-#[about]
-#hypothesis = "glibc needs the most, because ..."
-#notes = "what a reader should know"
-#next_steps = "what is done when it has ended"
-
-# The arms: one of them is the control. Services are dealt to them at random, equally many to each.
-#   name            in tables and charts
-#   control         true in exactly one arm
-#   allocator       family@version+variant?setting=value (`heaptrial allocators list`); name one in every arm, else the
-#                   services keep whatever they run, which is often not what one thinks
-#   torrc           torrc options of a Tor instance
-#   restart_every   restarts each service so often
-"#,
-        services = toml_string(&patterns.join(" ")),
-        looks = looks.join(", "),
-    );
+    let mut text = include_str!("new.toml")
+        .replace("{name}", name.as_str())
+        .replace("{services}", &toml_string(&patterns.join(" ")))
+        .replace("{duration}", &duration.to_string())
+        .replace("{looks}", &looks.join(", "))
+        .replace("{control}", &allocators[0].to_string());
     for (index, spec) in allocators.iter().enumerate() {
         text.push_str(&format!("\n[[arm]]\nname = \"{spec}\"\n"));
         if index == 0 {
@@ -174,36 +114,7 @@ failure_budget = 1       # failed services after which the run stops
         }
         text.push_str(&format!("allocator = \"{spec}\"\n"));
     }
-    let control = &allocators[0];
-    if patterns.iter().any(|pattern| pattern.starts_with("tor@") || *pattern == "tor.service") {
-        text.push_str(&format!(
-            r#"
-# A relay without a directory cache. It saves memory by doing less, and loses the Guard flag.
-#[[arm]]
-#name = "{control}, DirCache 0"
-#allocator = "{control}"
-#torrc = {{ DirCache = "0" }}
-"#
-        ));
-    }
-    if let Some(every) = restart_example(duration) {
-        text.push_str(&format!(
-            r#"
-# What restarting alone does.
-#[[arm]]
-#name = "{control}, restarted every {every}"
-#allocator = "{control}"
-#restart_every = "{every}"
-"#
-        ));
-    }
     text
-}
-
-/// Two days in a trial of days; in a shorter one there is no sense in it.
-fn restart_example(duration: HumanDuration) -> Option<HumanDuration> {
-    let every = HumanDuration::from_secs(2 * 86_400);
-    (duration.0 >= every.0 * 2).then_some(every)
 }
 
 /// The characters of patterns need no quoting but the backslash.
@@ -239,15 +150,10 @@ mod tests {
             assert_eq!(patterns.iter().map(ServicePattern::as_str).collect::<Vec<_>>(), services);
             assert_eq!(plan.looks.last(), plan.duration.as_ref());
             assert_eq!(plan.pace, heaptrial_model::Pace::default());
-            let examples = text.contains("\n#[[arm]]");
-            assert_eq!(examples, duration == "10d");
-            let start = text.find("\n# A relay without").unwrap_or(text.len());
-            let lines = text[start..]
-                .lines()
-                .map(|line| line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line));
+            let start = text.find("\n#[[arm]]").unwrap();
+            let lines = text[start..].lines().map(|line| line.strip_prefix('#').unwrap_or(line));
             let all = text[..start].to_owned() + &lines.collect::<Vec<_>>().join("\n");
-            let arms = TrialPlan::from_toml(&all).unwrap().arms.len();
-            assert_eq!(arms, plan.arms.len() + if examples { 2 } else { 0 }, "{all}");
+            assert_eq!(TrialPlan::from_toml(&all).unwrap().arms.len(), plan.arms.len() + 2, "{all}");
         }
     }
 }

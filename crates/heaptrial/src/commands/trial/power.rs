@@ -1,7 +1,6 @@
 //! `heaptrial trial power`: how many services and days a trial needs.
 
 use std::ops::Bound;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,10 +10,13 @@ use heaptrial_evaluate::analysis::{
 use heaptrial_evaluate::judgement::{Options, read_fleet};
 use heaptrial_model::{HumanDuration, units};
 use heaptrial_plan::{default_looks, last_look_alpha, rounds_per_block};
+use serde_json::json;
 
+use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
+use crate::options::{GlobalOptions, command};
+use crate::output::{heads, table};
 use crate::target::Target;
 
 /// Fewer services leave their spread uncertain by a quarter and more.
@@ -49,10 +51,9 @@ pub struct PowerOptions {
     simulations: usize,
 }
 
-/// Prints how many services and days are needed.
-pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let target = Target::find(options.data.as_deref(), global)?;
-    let fleet = read_fleet(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
+    let fleet = read_fleet(&target.store, target.trial.id, &Options::default())?;
     let arm = match &options.arm {
         Some(name) => fleet.arms.iter().position(|arm| arm.name == *name).ok_or_else(|| {
             let known: Vec<&str> = fleet.arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -71,14 +72,12 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, F
         ));
     }
     let analysis = analyse(&fleet, &Settings::default());
-    let off_treatment: Vec<usize> = (0..fleet.services.len())
-        .filter(|index| {
-            analysis.services[*index].off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm)
-        })
+    let non_compliant: Vec<usize> = (0..fleet.services.len())
+        .filter(|index| analysis.services[*index].off_treatment_in.iter().any(|own| own.arm == arm))
         .collect();
     let request = PowerRequest {
         arm,
-        left_out: off_treatment.clone(),
+        left_out: non_compliant.clone(),
         ratio: options.ratio,
         arms: usize::from(options.arms),
         services: options.services.clone(),
@@ -88,16 +87,9 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, F
     };
     let rounds = |services, alpha, spread| rounds_per_block(services, request.arms, alpha, spread);
     let table = power(&fleet, &Settings::default(), &request, rounds);
-    if global.json {
-        let names: Vec<&str> =
-            off_treatment.iter().map(|index| fleet.services[*index].name.as_str()).collect();
-        let json =
-            serde_json::json!({ "schema_version": 1, "power": table, "off_treatment_left_out": names });
-        println!("{json:#}");
-    } else {
-        print!("{}", text(&table, &target.trial.plan.name, off_treatment.len()));
-    }
-    Ok(ExitCode::SUCCESS)
+    let names: Vec<&str> = non_compliant.iter().map(|index| fleet.services[*index].name.as_str()).collect();
+    let text = text(&table, &target.trial.plan.name, names.len());
+    Ok(Answer::new(json!({ "power": table, "non_compliant_excluded": names }), text))
 }
 
 /// With the looks that a plan of this length has where it names none.
@@ -119,76 +111,62 @@ fn days_reached(fleet: &Fleet, arm: usize) -> Vec<f64> {
     [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 21.0, 30.0].into_iter().filter(|days| *days <= reached).collect()
 }
 
-fn text(table: &PowerTable, data: &str, off_treatment: usize) -> String {
-    let tests = match table.arms - 1 {
-        1 => "the comparison".to_owned(),
-        comparisons => format!("each of {comparisons} comparisons"),
-    };
+fn text(power: &PowerTable, data: &str, non_compliant: usize) -> String {
     let mut text = format!(
         "Power to detect a ratio of {} with {} arms, by {} simulated trials each\n\
-         on services drawn from {} of {data}: of {tests} at the last look, within the blocks\n\
-         that `heaptrial trial plan` draws for so many services.\n\n",
-        units::ratio(table.ratio),
-        table.arms,
-        units::count(table.simulations as u64),
-        table.arm,
+         on services drawn from {} of {data}, at the last look, within the blocks that {} draws.\n\n",
+        units::ratio(power.ratio),
+        power.arms,
+        units::count(power.simulations as u64),
+        power.arm,
+        command("trial plan")
     );
-    let sizes: String = table.services.iter().map(|n| format!("{n:>7}")).collect();
-    text.push_str(&format!("{:>8}  {:>8}  {:>6}  {:>6}  services per arm\n", "", "past", "spread", "tested"));
-    text.push_str(&format!(
-        "{:>8}  {:>8}  {:>6}  {:>6}{sizes}  for {}\n",
-        "length",
-        "services",
-        "(SD)",
-        "at",
-        units::share(table.wanted)
-    ));
-    for row in &table.rows {
-        text.push_str(&line(row));
-    }
-    text.push('\n');
-    if off_treatment > 0 {
-        text.push_str(&format!(
-            "{off_treatment} services of {} are left out: their memory goes as another arm's (see heaptrial report).\n",
-            table.arm
-        ));
-    }
-    let population = table.rows.iter().map(|row| row.population).max().unwrap_or(0);
-    if population < FEW_PAST_SERVICES {
-        text.push_str(&format!(
-            "{population} past services tell their spread only roughly: take more than the table says.\n"
-        ));
-    }
-    if table.rows.iter().any(|row| row.assumes_normality.contains(&true)) {
-        text.push_str(
-            "* Student's t: so few services have too few assignments for a permutation test at that level. It assumes that\n\
-             the logarithms of memory are normally distributed.\n",
+    let mut head = heads(["LENGTH", "PAST SERVICES", "SPREAD (SD)", "TESTED AT"]);
+    head.extend(power.services.iter().map(|services| format!("{services} PER ARM")));
+    head.push(format!("PER ARM FOR {}", units::share(power.wanted)));
+    let rows: Vec<Vec<String>> = [head].into_iter().chain(power.rows.iter().map(row)).collect();
+    text += &format!("{}\n", table(&rows));
+    if non_compliant > 0 {
+        text += &format!(
+            "{} of {} are excluded: they ran another arm's allocator.\n",
+            units::counted(non_compliant, "service"),
+            power.arm
         );
     }
-    text.push_str(
-        "Spread is the standard deviation of the logarithm of memory between services at that age.\n\
-         Power has an error of simulation of at most 1.6 percentage points (1,000 trials). It holds for services as\n\
-         alike as these and for trials whose services all run what they are assigned. Where memory before the trial foretells\n\
-         memory in it, services of a block are closer than any others, and power is larger than shown.\n",
-    );
-    text
+    let population = power.rows.iter().map(|row| row.population).max().unwrap_or(0);
+    if population < FEW_PAST_SERVICES {
+        text += &format!(
+            "{population} past services show their spread only roughly: take more than the table says.\n"
+        );
+    }
+    if power.rows.iter().any(|row| row.assumes_normality.contains(&true)) {
+        text += "* Student's t: so few services have too few assignments for a permutation test at that level. It assumes that\n\
+                 the logarithms of memory are normally distributed.\n";
+    }
+    text + "Spread is the standard deviation of the logarithm of memory between services at that age.\n\
+            Power has an error of simulation of at most 1.6 percentage points (1,000 trials). It holds for services as\n\
+            alike as these and for trials whose services all run what they are assigned.\n"
 }
 
-fn line(row: &PowerRow) -> String {
-    let cell = |(power, by_student): (&Option<f64>, &bool)| {
+fn row(row: &PowerRow) -> Vec<String> {
+    let share = |(power, by_student): (&Option<f64>, &bool)| {
         let share = power.map_or_else(|| "–".to_owned(), units::share);
-        format!("{:>7}", if *by_student { share + "*" } else { share })
+        if *by_student { share + "*" } else { share }
     };
-    let powers: String = row.power.iter().zip(&row.assumes_normality).map(cell).collect();
-    let spread = row.spread.map_or_else(|| "–".to_owned(), |spread| format!("{spread:.3}"));
     let needed = match (row.services_needed, row.power.iter().any(Option::is_some)) {
         (Some(n), _) => n.to_string(),
         (None, true) => "more than 2,000".to_owned(),
         (None, false) => "not enough past services of that age".to_owned(),
     };
-    let length = units::duration(row.days * 86_400.0);
-    let alpha = format!("{:.2}%", 100.0 * row.alpha);
-    format!("{length:>8}  {:>8}  {spread:>6}  {alpha:>6}{powers}  {needed}\n", row.population)
+    let mut cells = vec![
+        units::duration(row.days * 86_400.0),
+        row.population.to_string(),
+        row.spread.map_or_else(|| "–".to_owned(), |spread| format!("{spread:.3}")),
+        format!("{:.2}%", 100.0 * row.alpha),
+    ];
+    cells.extend(row.power.iter().zip(&row.assumes_normality).map(share));
+    cells.push(needed);
+    cells
 }
 
 fn ratio(text: &str) -> Result<f64, ValueError> {

@@ -1,22 +1,18 @@
 //! `heaptrial trial stop`: ends a trial, and puts everything back if asked. Also what the recovery timer runs.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{
-    ChangeError, LockError, ServiceState, Stage, Trial, TrialStage, read_prepared, read_state,
-};
-use heaptrial_host::Paths;
-use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
-use serde_json::{Value, json};
+use heaptrial_change::{ChangeError, LockError, Trial, TrialStage, TrialState, read_state};
+use heaptrial_model::{ServiceName, TrialName, units};
+use serde_json::json;
 
-use super::in_database;
-use super::on_host::{self, Teller};
-use super::unfound::Unfound;
-use crate::exit::{Failure, code};
-use crate::options::GlobalOptions;
+use crate::answer::Answer;
+use crate::commands::host::carry_out::{Done, RevertOptions, changed, would_put_back};
+use crate::commands::host::events::EventLog;
+use crate::commands::host::{Consent, Host, interrupt, interrupted};
+use crate::exit::Failure;
+use crate::options::{GlobalOptions, command};
 
 /// Which trial, and how it ends.
 #[derive(Debug, Args)]
@@ -27,204 +23,101 @@ pub struct StopOptions {
     /// Put back every file as it was, and restart the services
     #[arg(long)]
     revert: bool,
-    /// From one service's restart to the next one's, instead of the plan's [pace]
-    #[arg(long, value_name = "DURATION", requires = "revert")]
-    pause: Option<HumanDuration>,
-    /// Services that are being restarted at any time, instead of the plan's [pace]
-    #[arg(long, value_name = "N", requires = "revert", value_parser = clap::value_parser!(u32).range(1..))]
-    at_once: Option<u32>,
-    /// Give this service up where it cannot be put back, as when its unit was removed or masked: it is left as it is, and
-    /// the rest is reverted to the end (several times, or with commas)
-    #[arg(long, value_name = "SERVICE", requires = "revert", value_parser = ServiceName::of_unit, value_delimiter = ',')]
-    without: Vec<ServiceName>,
-    /// End it without asking
-    #[arg(long)]
-    yes: bool,
-    /// Show what would be changed, and change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    how: RevertOptions,
+    #[command(flatten)]
+    consent: Consent,
 }
 
-/// Which trial.
 #[derive(Debug, Args)]
 pub struct RecoverOptions {
     /// The trial's name
     trial: TrialName,
 }
 
-pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = global.paths()?;
+pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    if !options.revert && options.how.is_given() {
+        return Err(Failure::usage("--pause, --at-once and --without go with --revert"));
+    }
+    let host = Host::of(global)?;
     let name = options.trial.as_str();
-    let state = match read_state(&paths, name) {
-        Err(error @ ChangeError::Unknown { .. }) => return without_folder(error, options, &paths, global),
-        state => state?,
-    };
-    let doing = if options.revert { "rollback" } else { "pause" };
-    let prepared = read_prepared(&paths, name)?;
-    on_host::refuse_rollout(&prepared, doing)?;
-    let ending = |ended: bool| if ended { ExitCode::SUCCESS } else { code(ErrorClass::Failed) };
+    let state = read_state(&host.paths, name)?;
+    let prepared = host.trial(name)?;
+    if options.consent.dry_run {
+        let services = if options.revert { changed(&state) } else { Vec::new() };
+        return Ok(would_put_back("trial", name, &state, &services));
+    }
+    host.require_owner("trial stop")?;
     if state.stage == TrialStage::Reverted {
-        let mut ended = true;
         // The database may have been out of reach when it ended.
-        if !options.dry_run && on_host::require_owner("ending it in the database", &paths).is_ok() {
-            ended = in_database::end(&on_host::database(&paths, global), &prepared);
-        }
-        let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
-        match given_up.as_slice() {
-            _ if global.json => println!("{:#}", ended_json(name, &given_up)),
-            [] => println!("trial {name} has ended and everything is as before"),
-            _ => println!(
-                "trial {name} has ended; what could be put back is as before, and given up, perhaps with the treatment, were {}",
-                given_up.join(", ")
-            ),
-        }
-        return Ok(ending(ended));
+        return Ok(ended(name, &state).unless(host.end_record(&prepared)));
     }
-    let changed = state.services.values().filter(|service| service.stage != Stage::Reverted).count();
-    if options.dry_run {
-        return dry_run(name, &state, options.revert, global);
-    }
-    on_host::require_owner("trial stop", &paths)?;
+    let count = units::counted(changed(&state).len(), "service");
     if options.revert {
-        on_host::refuse_taken_over(&paths, name)?;
-    }
-    let what = if options.revert {
-        let written =
-            |service: &&ServiceState| service.stage != Stage::Reverted && !service.changes.is_empty();
-        let written = state.services.values().filter(written).count();
-        format!("This puts back the files of {} and restarts them.", units::counted(written, "service"))
+        host.require_latest(name)?;
+        options.consent.ask(&format!("This puts back the files of {count} and restarts them."))?;
     } else {
-        format!("This ends trial `{name}`; its {} keep what they run.", units::counted(changed, "service"))
-    };
-    on_host::confirm(&what, options.yes)?;
-    let this = ThisHost::new(global.systemd()?);
+        options.consent.ask(&format!("This ends trial `{name}`; its {count} keep what they run."))?;
+    }
+    let this = ThisHost::new(host.systemd()?);
     let action = if options.revert { Action::Revert } else { Action::Stop };
-    let mut trial = Trial::open(this.host(), &paths, name, action)?;
-    on_host::check_without(trial.prepared(), &options.without)?;
-    let database = on_host::database(&paths, global);
+    let mut trial = Trial::open(this.host(), &host.paths, name, action)?;
     if !options.revert {
         trial.end()?;
-        let ended = in_database::end(&database, trial.prepared());
-        if global.json {
-            println!("{:#}", ended_json(name, &[]));
-            return Ok(ending(ended));
-        }
-        let text = format!(
-            "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
-        );
-        println!("{}", global.told(&text));
-        return Ok(ending(ended));
+        return Ok(ended(name, trial.state()).unless(host.end_record(&prepared)));
     }
-    let planned = trial.prepared().plan.pace;
-    let pace = Pace {
-        pause: options.pause.unwrap_or(planned.pause),
-        at_once: options.at_once.unwrap_or(planned.at_once),
-        ..planned
+    options.how.check(&prepared)?;
+    let is_ended = host.end_record(&prepared);
+    let outcome = host.revert(&mut trial, &options.how)?;
+    let done = Done {
+        kind: "trial",
+        name,
+        action: "revert",
+        complete: format!("{} put back, as before the trial", units::counted(outcome.done, "service")),
+        next: "the same command continues".to_owned(),
     };
-    // What services do while they are put back is none of the trial's data.
-    let mut teller = Teller::new(&database, trial.prepared(), changed);
-    let ended = in_database::end(&database, trial.prepared());
-    let interrupt = on_host::interrupt()?;
-    let outcome = trial.revert(pace, &options.without, &mut teller, &|| on_host::interrupted(&interrupt))?;
-    on_host::warn_of_unsampled(&database, global);
-    if global.json {
-        println!("{:#}", on_host::outcome_json(name, "revert", &outcome));
-    } else if outcome.is_complete() {
-        let files = if outcome.given_up.is_empty() { "every file is" } else { "the files of the others are" };
-        println!(
-            "trial {name}: {files} as before, and {} put back",
-            if outcome.done == 1 {
-                "1 service is".to_owned()
-            } else {
-                format!("{} services are", outcome.done)
-            }
-        );
-    } else {
-        println!(
-            "trial {name}: {} as before, {} could not be put back, {} not reached; the same command goes on",
-            units::counted(outcome.done, "service"),
-            outcome.stuck.len(),
-            outcome.remaining
-        );
-    }
-    if !global.json {
-        on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome, global);
-    }
-    Ok(ending(outcome.is_complete() && ended))
+    Ok(done.answer(&outcome).unless(is_ended))
 }
 
-/// One whose folder is gone is ended in the database, where nothing of it is in force.
-fn without_folder(
-    error: ChangeError,
-    options: &StopOptions,
-    paths: &Paths,
-    global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
-    let name = options.trial.as_str();
-    let found = Unfound::named(name, paths, global)?;
-    if !found.as_ref().is_some_and(Unfound::is_only_recorded) {
-        return Err(found.map_or(error.into(), |found| Failure::failed(found.to_string())));
-    }
-    if options.dry_run {
-        if global.json {
-            println!(
-                "{:#}",
-                json!({ "schema_version": 1, "trial": name, "dry_run": true, "would_put_back": {} })
-            );
-        } else {
-            println!("would end trial {name} in the database; nothing was changed");
+fn ended(name: &str, state: &TrialState) -> Answer {
+    let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
+    let text = match state.stage {
+        TrialStage::Reverted if given_up.is_empty() => {
+            format!("trial {name} has ended and everything is as before\n")
         }
-        return Ok(ExitCode::SUCCESS);
-    }
-    on_host::require_owner("trial stop", paths)?;
-    on_host::confirm(
-        &format!(
-            "The folder of trial `{name}` is gone and no file of it is in force; this ends it in the database."
+        TrialStage::Reverted => {
+            format!("trial {name} has ended; everything is as before but for {}\n", given_up.join(", "))
+        }
+        _ => format!(
+            "trial {name} has ended; {} writes its report, {} puts everything back\n",
+            command(format_args!("report {name}")),
+            command(format_args!("trial stop {name} --revert"))
         ),
-        options.yes,
-    )?;
-    let ended = in_database::end_named(&on_host::database(paths, global), name);
-    if global.json {
-        println!("{:#}", ended_json(name, &[]));
-    } else {
-        println!("trial {name} has ended; its folder is gone, and no file of it is in force on this host");
-    }
-    Ok(if ended { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
-}
-
-fn ended_json(name: &str, given_up: &[&str]) -> Value {
-    json!({ "schema_version": 1, "trial": name, "action": "stop", "complete": true, "given_up": given_up })
+    };
+    Answer::new(json!({ "trial": name, "action": "stop", "complete": true, "given_up": given_up }), text)
 }
 
 /// Puts right what a process that is gone left.
-pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = global.paths()?;
-    on_host::require_trusted(&paths)?;
-    let this = ThisHost::new(global.systemd()?);
-    let mut trial = match Trial::open(this.host(), &paths, options.trial.as_str(), Action::Recover) {
+pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
+    host.require_trusted()?;
+    let name = options.trial.as_str();
+    let this = ThisHost::new(host.systemd()?);
+    let mut trial = match Trial::open(this.host(), &host.paths, name, Action::Recover) {
         // It is still there.
-        Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(ExitCode::SUCCESS),
+        Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(Answer::verbatim("")),
         opened => opened?,
     };
-    let database = on_host::database(&paths, global);
-    let in_flight = trial.state().in_flight().len();
-    let mut teller = Teller::new(&database, trial.prepared(), in_flight);
-    let interrupt = on_host::interrupt()?;
-    let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt))?;
-    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
-}
-
-fn dry_run(
-    name: &str,
-    state: &heaptrial_change::TrialState,
-    revert: bool,
-    global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
-    if !revert && !global.json {
-        println!("would end trial {name}; its services keep what they run");
-    }
-    let changed = state.services.iter().filter(|(_, found)| revert && found.stage != Stage::Reverted);
-    let changed: Vec<&ServiceName> = changed.map(|(service, _)| service).collect();
-    on_host::tell_would_put_back(("trial", name), state, &changed, global);
-    Ok(ExitCode::SUCCESS)
+    let mut log = EventLog::new(&host.database, trial.prepared(), trial.state().in_flight().len());
+    let interrupt = interrupt()?;
+    let outcome = trial.recover(&mut log, &|| interrupted(&interrupt))?;
+    let kind = trial.prepared().owner.kind.clone();
+    let done = Done {
+        kind: &kind,
+        name,
+        action: "recover",
+        complete: "nothing is left in the middle".to_owned(),
+        next: "the timer continues".to_owned(),
+    };
+    Ok(done.answer(&outcome))
 }

@@ -1,14 +1,11 @@
 //! `heaptrial trial survey`: what a host can give to a trial, as a file that a plan over several hosts is drawn from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_change::{preflight, prepare, refuse_strays};
-use heaptrial_host::systemd::Systemd;
-use heaptrial_host::{HostFacts, HostRoot, Paths, host_name, release};
+use heaptrial_change::{preflight, prepare};
+use heaptrial_host::{HostFacts, HostRoot, release};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
 use heaptrial_model::{
@@ -17,14 +14,17 @@ use heaptrial_model::{
 };
 use heaptrial_plan::Candidate;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::on_host;
-use super::plan::Allocators;
-use super::plan::{arms, fleet::Fleet, read};
+use super::plan::check::check_torrc;
+use super::plan::{Section, fleet::Fleet, preflight_text, read};
+use crate::answer::Answer;
 use crate::commands::allocators::SourceOptions;
+use crate::commands::host::Host;
+use crate::commands::host::obtain::{self, Allocators, obtain, resolve};
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
-use crate::output::{file_beside, table};
+use crate::options::{GlobalOptions, command};
+use crate::output::{heads, some, table, write_whole};
 
 /// The form of [`Survey`] as JSON that this version writes.
 const SCHEMA_VERSION: u32 = 1;
@@ -52,13 +52,10 @@ pub struct Survey {
     tool_version: String,
     /// When, RFC 3339 in UTC.
     pub surveyed_at: String,
-    /// The host's name.
     pub host: String,
-    /// What changes memory results.
     pub facts: HostFacts,
     /// The trial that it was made for.
     trial: String,
-    /// Its arms.
     arms: Vec<Arm>,
     /// Which services it is about.
     patterns: Vec<String>,
@@ -81,47 +78,37 @@ impl Survey {
     }
 }
 
-pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let (trial, patterns) = read(&options.description)?;
-    let resolved = arms::resolve(&trial.arms)?;
-    let fleet = Fleet::discover(&patterns, global)?;
-    arms::check_torrc(&trial.arms, &fleet.services)?;
-    let paths = global.paths()?;
-    on_host::require_readable(&paths, global)?;
+    resolve(&trial.arms)?;
+    let host = Host::of(global)?;
+    host.require_readable()?;
+    let fleet = Fleet::discover(&host, &patterns)?;
+    check_torrc(&trial.arms, &fleet.services)?;
     let names = fleet.candidates.iter().map(|candidate| &candidate.service);
-    on_host::refuse_claimed(&paths, &trial.name, &trial.name, names.clone())?;
-    refuse_strays(&paths, names)?;
-    let allocators = arms::obtain(resolved, &options.sources, global)?;
-    let findings = findings(&global.systemd()?, &trial, &fleet, &allocators, &paths)?;
+    host.require_free(&trial.name, &trial.name, names)?;
+    let allocators = obtain(&trial.arms, &options.sources, global)?;
     let survey = Survey {
         schema_version: SCHEMA_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         surveyed_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        host: host_name(&HostRoot::default()).map_err(Failure::failed)?,
-        facts: HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?,
+        host: host.name()?,
+        facts: HostFacts::read(&HostRoot::default())?,
+        findings: findings(&host, &trial, &fleet, &allocators)?,
         trial: trial.name,
         arms: trial.arms,
         patterns: words(&patterns),
-        builds: allocators.builds,
+        builds: obtain::builds(&allocators),
         candidates: fleet.candidates,
         services: fleet.services.into_iter().map(without_secrets).collect(),
         left_out: fleet.left_out,
-        findings,
     };
     let text = serde_json::to_string_pretty(&survey).map_err(Failure::failed)? + "\n";
-    match &options.output {
-        None => print!("{text}"),
-        Some(file) => {
-            let failed =
-                |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", file.display()));
-            let mut beside = file_beside(file).map_err(failed)?;
-            beside.write_all(text.as_bytes()).map_err(failed)?;
-            beside.persist(file).map_err(|error| failed(error.error))?;
-            let count = units::counted(survey.services.len(), "service");
-            eprintln!("{}: {count} of {}", file.display(), survey.host);
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let Some(file) = &options.output else { return Ok(Answer::verbatim(text)) };
+    write_whole(file, text.as_bytes())?;
+    let count = units::counted(survey.services.len(), "service");
+    let text = format!("{}: {count} of {}\n", file.display(), survey.host);
+    Ok(Answer::new(json!({ "file": file, "host": survey.host }), text))
 }
 
 /// A survey leaves the host: what a unit passes to its processes may be a password, and no plan needs it.
@@ -137,18 +124,17 @@ fn without_secrets(mut service: Service) -> Service {
 
 /// Which service gets which arm is not drawn yet: all of them with each.
 fn findings(
-    systemd: &Systemd,
+    host: &Host<'_>,
     trial: &TrialPlan,
     fleet: &Fleet,
     allocators: &Allocators,
-    paths: &Paths,
 ) -> Result<BTreeMap<String, Vec<Finding>>, Failure> {
-    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let (name, systemd) = (host.name()?, host.systemd()?);
     let mut findings = BTreeMap::new();
     for arm in &trial.arms {
         let assignment = |candidate: &Candidate| Assignment {
             service: candidate.service.clone(),
-            host: host.clone(),
+            host: name.clone(),
             arm: arm.name.clone(),
             block: 0,
             stratum: String::new(),
@@ -166,12 +152,12 @@ fn findings(
             pace: trial.pace,
             about: trial.about.clone(),
             arms: trial.arms.clone(),
-            builds: builds_of_hosts([(host.as_str(), &allocators.builds)]),
+            builds: builds_of_hosts([(name.as_str(), &obtain::builds(allocators))]),
             services: fleet.candidates.iter().map(assignment).collect(),
         };
-        let prepared = prepare(&plan, &host, &fleet.services, &allocators.obtained, paths, None)
-            .map_err(|error| Failure::refused(error).about(format!("arm `{}`", arm.name)))?;
-        let mut found = preflight(systemd, paths, &prepared, &fleet.services, &allocators.obtained, true);
+        let prepared = prepare(&plan, &name, &fleet.services, allocators, &host.paths, None)
+            .map_err(|error| Failure::from(error).about(format!("arm `{}`", arm.name)))?;
+        let mut found = preflight(&systemd, &host.paths, &prepared, &fleet.services, allocators, true);
         // What the host as a whole lacks depends on how many services get which arm.
         found.retain(|finding| finding.unit.is_some());
         findings.insert(arm.name.clone(), found);
@@ -179,86 +165,49 @@ fn findings(
     Ok(findings)
 }
 
-/// Services of a host that are named as left out.
-const NAMED: usize = 8;
-
-/// Reads surveys: files, or folders of them (`*.json`), in order of hosts. What is left out, or not known, is printed on standard error.
+/// Reads the surveys of a folder, in order of hosts. What is left out, or not known, is printed on standard error.
 pub fn read_all(
-    places: &[PathBuf],
+    folder: &Path,
     trial: &TrialPlan,
     patterns: &[ServicePattern],
 ) -> Result<Vec<Survey>, Failure> {
+    let failed = |error| Failure::usage(format!("cannot read {}: {error}", folder.display()));
     let mut files = Vec::new();
-    for place in places {
-        if !place.is_dir() {
-            files.push(place.clone());
-            continue;
-        }
-        let failed = |error| Failure::usage(format!("cannot read {}: {error}", place.display()));
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(place).map_err(failed)? {
-            found.push(entry.map_err(failed)?.path());
-        }
-        found.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-        found.sort();
-        if found.is_empty() {
-            return Err(Failure::usage(format!("{} has no survey (*.json)", place.display())));
-        }
-        files.extend(found);
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        files.push(entry.map_err(failed)?.path());
     }
-    let surveys = files.iter().map(|file| read_one(file, trial, patterns)).collect::<Result<Vec<_>, _>>()?;
-    let mut seen: BTreeMap<&str, &Path> = BTreeMap::new();
-    for (survey, file) in surveys.iter().zip(&files) {
-        if let Some(other) = seen.insert(&survey.host, file) {
-            return Err(Failure::refused(format!(
-                "{} and {} are both of host {}; keep the newer one; two hosts of one name need names of their own before they are surveyed",
-                other.display(),
-                file.display(),
-                survey.host
-            )));
-        }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    if files.is_empty() {
+        return Err(Failure::usage(format!("{} has no survey (*.json)", folder.display())));
+    }
+    let mut surveys =
+        files.iter().map(|file| read_one(file, trial, patterns)).collect::<Result<Vec<_>, _>>()?;
+    // The order of the files is no part of a plan.
+    surveys.sort_by(|one, other| one.host.cmp(&other.host));
+    if let Some(pair) = surveys.windows(2).find(|pair| pair[0].host == pair[1].host) {
+        return Err(Failure::refused(format!(
+            "two surveys are both of host {}; keep the newer one, or give the hosts names of their own and survey them again",
+            pair[0].host
+        )));
     }
     one_build_of_a_system(&surveys)?;
-    let mut surveys = surveys;
-    // The order in which files are named is no part of a plan.
-    surveys.sort_by(|one, other| one.host.cmp(&other.host));
-    surveys.iter().for_each(tell_lacks);
+    for survey in surveys.iter().filter(|survey| !survey.left_out.is_empty()) {
+        let left_out = survey.left_out.iter().map(|(service, why)| format!("{service} ({why})"));
+        eprintln!("left out on {}: {}", survey.host, some(left_out));
+    }
     Ok(surveys)
 }
 
-fn tell_lacks(survey: &Survey) {
-    let host = &survey.host;
-    for (service, why) in survey.left_out.iter().take(NAMED) {
-        eprintln!("left out: {service} of {host}: {why}");
-    }
-    let more = survey.left_out.len().saturating_sub(NAMED);
-    if more > 0 {
-        eprintln!("left out: {} more of {host}; --json has them", units::counted(more, "service"));
-    }
-    for service in &survey.services {
-        if let Some(why) = &service.relay_unread {
-            eprintln!("warning: {} of {host}: {why}; its role and family are not known", service.name());
-        }
-    }
-}
-
 fn read_one(file: &Path, trial: &TrialPlan, patterns: &[ServicePattern]) -> Result<Survey, Failure> {
-    let told = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!("{}: {error}; `heaptrial trial survey` writes one", file.display()))
+    let no_survey = |why: &dyn std::fmt::Display| {
+        let survey = command("trial survey");
+        Failure::usage(format!("{}: {why}; {survey} writes one", file.display()))
     };
-    let text = std::fs::read_to_string(file).map_err(|error| told(&error))?;
-    #[derive(Deserialize)]
-    struct Versioned {
-        schema_version: u32,
+    let text = std::fs::read_to_string(file).map_err(|error| no_survey(&error))?;
+    let survey: Survey = serde_json::from_str(&text).map_err(|error| no_survey(&error))?;
+    if survey.schema_version != SCHEMA_VERSION {
+        return Err(no_survey(&format!("schema {} is not of this version", survey.schema_version)));
     }
-    let versioned: Versioned = serde_json::from_str(&text).map_err(|error| told(&error))?;
-    if versioned.schema_version != SCHEMA_VERSION {
-        return Err(told(&format!(
-            "is no survey that this version reads (schema {})",
-            versioned.schema_version
-        )));
-    }
-    let survey: Survey = serde_json::from_str(&text).map_err(|error| told(&error))?;
     if survey.trial != trial.name || survey.arms != trial.arms || survey.patterns != words(patterns) {
         return Err(Failure::refused(format!(
             "{}: {} was surveyed for another description of trial `{}`; survey it again with this one",
@@ -268,15 +217,10 @@ fn read_one(file: &Path, trial: &TrialPlan, patterns: &[ServicePattern]) -> Resu
         )));
     }
     let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_name = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_control() || c == '/');
-    if let Some((arm, _)) = survey.builds.iter().find(|(_, build)| !is_digest(&build.sha256)) {
-        return Err(told(&format!("the build of arm `{arm}` has no SHA-256")));
-    }
-    if !is_name(&survey.host) || survey.candidates.iter().any(|candidate| candidate.host != survey.host) {
-        return Err(told(&format!(
-            "it is of host `{}`, and its services are of another one; to give a host another name, survey it under that name",
-            survey.host.escape_debug()
-        )));
+    let is_name = !survey.host.is_empty() && !survey.host.contains(|c: char| c.is_control() || c == '/');
+    let is_of_host = survey.candidates.iter().all(|candidate| candidate.host == survey.host);
+    if !is_name || !is_of_host || !survey.builds.values().all(|build| is_digest(&build.sha256)) {
+        return Err(no_survey(&"its host or its builds were edited"));
     }
     Ok(survey)
 }
@@ -302,7 +246,7 @@ fn one_build_of_a_system(surveys: &[Survey]) -> Result<(), Failure> {
     let Some(((arm, system), differing)) = builds.into_iter().find(|(_, builds)| builds.len() > 1) else {
         return Ok(());
     };
-    let mut rows = vec![["SHA-256", "HOSTS"].map(str::to_owned).to_vec()];
+    let mut rows = vec![heads(["SHA-256", "HOSTS"])];
     rows.extend(differing.iter().map(|(sha256, hosts)| vec![sha256[..16].to_owned(), hosts.join(" ")]));
     Err(Failure::refused(format!(
         "arm `{arm}`: hosts of one system ({system}) have obtained different builds of its allocator, and a trial is of one:\n\n{}\n\
@@ -334,9 +278,9 @@ pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Vec<BuildOfHosts>> {
 }
 
 /// The hosts as a table, with what each gets.
-pub fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
-    let head = ["HOST", "SYSTEM", "KERNEL", "CPUS", "MEMORY", "SERVICES", "ARMS", "SURVEYED"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
+    let mut rows =
+        vec![heads(["HOST", "SYSTEM", "KERNEL", "CPUS", "MEMORY", "SERVICES", "ARMS", "SURVEYED"])];
     for survey in surveys {
         let own: Vec<&Assignment> = plan.services.iter().filter(|own| own.host == survey.host).collect();
         let arms = plan.arms.iter().map(|arm| {
@@ -357,7 +301,7 @@ pub fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
     let systems: BTreeSet<&str> = surveys.iter().map(|survey| survey.facts.os.as_str()).collect();
     let mut text = table(&rows);
     if systems.len() > 1 {
-        text += "The hosts have different systems: the report tells whether an arm does the same on all of them.\n";
+        text += "The hosts have different systems: the report compares each arm between them.\n";
     }
     for (arm, builds) in &plan.builds {
         let named =
@@ -380,15 +324,20 @@ pub fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
     text
 }
 
-/// What speaks against the treatments as they were drawn: host and finding.
-pub fn findings_of(surveys: &[Survey], plan: &DrawnPlan) -> Vec<(String, Finding)> {
-    let mut all = Vec::new();
+/// The hosts, and what their preflights found about the treatments that they are to get.
+pub fn section(surveys: &[Survey], plan: &DrawnPlan) -> Section {
+    let mut text = format!("\nHOSTS\n{}", table_of_hosts(surveys, plan));
+    let (mut hosts, mut list) = (Vec::new(), Vec::new());
     for survey in surveys {
-        for own in plan.services.iter().filter(|own| own.host == survey.host) {
+        let own = plan.services.iter().filter(|own| own.host == survey.host);
+        let of_service = |own: &Assignment| {
             let of_arm = survey.findings.get(&own.arm).into_iter().flatten();
-            let of_service = of_arm.filter(|finding| finding.unit.as_ref() == Some(&own.service));
-            all.extend(of_service.map(|finding| (survey.host.clone(), finding.clone())));
-        }
+            of_arm.filter(|finding| finding.unit.as_ref() == Some(&own.service)).cloned().collect::<Vec<_>>()
+        };
+        let found: Vec<Finding> = own.flat_map(of_service).collect();
+        text += &format!("\nPREFLIGHT of {}\n{}", survey.host, preflight_text(&found));
+        hosts.push(json!({ "host": survey.host, "facts": survey.facts }));
+        list.extend(found.iter().map(|finding| json!({ "host": survey.host, "finding": finding })));
     }
-    all
+    Section { text, members: vec![("hosts", json!(hosts)), ("preflight", json!(list))] }
 }

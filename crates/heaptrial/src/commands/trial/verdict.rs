@@ -1,31 +1,24 @@
 //! `heaptrial trial verdict`: what an ended trial found of an arm, as a file for rollouts on other hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_evaluate::analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
+use heaptrial_evaluate::analysis::{Analysis, Finding, FindingKind, Objection, Reason, Severity, objections};
 use heaptrial_evaluate::judgement::{Judgement, Options};
 use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
 use heaptrial_host::HostFacts;
 use heaptrial_model::{Pace, TrialKind, units};
 use heaptrial_store::LifeRecord;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::worth::Worth;
+use crate::answer::Answer;
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
-use crate::output::file_beside;
-use crate::target::Target;
-
-/// Services that are left of an arm whose figures bear that others ran something else: as many as an interval between order
-/// statistics takes,
-const FEWEST_LEFT: u32 = 6;
-/// and the share of the arm that ran something else at most.
-const MOST_LEFT_OUT: f64 = 0.25;
+use crate::options::{GlobalOptions, command};
+use crate::output::{some, write_whole};
+use crate::target::{Target, plain};
 
 /// Of which trial and arm.
 #[derive(Debug, Args)]
@@ -41,7 +34,7 @@ pub struct VerdictOptions {
     output: Option<PathBuf>,
 }
 
-pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let target = Target::find(Some(&options.trial), global)?;
     let name = target.trial.plan.name.clone();
     if target.trial.plan.kind != TrialKind::Field {
@@ -52,77 +45,54 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
     }
     if target.trial.ended_wall_us.is_none() {
         return Err(Failure::refused(format!(
-            "trial `{name}` has not ended; `heaptrial trial stop {name}` ends it and leaves services as they are"
+            "trial `{name}` has not ended; {} ends it and leaves services as they are",
+            command(format_args!("trial stop {name}"))
         )));
     }
-    let judgement =
-        Judgement::of(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
-    refuse_partial(&judgement)?;
+    let judgement = Judgement::of(&target.store, target.trial.id, &Options::default())?;
+    require_whole(&judgement)?;
     let verdict = of(&judgement, &options.arm)?;
-    if verdict.hosts.iter().all(|host| host.proved.is_empty()) {
-        return Err(Failure::refused(format!(
-            "no process of arm `{}` of trial `{name}` was proved to run its treatment",
-            options.arm
-        )));
+    if verdict.hosts.is_empty() {
+        let arm = &options.arm;
+        let text = format!("no process of arm `{arm}` of trial `{name}` was proved to run its treatment");
+        return Err(Failure::refused(text));
     }
     let worth = Worth::of(&target.store, &judgement, &verdict)?;
-    let (text, digest) = verdict.sealed().map_err(Failure::failed)?;
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    let usual = || format!("{name}-{}.verdict.json", verdict.arm.name).chars().map(plain).collect::<String>();
-    let file = options.output.clone().unwrap_or_else(|| usual().into());
-    let failed = |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", file.display()));
-    let mut beside = file_beside(&file).map_err(failed)?;
-    beside.write_all(text.as_bytes()).map_err(failed)?;
-    beside.persist(&file).map_err(|error| failed(error.error))?;
-    if global.json {
-        let ratio = verdict.ratio.map(|ratio| ratio.value);
-        let document = serde_json::json!({
-            "schema_version": 1, "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name, "ratio": ratio,
-            "verdict": verdict.verdict, "findings": verdict.findings, "borne": verdict.borne, "worth": worth.hosts,
-            "cpu_ratio": worth.cpu.as_ref().map(|ratio| ratio.estimate),
-        });
-        println!("{document:#}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("{}", lines(&verdict).join("\n"));
+    let (sealed, digest) = verdict.sealed().map_err(Failure::failed)?;
+    let usual = || plain(&format!("{name}-{}.verdict.json", verdict.arm.name), '-').into();
+    let file = options.output.clone().unwrap_or_else(usual);
+    write_whole(&file, sealed.as_bytes())?;
+    let document = json!({
+        "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name,
+        "ratio": verdict.ratio.map(|ratio| ratio.value), "verdict": verdict.verdict, "findings": verdict.findings,
+        "borne": verdict.borne, "worth": worth.hosts, "cpu_ratio": worth.cpu.as_ref().map(|ratio| ratio.estimate),
+    });
+    let mut text = lines(&verdict);
     let against = verdict.against();
-    against.iter().chain(&verdict.warnings()).for_each(|line| println!("warning: {line}"));
-    println!("{}", worth.text(&verdict));
-    println!("\n{digest}  {}", file.display());
-    let next = format!("heaptrial rollout start {} --services PATTERN", file.display());
-    match against.is_empty() {
-        true => println!("Next, on each host: {next}"),
+    against.iter().chain(&verdict.warnings()).for_each(|line| text += &format!("warning: {line}\n"));
+    text += &format!("{}\n\n{digest}  {}\n", worth.text(&verdict), file.display());
+    let next = format!("`heaptrial rollout start {} --services PATTERN`", file.display());
+    text += &match against.is_empty() {
+        true => format!("Next, on each host: {next}\n"),
         false => {
-            println!("What was found speaks against a rollout: `{next}` refuses it without --force REASON")
+            format!("What was found speaks against a rollout: {next} refuses it without --force REASON\n")
         }
-    }
-    Ok(ExitCode::SUCCESS)
+    };
+    Ok(Answer::new(document, text))
 }
 
 /// Refuses what is no verdict for other hosts: a trial of which a part is missing, or that was not drawn at random.
-fn refuse_partial(judgement: &Judgement) -> Result<(), Failure> {
-    let analysis = &judgement.analysis;
-    let found_of = |kind| analysis.findings.iter().find(|finding| finding.kind == kind);
-    if let Some(missing) = found_of(FindingKind::HostsMissing) {
-        return Err(Failure::refused(format!(
-            "Hosts are missing: {}. A verdict is of all hosts: gather the others first (`heaptrial import heaptrial`)",
-            missing.evidence
-        )));
+fn require_whole(judgement: &Judgement) -> Result<(), Failure> {
+    use FindingKind::{AssignedByHand, HostsMissing, ReadingsMissing};
+    let is_no_verdict =
+        |finding: &&Finding| matches!(finding.kind, HostsMissing | ReadingsMissing | AssignedByHand);
+    match judgement.analysis.findings.iter().find(is_no_verdict) {
+        Some(finding) => Err(Failure::refused(format!(
+            "{}. A verdict is of a trial that was drawn at random, with the readings of all of its hosts and services",
+            finding.evidence
+        ))),
+        None => Ok(()),
     }
-    if let Some(by_hand) = found_of(FindingKind::AssignedByHand) {
-        return Err(Failure::refused(format!(
-            "{}. A verdict is of a trial that was drawn at random: draw a new plan with `heaptrial trial plan`, and leave its arms and \
-             blocks as they are",
-            by_hand.evidence
-        )));
-    }
-    if let Some(missing) = found_of(FindingKind::ReadingsMissing) {
-        return Err(Failure::refused(format!(
-            "Readings are missing: {}. A verdict is of all services: gather these hosts again",
-            missing.evidence
-        )));
-    }
-    Ok(())
 }
 
 /// What a trial found of an arm.
@@ -143,7 +113,7 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
     };
     if record.arm.treatment.allocator.is_none() {
         return Err(Failure::refused(format!(
-            "arm `{wanted}` of trial `{name}` names no allocator: what other hosts shall run cannot be told"
+            "arm `{wanted}` of trial `{name}` names no allocator that other hosts could run"
         )));
     }
     let control = rows.arms.iter().position(|record| record.arm.control);
@@ -158,7 +128,7 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         })
         .map(|service| service.name.as_str())
         .collect();
-    let found = found(analysis, &judgement.fleet, index);
+    let (findings, borne) = found(analysis, index, control);
     let result = &analysis.arms[index];
     let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
     let ratio = figures.ratio.as_ref().zip(analysis.matched_age_seconds).map(|(ratio, age_seconds)| {
@@ -195,57 +165,38 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
             .collect(),
         ratio,
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
-        findings: found.against,
-        borne: found.borne,
+        findings,
+        borne,
     })
 }
 
-/// Grave findings that bear on an arm, in words.
-struct Found {
-    /// Those that speak against a rollout of it.
-    against: Vec<String>,
-    /// Those that its figures bear.
-    borne: Vec<String>,
-}
-
-/// The findings. That of a plan over several hosts one alone is here is none: it has the arm's services there.
-fn found(analysis: &Analysis, fleet: &Fleet, arm: usize) -> Found {
-    let control = fleet.arms.iter().position(|arm| arm.control);
+/// Grave findings that bear on an arm, in words: those that speak against a rollout of it, and those that cannot account for what its
+/// figures show. That of a plan over several hosts one alone is here is none: it has the arm's services there.
+fn found(analysis: &Analysis, arm: usize, control: Option<usize>) -> (Vec<String>, Vec<String>) {
+    let objections = control.map(|control| objections(analysis, arm, control)).unwrap_or_default();
+    let speaks_against = |finding: &&Finding| {
+        let is_it = |objection: &&Objection| matches!(objection.reason, Reason::Finding { kind, .. } if kind == finding.kind);
+        let mut known = objections.iter().filter(is_it).peekable();
+        known.peek().is_none() || known.any(|objection| objection.blocks)
+    };
     let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
     let grave = grave.filter(|finding| finding.kind != FindingKind::HostsMissing);
-    let (borne, against): (Vec<&Finding>, Vec<&Finding>) = grave
-        .filter(|finding| finding.bears_on(arm, control))
-        .partition(|finding| is_borne(analysis, finding));
-    let told = |findings: Vec<&Finding>| findings.iter().map(|finding| finding.evidence.clone()).collect();
-    Found { against: told(against), borne: told(borne) }
-}
-
-/// Whether figures of the arm stand without the services that were proved to run something else: those that are left are enough for an
-/// interval that assumes nothing, and most of the arm by far. Of more it is asked why treatments do not hold before they are
-/// brought to further services.
-fn is_borne(analysis: &Analysis, finding: &Finding) -> bool {
-    let left = |arm: &usize| {
-        let result = &analysis.arms[*arm];
-        let treated = result.as_treated.as_ref().map_or(0, |treated| treated.services_compared);
-        let few = MOST_LEFT_OUT * f64::from(result.as_assigned.services);
-        treated >= FEWEST_LEFT && finding.services.len() as f64 <= few
-    };
-    finding.kind == FindingKind::Contaminated && finding.arms.iter().all(left)
+    let (against, borne): (Vec<&Finding>, Vec<&Finding>) =
+        grave.filter(|finding| finding.bears_on(arm, control)).partition(speaks_against);
+    let texts = |findings: Vec<&Finding>| findings.iter().map(|finding| finding.evidence.clone()).collect();
+    (texts(against), texts(borne))
 }
 
 /// The hosts of the trial with their facts at its start.
-pub(super) fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
+fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
     let rows = &judgement.rows;
+    let parts = rows.parts.iter().map(|part| (part.host.clone(), part.facts.clone()));
     let own = || {
         let name = rows.trial.plan.parameters["host"].as_str().unwrap_or("this host");
-        vec![(name.to_owned(), rows.trial.plan.host_facts.clone())]
+        (name.to_owned(), rows.trial.plan.host_facts.clone())
     };
-    let told: Vec<(String, Value)> = if rows.parts.is_empty() {
-        own()
-    } else {
-        rows.parts.iter().map(|part| (part.host.clone(), part.facts.clone())).collect()
-    };
-    told.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
+    let all: Vec<(String, Value)> = if rows.parts.is_empty() { vec![own()] } else { parts.collect() };
+    all.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
 }
 
 /// What the arm's processes were proved to run, each treatment once, by host.
@@ -268,7 +219,7 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
         .filter(|(_, service)| service.arm_id == record.id)
         .filter_map(|(index, service)| Some((service.id, (index, host_of(index)?))))
         .collect();
-    // What a torrc has and when restarts come is in no process: what of the treatment was applied, events tell.
+    // What a torrc has and when restarts come is in no process: events show what of the treatment was applied.
     let was_treated = |index: usize, life: &LifeRecord| {
         let started_at = life.started_wall_us as f64 / 1e6;
         let mut lives = judgement.fleet.services[index].lives.iter();
@@ -303,102 +254,27 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
 }
 
 /// What it says, for people.
-pub fn lines(verdict: &Verdict) -> Vec<String> {
-    let mut lines = Vec::new();
-    let ratio = verdict.ratio.map(|ratio| {
-        let interval = match (ratio.low, ratio.high) {
-            (Some(low), Some(high)) => format!(" ({low:.2} to {high:.2})"),
-            _ => String::new(),
-        };
+pub fn lines(verdict: &Verdict) -> String {
+    let ratio = verdict.ratio.map_or("no ratio to the control".to_owned(), |ratio| {
+        let interval = ratio.low.zip(ratio.high);
         format!(
-            "{:.2}{interval} of the memory of {} at an age of {}, {} compared",
-            ratio.value,
+            "{}{} of the memory of {} at an age of {}, {} compared",
+            units::ratio(ratio.value),
+            interval.map_or(String::new(), |(low, high)| format!(" ({low:.2} to {high:.2})")),
             verdict.control,
             units::duration(ratio.age_seconds),
             units::counted(ratio.services as usize, "service")
         )
     });
-    lines.push(format!(
-        "{} of trial {}: {}; growth: {}",
+    let host = |host: &MeasuredHost| {
+        let processors = units::counted(host.processors as usize, "processor");
+        format!("{} ({}, {processors}, {})", host.name, host.system, units::memory(host.memory_bytes as f64))
+    };
+    format!(
+        "{} of trial {}: {ratio}; growth: {}\nmeasured on {}\n",
         verdict.arm.name,
         verdict.trial.as_deref().unwrap_or_default(),
-        ratio.unwrap_or_else(|| "no ratio to the control".into()),
-        verdict.verdict.as_deref().unwrap_or("not judged")
-    ));
-    let of = |host: &MeasuredHost| {
-        format!(
-            "{} ({}, {}, {})",
-            host.name,
-            host.system,
-            units::counted(host.processors as usize, "processor"),
-            units::memory(host.memory_bytes as f64)
-        )
-    };
-    lines.push(format!("measured on {}", verdict.hosts.iter().map(of).collect::<Vec<_>>().join(", ")));
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use heaptrial_model::{LifeKey, Sample, TrialKind};
-    use heaptrial_store::{NewService, Store, TickInput};
-    use serde_json::json;
-
-    use super::*;
-    use crate::commands::trial::in_database::tests::{frozen, row};
-
-    /// What a trial of three arms found of each, of which so many services are in `b`, and one of them ran another allocator.
-    fn verdicts(services: usize) -> [(Vec<String>, Vec<String>); 3] {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("db");
-        let mut store = Store::create(&database).unwrap();
-        let prepared = frozen("five-way");
-        let arm = |name: &str, control: bool| {
-            serde_json::from_value(json!({ "name": name, "control": control, "allocator": "glibc" })).unwrap()
-        };
-        let mut trial = row("five-way", TrialKind::Field, json!({ "plan": prepared.plan }));
-        trial.arms = vec![arm("a", true), arm("b", false), arm("c", false)];
-        let (id, arms) = store.begin_trial(&trial).unwrap();
-        let mut lives = Vec::new();
-        let of_arms = [0, 2].into_iter().chain(vec![1; services]);
-        for (number, position) in of_arms.enumerate() {
-            let (name, attributes) = (format!("{number}.service"), json!(null));
-            let service = NewService { name, arm: position, block: 0, position: number as u32, attributes };
-            let service = store.add_new_service(id, arms[position], &service).unwrap();
-            let key = LifeKey { boot_id: "boot".into(), pid: number as i32 + 1, start_ticks: 1 };
-            let ran_another = (number == 2).then_some("it runs glibc 2.36");
-            lives.push(store.add_life(service, &key, (0, 0), None, ran_another).unwrap());
-        }
-        let sample = Sample { rss_bytes: 1 << 20, ..Sample::default() };
-        for sequence in 0..10 {
-            let at = (sequence + 1) * 60_000_000;
-            let samples = lives.iter().map(|life| (*life, sample)).collect();
-            let tick = TickInput { sequence, wall_us: at, boottime_us: at, samples, ..TickInput::default() };
-            store.write_tick(id, &tick).unwrap();
-        }
-        let judgement = Judgement::of(&store, id, &Options::default()).unwrap();
-        ["a", "b", "c"].map(|arm| {
-            let verdict = of(&judgement, arm).unwrap();
-            (verdict.against(), verdict.warnings())
-        })
-    }
-
-    #[test]
-    fn what_a_trial_of_this_host_found_of_an_arm_speaks_against_that_arm() {
-        let is_named = |text: &String| text.contains("did not run the treatment of b");
-        let [_, (against, _), (against_c, warnings_c)] = verdicts(1);
-        assert!(against.iter().any(is_named), "{against:?}");
-        assert!(!against_c.iter().chain(&warnings_c).any(is_named), "{against_c:?} {warnings_c:?}");
-        // Too few are left.
-        let [_, (against, warnings), _] = verdicts(6);
-        assert!(against.iter().any(is_named) && warnings.is_empty(), "{against:?} {warnings:?}");
-    }
-
-    #[test]
-    fn figures_of_enough_services_bear_that_one_ran_something_else() {
-        let is_named = |text: &String| text.contains("1 of its 7 services did not run the treatment of b");
-        let [_, (against, warnings), (_, warnings_c)] = verdicts(7);
-        assert!(!against.iter().any(is_named), "{against:?}");
-        assert!(warnings.iter().any(is_named) && warnings_c.is_empty(), "{warnings:?} {warnings_c:?}");
-    }
+        verdict.verdict.as_deref().unwrap_or("not judged"),
+        some(verdict.hosts.iter().map(host))
+    )
 }

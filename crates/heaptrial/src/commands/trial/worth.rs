@@ -29,10 +29,7 @@ impl Worth {
         });
         let ratios: Vec<Option<Estimate>> = ratios.collect();
         let arm = rows.arms.iter().position(|record| record.arm.name == verdict.arm.name).unwrap_or_default();
-        Ok(Self {
-            hosts: savings(&judgement.fleet, arm, &ratios),
-            cpu: judgement.cpu_ratio(store, arm).map_err(Failure::failed)?,
-        })
+        Ok(Self { hosts: savings(&judgement.fleet, arm, &ratios), cpu: judgement.cpu_ratio(store, arm)? })
     }
 
     /// For people; empty where there is no ratio to go by.

@@ -1,21 +1,19 @@
 //! `heaptrial watch check`.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use heaptrial_evaluate::judgement::{Options, read_fleet};
 use heaptrial_fleet::watch::{
     AlertKind, Folder, WatchPlan, WatchState, alert_document, deliver, see, write_metrics,
 };
 use heaptrial_host::Instant;
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{ErrorClass, TrialName, units};
 use heaptrial_store::Store;
 use serde_json::json;
 
-use crate::commands::trial::on_host;
-use crate::exit::{Failure, code};
+use crate::answer::Answer;
+use crate::commands::host::Host;
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 /// Set where standard output goes to systemd's journal (systemd.exec(5)).
@@ -36,20 +34,16 @@ pub struct CheckOptions {
     name: TrialName,
 }
 
-pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("watch check")?;
-    let paths = Paths::default();
-    on_host::require_trusted(&paths)?;
-    let folder = Folder::open(&paths.state, options.name.as_str())?;
+pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
+    host.require_owner("watch check")?;
+    let folder = Folder::open(&host.paths.state, options.name.as_str())?;
     let plan = folder.plan()?;
     let mut state = folder.state()?;
-    let database = match &plan.database {
-        Some(path) => path.clone(),
-        None => on_host::database(&paths, global),
-    };
-    let (store, systemd) = (Store::open(&database), Systemd::connect(global.scope()));
+    let database = plan.database.as_ref().unwrap_or(&host.database);
+    let (store, systemd) = (Store::open(database), Systemd::connect(global.scope()));
     let at = Instant::now().wall_us as f64 / 1e6;
-    let mut seen = see(&plan, &paths, systemd.as_ref(), store.as_ref(), at);
+    let mut seen = see(&plan, &host.paths, systemd.as_ref(), store.as_ref(), at);
     let fleet = match (&store, state.due(&plan, at).is_empty()) {
         (Ok(store), false) => read_fleet(store, plan.trial_id, &Options::default())
             .inspect_err(|error| seen.unreadable.push(format!("the look that is due is not taken: {error}")))
@@ -57,22 +51,24 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
         _ => None,
     };
     state.check(&plan, &seen, fleet.as_ref());
-    // On disk before it is sent: who is killed in between sends it again, and never forgets it.
+    // On disk before it is sent: a process that is killed in between sends it again, and never forgets it.
     folder.write_state(&state)?;
     // Before anything is sent: a command may take long.
     let unwritten = write_metrics(&plan, &state).err().map(|error| error.to_string());
     let in_journal = std::env::var_os(JOURNAL).is_some();
     let mut failed = send((&plan, &folder), &mut state, in_journal, global);
     failed.extend(unwritten);
-    for why in &failed {
-        eprintln!("warning: {why}");
-    }
-    if global.json {
-        println!("{:#}", document(&plan, &state, &failed));
-    } else {
-        println!("{}", summary(&plan, &state));
-    }
-    Ok(exit_code(&state, !failed.is_empty()))
+    failed.iter().for_each(|why| eprintln!("warning: {why}"));
+    let mut document = document(&plan, &state);
+    document["not_sent"] = json!(failed);
+    let answer = Answer::new(document, format!("{}\n", summary(&plan, &state)));
+    let kinds = || state.standing.values().map(|standing| standing.alert.kind);
+    Ok(match () {
+        () if !failed.is_empty() => answer.ending(ErrorClass::Failed),
+        () if kinds().any(|kind| kind != AlertKind::NoData) => answer.ending(ErrorClass::Alerts),
+        () if kinds().next().is_some() => answer.ending(ErrorClass::Inconclusive),
+        () => answer,
+    })
 }
 
 /// With `--json` the journal's lines would stand between the document's.
@@ -91,16 +87,6 @@ fn send(
     )
 }
 
-fn exit_code(state: &WatchState, failed: bool) -> ExitCode {
-    let kinds = || state.standing.values().map(|standing| standing.alert.kind);
-    match () {
-        () if failed => code(ErrorClass::Failed),
-        () if kinds().any(|kind| kind != AlertKind::NoData) => code(ErrorClass::Alerts),
-        () if kinds().next().is_some() => code(ErrorClass::Inconclusive),
-        () => ExitCode::SUCCESS,
-    }
-}
-
 /// `five-way: 2 alerts stand, 3 of 11 looks were taken`.
 pub(super) fn summary(plan: &WatchPlan, state: &WatchState) -> String {
     let planned = heaptrial_fleet::watch::look_days(plan.days).len();
@@ -112,7 +98,7 @@ pub(super) fn summary(plan: &WatchPlan, state: &WatchState) -> String {
     format!("{}: {alerts}, {} of {} taken", plan.name, state.looks.len(), units::counted(planned, "look"))
 }
 
-pub(super) fn document(plan: &WatchPlan, state: &WatchState, failed: &[String]) -> serde_json::Value {
+pub(super) fn document(plan: &WatchPlan, state: &WatchState) -> serde_json::Value {
     let alerts = state.standing.values().map(|standing| {
         let mut alert = alert_document(plan, &standing.alert);
         alert["since"] = json!(standing.since);
@@ -120,7 +106,6 @@ pub(super) fn document(plan: &WatchPlan, state: &WatchState, failed: &[String]) 
     });
     let alerts: Vec<_> = alerts.collect();
     json!({
-        "schema_version": 1,
         "watch": plan.name,
         "trial": plan.trial,
         "arms": plan.arms,
@@ -131,6 +116,5 @@ pub(super) fn document(plan: &WatchPlan, state: &WatchState, failed: &[String]) 
         "looks": state.looks,
         "looks_planned_days": heaptrial_fleet::watch::look_days(plan.days),
         "alerts": alerts,
-        "not_sent": failed,
     })
 }

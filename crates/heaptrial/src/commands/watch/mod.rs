@@ -1,14 +1,13 @@
-//! `heaptrial watch`: is what was known of services still so, weeks later?
+//! `heaptrial watch`: whether services still run and use what they did, weeks later.
 
 mod check;
 mod start;
 mod status;
 mod stop;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -26,7 +25,7 @@ pub enum WatchCommand {
 }
 
 /// Runs one of the commands.
-pub fn run(command: WatchCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(command: WatchCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         WatchCommand::Start(options) => start::run(&options, global),
         WatchCommand::Status(options) => status::run(&options, global),

@@ -1,21 +1,20 @@
 //! `heaptrial watch start`.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_fleet::watch::{
-    Channels, HostContent, Proposal, Request, Source, WatchPlan, begin, check_hook, look_days, propose,
-    stored_name,
+    Channels, HostContent, Request, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
 };
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_inspect::discover;
-use heaptrial_model::{HumanDuration, ServicePattern, TrialName, units};
+use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
 use heaptrial_store::Store;
 use serde_json::json;
 
-use crate::commands::trial::on_host;
+use crate::answer::Answer;
+use crate::commands::host::admit::indented;
+use crate::commands::host::select::select;
+use crate::commands::host::{Consent, Host};
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -58,12 +57,8 @@ pub struct StartOptions {
     /// Without a reading for so long a service has no data
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     no_data_after: HumanDuration,
-    /// Start without asking
-    #[arg(long)]
-    yes: bool,
-    /// Show what would be watched and installed, and change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 fn days(text: &str) -> Result<f64, ValueError> {
@@ -76,15 +71,14 @@ fn every(text: &str) -> Result<u64, ValueError> {
     minutes.ok_or(ValueError::Expected("whole minutes, 1m to 24h"))
 }
 
-pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
     let channels = channels(options)?;
-    if !options.dry_run {
-        on_host::require_root("watch start")?;
+    if !options.consent.dry_run {
+        host.require_owner("watch start")?;
     }
-    let paths = Paths::default();
-    let database = on_host::database(&paths, global);
-    let systemd = global.systemd()?;
-    let source = source(options, &database, &systemd, &paths)?;
+    let systemd = host.systemd()?;
+    let source = source(options, &host, &systemd)?;
     let name = match (&options.name, &options.what[..]) {
         (Some(name), _) => name.as_str(),
         (None, [trial]) if source.is_of_trial() => trial.as_str(),
@@ -102,75 +96,60 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     for (service, why) in &source.left_out {
         eprintln!("warning: {service} is not watched: {why}");
     }
-    let proposal = propose(&request, source, &paths)?;
+    let proposal = propose(&request, source, &host.paths)?;
     let plan = &proposal.plan;
-    let watched = plan.services.iter().map(|watched| &watched.service);
+    let watched: Vec<&ServiceName> =
+        plan.services.iter().map(|own| &own.service).chain(&plan.others).collect();
     let of_trial = options.what.first().map_or(name, String::as_str);
-    on_host::refuse_claimed(&paths, of_trial, name, watched.chain(&plan.others))?;
-    on_host::warn_of_agent(&systemd);
-    if options.dry_run {
-        return dry_run(&proposal, options.every, global);
+    host.require_free(of_trial, name, watched.into_iter())?;
+    let agent = heaptrial_agent::UNIT_NAME.parse().map_err(Failure::failed)?;
+    if !systemd.status(&agent).is_ok_and(|status| status.is_running()) {
+        eprintln!("warning: {agent} does not run; until something samples the services there are no data");
     }
-    let what = format!(
-        "This watches {} for {} days and installs a timer.",
-        units::counted(plan.services.len(), "service"),
-        options.days
-    );
-    on_host::confirm(&what, options.yes)?;
-    let mut store = Store::create(&database).map_err(Failure::failed)?;
-    let files = proposal.files.clone();
-    let plan = begin(proposal, &mut store, &systemd, &paths).map_err(|error| {
-        Failure::from(error).about(format!(
-            "the watch was not started; `heaptrial watch stop {name}` removes what there is of it"
-        ))
+    let mut text = describe(plan, options.every);
+    if options.consent.dry_run {
+        for file in &proposal.files {
+            text += &format!("would install {}\n", file.path.display());
+            if let HostContent::Text(content) = &file.content {
+                text += &indented(content);
+            }
+        }
+        text += "nothing was changed\n";
+        return Ok(Answer::new(json!({ "dry_run": true, "plan": plan }), text));
+    }
+    let count = units::counted(plan.services.len(), "service");
+    options.consent.ask(&format!("This watches {count} for {} days and installs a timer.", options.days))?;
+    for file in &proposal.files {
+        text += &format!("installed {}\n", file.path.display());
+    }
+    let mut store = Store::create(&host.database)?;
+    let plan = begin(proposal, &mut store, &systemd, &host.paths).map_err(|error| {
+        Failure::from(error).hint(format!("`heaptrial watch stop {name}` removes what there is of the watch"))
     })?;
-    if global.json {
-        println!("{:#}", json!({ "schema_version": 1, "plan": plan }));
-        return Ok(ExitCode::SUCCESS);
-    }
-    describe(&plan, options.every);
-    for file in &files {
-        println!("installed {}", file.path.display());
-    }
-    println!("`heaptrial watch status {}` shows how it goes", plan.name);
-    Ok(ExitCode::SUCCESS)
+    text += &format!("`heaptrial watch status {name}` shows how it goes\n");
+    Ok(Answer::new(json!({ "plan": plan }), text))
 }
 
 /// A trial or rollout of that name comes before a service of that name.
-fn source(
-    options: &StartOptions,
-    database: &Path,
-    systemd: &Systemd,
-    paths: &Paths,
-) -> Result<Source, Failure> {
+fn source(options: &StartOptions, host: &Host<'_>, systemd: &Systemd) -> Result<Source, Failure> {
     // Before anything was recorded there is no database.
-    let store = if database.exists() { Some(Store::open(database)?) } else { None };
+    let store = if host.database.exists() { Some(Store::open(&host.database)?) } else { None };
     if let (Some(store), [name]) = (&store, &options.what[..]) {
-        if let Some(source) = Source::of_trial(store, systemd, paths, name, options.arm.as_deref())? {
+        let arm = options.arm.as_deref();
+        if let Some(source) = Source::of_trial(store, systemd, &host.paths, name, arm)? {
             return Ok(source);
         }
     }
+    let what = options.what.join(" ");
     if options.arm.is_some() {
-        let what = options.what.join(" ");
-        return Err(Failure::refused(format!(
-            "--arm is of a trial, and there is no trial or rollout `{what}`"
-        )));
+        let text = format!("--arm is of a trial, and there is no trial or rollout `{what}`");
+        return Err(Failure::refused(text));
     }
-    let patterns = options.what.iter().map(|text| text.parse()).collect::<Result<Vec<ServicePattern>, _>>();
-    let patterns = patterns.map_err(Failure::usage)?;
-    let found = discover(systemd, &patterns).map_err(Failure::failed)?;
-    if let Some(kept_out) = found.told() {
-        eprintln!("{kept_out}");
-    }
-    let unmatched = patterns.iter().zip(&found.of_pattern).filter(|(_, names)| names.is_empty());
-    let unmatched: Vec<&str> = unmatched.map(|(pattern, _)| pattern.as_str()).collect();
-    if !unmatched.is_empty() {
-        return Err(Failure::refused(format!(
-            "no trial, rollout or loaded service is called {}; `heaptrial services` shows what runs",
-            unmatched.join(" ")
-        )));
-    }
-    Ok(Source::as_found(store.as_ref(), &found.services, &patterns, paths)?)
+    let patterns =
+        options.what.iter().map(|text| text.parse()).collect::<Result<Vec<ServicePattern>, _>>()?;
+    let (services, _) = select(systemd, &patterns)
+        .map_err(|refused| refused.about(format!("no trial or rollout is called {what}")))?;
+    Ok(Source::as_found(store.as_ref(), &services, &patterns, &host.paths)?)
 }
 
 fn channels(options: &StartOptions) -> Result<Channels, Failure> {
@@ -203,25 +182,9 @@ fn channels(options: &StartOptions) -> Result<Channels, Failure> {
     Ok(Channels { hook, metrics: options.metrics.clone() })
 }
 
-fn dry_run(proposal: &Proposal, every_minutes: u64, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    if global.json {
-        println!("{:#}", json!({ "schema_version": 1, "dry_run": true, "plan": proposal.plan }));
-        return Ok(ExitCode::SUCCESS);
-    }
-    describe(&proposal.plan, every_minutes);
-    for file in &proposal.files {
-        println!("would install {}", file.path.display());
-        if let HostContent::Text(text) = &file.content {
-            text.lines().filter(|line| !line.is_empty()).for_each(|line| println!("    {line}"));
-        }
-    }
-    println!("nothing was changed");
-    Ok(ExitCode::SUCCESS)
-}
-
-fn describe(plan: &WatchPlan, every_minutes: u64) {
-    println!(
-        "watch {} of {} that run {}: {} days, a check every {every_minutes} minutes",
+fn describe(plan: &WatchPlan, every_minutes: u64) -> String {
+    let mut text = format!(
+        "watch {} of {} that run {}: {} days, a check every {every_minutes} minutes\n",
         plan.name,
         units::counted(plan.services.len(), "service"),
         plan.arms.join(", "),
@@ -229,20 +192,14 @@ fn describe(plan: &WatchPlan, every_minutes: u64) {
     );
     for stratum in &plan.strata {
         let services = units::counted(stratum.services.len(), "service");
-        match &stratum.ratio {
-            Some(ratio) => println!(
-                "  {services} ({}) are held to what each used before, by readings of {} up to an age of {}",
-                stratum.name,
-                units::counted(ratio.services() as usize, "service"),
-                units::duration(ratio.last_age())
-            ),
-            None => println!(
-                "  {services} ({}) are held to what each used before; how it goes with age is not known",
-                stratum.name
-            ),
-        }
+        let by =
+            stratum.ratio.as_ref().map_or("; how it changes with age is not known".to_owned(), |ratio| {
+                let read = units::counted(ratio.services() as usize, "service");
+                format!(", by readings of {read} up to an age of {}", units::duration(ratio.last_age()))
+            });
+        text += &format!("  {services} ({}) are held to what each used before{by}\n", stratum.name);
     }
     let looks: Vec<String> = look_days(plan.days).iter().map(|day| units::duration(day * DAY)).collect();
-    println!("  looks after {}", looks.join(", "));
-    println!("  readings are stored as trial {}", stored_name(&plan.name));
+    text += &format!("  looks after {}\n", looks.join(", "));
+    text + &format!("  readings are stored as trial {}\n", stored_name(&plan.name))
 }

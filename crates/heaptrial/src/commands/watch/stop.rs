@@ -1,64 +1,48 @@
 //! `heaptrial watch stop`.
 
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_fleet::watch::{Folder, end, stored_name};
-use heaptrial_host::Paths;
 use heaptrial_model::TrialName;
 use heaptrial_store::Store;
 use serde_json::json;
 
-use crate::commands::trial::on_host;
+use crate::answer::Answer;
+use crate::commands::host::{Consent, Host};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Which watch.
 #[derive(Debug, Args)]
 pub struct StopOptions {
     /// Its name
     #[arg(value_name = "NAME")]
     name: TrialName,
-    /// End it without asking
-    #[arg(long)]
-    yes: bool,
-    /// Show what would be removed, and change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
-pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("watch stop")?;
-    let (paths, name) = (Paths::default(), options.name.as_str());
-    let plan = Folder::open(&paths.state, name).and_then(|folder| folder.plan())?;
-    if options.dry_run {
+pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let host = Host::of(global)?;
+    host.require_owner("watch stop")?;
+    let name = options.name.as_str();
+    let plan = Folder::open(&host.paths.state, name).and_then(|folder| folder.plan())?;
+    if options.consent.dry_run {
         let files = plan.installed.iter().map(|file| &file.path).chain(&plan.channels.metrics);
-        if global.json {
-            let files: Vec<_> = files.collect();
-            println!(
-                "{:#}",
-                json!({ "schema_version": 1, "watch": name, "dry_run": true, "removed": files })
-            );
-        } else {
-            files.for_each(|path| println!("would remove {}", path.display()));
-            println!("nothing was changed");
-        }
-        return Ok(ExitCode::SUCCESS);
+        let files: Vec<&PathBuf> = files.collect();
+        let mut text: String =
+            files.iter().map(|path| format!("would remove {}\n", path.display())).collect();
+        text += "nothing was changed\n";
+        return Ok(Answer::new(json!({ "watch": name, "dry_run": true, "removed": files }), text));
     }
-    on_host::confirm(&format!("This ends the watch `{name}`."), options.yes)?;
-    let systemd = global.systemd()?;
-    let database = plan.database.clone().unwrap_or_else(|| on_host::database(&paths, global));
-    let mut store = Store::open_for_writing(&database).map_err(Failure::failed)?;
-    let plan = end(name, &mut store, &systemd, &paths)?;
-    if global.json {
-        let removed: Vec<_> = plan.installed.iter().map(|file| &file.path).collect();
-        println!("{:#}", json!({ "schema_version": 1, "watch": name, "removed": removed }));
-    } else {
-        println!(
-            "watch {name} has ended and all that it brought is removed; `heaptrial report '{}'` reads what it \
-             sampled",
-            stored_name(name)
-        );
-    }
-    Ok(ExitCode::SUCCESS)
+    options.consent.ask(&format!("This ends the watch `{name}`."))?;
+    let database = plan.database.as_ref().unwrap_or(&host.database);
+    let mut store = Store::open_for_writing(database)?;
+    let plan = end(name, &mut store, &host.systemd()?, &host.paths)?;
+    let removed: Vec<&PathBuf> = plan.installed.iter().map(|file| &file.path).collect();
+    let text = format!(
+        "watch {name} has ended and all that it brought is removed; `heaptrial report '{}'` reads what it sampled\n",
+        stored_name(name)
+    );
+    Ok(Answer::new(json!({ "watch": name, "removed": removed }), text))
 }

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_host::{HostRoot, host_name};
-use heaptrial_inspect::{Service, discover};
+use heaptrial_inspect::Service;
 use heaptrial_model::{Metric, ServiceName, ServicePattern};
 use heaptrial_plan::Candidate;
 use heaptrial_store::{Readings, Store, StoreError};
 
 use super::family::families;
-use crate::commands::trial::on_host;
+use crate::commands::host::Host;
+use crate::commands::host::select::select;
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
 
 /// A relay waits so long for its clients before it stops (ShutdownWaitLength of tor(1)), ...
 const RELAY_STOP_SECONDS: f64 = 30.0;
@@ -31,29 +30,22 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Looks at this host; nothing is changed. What is left out, or not known, is printed on standard error.
-    pub fn discover(patterns: &[ServicePattern], global: &GlobalOptions) -> Result<Self, Failure> {
-        let systemd = global.systemd()?;
-        let found = discover(&systemd, patterns).map_err(Failure::failed)?;
-        let told = found.told();
-        let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
-        let wanted = found.services.iter().map(|service| service.name().as_str()).collect();
-        let past = past_memory(&wanted, global)?;
-        let mut fleet = Self::of(found.services, &host, &past);
+    /// Looks at this host; nothing is changed. What is excluded, or not known, is printed on standard error.
+    pub fn discover(host: &Host<'_>, patterns: &[ServicePattern]) -> Result<Self, Failure> {
+        let (found, kept_out) = select(&host.systemd()?, patterns)?;
+        let wanted = found.iter().map(|service| service.name().as_str()).collect();
+        let past = past_memory(&wanted, host)?;
+        let mut fleet = Self::of(found, &host.name()?, &past);
         for (service, why) in &fleet.left_out {
             eprintln!("left out: {service}: {why}");
         }
-        if let Some(told) = told {
-            eprintln!("{told}");
-        }
-        let kept_out = found.kept_out.into_iter();
-        fleet.left_out.extend(kept_out.map(|(service, why)| (service, why.to_owned())));
         for service in &fleet.services {
             if let Some(why) = &service.relay_unread {
                 eprintln!("warning: {}: {why}; its role and family are not known", service.name());
             }
         }
-        fleet.check_named(patterns, &found.of_pattern)?;
+        fleet.check_named(patterns)?;
+        fleet.left_out.extend(kept_out);
         Ok(fleet)
     }
 
@@ -78,41 +70,20 @@ impl Fleet {
                 None => services.push(service),
             }
         }
-        let relays: Vec<_> = services.iter().map(|service| service.relay.as_ref()).collect();
-        let families = families(&relays);
-        let candidates = services
-            .iter()
-            .zip(families)
-            .map(|(service, family)| candidate(service, host, family, past))
-            .collect();
-        Self { services, candidates, left_out }
+        let candidates = services.iter().map(|service| candidate(service, host, past)).collect();
+        Self::over_hosts(services, candidates, left_out)
     }
 
-    /// A service named by its full name must take part, and a pattern must match something.
-    fn check_named(
-        &self,
-        patterns: &[ServicePattern],
-        of_pattern: &[Vec<ServiceName>],
-    ) -> Result<(), Failure> {
-        if self.services.is_empty() {
-            let named: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
-            return Err(Failure::refused(format!(
-                "no running service of this host matches {}{}; `heaptrial services` lists what runs",
-                named.join(" "),
-                if self.left_out.is_empty() { "" } else { " and can take part" }
-            )));
-        }
-        for (pattern, found) in patterns.iter().zip(of_pattern) {
-            let Some(named) = pattern.unit() else { continue };
-            // A unit may have further names.
-            let name = found.first().unwrap_or(&named);
-            if self.services.iter().all(|service| service.name() != name) {
-                let why = self.left_out.iter().find(|(service, _)| service == name);
-                let why = why.map_or("it is not loaded on this host", |(_, why)| why.as_str());
-                return Err(Failure::refused(format!("{name} is named but cannot take part: {why}")));
+    /// A service named by its full name must take part, and there must be one at all.
+    fn check_named(&self, patterns: &[ServicePattern]) -> Result<(), Failure> {
+        let is_named =
+            |service: &ServiceName| patterns.iter().any(|one| one.unit().as_ref() == Some(service));
+        match self.left_out.iter().find(|(service, _)| self.services.is_empty() || is_named(service)) {
+            None => Ok(()),
+            Some((service, why)) => {
+                Err(Failure::refused(format!("{service} is named but cannot take part: {why}")))
             }
         }
-        Ok(())
     }
 }
 
@@ -134,12 +105,8 @@ fn unfit(service: &Service) -> Option<String> {
     None
 }
 
-fn candidate(
-    service: &Service,
-    host: &str,
-    family: Option<String>,
-    past: &BTreeMap<String, u64>,
-) -> Candidate {
+/// Its family is known from all of them together.
+fn candidate(service: &Service, host: &str, past: &BTreeMap<String, u64>) -> Candidate {
     let process = service.process.as_ref();
     let program = || {
         let name = process.and_then(|process| process.program.file_name());
@@ -151,7 +118,7 @@ fn candidate(
         host: host.to_owned(),
         system: String::new(),
         role: service.relay.as_ref().map_or_else(program, |relay| relay.role.clone()),
-        family,
+        family: None,
         baseline_bytes: before.or(process.map(|process| process.sample.rss_bytes)),
         age_seconds: process.map(|process| process.age_seconds),
         restart_seconds: match &service.relay {
@@ -162,14 +129,13 @@ fn candidate(
 }
 
 /// The median RSS of each service in the last trial of the host's database that sampled it.
-fn past_memory(wanted: &BTreeSet<&str>, global: &GlobalOptions) -> Result<BTreeMap<String, u64>, Failure> {
-    let database = on_host::database(&global.paths()?, global);
-    match Store::open(&database).and_then(|store| read_past(&store, wanted)) {
+fn past_memory(wanted: &BTreeSet<&str>, host: &Host<'_>) -> Result<BTreeMap<String, u64>, Failure> {
+    match Store::open(&host.database).and_then(|store| read_past(&store, wanted)) {
         Ok(past) => Ok(past),
-        Err(error) if global.db.is_some() => Err(Failure::refused(error)),
+        Err(error) if host.global.db.is_some() => Err(Failure::refused(error)),
         Err(StoreError::Missing { .. }) => Ok(BTreeMap::new()),
         Err(error) => {
-            eprintln!("warning: past memory is not known, the plan rests on present memory: {error}");
+            eprintln!("warning: past memory is not known, and present memory is used instead: {error}");
             Ok(BTreeMap::new())
         }
     }
@@ -203,51 +169,22 @@ fn read_past(store: &Store, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, 
 
 #[cfg(test)]
 pub(super) mod tests {
-    use heaptrial_host::systemd::Sandbox;
-    use heaptrial_model::{ErrorClass, Identity, LifeKey, Linkage, Sample, TrialKind, TrialPlan};
-    use heaptrial_store::{NewService, NewTrial, TickInput};
+    use heaptrial_model::ErrorClass;
     use serde_json::json;
 
     use super::*;
 
-    /// A running service with glibc.
+    /// A running service.
     pub fn service(name: &str) -> Service {
-        let identity = Identity {
-            family: "glibc".to_owned(),
-            version: None,
-            version_range: Some("2.36".to_owned()),
-            path: None,
-            build_id: None,
-            sha256: None,
-            linkage: Linkage::Libc,
-            settings: BTreeMap::new(),
-            evidence: Vec::new(),
-            libraries: Vec::new(),
-        };
-        let service = json!({
-            "unit": {
-                "name": name, "description": "", "template": null, "load_state": "loaded", "unit_file": null,
-                "drop_ins": [], "service_type": "notify", "exec_start": [], "user": "", "environment": [],
-                "environment_files": [], "unset_environment": [], "memory_max_bytes": null,
-                "sandbox": Sandbox::default(), "needs_reload": false,
-                "remain_after_exit": false, "refuse_manual_start": false, "refuse_manual_stop": false,
-                "status": {
-                    "active_state": "active", "sub_state": "running", "main_pid": 7, "control_group": "/x",
-                    "restarts": 0, "result": "success", "exec_main_code": 0, "exec_main_status": 0,
-                    "invocation_id": "",
-                },
-            },
-            "process": {
-                "life": { "boot_id": "boot", "pid": 7, "start_ticks": 70 },
-                "age_seconds": 100.0,
-                "program": "/usr/sbin/webd",
-                "sample": Sample { rss_bytes: 5 << 20, ..Sample::default() },
-                "identity": identity,
-                "unidentified": null,
-            },
-            "relay": null,
+        let text = include_str!("../../../../../inspect/src/preflight/fixture_service.json");
+        let mut service: Service = serde_json::from_str(text).unwrap();
+        service.unit.name = name.parse().unwrap();
+        let identity = json!({
+            "family": "glibc", "version": "2.36", "version_range": null, "path": null, "build_id": null, "sha256": null,
+            "linkage": "libc", "settings": {}, "evidence": [],
         });
-        serde_json::from_value(service).unwrap()
+        service.process.as_mut().unwrap().identity = serde_json::from_value(identity).unwrap();
+        service
     }
 
     fn fleet(services: Vec<Service>) -> Fleet {
@@ -258,13 +195,13 @@ pub(super) mod tests {
     fn what_is_known_of_a_service_makes_a_candidate() {
         let fleet = fleet(vec![service("a.service"), service("b.service")]);
         let [a, b] = fleet.candidates.as_slice() else { panic!("{}", fleet.candidates.len()) };
-        assert_eq!((a.host.as_str(), a.role.as_str(), a.age_seconds), ("alpha", "webd", Some(100.0)));
-        assert_eq!((a.baseline_bytes, b.baseline_bytes), (Some(5 << 20), Some(9 << 20)));
+        assert_eq!((a.host.as_str(), a.role.as_str(), a.age_seconds), ("alpha", "thing", Some(86_400.0)));
+        assert_eq!((a.baseline_bytes, b.baseline_bytes), (Some(100 << 20), Some(9 << 20)));
         assert_eq!(a.restart_seconds, OTHER_RESTART_SECONDS);
     }
 
     #[test]
-    fn what_cannot_take_part_is_left_out_and_a_full_name_must_take_part() {
+    fn what_cannot_take_part_is_excluded_and_a_full_name_must_take_part() {
         let mut stopped = service("b.service");
         (stopped.unit.status.active_state, stopped.unit.status.sub_state) =
             ("inactive".into(), "dead".into());
@@ -275,76 +212,9 @@ pub(super) mod tests {
         let mut exited = service("e.service");
         exited.process = None;
         let fleet = fleet(vec![service("a.service"), stopped, masked, once, exited]);
-        let left_out: Vec<String> =
-            fleet.left_out.iter().map(|(name, why)| format!("{name} {why}")).collect();
-        assert_eq!((fleet.services.len(), left_out.len()), (1, 4), "{left_out:?}");
-        for (found, words) in left_out.iter().zip(["inactive (dead)", "masked", "oneshot", "no main process"])
-        {
-            assert!(found.contains(words), "{found}");
-        }
-        let named = |pattern: &str| {
-            let pattern: ServicePattern = pattern.parse().unwrap();
-            let names = pattern.unit().filter(|unit| unit.as_str() != "z.service");
-            fleet.check_named(&[pattern], &[names.into_iter().collect()])
-        };
-        assert!(named("a.service").is_ok() && named("a").is_ok() && named("*").is_ok());
-        let failure = named("b").unwrap_err();
-        assert!(failure.class == ErrorClass::Refused && failure.to_string().contains("inactive (dead)"));
-        assert!(named("z.service").unwrap_err().to_string().contains("not loaded"));
-    }
-
-    fn trial(name: &str) -> NewTrial {
-        let specs = ["glibc".parse().unwrap(), "glibc?arena_max=1".parse().unwrap()];
-        NewTrial {
-            name: name.into(),
-            kind: TrialKind::Field,
-            boot_id: "boot".into(),
-            host_facts: json!({}),
-            metric: Metric::Rss,
-            seed: 7,
-            repeats: 1,
-            planned_us: 1,
-            arms: TrialPlan::from_specs(name, &specs).unwrap().arms,
-            parameters: json!({}),
-            command: String::new(),
-            tool_version: String::new(),
-            started_wall_us: 0,
-        }
-    }
-
-    #[test]
-    fn past_memory_is_the_median_of_the_last_trial_that_has_the_service() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
-        for (name, services, readings) in [
-            ("first", ["a.service", "b.service"], [900, 900, 900]),
-            ("second", ["b.service", "z.service"], [30, 10, 20]),
-        ] {
-            let of = |(position, name): (usize, &str)| NewService {
-                name: name.to_owned(),
-                arm: position % 2,
-                block: 0,
-                position: position as u32,
-                attributes: json!({}),
-            };
-            let services: Vec<NewService> = services.into_iter().enumerate().map(of).collect();
-            let id = store.begin_field_trial(&trial(name), &[None, None], &services).unwrap();
-            let mut lives = Vec::new();
-            for service in store.services(id).unwrap() {
-                let key = LifeKey { boot_id: "boot".into(), pid: service.id as i32, start_ticks: 1 };
-                lives.push(store.add_life(service.id, &key, (0, 0), None, None).unwrap());
-            }
-            for (sequence, mib) in (0_i64..).zip(readings) {
-                let sample = Sample { rss_bytes: mib << 20, ..Sample::default() };
-                let samples = lives.iter().map(|life| (*life, sample)).collect();
-                let boottime_us = 1_000_000 * (sequence + 1);
-                store
-                    .write_tick(id, &TickInput { sequence, boottime_us, samples, ..TickInput::default() })
-                    .unwrap();
-            }
-            store.end_trial(id, 1, "completed").unwrap();
-        }
-        let past = read_past(&store, &BTreeSet::from(["a.service", "b.service", "c.service"])).unwrap();
-        assert_eq!(past, BTreeMap::from([("a.service".into(), 900 << 20), ("b.service".into(), 20 << 20)]));
+        assert_eq!((fleet.services.len(), fleet.left_out.len()), (1, 4), "{:?}", fleet.left_out);
+        let named = |pattern: &str| fleet.check_named(&[pattern.parse().unwrap()]);
+        assert!(named("a.service").is_ok() && named("*").is_ok());
+        assert_eq!(named("b").unwrap_err().class, ErrorClass::Refused);
     }
 }

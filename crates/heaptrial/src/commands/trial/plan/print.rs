@@ -1,20 +1,17 @@
 //! A drawn plan as text and as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 
-use heaptrial_model::{DrawnPlan, ServiceName, units};
-use heaptrial_plan::{Balance, RestartCost, Spread, WORTH_A_WORD, last_look_alpha, smallest_p_value};
+use heaptrial_model::{DrawnPlan, HumanDuration, ServiceName, units};
+use heaptrial_plan::{
+    Balance, Difference, RestartCost, Spread, WORTH_A_WORD, last_look_alpha, smallest_p_value,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::output::table;
-
-/// Differences between arms that are listed, the largest first.
-const DIFFERENCES_TOLD: usize = 5;
-/// With fewer services an arm, differences worth a word come by chance in most plans.
-const FEW_SERVICES: usize = 20;
+use crate::options::command;
+use crate::output::{heads, some, table};
 
 /// Everything that is shown of a plan.
 pub struct Shown<'a> {
@@ -26,18 +23,7 @@ pub struct Shown<'a> {
     pub relays: bool,
     /// Services that cannot take part, and why.
     pub left_out: &'a [(ServiceName, String)],
-    /// What other parts found out.
-    pub further: Vec<Section>,
     pub now: Timestamp,
-}
-
-/// What another part found out about a plan.
-pub struct Section {
-    /// Above it, such as `PREFLIGHT`.
-    pub title: String,
-    pub text: String,
-    pub key: &'static str,
-    pub json: Value,
 }
 
 impl Shown<'_> {
@@ -57,117 +43,80 @@ impl Shown<'_> {
         let _ = write!(text, "\nRESTARTS\n{}", self.restarts());
         let _ = write!(text, "\nLOOKS if it is started now\n{}", self.looks());
         let _ = write!(text, "\nWHAT IT CAN FIND\n{}", self.resolution());
-        for section in &self.further {
-            let _ = write!(text, "\n{}\n{}", section.title, section.text);
-        }
         text
     }
 
-    /// As JSON, with the file it was written to.
-    pub fn json(&self, file: Option<&Path>) -> Value {
+    pub fn json(&self) -> Value {
         let left_out: Vec<Value> =
             self.left_out.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
-        let smallest: BTreeMap<&str, f64> = self.smallest_p_values().collect();
         let looks: Vec<Value> = self
             .look_times()
             .map(|(look, at)| json!({ "after": look, "if_started_now": at.to_string() }))
             .collect();
-        let mut document = json!({
-            "schema_version": 1,
-            "file": file,
+        json!({
             "plan": self.plan,
             "balance": self.balance,
             "restarts": self.cost,
             "looks": looks,
-            "smallest_p_values": smallest,
+            "smallest_p_values": self.smallest_p_values().collect::<BTreeMap<&str, f64>>(),
             "left_out": left_out,
-        });
-        for section in &self.further {
-            document[section.key] = section.json.clone();
-        }
-        document
+        })
     }
 
     fn assignment(&self) -> String {
-        let services = &self.plan.services;
-        let several_hosts = services.iter().any(|assigned| assigned.host != services[0].host);
-        let families = services.iter().any(|assigned| assigned.family.is_some());
-        let row = |cells: [&str; 6]| -> Vec<String> {
-            let [number, service, host, arm, block, stratum] = cells.map(str::to_owned);
-            let host = several_hosts.then_some(host);
-            [Some(number), Some(service), host, Some(arm), Some(block), Some(stratum)]
-                .into_iter()
-                .flatten()
-                .collect()
-        };
-        let mut rows = vec![row(["#", "SERVICE", "HOST", "ARM", "BLOCK", "STRATUM"])];
-        for (index, assigned) in services.iter().enumerate() {
-            let (number, block) = ((index + 1).to_string(), assigned.block.to_string());
-            rows.push(row([
-                &number,
-                assigned.service.as_str(),
-                &assigned.host,
-                &assigned.arm,
-                &block,
-                &assigned.stratum,
-            ]));
-        }
-        if families {
-            rows[0].push("FAMILY".to_owned());
-            for (row, assigned) in rows[1..].iter_mut().zip(services) {
-                row.push(assigned.family.clone().unwrap_or_else(|| "–".to_owned()));
-            }
+        let mut rows = vec![heads(["#", "SERVICE", "HOST", "ARM", "BLOCK", "STRATUM", "FAMILY"])];
+        for (index, assigned) in self.plan.services.iter().enumerate() {
+            rows.push(vec![
+                (index + 1).to_string(),
+                assigned.service.to_string(),
+                assigned.host.clone(),
+                assigned.arm.clone(),
+                assigned.block.to_string(),
+                assigned.stratum.clone(),
+                assigned.family.clone().unwrap_or_default(),
+            ]);
         }
         table(&rows)
     }
 
     fn balance_table(&self) -> String {
-        let mut rows =
-            vec![["ARM", "SERVICES", "ROLES", "MEMORY", "RANGE", "AGE", "RANGE"].map(str::to_owned).to_vec()];
-        let several_hosts = self.balance.arms.iter().any(|arm| arm.hosts.len() > 1);
-        if several_hosts {
-            rows[0].push("HOSTS".to_owned());
-        }
+        let mut rows = vec![heads(["ARM", "SERVICES", "ROLES", "MEMORY", "RANGE", "AGE", "RANGE", "HOSTS"])];
         for arm in &self.balance.arms {
             let control = if arm.control { " (control)" } else { "" };
             let [memory, memories] = spread(arm.baseline_bytes, units::memory);
             let [age, ages] = spread(arm.age_seconds, units::duration);
-            let name = format!("{}{control}", arm.arm);
-            let mut row =
-                vec![name, arm.services.to_string(), counts(&arm.roles), memory, memories, age, ages];
-            row.extend(several_hosts.then(|| counts(&arm.hosts)));
-            rows.push(row);
+            rows.push(vec![
+                format!("{}{control}", arm.arm),
+                arm.services.to_string(),
+                counts(&arm.roles),
+                memory,
+                memories,
+                age,
+                ages,
+                counts(&arm.hosts),
+            ]);
         }
         table(&rows)
     }
 
     fn differences(&self) -> String {
-        let large: Vec<_> = self.balance.large().collect();
-        let largest = self.balance.differences.first();
-        let told = |difference: &heaptrial_plan::Difference| {
+        let one = |difference: &Difference| {
             format!("{} of {}: {:+.2}", difference.what, difference.arm, difference.standardised)
         };
-        let Some(largest) = largest else { return "The arms are alike in all that is known.\n".to_owned() };
-        if large.is_empty() {
-            return format!(
+        let large: Vec<String> = self.balance.large().map(one).collect();
+        match self.balance.differences.first() {
+            None => "The arms are alike in all that is known.\n".to_owned(),
+            Some(largest) if large.is_empty() => format!(
                 "Largest difference to the control, in standard deviations: {}, below {WORTH_A_WORD}.\n",
-                told(largest)
-            );
+                one(largest)
+            ),
+            Some(_) => format!(
+                "warning: differences to the control beyond {WORTH_A_WORD} standard deviations: {}.\n\
+                 With few services an arm that happens by chance. The analysis is of the first drawing: do not draw again because \
+                 of it.\n",
+                some(large)
+            ),
         }
-        let some: Vec<String> = large.iter().take(DIFFERENCES_TOLD).map(|found| told(found)).collect();
-        let more = large.len().saturating_sub(DIFFERENCES_TOLD);
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        let least = self.balance.arms.iter().map(|arm| arm.services).min().unwrap_or(0);
-        let why = if least < FEW_SERVICES {
-            format!("With {least} services an arm that happens by chance. ")
-        } else {
-            String::new()
-        };
-        format!(
-            "warning: differences to the control beyond {WORTH_A_WORD} standard deviations: {}{more}.\n\
-             {why}Do not draw until it pleases: the analysis takes for granted that the first drawing stands.\n",
-            some.join("; ")
-        )
     }
 
     fn restarts(&self) -> String {
@@ -182,22 +131,15 @@ impl Shown<'_> {
             pace.pause,
             units::duration(cost.total_seconds)
         );
-        if cost.families == 1 && cost.restarts > 1 {
-            text.push_str("All services are of one family, so that they are restarted one by one");
-            text.push_str(if cost.at_once_asked > 1 { " whatever at_once says.\n" } else { ".\n" });
-        } else if cost.at_once < cost.at_once_asked {
-            let _ = writeln!(
-                text,
-                "There are {} families, so that no more are restarted at once.",
-                cost.families
-            );
+        if cost.at_once < cost.at_once_asked {
+            let families =
+                if cost.families == 1 { "1 family" } else { &format!("{} families", cost.families) };
+            let _ =
+                writeln!(text, "Services of one family are not restarted together, and there is {families}.");
         }
         if cost.timer_restarts > 0 {
-            let _ = writeln!(
-                text,
-                "restart_every adds {} until the end.",
-                units::counted(cost.timer_restarts as usize, "restart")
-            );
+            let restarts = units::counted(cost.timer_restarts as usize, "restart");
+            let _ = writeln!(text, "restart_every adds {restarts} until the end.");
         }
         if self.relays {
             text.push_str(
@@ -209,7 +151,7 @@ impl Shown<'_> {
     }
 
     /// Times of looks count from the last restart on.
-    fn look_times(&self) -> impl Iterator<Item = (heaptrial_model::HumanDuration, Timestamp)> {
+    fn look_times(&self) -> impl Iterator<Item = (HumanDuration, Timestamp)> {
         let restarted = std::time::Duration::from_secs_f64(self.cost.total_seconds.max(0.0));
         let started = self.now.saturating_add(restarted).unwrap_or(self.now);
         self.plan
@@ -219,12 +161,10 @@ impl Shown<'_> {
     }
 
     fn looks(&self) -> String {
-        let last = self.plan.looks.len();
-        let lines = self.look_times().enumerate().map(|(index, (look, at))| {
-            let end = if index + 1 == last { ", the end" } else { "" };
-            format!("after {:<6} {}{end}\n", look.to_string(), at.strftime("%Y-%m-%d %H:%M UTC"))
-        });
-        lines.collect()
+        let line = |(look, at): (HumanDuration, Timestamp)| {
+            format!("after {:<6} {}\n", look.to_string(), at.strftime("%Y-%m-%d %H:%M UTC"))
+        };
+        self.look_times().map(line).collect()
     }
 
     fn smallest_p_values(&self) -> impl Iterator<Item = (&str, f64)> {
@@ -238,17 +178,14 @@ impl Shown<'_> {
         let comparisons = self.plan.arms.len() - 1;
         let largest = self.smallest_p_values().map(|(_, p)| p).fold(0.0, f64::max);
         let adjusted = (largest * comparisons as f64).min(1.0);
-        let blocks: std::collections::BTreeSet<u32> =
-            self.plan.services.iter().map(|assigned| assigned.block).collect();
+        let blocks: BTreeSet<u32> = self.plan.services.iter().map(|assigned| assigned.block).collect();
         let mut text = format!(
-            "{}; the smallest p-value that a comparison with the control can have is {}",
+            "{}; the smallest p-value that a comparison with the control can have is {}, adjusted for {} {}.\n",
             units::counted(blocks.len(), "block"),
-            units::p_value(largest)
+            units::p_value(largest),
+            units::counted(comparisons, "comparison"),
+            units::p_value(adjusted)
         );
-        if comparisons > 1 {
-            let _ = write!(text, ", adjusted for {comparisons} comparisons {}", units::p_value(adjusted));
-        }
-        text.push_str(".\n");
         let alpha = last_look_alpha(&self.plan.looks);
         if adjusted > alpha {
             let _ = writeln!(
@@ -258,14 +195,18 @@ impl Shown<'_> {
                 100.0 * alpha
             );
         }
-        text.push_str("`heaptrial trial power` tells from past data how large a difference it would find.\n");
+        let _ = writeln!(
+            text,
+            "{} shows from past data how large a difference it would find.",
+            command("trial power")
+        );
         text
     }
 }
 
-fn spread(spread: Option<Spread>, told: impl Fn(f64) -> String) -> [String; 2] {
+fn spread(spread: Option<Spread>, show: impl Fn(f64) -> String) -> [String; 2] {
     let Some(spread) = spread else { return ["not known".to_owned(), String::new()] };
-    [told(spread.mean), format!("{} to {}", told(spread.low), told(spread.high))]
+    [show(spread.mean), format!("{} to {}", show(spread.low), show(spread.high))]
 }
 
 fn counts(counts: &BTreeMap<String, usize>) -> String {
@@ -295,65 +236,37 @@ mod tests {
         restart_every = "2d"
     "#;
 
-    fn candidates(services: usize) -> Vec<Candidate> {
-        (0..services)
-            .map(|number| Candidate {
-                service: format!("tor@r{number:02}.service").parse().unwrap(),
-                host: ["alpha", "beta"][usize::from(number % 4 == 3 && services > 10)].to_owned(),
-                system: String::new(),
-                role: ["relay", "exit"][usize::from(number % 5 == 2)].to_owned(),
-                family: (services < 10 || number < 2).then(|| "family 0A1B2C3D".to_owned()),
-                baseline_bytes: Some((1200 + 173 * (number as u64 * 31 % 23)) << 20),
-                age_seconds: Some(86_400.0 * (1 + number * 7 % 20) as f64),
-                restart_seconds: 35.0,
-            })
-            .collect()
-    }
-
-    fn shown<T>(candidates: &[Candidate], at_once: u32, with: impl FnOnce(Shown<'_>) -> T) -> T {
-        let mut trial = TrialPlan::from_toml(TRIAL).unwrap();
-        trial.pace.at_once = at_once;
-        let builds = BTreeMap::new();
-        let request =
-            DrawRequest { trial: &trial, candidates, builds: &builds, seed: 4, tool_version: "1.2.3" };
-        let plan = draw(&request).unwrap();
-        let left_out = [("tor@down.service".parse().unwrap(), "it is inactive (dead)".to_owned())];
-        with(Shown {
-            balance: balance(&plan, candidates),
-            cost: restart_cost(&plan, candidates),
-            plan: &plan,
-            relays: true,
-            left_out: &left_out,
-            further: vec![Section {
-                title: "PREFLIGHT".to_owned(),
-                text: "nothing found\n".to_owned(),
-                key: "preflight",
-                json: json!([]),
-            }],
-            now: "2026-03-01T12:00:00Z".parse().unwrap(),
-        })
+    fn candidate(number: usize) -> Candidate {
+        Candidate {
+            service: format!("tor@r{number:02}.service").parse().unwrap(),
+            host: ["alpha", "beta"][usize::from(number % 4 == 3)].to_owned(),
+            system: String::new(),
+            role: ["relay", "exit"][usize::from(number % 5 == 2)].to_owned(),
+            family: (number < 2).then(|| "family 0A1B2C3D".to_owned()),
+            baseline_bytes: Some((1200 + 173 * (number as u64 * 31 % 23)) << 20),
+            age_seconds: Some(86_400.0 * (1 + number * 7 % 20) as f64),
+            restart_seconds: 35.0,
+        }
     }
 
     #[test]
     fn a_fleet_on_two_hosts() {
-        insta::assert_snapshot!(shown(&candidates(26), 2, |shown| shown.text()));
-    }
-
-    #[test]
-    fn a_few_services_of_one_family() {
-        insta::assert_snapshot!(shown(&candidates(6), 2, |shown| shown.text()));
-    }
-
-    #[test]
-    fn json_has_the_plan_and_all_that_is_told_of_it() {
-        let json = shown(&candidates(26), 1, |shown| shown.json(Some(Path::new("five-way.plan.toml"))));
-        assert_eq!(json["schema_version"], 1);
-        assert_eq!(json["file"], "five-way.plan.toml");
-        assert_eq!(json["plan"]["services"].as_array().unwrap().len(), 26);
-        assert_eq!(json["restarts"]["total_seconds"], 26.0 * 38.0);
+        let (candidates, builds): (Vec<Candidate>, _) = ((0..26).map(candidate).collect(), BTreeMap::new());
+        let mut trial = TrialPlan::from_toml(TRIAL).unwrap();
+        trial.pace.at_once = 2;
+        let (trial, candidates, builds) = (&trial, &candidates, &builds);
+        let plan = draw(&DrawRequest { trial, candidates, builds, seed: 4, tool_version: "1.2.3" }).unwrap();
+        let shown = Shown {
+            balance: balance(&plan, candidates),
+            cost: restart_cost(&plan, candidates),
+            plan: &plan,
+            relays: true,
+            left_out: &[("tor@down.service".parse().unwrap(), "it is inactive (dead)".to_owned())],
+            now: "2026-03-01T12:00:00Z".parse().unwrap(),
+        };
+        insta::assert_snapshot!(shown.text());
+        let json = shown.json();
         assert_eq!(json["looks"][2]["after"], "10d");
-        assert_eq!(json["left_out"][0]["service"], "tor@down.service");
         assert!(json["smallest_p_values"]["mimalloc@2.0.9"].as_f64().unwrap() < 0.05);
-        assert_eq!(json["preflight"], json!([]));
     }
 }
