@@ -87,14 +87,6 @@ fn a_stretch_that_cannot_be_measured_is_left_and_not_walked_through() {
 }
 
 #[test]
-fn a_history_that_falls_is_searched_alike() {
-    let history = History { last: 64, changes: vec![(17, -HALF_AGAIN)], untestable: Vec::new() };
-    let (answer, _) = searched(&history, Lab::USUAL, 3);
-    let change = answer.main().unwrap();
-    assert!(answer.found && change.to == 17 && change.log_ratio < 0.0, "{answer:?}");
-}
-
-#[test]
 fn releases_are_asked_first() {
     let mut search = Search::new(100, [0, 30, 60, 80, 100], Rules::for_history(100));
     let mut asked = Vec::new();
@@ -106,19 +98,6 @@ fn releases_are_asked_first() {
     let others = asked.iter().position(|at| ![30, 60, 80, 100].contains(at)).unwrap();
     let releases: std::collections::BTreeSet<_> = asked[..others].iter().copied().collect();
     assert!(releases.contains(&60) && releases.contains(&80), "{asked:?}");
-}
-
-#[test]
-fn a_measurement_that_contradicts_reopens_the_search() {
-    let mut search = Search::new(2, [], Rules::for_history(2));
-    for (position, log_ratio) in [(2, 0.50), (2, 0.51), (2, 0.49), (1, 0.0), (1, 0.01)] {
-        search.take(Measurement { position, log_ratio });
-    }
-    assert!(matches!(search.next(), Next::Done(answer) if answer.found && answer.changes[0].to == 2));
-    for log_ratio in [0.5, 0.51] {
-        search.take(Measurement { position: 1, log_ratio });
-    }
-    assert_eq!(search.next(), Next::Measure(1));
 }
 
 #[test]
