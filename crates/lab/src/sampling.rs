@@ -8,7 +8,6 @@ use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
 use crate::service::RunningService;
-use crate::sharing;
 use crate::workload::{Event, Round, Slot};
 
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
@@ -76,7 +75,7 @@ impl Sampling {
     pub(crate) fn take(
         &mut self,
         services: &mut [RunningService],
-        round: &dyn Round,
+        round: &mut dyn Round,
         sequence: i64,
     ) -> TickInput {
         let allowed = self.slow_budget.allows(self.started.elapsed());
@@ -95,7 +94,7 @@ impl Sampling {
     pub(crate) fn take_last(
         &mut self,
         services: &mut [RunningService],
-        round: &dyn Round,
+        round: &mut dyn Round,
         sequence: i64,
     ) -> TickInput {
         self.take_with(services, round, sequence, |alive, tick| {
@@ -115,7 +114,7 @@ impl Sampling {
     fn take_with(
         &mut self,
         services: &mut [RunningService],
-        round: &dyn Round,
+        round: &mut dyn Round,
         sequence: i64,
         read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
     ) -> TickInput {
@@ -139,7 +138,7 @@ impl Sampling {
         tick
     }
 
-    /// Accounts for the writing of a tick; tells of a gap before it.
+    /// Accounts for the writing of a tick; returns a gap before it.
     pub(crate) fn wrote(&mut self, tick: &TickInput, cost: TickCost, period: Duration) -> Option<Event> {
         self.write_cost = cost;
         let previous = self.previous_boottime_us.replace(tick.boottime_us)?;
@@ -173,7 +172,7 @@ impl Sampling {
         let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
         let mut moved = false;
         for service in &mut alive {
-            // Each of them is asked: it remembers what it was told.
+            // Each of them is asked: it remembers what it has seen.
             moved |= service.sampler.may_have_moved();
         }
         let elapsed = self.started.elapsed();
@@ -193,21 +192,13 @@ impl Sampling {
     fn read_samples(
         &mut self,
         services: &mut [RunningService],
-        round: &dyn Round,
+        round: &mut dyn Round,
         tick: &mut TickInput,
         now: heaptrial_host::Instant,
     ) {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let sample = match sharing::read(service) {
-                Ok(sample) => sample,
-                // A service that ended since is noticed at the next tick.
-                Err(error) if error.is_gone() => continue,
-                Err(error) => {
-                    service.unread.0 += 1;
-                    service.unread.1.get_or_insert(error.to_string());
-                    continue;
-                }
-            };
+            // A service that ended since is noticed at the next tick.
+            let Ok(sample) = service.read() else { continue };
             tick.samples.push((service.life_id, sample));
             let view = &mut self.views[service.slot];
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
