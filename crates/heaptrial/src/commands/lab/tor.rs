@@ -29,7 +29,6 @@ const LEAST_CYCLE: Duration = Duration::from_secs(30);
 const REST_MARGIN: Duration = Duration::from_secs(2);
 const LEAST_REST: Duration = Duration::from_secs(12);
 
-/// Options of `lab tor`.
 #[derive(Debug, Args)]
 #[command(mut_arg("processors", as_in_production))]
 pub struct TorOptions {

@@ -8,7 +8,7 @@ use crate::commands::lab::{LabOptions, RunOptions, TorOptions};
 use crate::exit::Failure;
 
 /// What is run, and for how long at most.
-type Timed = (Box<dyn Workload>, Option<HumanDuration>);
+pub(in super::super) type Timed = (Box<dyn Workload>, Option<HumanDuration>);
 
 /// Under what load; with the options of that command, but for its arms.
 #[derive(Debug, Subcommand)]

@@ -39,8 +39,6 @@ pub(super) enum Step {
     Chosen { candidates: Vec<Candidate> },
     /// A candidate cannot be had or did not live to the end.
     Failed { candidate: Candidate, spec: String, why: String },
-    /// A block whose control did not live to the end, or whose control has no figure.
-    Void { number: usize, why: String },
     /// A block of the search.
     Searched { block: Measured },
     /// Who is verified: winners, then what is compared with them. The search is over then.
@@ -81,33 +79,15 @@ impl Step {
                 if let Some(arm) = block.arms.iter().find(other) {
                     return Err(Failure::refused(format!(
                         "block {} measured {}, which is not what the search has at place {}: steps of two searches are \
-                         mixed, or some are missing; begin anew in another folder",
+                         mixed, or some are missing; begin again in another folder",
                         block.number, arm.spec, arm.at
                     )));
                 }
                 search.take(block.block());
             }
-            Self::Void { .. } | Self::Winners { .. } | Self::Verified { .. } => {}
+            Self::Winners { .. } | Self::Verified { .. } => {}
         }
         Ok(())
-    }
-}
-
-impl search::Step for Step {
-    fn block(&self) -> Option<usize> {
-        match self {
-            Self::Void { number, .. } => Some(*number),
-            Self::Searched { block } | Self::Verified { block, .. } => Some(block.number),
-            Self::Chosen { .. } | Self::Failed { .. } | Self::Winners { .. } => None,
-        }
-    }
-
-    fn void(number: usize, why: String) -> Self {
-        Self::Void { number, why }
-    }
-
-    fn is_void(&self) -> bool {
-        matches!(self, Self::Void { .. })
     }
 }
 
@@ -133,7 +113,6 @@ impl Record {
         (!left.is_empty()).then_some(left)
     }
 
-    /// Blocks of the search.
     pub(super) fn searched(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step, Step::Searched { .. })).count()
     }
@@ -210,7 +189,7 @@ mod tests {
     #[test]
     fn what_was_chosen_and_not_carried_out_is_not_chosen_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::in_folder(folder.path());
+        let mut record = Record::open(folder.path(), "steps").unwrap();
         let [one, two] = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] });
         let failed = |candidate: &Candidate| Step::Failed {
             candidate: candidate.clone(),
