@@ -623,7 +623,7 @@ impl Run<'_> {
             if round.is_over() {
                 break;
             }
-            let tick = sampling.take(services, round, self.sequence);
+            let tick = sampling.take(services, round, self.sequence, false);
             let (written, cost) = TickCost::measure(|| self.write(&tick));
             written?;
             round.sampled();
@@ -652,7 +652,7 @@ impl Run<'_> {
         self.notice_endings(slots, services, RunningService::ended)?;
         let mut last = match round.is_over() {
             true => sampling.take_slow(services, self.sequence),
-            false => sampling.take_last(services, round, self.sequence),
+            false => sampling.take(services, round, self.sequence, true),
         };
         for service in services.iter().filter(|service| service.ending.is_none()) {
             let split = memory_split(&self.root, service.processes, &service.passed);

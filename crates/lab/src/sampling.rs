@@ -71,52 +71,14 @@ impl Sampling {
         self.views[slot].ended = ending.map(ToString::to_string);
     }
 
-    /// Takes one tick, with the expensive reading of one service if the budget allows it.
+    /// Takes one tick, with the expensive reading of one service if the budget allows it; the last one with that of every service:
+    /// what it stalls is over.
     pub(crate) fn take(
         &mut self,
         services: &mut [RunningService],
         round: &mut dyn Round,
         sequence: i64,
-    ) -> TickInput {
-        let allowed = self.slow_budget.allows(self.started.elapsed());
-        self.slow_turn += usize::from(allowed);
-        let turn = self.slow_turn;
-        self.take_with(services, round, sequence, |alive, tick| {
-            let index = turn % alive.len().max(1);
-            alive
-                .get_mut(index)
-                .filter(|_| allowed)
-                .map_or(Duration::ZERO, |service| read_slow(service, tick))
-        })
-    }
-
-    /// Takes the last tick, with the expensive reading of every service: what it stalls is over.
-    pub(crate) fn take_last(
-        &mut self,
-        services: &mut [RunningService],
-        round: &mut dyn Round,
-        sequence: i64,
-    ) -> TickInput {
-        self.take_with(services, round, sequence, |alive, tick| {
-            alive.iter_mut().map(|service| read_slow(service, tick)).sum()
-        })
-    }
-
-    /// The expensive reading of every service alone: its samples of the time that counts are taken.
-    pub(crate) fn take_slow(&self, services: &mut [RunningService], sequence: i64) -> TickInput {
-        let mut tick = empty_tick(sequence, heaptrial_host::Instant::now());
-        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            read_slow(service, &mut tick);
-        }
-        tick
-    }
-
-    fn take_with(
-        &mut self,
-        services: &mut [RunningService],
-        round: &mut dyn Round,
-        sequence: i64,
-        read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
+        last: bool,
     ) -> TickInput {
         let now = heaptrial_host::Instant::now();
         let mut tick = empty_tick(sequence, now);
@@ -124,7 +86,11 @@ impl Sampling {
             self.follow_trees(services);
             self.read_samples(services, round, &mut tick, now);
             let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
-            let spent = read_slow(&mut alive, &mut tick);
+            let allowed = self.slow_budget.allows(self.started.elapsed());
+            self.slow_turn += usize::from(allowed);
+            let turn = self.slow_turn % alive.len().max(1);
+            let due = alive.iter_mut().enumerate().filter(|(at, _)| last || (allowed && *at == turn));
+            let spent: Duration = due.map(|(_, service)| read_slow(service, &mut tick)).sum();
             if !spent.is_zero() {
                 self.slow_budget.spent(self.started.elapsed(), spent);
             }
@@ -134,6 +100,15 @@ impl Sampling {
         if let (Some(before), Ok(after)) = (self.usage, CpuUsage::read(&self.root)) {
             self.busy_shares.extend(after.busy_share_since(&before));
             self.usage = Some(after);
+        }
+        tick
+    }
+
+    /// The expensive reading of every service alone: its samples of the time that counts are taken.
+    pub(crate) fn take_slow(&self, services: &mut [RunningService], sequence: i64) -> TickInput {
+        let mut tick = empty_tick(sequence, heaptrial_host::Instant::now());
+        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
+            read_slow(service, &mut tick);
         }
         tick
     }

@@ -2,7 +2,6 @@
 
 use crate::support;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -85,26 +84,6 @@ fn processes_of_less_than_a_tick_are_in_the_figures() {
         (14.0..30.0).contains(&peak) && median > 1.0 && median < 16.0,
         "{peak}, {median} MiB in {report:#}"
     );
-}
-
-/// Three workers hold 16 MiB each, and none of them for as long as a tick of a second.
-#[test]
-#[ignore = "needs root: it hides the cgroups"]
-fn workers_that_are_replaced_are_in_every_reading() {
-    let Some(()) = drawn(0, 6) else { return };
-    let of = |wrapper: &[&str], options: &str, field: &str| {
-        let options = format!("-a glibc --duration 8s {options}");
-        let output = lab_behind(wrapper, shapes().path(), &options, &["recycle", "16", "3"]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let report = json(&output);
-        arm(&report, "glibc")["memory"][field].as_f64().unwrap_or_else(|| panic!("{report:#}")) / MIB
-    };
-    for (wrapper, options) in [(&[][..], "--metric rss"), (&[][..], "--count shapes"), (&CONFINED[..], "")] {
-        let bytes = of(wrapper, options, "median_bytes");
-        // RSS has the pages of the program in each of four processes.
-        let most = if options == "--metric rss" { 60.0 } else { 51.0 };
-        assert!((47.0..most).contains(&bytes), "{options}: {bytes} MiB");
-    }
 }
 
 #[test]

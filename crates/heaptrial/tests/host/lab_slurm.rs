@@ -11,8 +11,7 @@ use std::time::Duration;
 use heaptrial_store::Store;
 use heaptrial_testbed::{Options, SlurmCluster, drawn};
 use serde_json::Value;
-use support::upstream::{Commits, repository};
-use support::{bed, json, stderr, stdout, succeeds, wait_for};
+use support::{bed, json, stderr, stdout, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Holds 20 MB in pieces, and stays.
@@ -24,27 +23,6 @@ const ASKED: &str = "--slurm mem=300M --slurm cpus-per-task=1 --slurm time=5";
 struct Bed {
     cluster: SlurmCluster,
     folder: tempfile::TempDir,
-}
-
-/// A file system of its own that is soon full.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(path: PathBuf) -> Self {
-        std::fs::create_dir(&path).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=384m,mode=777", "small"])
-            .arg(&path)
-            .status();
-        assert!(mounted.unwrap().success());
-        Self(path)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }
 
 impl Bed {
@@ -233,7 +211,6 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     let Some(base) = SlurmCluster::base_for_test() else { return };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
-    let small = Small::mount(folder.path().join("small"));
     let options = Options::new().bind(bed::build_folder(), "/ht");
     let cluster = SlurmCluster::boot(&base, 3, folder.path(), &options).unwrap();
     let mut bed = Bed { cluster, folder };
@@ -241,9 +218,7 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     a_node_that_dies_costs_its_block(&mut bed);
     the_same_command_goes_on_where_its_process_died(&bed);
     ctrl_c_cancels_and_keeps_what_has_results(&bed);
-    what_failed_is_run_again_by_the_same_command(&bed, &small.0);
     what_cannot_be_is_refused(&bed);
-    a_search_has_its_blocks_carried_out_there(&bed);
 }
 
 fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
@@ -334,22 +309,6 @@ fn ctrl_c_cancels_and_keeps_what_has_results(bed: &Bed) {
     assert_eq!(services, 2 * bed.blocks("cut").len());
 }
 
-fn what_failed_is_run_again_by_the_same_command(bed: &Bed, small: &Path) {
-    let command = format!("--repeat 1 --duration 4s --on slurm {ASKED} --out /shared/small/full --json");
-    let run = bed.start(&command);
-    bed.tasks();
-    let filler = small.join("filler");
-    let filled =
-        Command::new("dd").args(["if=/dev/zero", "bs=4k"]).arg(format!("of={}", filler.display())).output();
-    assert!(stderr(&filled.unwrap()).contains("No space left"));
-    let output = ended(run, 1);
-    told(&output, &["no results of 1 of 1 block", "the same command with --out /shared/small/full"]);
-    std::fs::remove_file(&filler).unwrap();
-    let output = bed.lab(&command).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 2);
-}
-
 fn what_cannot_be_is_refused(bed: &Bed) {
     let output = bed.lab("--on slurm --slurm partition=nope --out /shared/nope").output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
@@ -358,35 +317,4 @@ fn what_cannot_be_is_refused(bed: &Bed) {
     let output = bed.lab("--on slurm --repeat 2 --out /home/ana/run").output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     told(&output, &["no results of 2 of 2 blocks", "does not share /home/ana/run"]);
-}
-
-fn a_search_has_its_blocks_carried_out_there(bed: &Bed) {
-    let commits = Commits { count: 3, bad: 1, broken: 9, crashes: 9 };
-    let ids = repository(bed.folder.path(), &commits);
-    let upstream = bed.path("upstream");
-    let given = Command::new("chown").args(["-R", "1000:1000"]).arg(&upstream).status().unwrap();
-    assert!(given.success());
-    let output = bed
-        .command(&format!(
-            "lab bisect --json --out /shared/search --good mimalloc --bad mimalloc --mirror /shared/upstream \
-             --good-commit {} --bad-commit {} --blocks 4 run --on slurm --ready log:^held --duration 1s --tick 200ms --seed 7 \
-             {PROGRAM}",
-            ids[0], ids[2]
-        ))
-        .output()
-        .unwrap();
-    assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
-    let blocks = json(&output)["blocks"].as_array().unwrap().clone();
-    // From the second commit on a third more is asked for.
-    let log_ratio = blocks[0]["log_ratio"].as_f64().unwrap();
-    assert!((0.15..0.35).contains(&log_ratio), "{blocks:?}");
-    (1..=blocks.len()).for_each(|number| assert_by_a_node(bed, &format!("search/blocks/{number:04}")));
-}
-
-/// The block of a search in this folder was carried out by a node that lives.
-#[track_caller]
-fn assert_by_a_node(bed: &Bed, block: &str) {
-    let store = Store::open(&bed.path(&format!("{block}/heaptrial.db"))).unwrap();
-    let parts = store.parts(store.trials().unwrap()[0].id).unwrap();
-    assert!(parts.len() == 1 && ["n1", "n3"].contains(&parts[0].host.as_str()), "{parts:?}");
 }

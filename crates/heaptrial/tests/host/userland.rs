@@ -16,20 +16,8 @@ const IDLE_RELAY: [&str; 6] = ["--", "tor", "--hush", "--DisableNetwork", "1", "
 fn run(folder: &Path, out: &str, arguments: &[&str]) -> (Output, Value) {
     let data = folder.join(format!("{out}-data"));
     let output = heaptrial(folder)
-        .args([
-            "lab",
-            "run",
-            "-a",
-            "glibc",
-            "-a",
-            "jemalloc@5.3.0",
-            "--duration",
-            "3s",
-            "--seed",
-            "1",
-            "--out",
-            out,
-        ])
+        .args("lab run -a glibc -a jemalloc@5.3.0 --duration 3s --seed 1 --out".split(' '))
+        .arg(out)
         .args(arguments)
         .args(IDLE_RELAY)
         .arg(&data)

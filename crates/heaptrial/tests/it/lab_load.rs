@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{arm, heaptrial, json, run, stderr, stdout};
+use support::{arm, heaptrial, json, stderr, stdout};
 
 /// Listens, holds 20 MB, and tells of its start and end.
 const SERVER: &str = r#"
@@ -79,20 +79,6 @@ fn the_load_is_apart_from_the_service_and_ends_first() {
     assert!((2e7..6e7).contains(&bytes), "{bytes}");
     assert_eq!(report["name"], "python3");
     assert!(read("run/command.txt").contains("--load"), "{}", read("run/command.txt"));
-}
-
-#[test]
-fn the_arms_of_a_repeat_share_a_seed() {
-    let folder = folder();
-    let options = ["--duration", "300ms", "--repeat", "2", "--prepare", "echo {repeat} {seed} >> seeds"];
-    let output =
-        lab(folder.path(), &["-a", "glibc", "-a", "jemalloc@5.3.0"], &options, &["sleep", "600", "{seed}"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let told = std::fs::read_to_string(folder.path().join("seeds")).unwrap();
-    let told: std::collections::BTreeSet<(&str, &str)> =
-        told.lines().map(|line| line.split_once(' ').unwrap()).collect();
-    let seeds: std::collections::BTreeSet<u64> = told.iter().map(|(_, seed)| seed.parse().unwrap()).collect();
-    assert_eq!((told.len(), seeds.len()), (2, 2), "{told:?}");
 }
 
 /// Puts work on the server, for long enough that a busy machine too reads each service many times.
@@ -251,20 +237,6 @@ fn a_load_that_ends_early_is_told_and_one_that_is_cut_off_too() {
 }
 
 #[test]
-fn work_that_nothing_tells_fails_the_run() {
-    for (source, found) in [("held#no.such", 1), ("held#a.b", 0)] {
-        let folder = folder();
-        std::fs::write(folder.path().join("held"), "{\"a\": {\"b\": 4}}").unwrap();
-        let work = format!("kept=file:{}/{source}", folder.path().display());
-        let options = ["--duration", "1s", "--work", &work];
-        let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
-        assert_eq!(output.status.code(), Some(found), "{}", stderr(&output));
-        let told = stderr(&output);
-        assert_eq!(told.contains("no service gave a figure of the work kept"), found == 1, "{told}");
-    }
-}
-
-#[test]
 fn a_service_that_is_never_ready_fails_and_says_what_was_waited_for() {
     let folder = folder();
     let options = ["--ready", "path:{dir}/socket", "--ready-timeout", "500ms"];
@@ -303,34 +275,6 @@ fn work_comes_from_a_file_while_the_service_runs() {
     // Ten for each 0.1 s at most; on a busy machine fewer.
     let rate = measure["amount"].as_f64().unwrap();
     assert!((1.0..=110.0).contains(&rate), "{measure:#}");
-}
-
-#[test]
-fn only_processes_that_count_are_counted() {
-    let folder = folder();
-    let script = "/usr/bin/python3 -c 'import time; held = bytearray(50_000_000); time.sleep(600)' & \
-                  exec /usr/bin/python3 server.py \"$0\"";
-    let command = ["sh", "-c", script, "{port}"];
-    let bytes = |options: &[&str]| {
-        let output = lab(folder.path(), &["-a", "glibc"], options, &command);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        std::fs::remove_dir_all(folder.path().join("run")).unwrap();
-        arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap()
-    };
-    let options = ["--duration", "2500ms", "--ready", "tcp:{port}", "--json", "--count", "server.py [0-9]+$"];
-    let (some, all) = (bytes(&options), bytes(&options[..5]));
-    assert!(some < 5e7 && all > 7e7, "{some} {all}");
-}
-
-#[test]
-fn a_run_has_a_name_and_a_database() {
-    let folder = folder();
-    let options = ["--duration", "500ms", "--name", "first", "--db", "all.db"];
-    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(!folder.path().join("run/heaptrial.db").exists());
-    let report = json(&run(folder.path(), "report first --db all.db --json --out again"));
-    assert_eq!(report["name"], "first");
 }
 
 #[test]

@@ -119,19 +119,6 @@ fn a_program_is_compared_under_two_allocators_with_repeats() {
     assert!(table.contains("jemalloc@5.3.0"), "{table}");
 }
 
-#[test]
-fn the_whole_process_tree_is_sampled_and_ended() {
-    let folder = folder_with(HOLDER);
-    let name = format!("heaptrial-tree-{}", std::process::id());
-    let script =
-        format!("/usr/bin/python3 program.py {name}-child & exec /usr/bin/python3 program.py {name}-main");
-    let output = lab(folder.path(), "-a glibc --duration 4s --tick 100ms --json", &["sh", "-c", &script]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let bytes = arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap();
-    assert!(bytes > 8e7, "two processes of 40 MB each have {bytes}");
-    assert_eq!(processes_with(&name), Vec::<i32>::new());
-}
-
 /// Runs `script` where the first arm fails in the way that `words` tell; nothing of it is averaged in.
 fn assert_fails_with(script: &str, words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();

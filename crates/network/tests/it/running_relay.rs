@@ -248,37 +248,6 @@ fn a_control_socket_that_does_not_answer_is_given_up() {
     assert_eq!(source.kind(), std::io::ErrorKind::TimedOut);
 }
 
-#[test]
-#[ignore = "needs Tor"]
-fn our_block_wins_over_whatever_stands_before_it() {
-    let folder = Folder::new();
-    let included = folder.write("included", "DirCache 1\nNumCPUs 5");
-    let include = format!("NumCPUs 4\n%include {}", included.display());
-    let (relay, _) = folder.relay("");
-    for original in [
-        "",
-        "DirCache 1\nNumCPUs 4\n",
-        "DirCache 1\nNumCPUs 4",
-        "DirCache 1\r\nNumCPUs 4\r\n",
-        "DirCache 1\r\nNumCPUs 4\r",
-        "# a comment \\",
-        "ContactInfo \"me\" # \\",
-        &include,
-    ] {
-        let edited = edit(&[("DirCache", "0"), ("NumCPUs", "3")]).apply(original.as_bytes()).unwrap();
-        let candidate = folder.write("candidate", &edited);
-        relay.verify_config(&candidate).unwrap();
-        let options = relay.effective_options(&candidate).unwrap();
-        let ours =
-            ["DirCache", "NumCPUs"].map(|option| options.get(option).cloned().unwrap_or_default().join(","));
-        assert_eq!(ours, ["0", "3"], "{original:?} {options:?}");
-        assert!(edited.starts_with(original.as_bytes()));
-        // ContactInfo has not swallowed anything.
-        let before = relay.effective_options(&folder.write("candidate", original)).unwrap();
-        assert_eq!(options.get("ContactInfo"), before.get("ContactInfo"), "{original:?}");
-    }
-}
-
 fn torrc_like() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "NumCPUs 3",

@@ -5,7 +5,7 @@ use crate::lab;
 use std::collections::BTreeSet;
 
 use heaptrial_search::tune::{
-    ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Limits, Next, Rules, Search, effects,
+    ArmFigures, Block, Candidate, DropReason, Figure, Limits, Next, Rules, Search, effects,
 };
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
@@ -36,29 +36,6 @@ fn the_best_of_those_measured_is_hardly_ever_dropped() {
     }
     // The error that was asked for is 5%.
     assert!(dropped <= 5, "{dropped} of 100");
-}
-
-#[test]
-fn candidates_that_are_worse_are_dropped_and_never_measured_again() {
-    let lab = Landscape::small(3, 0.01);
-    let mut search = Search::new(lab.space().clone(), rules(3), None, 3);
-    let mut gone: Vec<usize> = Vec::new();
-    for number in 0..25 {
-        let Next::Measure(arms) = search.next_step() else { break };
-        assert!(arms.iter().all(|arm| !gone.contains(arm)), "{arms:?} {gone:?}");
-        let block = block(&lab, &search, &arms, number);
-        search.take(block);
-        gone = search.dropped().iter().map(|drop| drop.candidate).collect();
-    }
-    assert!(gone.len() >= 3, "{gone:?}");
-    let of = |at: usize| lab.truth(&search.candidates()[at]);
-    for drop in search.dropped() {
-        let Dropped { candidate, reason: DropReason::Worse { than, .. }, .. } = drop else {
-            panic!("{drop:?}")
-        };
-        let other = than.map_or(0.0, of);
-        assert!(of(*candidate) > other - 0.02, "{drop:?}");
-    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use heaptrial_host::ProcessPattern;
 use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
 use heaptrial_model::{HumanDuration, TrialPlan};
 
+use super::search::Timed;
 use super::{LabOptions, execute};
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -91,15 +92,12 @@ fn factor(text: &str) -> Result<f64, ValueError> {
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
     let (workload, duration) = options.workload(&plan)?;
-    execute("run", &options.lab, &plan, &workload, duration, global)
+    execute("run", &options.lab, &plan, workload.as_ref(), duration, global)
 }
 
 impl RunOptions {
     /// The program as a workload, and how long it is observed at most.
-    pub(super) fn workload(
-        &self,
-        plan: &TrialPlan,
-    ) -> Result<(CommandWorkload, Option<HumanDuration>), Failure> {
+    pub(super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
         if self.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
             return Err(Failure::usage(
                 "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
@@ -150,7 +148,7 @@ impl RunOptions {
             warm_up: service.warm_up.map(|warm_up| warm_up.0),
             work_margin: service.work_margin,
         })?;
-        Ok((workload, duration))
+        Ok((Box::new(workload), duration))
     }
 
     /// Whether `--work` or `--work-preset` was given.

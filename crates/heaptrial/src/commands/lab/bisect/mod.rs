@@ -219,9 +219,8 @@ impl search::Search for Bisect<'_> {
         arms.map(step).collect()
     }
 
-    fn apply(&mut self, step: &Step) -> Result<(), Failure> {
+    fn apply(&mut self, step: &Step) {
         step.apply(&mut self.search);
-        Ok(())
     }
 
     fn line(&self, step: &Step) -> Option<String> {

@@ -85,7 +85,7 @@ pub(in super::super) trait Search {
     fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Self::Step>;
 
     /// Informs the search of a step that is on disk.
-    fn apply(&mut self, step: &Self::Step) -> Result<(), Failure>;
+    fn apply(&mut self, step: &Self::Step);
 
     /// What is printed after a step.
     fn line(&self, step: &Self::Step) -> Option<String>;
@@ -111,7 +111,7 @@ pub(in super::super) fn drive<S: Search, K>(
 ) -> Result<ExitCode, Failure> {
     let name = <S::Report as Document>::NAME;
     let record = Record::open(folder, &format!("{name}-steps.jsonl"))?;
-    record.steps.iter().try_for_each(|step| search.apply(step))?;
+    record.steps.iter().for_each(|step| search.apply(step));
     let (workload, duration) = load.workload(plan)?;
     let bench = Bench::new(load.options(), workload.as_ref(), duration, plan, &kept.command, folder)?;
     let facts = Facts {
@@ -246,7 +246,7 @@ impl<S: Search> Driver<'_, S> {
 
     fn enter(&mut self, step: S::Step) -> Result<(), Failure> {
         let step = self.record.enter(step)?;
-        self.search.apply(step)?;
+        self.search.apply(step);
         if let Some(line) = self.search.line(step) {
             eprintln!("{line}");
         }

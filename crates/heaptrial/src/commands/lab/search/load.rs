@@ -81,15 +81,9 @@ impl Load {
 
     /// The workload of these arms, and how long they live at most.
     pub(in super::super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
-        Ok(match self {
-            Self::Tor(tor) => {
-                let (workload, duration) = tor.workload(plan)?;
-                (Box::new(workload), duration)
-            }
-            Self::Run(run) => {
-                let (workload, duration) = run.workload(plan)?;
-                (Box::new(workload), duration)
-            }
-        })
+        match self {
+            Self::Tor(tor) => tor.workload(plan),
+            Self::Run(run) => run.workload(plan),
+        }
     }
 }

@@ -55,7 +55,13 @@ pub(super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Res
 impl<S: Serialize + DeserializeOwned> Record<S> {
     /// The steps in a file of the folder, which need not be there yet. A last line that was cut off by a crash is no step.
     pub(in super::super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
-        let lock = lock(folder)?;
+        let lock = lock(&folder.join(LOCK), || {
+            format!(
+                "another process goes on with the search in {} at this moment; wait for its end, or interrupt it, and then use \
+                 --continue",
+                folder.display()
+            )
+        })?;
         let path = folder.join(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -95,17 +101,13 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
     }
 }
 
-fn lock(folder: &Path) -> Result<File, Failure> {
-    let path = folder.join(LOCK);
-    let file = File::create(&path).map_err(|error| failed(&path, &error))?;
+/// Holds a file alone; refuses with `held` where another process does.
+pub(in super::super) fn lock(path: &Path, held: impl FnOnce() -> String) -> Result<File, Failure> {
+    let file = File::create(path).map_err(|error| failed(path, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::refused(format!(
-            "another process goes on with the search in {} at this moment; wait for its end, or interrupt it, and then use \
-             --continue",
-            folder.display()
-        ))),
-        Err(error) => Err(failed(&path, &error.into())),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::refused(held())),
+        Err(error) => Err(failed(path, &error.into())),
     }
 }
 

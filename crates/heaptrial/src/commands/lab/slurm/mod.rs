@@ -7,7 +7,7 @@ mod folder;
 mod task;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use heaptrial_lab::slurm::{Cluster, Request, SubmitOption};
 use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
 use heaptrial_model::{HumanDuration, TrialPlan, units};
 use heaptrial_store::{BlockOf, Store};
-use rustix::fs::{FlockOperation, flock};
 
 use self::folder::{BlockReport, KeptRun, RunFolder, at, read, write};
 pub use self::task::{BLOCK_COMMAND, run_task};
 use super::OWN_PROGRAM;
 use super::repeat_command::RepeatCommand;
+use super::search::lock;
 use crate::exit::Failure;
 
 /// How often results are looked for, and how often the controller is asked, which all users of a cluster share.
@@ -72,7 +72,10 @@ impl Slurm {
     ) -> Result<RunOutcome, Failure> {
         let folder = RunFolder(lab.folder.clone());
         folder.create()?;
-        let _lock = lock(&folder)?;
+        // Two processes would submit twice.
+        let _lock = lock(&folder.own("lock"), || {
+            format!("another process waits for the run in {}", folder.0.display())
+        })?;
         let run = match folder.read_run()? {
             Some(run) => same(run, lab, plan, command)?,
             None => self.write_down(lab, plan, command, workload, &folder)?,
@@ -308,18 +311,5 @@ fn same(run: KeptRun, lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) 
             lab.folder.display(),
             run.command
         ))),
-    }
-}
-
-/// Two processes would submit twice.
-fn lock(folder: &RunFolder) -> Result<File, Failure> {
-    let path = folder.own("lock");
-    let file = File::create(&path).map_err(|error| at(&path, error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(Failure::refused(format!("another process waits for the run in {}", folder.0.display())))
-        }
-        Err(error) => Err(at(&path, error.into())),
     }
 }

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_host::{Cgroup, HostFacts, HostRoot, host_name};
-use heaptrial_lab::{LabPlan, PreparedArm, Progress, Workload};
-use heaptrial_model::{HumanDuration, TrialPlan};
+use heaptrial_lab::{LabPlan, PreparedArm, Progress};
+use heaptrial_model::TrialPlan;
 use heaptrial_store::Store;
 
 use super::folder::{BlockReport, KeptRun, RunFolder, at, write};
 use crate::commands::Command;
 use crate::commands::lab::executor::On;
-use crate::commands::lab::search::plan_of;
+use crate::commands::lab::search::{Timed, plan_of};
 use crate::commands::lab::{LabCommand, LabOptions, accounting, check, heeding_signals};
 use crate::exit::Failure;
 
@@ -75,7 +75,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
         ..plan_of(&run.name, run.arms.clone())
     };
     let command = run.command.parse()?;
-    let (options, workload, duration) = asked(&command, &plan)?;
+    let (options, (workload, duration)) = asked(&command, &plan)?;
     let metric = check(options, &plan, workload.as_ref(), duration)?;
     let interrupt = heeding_signals(On::Here)?;
     // On this node alone: a database needs locks that a network file system may lack.
@@ -113,24 +113,15 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
 }
 
 /// Options and workload of a command that carries out lab runs, over the arms of `plan`.
-type Asked<'a> = (&'a LabOptions, Box<dyn Workload>, Option<HumanDuration>);
-
-fn asked<'a>(command: &'a Command, plan: &TrialPlan) -> Result<Asked<'a>, Failure> {
+fn asked<'a>(command: &'a Command, plan: &TrialPlan) -> Result<(&'a LabOptions, Timed), Failure> {
     let load = match command {
-        Command::Lab(LabCommand::Run(run)) => {
-            let (workload, duration) = run.workload(plan)?;
-            return Ok((&run.lab, Box::new(workload), duration));
-        }
-        Command::Lab(LabCommand::Tor(tor)) => {
-            let (workload, duration) = tor.workload(plan)?;
-            return Ok((&tor.lab, Box::new(workload), duration));
-        }
+        Command::Lab(LabCommand::Run(run)) => return Ok((&run.lab, run.workload(plan)?)),
+        Command::Lab(LabCommand::Tor(tor)) => return Ok((&tor.lab, tor.workload(plan)?)),
         Command::Lab(LabCommand::Bisect(bisect)) => bisect.load()?,
         Command::Lab(LabCommand::Tune(tune)) => tune.load()?,
         _ => return Err(Failure::failed("the run's command carries out no lab run")),
     };
-    let (workload, duration) = load.workload(plan)?;
-    Ok((load.options(), workload, duration))
+    Ok((load.options(), load.workload(plan)?))
 }
 
 impl KeptRun {

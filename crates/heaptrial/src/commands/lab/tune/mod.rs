@@ -235,7 +235,6 @@ impl search::Search for Tune<'_> {
             match figures {
                 Ok(of_arm) => measured.push(MeasuredArm {
                     at: wanted.at,
-                    candidate: (!ask.fresh).then(|| self.search.candidates()[wanted.at].clone()),
                     spec: wanted.name.clone(),
                     level_bytes: of_arm.level_bytes,
                     figures: figures_of(of_arm),
@@ -258,8 +257,8 @@ impl search::Search for Tune<'_> {
         failed.chain([Step::Searched { block }]).collect()
     }
 
-    fn apply(&mut self, step: &Step) -> Result<(), Failure> {
-        step.apply(&mut self.search)
+    fn apply(&mut self, step: &Step) {
+        step.apply(&mut self.search);
     }
 
     fn line(&self, step: &Step) -> Option<String> {
