@@ -1,4 +1,4 @@
-//! How the memory of a service is told.
+//! Where the figures of a service's memory come from.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

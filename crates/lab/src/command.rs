@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use self::round::CommandRound;
 use crate::placeholders::{Ports, has_any};
-use crate::program::{ProgramProblem, find_program};
+use crate::program::find_program;
 use crate::ready::Ready;
 use crate::work::Work;
-use crate::workload::{Arrangement, Round, RoundContext, Workload};
+use crate::workload::{Arrangement, NO_RESTARTS, Round, RoundContext, Workload};
 use crate::{EndRequest, LabError};
 
 /// How a program is run as a service. `{port}`, `{dir}`, `{arm}`, `{repeat}` and `{seed}` stand for a free port, a new folder, the
 /// arm's name, the number of the repeat and a seed that all arms of a repeat share, in all commands, arguments, variables and sources.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CommandOptions {
     /// The program (looked for in `PATH`) and its arguments, of arms that have none of their own.
     pub command: Vec<OsString>,
@@ -52,27 +52,6 @@ pub struct CommandOptions {
     pub work_margin: Option<f64>,
 }
 
-impl CommandOptions {
-    pub fn of(command: Vec<OsString>) -> Self {
-        Self {
-            command,
-            prepare: None,
-            ready: None,
-            ready_patience: Duration::from_secs(60),
-            load: None,
-            conclude: None,
-            work: Vec::new(),
-            counted: None,
-            end: EndRequest::default(),
-            keep_dirs: false,
-            tick: Duration::from_secs(1),
-            ends_with_load: false,
-            warm_up: None,
-            work_margin: None,
-        }
-    }
-}
-
 /// Runs a command once per arm and repeat, one after the other.
 #[derive(Debug)]
 pub struct CommandWorkload {
@@ -95,17 +74,14 @@ fn checked(program: &OsStr) -> Result<(), LabError> {
     if has_any(program) {
         return Ok(());
     }
-    let hint = |problem| match problem {
-        ProgramProblem::Missing => "; check the name, or give its path; the command comes after `--`",
-        _ => "",
-    };
-    let told = program.to_string_lossy();
-    let error = |problem| LabError::Program { program: told.into_owned(), problem, hint: hint(problem) };
-    let found = find_program(program).and_then(|path| match heaptrial_allocator::runs_under_musl(&path) {
-        true => Err(ProgramProblem::Musl),
+    let path = find_program(program).map_err(LabError::Refused)?;
+    match heaptrial_allocator::runs_under_musl(&path) {
+        true => Err(LabError::Refused(format!(
+            "`{}` runs under musl, which no library and no setting for glibc reaches",
+            path.display()
+        ))),
         false => Ok(()),
-    });
-    found.map_err(error)
+    }
 }
 
 impl Workload for CommandWorkload {
@@ -145,23 +121,18 @@ impl Workload for CommandWorkload {
     }
 
     fn check(&self, arms: &[Arm]) -> Result<(), LabError> {
-        let problem =
-            |arm: &Arm, problem: &str| LabError::Treatment { arm: arm.name.clone(), problem: problem.into() };
         for arm in arms {
-            let treatment = &arm.treatment;
-            if !treatment.torrc.is_empty() {
-                return Err(problem(arm, "torrc options apply to Tor relays only; use `heaptrial lab tor`"));
+            let refuse = |problem: &str| Err(LabError::treatment(&arm.name, problem));
+            if !arm.treatment.torrc.is_empty() {
+                return refuse("torrc options apply to Tor relays only; use `heaptrial lab tor`");
             }
-            if treatment.restart_every.is_some() {
-                return Err(problem(
-                    arm,
-                    "restart_every is for trials on a fleet; a lab run does not restart services",
-                ));
+            if arm.treatment.restart_every.is_some() {
+                return refuse(NO_RESTARTS);
             }
-            match treatment.command.first() {
+            match arm.treatment.command.first() {
                 Some(program) => checked(program.as_ref())?,
                 None if self.options.command.is_empty() => {
-                    return Err(problem(arm, "it has no `command`, and no CMD comes after `--`"));
+                    return refuse("it has no `command`, and no CMD comes after `--`");
                 }
                 None => {}
             }
@@ -181,7 +152,8 @@ mod tests {
     use heaptrial_model::TrialPlan;
 
     fn workload(command: &[&str]) -> Result<CommandWorkload, LabError> {
-        CommandWorkload::new(CommandOptions::of(command.iter().map(OsString::from).collect()))
+        let command = command.iter().map(OsString::from).collect();
+        CommandWorkload::new(CommandOptions { command, ..CommandOptions::default() })
     }
 
     fn arms(keys: &str) -> Vec<Arm> {
@@ -201,16 +173,16 @@ mod tests {
     fn treatments_of_relays_are_refused() {
         let workload = workload(&["sleep"]).unwrap();
         let arms = arms("torrc = { DirCache = \"0\" }");
-        assert!(matches!(workload.check(&arms), Err(LabError::Treatment { .. })));
+        assert!(workload.check(&arms).unwrap_err().to_string().contains("torrc options"));
     }
 
     #[test]
     fn each_arm_needs_a_program() {
-        let without = CommandWorkload::new(CommandOptions::of(Vec::new())).unwrap();
+        let without = workload(&[]).unwrap();
         let error = without.check(&arms("")).unwrap_err().to_string();
         assert!(error.contains("no CMD comes after"), "{error}");
         without.check(&arms("command = [\"sleep\", \"9\"]")).unwrap();
         let missing = arms("command = [\"no-such-program-anywhere\"]");
-        assert!(matches!(without.check(&missing), Err(LabError::Program { .. })));
+        assert!(without.check(&missing).unwrap_err().to_string().contains("was not found"));
     }
 }

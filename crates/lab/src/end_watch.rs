@@ -1,4 +1,4 @@
-//! Every end of a process below this one, as the kernel's process connector tells it.
+//! Every end of a process below this one, as the kernel's process connector reports it.
 //!
 //! `linux/cn_proc.h`: needs CAP_NET_ADMIN (since Linux 6.6 no longer) in the host's own network, user and process id
 //! namespaces.
@@ -8,7 +8,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netlink::{CONNECTOR, SocketAddrNetlink};
@@ -38,17 +37,8 @@ pub(crate) struct ProcessEnd {
     pub(crate) code: Option<i32>,
     /// The signal that killed it, if one did.
     pub(crate) signal: Option<i32>,
-    /// How long it lived, where its start was seen.
-    pub(crate) lived: Option<Duration>,
     /// When, in microseconds since boot.
     pub(crate) at_boottime_us: i64,
-}
-
-#[derive(Debug)]
-pub(crate) enum Seen {
-    End(ProcessEnd),
-    /// More happened than could be told: ends may have been missed.
-    Lost,
 }
 
 /// Watches until it is closed.
@@ -61,7 +51,7 @@ pub(crate) struct EndWatch {
 
 impl EndWatch {
     /// Watches what is started from now on below this process. `None` where the kernel does not allow it.
-    pub(crate) fn start(tell: impl Fn(Seen) + Send + 'static) -> Option<Self> {
+    pub(crate) fn start(report: impl Fn(ProcessEnd) + Send + 'static) -> Option<Self> {
         let socket = subscribe().ok()?;
         let until_ns = Arc::new(AtomicU64::new(u64::MAX));
         let closing = Arc::new(AtomicBool::new(false));
@@ -70,21 +60,21 @@ impl EndWatch {
             let mut members = Members::of_this_process();
             let mut buffer = vec![0; 4096];
             loop {
-                // Asked before reading, so that all that happened until then is told.
+                // Asked before reading, so that all that happened until then is reported.
                 let last = close.load(Ordering::Acquire);
                 match rustix::net::recv(&socket, &mut buffer[..], RecvFlags::DONTWAIT) {
                     Ok((length, _)) => {
                         let end = Event::parse(&buffer[..length]).and_then(|event| members.follow(&event));
                         if let Some((end, _)) = end.filter(|(_, at)| *at < until.load(Ordering::Acquire)) {
-                            tell(Seen::End(end));
+                            report(end);
                         }
                     }
-                    Err(rustix::io::Errno::NOBUFS) => tell(Seen::Lost),
                     Err(rustix::io::Errno::AGAIN) if last => return,
                     Err(rustix::io::Errno::AGAIN) => {
                         let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&PAUSE));
                     }
-                    Err(rustix::io::Errno::INTR) => {}
+                    // More happened than the buffer holds, and some of it is lost.
+                    Err(rustix::io::Errno::INTR | rustix::io::Errno::NOBUFS) => {}
                     Err(_) => return,
                 }
             }
@@ -92,13 +82,13 @@ impl EndWatch {
         Some(Self { until_ns, closing, thread })
     }
 
-    /// Ends from now on are not told: this process causes them.
+    /// Ends from now on are not reported: this process causes them.
     pub(crate) fn silence(&self) {
         let now_ns = monotonic_ns();
         self.until_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
-    /// Tells what happened before the silence, and ends.
+    /// Reports what happened before the silence, and ends.
     pub(crate) fn close(self) {
         self.closing.store(true, Ordering::Release);
         let _ = self.thread.join();
@@ -172,21 +162,20 @@ impl Event {
 struct Members(HashMap<u32, Member>);
 
 struct Member {
-    since_ns: u64,
     name: String,
     /// A process ends with the last of them. Its first one may end before that, also when another one executes a program.
     threads: u32,
 }
 
 impl Member {
-    fn new(since_ns: u64, name: String) -> Self {
-        Self { since_ns, name, threads: 1 }
+    fn new(name: String) -> Self {
+        Self { name, threads: 1 }
     }
 }
 
 impl Members {
     fn of_this_process() -> Self {
-        Self(HashMap::from([(std::process::id(), Member::new(0, String::new()))]))
+        Self(HashMap::from([(std::process::id(), Member::new(String::new()))]))
     }
 
     /// Takes note of an event; gives an end of a member with its time.
@@ -195,7 +184,7 @@ impl Members {
             // Parent's thread and process, child's thread and process.
             (FORK, [_, parent, thread, child]) if thread == child => {
                 let name = self.0.get(&parent)?.name.clone();
-                self.0.insert(child, Member::new(event.at_ns, name));
+                self.0.insert(child, Member::new(name));
                 None
             }
             (FORK, [_, _, _, process]) => {
@@ -213,11 +202,10 @@ impl Members {
                 if member.threads > 0 {
                     return None;
                 }
-                let Member { since_ns, name: program, .. } = self.0.remove(&process)?;
+                let program = self.0.remove(&process)?.name;
                 let (code, signal) = taken_apart(status);
-                let lived = Some(Duration::from_nanos(event.at_ns.saturating_sub(since_ns)));
                 let at_boottime_us = boottime_us(event.at_ns);
-                let end = ProcessEnd { pid: process as i32, program, code, signal, lived, at_boottime_us };
+                let end = ProcessEnd { pid: process as i32, program, code, signal, at_boottime_us };
                 Some((end, event.at_ns))
             }
             _ => None,
@@ -246,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_members_are_told_and_of_others_and_of_threads_not() {
-        let mut members = Members(HashMap::from([(10, Member::new(0, "server".to_owned()))]));
+    fn ends_of_members_are_reported_and_of_others_and_of_threads_not() {
+        let mut members = Members(HashMap::from([(10, Member::new("server".to_owned()))]));
         assert_eq!(members.follow(&event(FORK, 5, [10, 10, 11, 11])), None);
         assert_eq!(members.follow(&event(FORK, 5, [11, 11, 12, 11])), None);
         assert_eq!(members.follow(&event(FORK, 5, [90, 90, 91, 91])), None);
@@ -256,14 +244,14 @@ mod tests {
         // A dumped core is bit 7.
         let (end, at) = members.follow(&event(EXIT, 9, [11, 11, 0x86, 17])).unwrap();
         assert_eq!((end.pid, end.code, end.signal, at), (11, None, Some(6), 9));
-        assert_eq!((end.program.as_str(), end.lived), ("server", Some(Duration::from_nanos(4))));
+        assert_eq!(end.program, "server");
         let (end, _) = members.follow(&event(EXIT, 9, [10, 10, 0x300, 17])).unwrap();
         assert_eq!((end.code, end.signal), (Some(3), None));
     }
 
     #[test]
     fn a_process_ends_with_its_last_thread() {
-        let mut members = Members(HashMap::from([(10, Member::new(0, "server".to_owned()))]));
+        let mut members = Members(HashMap::from([(10, Member::new("server".to_owned()))]));
         assert_eq!(members.follow(&event(FORK, 1, [10, 10, 11, 10])), None);
         assert_eq!(members.follow(&event(FORK, 1, [10, 10, 12, 10])), None);
         // The first thread ends; then another one executes a program, which ends the third and gives it the process' id.

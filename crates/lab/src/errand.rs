@@ -1,4 +1,4 @@
-//! Commands that are run beside a service: outside of what is measured, and without the arm's allocator.
+//! Commands that are run alongside a service: outside of what is measured, and without the arm's allocator.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use heaptrial_model::Ending;
 use crate::Accounting;
 use crate::end::{EndRequest, EndSignal};
 use crate::placeholders::Placeholders;
-use crate::service::{ending_of, inherited_allocator_settings, last_words};
+use crate::service::{inherited_allocator_settings, last_words};
 use crate::supervisor::{KeptCommand, Supervisor};
 
 /// How often an errand is looked at while it is waited for.
@@ -44,11 +44,10 @@ impl Errand {
             words: ["/bin/sh".into(), "-c".into(), place.placeholders.fill(text).into()].into(),
             environment: BTreeMap::new(),
             removed: inherited_allocator_settings(std::iter::empty()),
-            working_directory: None,
             stdout: stdout.clone(),
             stderr: stderr.clone(),
             // At an interrupt load generators write their summary.
-            end: EndRequest { signal: EndSignal::INTERRUPT, ..EndRequest::default() },
+            end: EndRequest { signal: EndSignal::Int, ..EndRequest::default() },
             cgroup: None,
         };
         let (supervisor, _) = Supervisor::start(&place.supervisor, &Accounting::not_measured(), &command)
@@ -64,7 +63,7 @@ impl Errand {
     /// How it ended by itself: `None` while it runs, and an error with its last words where it failed.
     pub(crate) fn ended(&mut self) -> Option<&Result<(), String>> {
         if self.ended.is_none() {
-            let ending = self.supervisor.as_ref()?.ended().and_then(ending_of)?;
+            let ending = self.supervisor.as_mut()?.ended()?;
             self.ended = Some(self.judged(&ending));
         }
         self.ended.as_ref()
@@ -109,7 +108,7 @@ impl Errand {
     pub(crate) fn stop(&mut self) {
         if let Some(mut supervisor) = self.supervisor.take() {
             supervisor.ask_to_end();
-            // One that cannot be ended is told of by the supervisor of the service as well.
+            // One that cannot be ended is reported by the supervisor of the service as well.
             let _ = supervisor.close();
         }
     }

@@ -4,7 +4,6 @@
 //! order, seeds, repeats, children, identities, samples and the ledger.
 
 mod accounting;
-mod arms;
 mod clock;
 mod command;
 mod end;
@@ -15,7 +14,6 @@ mod error;
 mod interrupt;
 mod memory_split;
 mod placeholders;
-mod processors;
 mod program;
 mod progress;
 mod ready;
@@ -25,7 +23,6 @@ mod runner;
 mod sampling;
 mod schedule;
 mod service;
-mod sharing;
 pub mod slurm;
 mod supervisor;
 mod tor;
@@ -34,18 +31,16 @@ mod work;
 mod workload;
 
 pub use accounting::Accounting;
-pub use arms::PreparedArm;
 pub use command::{CommandOptions, CommandWorkload};
 pub use end::{EndRequest, EndSignal};
 pub use error::LabError;
 pub use interrupt::Interrupt;
-pub use program::{ProgramProblem, find_program};
 pub use progress::{Progress, RoundView, ServiceView};
-pub use ready::{Ready, ReadyError};
-pub use runner::{LabPlan, RunOutcome, run, run_block};
+pub use ready::Ready;
+pub use runner::{LabPlan, PreparedArm, RunOutcome, run};
 pub use schedule::{RoundPlan, Schedule};
 pub use supervisor::{SUPERVISOR_COMMAND, run_supervisor};
 pub use tor::{TorParameters, TorWorkload};
-pub use userland::{Inside, NotAUserland, Userland, UserlandError};
+pub use userland::Userland;
 pub use work::{UnknownPreset, Work, WorkError, WorkPreset, WorkSource};
 pub use workload::{Arrangement, Course, Event, Launch, Round, RoundContext, Slot, SlotState, Workload};

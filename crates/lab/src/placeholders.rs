@@ -1,11 +1,8 @@
 //! `{port}`, `{dir}`, `{arm}`, `{repeat}` and `{seed}` in commands, arguments and settings.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
 use crate::LabError;
@@ -70,29 +67,22 @@ pub(crate) fn has_any(text: &OsStr) -> bool {
     names.iter().any(|name| text.as_bytes().windows(name.len()).any(|part| part == *name))
 }
 
-/// Ports that were given to services of this run. As long as this lives no other run on this machine gives them.
+/// How many ports were tried for services of this run.
 #[derive(Debug, Default)]
-pub(crate) struct Ports(BTreeMap<u16, UnixDatagram>);
+pub(crate) struct Ports(usize);
 
 impl Ports {
-    /// A port on which nothing listens, and that neither this run nor another gave before.
+    /// A port on which nothing listens, and that this run did not give before.
     pub(crate) fn give(&mut self) -> Result<u16, LabError> {
-        // Other runs on this machine begin elsewhere.
-        let begin = std::process::id() as usize % PORTS.len();
+        // Other runs on this machine begin far away.
+        let begin = std::process::id() as usize * 97;
         let mut last = std::io::ErrorKind::AddrInUse.into();
-        for port in PORTS.cycle().skip(begin).take(PORTS.len()) {
-            // A service listens some time after it was given its port. Until then nothing but a name in the abstract
-            // namespace, which belongs to the same network namespace as the port, tells other runs that it is taken.
-            let name = SocketAddr::from_abstract_name(format!("heaptrial-port-{port}"));
+        while self.0 < PORTS.len() {
+            let port = PORTS.start + ((begin + self.0) % PORTS.len()) as u16;
+            self.0 += 1;
             // On all addresses, so that a service on any of them collides.
-            let free = name
-                .and_then(|name| UnixDatagram::bind_addr(&name))
-                .and_then(|held| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map(|_| held));
-            match free {
-                Ok(held) => {
-                    self.0.insert(port, held);
-                    return Ok(port);
-                }
+            match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+                Ok(_) => return Ok(port),
                 Err(error) => last = error,
             }
         }
@@ -127,11 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_free_and_differ_between_runs_too() {
-        let (mut one, mut other) = (Ports::default(), Ports::default());
-        let ports: Vec<u16> = (0..20).flat_map(|_| [one.give().unwrap(), other.give().unwrap()]).collect();
-        assert_eq!(ports.iter().collect::<std::collections::BTreeSet<_>>().len(), ports.len());
-        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, ports[0])).unwrap();
-        assert!(TcpListener::bind((Ipv4Addr::UNSPECIFIED, ports[0])).is_err(), "{held:?}");
+    fn ports_are_free_and_given_once() {
+        let mut ports = Ports::default();
+        let given: Vec<u16> = (0..20).map(|_| ports.give().unwrap()).collect();
+        assert_eq!(given.iter().collect::<std::collections::BTreeSet<_>>().len(), given.len());
+        TcpListener::bind((Ipv4Addr::LOCALHOST, given[0])).unwrap();
     }
 }

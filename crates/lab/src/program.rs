@@ -1,64 +1,43 @@
-//! Finding programs.
+//! Programs by their names, as a shell finds them.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Why a name is no program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramProblem {
-    /// There is no file of that name.
-    Missing,
-    Folder,
-    /// It is a file that nobody may execute.
-    NotExecutable,
-    /// It runs under musl, where no arm would hold.
-    Musl,
-}
+const MISSING: &str = "was not found; check the name, or give its path";
+const FOLDER: &str = "is a folder, not a program";
+const NOT_EXECUTABLE: &str = "is not executable; chmod +x makes it so, or name its interpreter before it";
 
-impl fmt::Display for ProgramProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "was not found",
-            Self::Folder => "is a folder, not a program",
-            Self::NotExecutable => {
-                "is not executable; chmod +x makes it so, or name its interpreter before it"
-            }
-            Self::Musl => "runs under musl, which no library and no setting for glibc reaches",
-        })
-    }
-}
-
-/// Finds a program as a shell does: by its path, or in the folders of `PATH`.
-pub fn find_program(name: &OsStr) -> Result<PathBuf, ProgramProblem> {
+/// Finds a program as a shell does: by its path, or in the folders of `PATH`. The error is why there is none of that name.
+pub(crate) fn find_program(name: &OsStr) -> Result<PathBuf, String> {
     let path = Path::new(name);
+    let fail = |problem: &str| format!("`{}` {problem}", path.display());
     if name.is_empty() {
-        return Err(ProgramProblem::Missing);
+        return Err(fail(MISSING));
     }
     if name.as_encoded_bytes().contains(&b'/') {
-        check(path)?;
+        check(path).map_err(fail)?;
         return Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut problem = ProgramProblem::Missing;
+    let mut problem = MISSING;
     for candidate in std::env::split_paths(&folders).map(|folder| folder.join(name)) {
         match check(&candidate) {
             Ok(()) => return Ok(candidate),
-            // What a shell would go on from as well.
-            Err(ProgramProblem::Missing | ProgramProblem::Folder) => {}
-            Err(found) => problem = found,
+            Err(NOT_EXECUTABLE) => problem = NOT_EXECUTABLE,
+            // A shell goes on as well.
+            Err(_) => {}
         }
     }
-    Err(problem)
+    Err(fail(problem))
 }
 
-fn check(path: &Path) -> Result<(), ProgramProblem> {
+fn check(path: &Path) -> Result<(), &'static str> {
     match std::fs::metadata(path) {
-        Err(_) => Err(ProgramProblem::Missing),
-        Ok(found) if found.is_dir() => Err(ProgramProblem::Folder),
+        Err(_) => Err(MISSING),
+        Ok(found) if found.is_dir() => Err(FOLDER),
         Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Ok(()),
-        Ok(_) => Err(ProgramProblem::NotExecutable),
+        Ok(_) => Err(NOT_EXECUTABLE),
     }
 }
 
@@ -67,18 +46,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_program_is_told_apart() {
+    fn a_program_is_found_or_the_reason_given() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("script");
         std::fs::write(&file, "#!/bin/sh\n").unwrap();
-        let found = |path: &Path| find_program(path.as_os_str());
-        assert_eq!(found(&file), Err(ProgramProblem::NotExecutable));
-        assert_eq!(found(folder.path()), Err(ProgramProblem::Folder));
-        assert_eq!(found(&folder.path().join("none")), Err(ProgramProblem::Missing));
-        assert_eq!(find_program(OsStr::new("")), Err(ProgramProblem::Missing));
-        assert_eq!(find_program(OsStr::new("no-such-program-anywhere")), Err(ProgramProblem::Missing));
+        let fails =
+            |name: &OsStr, why: &str| assert!(find_program(name).unwrap_err().contains(why), "{name:?}");
+        fails(file.as_os_str(), "is not executable");
+        fails(folder.path().as_os_str(), "is a folder");
+        for missing in [folder.path().join("none").as_os_str(), OsStr::new(""), OsStr::new("no-such-program")]
+        {
+            fails(missing, "was not found");
+        }
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(found(&file), Ok(file.clone()));
+        assert_eq!(find_program(file.as_os_str()), Ok(file.clone()));
         assert!(find_program(OsStr::new("sh")).unwrap().is_absolute());
     }
 }

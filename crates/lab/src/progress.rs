@@ -1,4 +1,4 @@
-//! What a run tells while it goes on.
+//! How far a run is, while it goes on.
 
 use std::time::Duration;
 
@@ -39,11 +39,9 @@ pub struct RoundView<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct ServiceView {
     pub arm: String,
-    /// Its age in seconds.
     pub age_seconds: f64,
     /// The metric in bytes at each tick so far; empty while it has no sample.
     pub metric_bytes: Vec<u64>,
-    /// RSS in bytes.
     pub rss_bytes: u64,
     /// CPU time since its start.
     pub cpu: Option<Duration>,

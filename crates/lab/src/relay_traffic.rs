@@ -1,4 +1,4 @@
-//! Traffic on the relays of a round: its start, what it was so far, and what is to be said of it.
+//! Traffic on the relays of a round: its start, its totals so far, and what relays did not get.
 
 use std::net::SocketAddr;
 
@@ -50,18 +50,17 @@ impl RelayTraffic {
         ]
     }
 
-    /// Ends it and tells which relays did not get what was asked for.
+    /// Ends it; returns which relays did not get what was asked for.
     pub(crate) fn finish(self) -> Vec<Event> {
-        let totals = self.traffic.totals();
-        let told = self.slots.iter().zip(totals).filter_map(|(slot, totals)| {
-            let text = shortfall(&self.parameters, &totals)?;
+        let event = |(slot, totals): (&usize, &TrafficTotals)| {
+            let text = shortfall(&self.parameters, totals)?;
             Some(Event { slot: Some(*slot), kind: KnownEvent::Warning, text })
-        });
-        told.collect()
+        };
+        self.slots.iter().zip(&self.traffic.totals()).filter_map(event).collect()
     }
 }
 
-/// What to say of a relay that did not get the traffic that was asked for.
+/// What of the traffic that was asked for a relay did not get.
 fn shortfall(parameters: &TrafficParameters, totals: &TrafficTotals) -> Option<String> {
     let asked = totals.circuits_asked + totals.circuits_without_key;
     let lost = totals.circuits_failed + totals.circuits_without_key;
@@ -92,15 +91,16 @@ pub(crate) fn make_room(relays: usize, parameters: &TrafficParameters) -> Result
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let needed = relays as u64 * (u64::from(parameters.held()) + CLIENT_FILES);
-    // As far as it may go; beyond that only root can raise it. What does not succeed is told below.
+    // As far as it may go; beyond that only root can raise it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: Some(needed) });
     }
     match getrlimit(Resource::Nofile).current {
-        Some(allowed) if parameters.held() > 0 && allowed < needed => {
-            Err(LabError::OpenFiles { needed, allowed })
-        }
+        Some(allowed) if parameters.held() > 0 && allowed < needed => Err(LabError::Refused(format!(
+            "the load needs {needed} open files, and this process may have {allowed}; raise its limit (ulimit -n {needed}, \
+                 or LimitNOFILE= of its unit; root can raise it up to fs.nr_open), or take fewer --connections"
+        ))),
         // Where clients that come and go find no descriptor, they are counted as failed.
         _ => Ok(()),
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traffic_that_a_relay_did_not_get_is_told() {
+    fn traffic_that_a_relay_did_not_get_is_reported() {
         let parameters =
             TrafficParameters { connections: 100, ntor_per_second: 5.0, ..TrafficParameters::default() };
         let whole = TrafficTotals { connections_now: 100, circuits_asked: 100, ..TrafficTotals::default() };

@@ -13,7 +13,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 /// A relay that does not answer for this long is asked again later.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks a relay over its control port for its address until it tells, in a thread of its own: a busy relay takes
+/// Asks a relay over its control port for its address until it answers, in a thread of its own: a busy relay takes
 /// seconds to answer, and sampling must not wait for it.
 #[derive(Debug)]
 pub(crate) struct RelayWatch {
@@ -29,10 +29,9 @@ impl RelayWatch {
         let (found, stopped) = (Arc::clone(&address), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                let told =
-                    relay.control(ANSWER_TIMEOUT).ok().and_then(|mut control| control.or_address().ok());
-                if let Some(told) = told {
-                    let _ = found.set(told);
+                let control = relay.control(ANSWER_TIMEOUT);
+                if let Ok(address) = control.and_then(|mut control| control.or_address()) {
+                    let _ = found.set(address);
                     return;
                 }
                 std::thread::sleep(ASK_EVERY);
@@ -41,7 +40,7 @@ impl RelayWatch {
         Self { address, stop, thread: Some(thread) }
     }
 
-    /// Where it listens for clients, once it told.
+    /// Where it listens for clients, once that is known.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address.get().copied()
     }

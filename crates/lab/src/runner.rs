@@ -4,24 +4,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use heaptrial_allocator::{AsOn, Catalog, Obtained};
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, TickCost};
-use heaptrial_model::{Ending, KnownEvent, MemorySplit, Metric, units};
+use heaptrial_model::{Arm, Ending, KnownEvent, MemorySplit, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
+use serde_json::{Value, json};
 
-use crate::end_watch::ProcessEnd;
 use crate::ends::Ends;
 use crate::memory_split::memory_split;
-use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::{Sampling, empty_tick};
 use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
-    RunningService, When, clause, ending_of, kept_command, last_words, prove_at_the_end, prove_identity,
+    Proof, RunningService, clause, kept_command, last_words, prove_at_the_end, prove_identity,
 };
-use crate::sharing::Sharing;
-use crate::supervisor::{KeptCgroup, Supervisor, SupervisorMessage};
+use crate::supervisor::{KeptCgroup, Supervisor};
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
-use crate::{Accounting, Inside, Interrupt, LabError, PreparedArm};
+use crate::{Accounting, Interrupt, LabError};
+
+/// An arm with the allocator that was obtained and verified for it.
+#[derive(Debug, Clone)]
+pub struct PreparedArm {
+    pub arm: Arm,
+    /// The allocator it runs under; the host's C library where the treatment names none.
+    pub obtained: Obtained,
+}
 
 /// A lab run that is ready to start.
 #[derive(Debug)]
@@ -50,8 +57,8 @@ pub struct LabPlan {
     pub database: PathBuf,
     /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
     pub supervisor: PathBuf,
-    /// The userland that all of it runs in, where that is not the host's.
-    pub userland: Option<Inside>,
+    /// The userland that all of it runs in, in words, where that is not the host's.
+    pub userland: Option<String>,
 }
 
 /// What became of a run.
@@ -62,14 +69,12 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// Services whose treatment was not proved or that did not live to the end.
     pub failed_services: usize,
-    /// Services that the kernel killed processes of for want of memory, without a limit of the run's own.
-    pub out_of_memory: usize,
-    /// Measures of work that were asked for, and whether some service told anything of each.
+    /// Measures of work that were asked for, and whether some service gave a figure of each.
     pub work_read: BTreeMap<String, bool>,
 }
 
 impl RunOutcome {
-    /// Measures of work of which no service told anything.
+    /// Measures of work of which no service gave a figure.
     pub fn unread_work(&self) -> Vec<&str> {
         self.work_read.iter().filter(|(_, read)| !**read).map(|(name, _)| name.as_str()).collect()
     }
@@ -90,31 +95,41 @@ impl LabPlan {
         };
         Some(KeptCgroup { place, limit_bytes: self.memory_limit_bytes })
     }
+
+    /// How each arm's allocator runs as on the number of processors asked for.
+    fn as_on(&self) -> BTreeMap<&str, AsOn> {
+        let as_on = |prepared: &'_ PreparedArm| {
+            self.processors.map(|number| Catalog::builtin().as_on(&prepared.arm.allocator(), number))
+        };
+        self.arms.iter().filter_map(|arm| Some((arm.arm.name.as_str(), as_on(arm)?))).collect()
+    }
+
+    fn parameters(&self, workload: &dyn Workload) -> Value {
+        let mut parameters = workload.parameters();
+        // Processors that services see are those that this process may run on.
+        let seen = rustix::thread::sched_getaffinity(None).ok().map(|set| set.count());
+        let as_on: BTreeMap<&str, String> =
+            self.as_on().into_iter().map(|(arm, as_on)| (arm, as_on.to_string())).collect();
+        parameters["processors"] = match self.processors {
+            Some(number) => json!({ "seen": seen, "as_on": number, "arms": as_on }),
+            None => json!({ "seen": seen }),
+        };
+        // The group of a service has all of its processes.
+        let counted = parameters.get("count").map(|pattern| format!("only processes like {pattern} count"));
+        parameters["memory_accounting"] = match counted {
+            Some(why) if self.accounting.why_none().is_none() => Accounting::Processes { why }.describe(),
+            _ => self.accounting.describe(),
+        };
+        if let Some(bytes) = self.memory_limit_bytes {
+            parameters["memory_limit_bytes"] = bytes.into();
+        }
+        parameters
+    }
 }
 
-/// Carries out a lab run: every round in turn. Ends all children before it returns, also on an error.
+/// Carries out a lab run: every round in turn, or those of one block as a run of all blocks would have: with the same services,
+/// seeds, order and numbers. Ends all children before it returns, also on an error.
 pub fn run(
-    plan: &LabPlan,
-    workload: &dyn Workload,
-    interrupt: &Interrupt,
-    progress: &mut dyn Progress,
-) -> Result<RunOutcome, LabError> {
-    run_part(plan, workload, None, interrupt, progress)
-}
-
-/// Carries out one block of a lab run, as a run of all blocks would have: the same services, seeds, order and numbers. The
-/// database then has that block alone.
-pub fn run_block(
-    plan: &LabPlan,
-    workload: &dyn Workload,
-    block: u32,
-    interrupt: &Interrupt,
-    progress: &mut dyn Progress,
-) -> Result<RunOutcome, LabError> {
-    run_part(plan, workload, Some(block), interrupt, progress)
-}
-
-fn run_part(
     plan: &LabPlan,
     workload: &dyn Workload,
     block: Option<u32>,
@@ -125,17 +140,7 @@ fn run_part(
     std::fs::create_dir_all(&logs).map_err(LabError::file(&logs))?;
     let root = HostRoot::default();
     let mut facts = HostFacts::read(&root)?;
-    facts.userland = plan.userland.as_ref().map(ToString::to_string);
-    let mut parameters = with_processors(workload.parameters(), plan);
-    // The group of a service has all of its processes.
-    let counted = parameters.get("count").map(|pattern| format!("only processes like {pattern} count"));
-    parameters["memory_accounting"] = match counted {
-        Some(why) if plan.accounting.why_none().is_none() => Accounting::Processes { why }.describe(),
-        _ => plan.accounting.describe(),
-    };
-    if let Some(bytes) = plan.memory_limit_bytes {
-        parameters["memory_limit_bytes"] = bytes.into();
-    }
+    facts.userland = plan.userland.clone();
     let mut store = Store::create(&plan.database)?;
     let (trial_id, arm_ids) = store.begin_trial(&NewTrial {
         name: plan.name.clone(),
@@ -147,7 +152,7 @@ fn run_part(
         repeats: plan.repeats,
         planned_us: plan.duration.unwrap_or_default().as_micros() as i64,
         arms: plan.arms.iter().map(|prepared| prepared.arm.clone()).collect(),
-        parameters,
+        parameters: plan.parameters(workload),
         command: plan.command.clone(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         started_wall_us: heaptrial_host::Instant::now().wall_us,
@@ -155,16 +160,7 @@ fn run_part(
     for (arm_id, prepared) in arm_ids.iter().zip(&plan.arms) {
         store.set_obtained(*arm_id, &serde_json::to_value(&prepared.obtained).unwrap_or_default())?;
     }
-    for text in not_as_on(plan) {
-        progress.message(&text);
-        store.add_event(
-            trial_id,
-            None,
-            heaptrial_host::Instant::now().wall_us,
-            KnownEvent::Warning,
-            &text,
-        )?;
-    }
+    let outcome = RunOutcome { trial_id, interrupted: false, failed_services: 0, work_read: BTreeMap::new() };
     let mut run = Run {
         plan,
         root,
@@ -174,21 +170,14 @@ fn run_part(
         arm_ids,
         sequence: 0,
         positions: 0,
-        ready: BTreeSet::new(),
         never_ready: BTreeSet::new(),
         printed: BTreeSet::new(),
         interrupt,
         progress,
         control: Control::NotSeen,
-        outcome: RunOutcome {
-            trial_id,
-            interrupted: false,
-            failed_services: 0,
-            out_of_memory: 0,
-            work_read: BTreeMap::new(),
-        },
+        outcome,
     };
-    let result = run.all_rounds(workload, block);
+    let result = run.warn_of_processors().and_then(|()| run.all_rounds(workload, block));
     let word = match &result {
         Err(_) => "failed",
         Ok(()) if run.outcome.interrupted => "interrupted",
@@ -209,8 +198,7 @@ struct Run<'a> {
     arm_ids: Vec<i64>,
     sequence: i64,
     positions: u32,
-    /// Arms whose service was ready once, and arms whose service waited in vain to be.
-    ready: BTreeSet<i64>,
+    /// Arms whose service did not become ready: another wait would be as long.
     never_ready: BTreeSet<i64>,
     /// Warnings and notes that were printed.
     printed: BTreeSet<String>,
@@ -229,6 +217,40 @@ enum Control {
 }
 
 impl Run<'_> {
+    fn warn_of_processors(&mut self) -> Result<(), LabError> {
+        for (arm, as_on) in self.plan.as_on() {
+            if let (AsOn::Impossible(_), Some(number)) = (&as_on, self.plan.processors) {
+                let text = format!("{arm} could not be run as on {number} processors; it ran {as_on}");
+                self.enter(None, KnownEvent::Warning, &text, &text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters an event, and prints it as `shown`.
+    fn enter(
+        &mut self,
+        service_id: Option<i64>,
+        kind: KnownEvent,
+        text: &str,
+        shown: &str,
+    ) -> Result<(), LabError> {
+        self.progress.message(shown);
+        let now = heaptrial_host::Instant::now().wall_us;
+        Ok(self.store.add_event(self.trial_id, service_id, now, kind, text)?)
+    }
+
+    fn write(&mut self, tick: &TickInput) -> Result<(), LabError> {
+        self.sequence += 1;
+        Ok(self.store.write_tick(self.trial_id, tick)?)
+    }
+
+    /// Enters the end of a life that happens now.
+    fn end_life_now(&mut self, life_id: i64, ending: &Ending) -> Result<(), LabError> {
+        let now = heaptrial_host::Instant::now();
+        Ok(self.store.end_life(life_id, (now.wall_us, now.boottime_us), ending)?)
+    }
+
     /// All rounds, or those of one block.
     fn all_rounds(&mut self, workload: &dyn Workload, block: Option<u32>) -> Result<(), LabError> {
         let schedule = self.plan.schedule(workload);
@@ -247,9 +269,7 @@ impl Run<'_> {
             self.progress.round_ended();
             if self.control == Control::Refuted {
                 let text = "nothing can be compared without the control: the run ends here";
-                self.progress.message(text);
-                let now = heaptrial_host::Instant::now().wall_us;
-                self.store.add_event(self.trial_id, None, now, KnownEvent::Warning, text)?;
+                self.enter(None, KnownEvent::Warning, text, text)?;
                 break;
             }
         }
@@ -275,13 +295,8 @@ impl Run<'_> {
             if self.interrupt.requested() || self.control == Control::Refuted {
                 break;
             }
-            services.extend(self.start(
-                index,
-                slot,
-                self.arm_ids[plan.arms[index]],
-                plan.block,
-                round.as_mut(),
-            )?);
+            let arm_id = self.arm_ids[plan.arms[index]];
+            services.extend(self.start(index, slot, arm_id, plan.block, round.as_mut())?);
         }
         let sampled = match self.control {
             Control::Refuted => Ok(()),
@@ -293,27 +308,29 @@ impl Run<'_> {
         for (name, read) in round.work_read() {
             *self.outcome.work_read.entry(name).or_default() |= read;
         }
-        let told = sampled.and_then(|()| self.take_last_work(&services, round.as_ref()));
+        let stored = sampled.and_then(|()| self.store_last_work(&services, round.as_mut()));
         // Children are ended and entered in the ledger whether or not sampling failed.
         let ended = self.end(&slots, &mut services);
-        told.and(ended)?;
-        self.tell(&slots, &services, events)
+        stored.and(ended)?;
+        self.enter_all(&slots, &services, events)
     }
 
-    /// Stores what was told of the services' work when their load ended.
-    fn take_last_work(&mut self, services: &[RunningService], round: &dyn Round) -> Result<(), LabError> {
+    /// Stores the figures of the services' work that came when their load ended.
+    fn store_last_work(
+        &mut self,
+        services: &[RunningService],
+        round: &mut dyn Round,
+    ) -> Result<(), LabError> {
         let now = heaptrial_host::Instant::now();
-        let of = |service: &RunningService| {
-            let life = service.life_id;
-            round.work(service.slot).into_iter().map(move |(name, value)| (life, name, value))
-        };
-        let work: Vec<_> = services.iter().flat_map(of).collect();
+        let mut work = Vec::new();
+        for service in services {
+            let figures = round.work(service.slot).into_iter();
+            work.extend(figures.map(|(name, value)| (service.life_id, name, value)));
+        }
         if work.is_empty() {
             return Ok(());
         }
-        let tick = TickInput { work, ..empty_tick(self.sequence, now) };
-        self.sequence += 1;
-        Ok(self.store.write_tick(self.trial_id, &tick)?)
+        self.write(&TickInput { work, ..empty_tick(self.sequence, now) })
     }
 
     fn slot(&self, arm: usize, round: &RoundPlan) -> Slot {
@@ -334,10 +351,8 @@ impl Run<'_> {
         let service_id =
             self.store.add_service(self.trial_id, arm_id, &slot.service, block, self.positions)?;
         self.positions += 1;
-        let mut attributes = serde_json::Map::new();
         if let Some(bytes) = self.plan.memory_limit_bytes {
-            attributes.insert("memory_max_bytes".to_owned(), bytes.into());
-            self.store.set_attributes(service_id, &attributes.clone().into())?;
+            self.store.set_attributes(service_id, &json!({ "memory_max_bytes": bytes }))?;
         }
         if self.never_ready.contains(&arm_id) {
             self.fail(service_id, slot, "was not started: it did not become ready in an earlier repeat")?;
@@ -353,52 +368,48 @@ impl Run<'_> {
         let counted = launch.counted.clone();
         let command = kept_command(slot, launch, &self.logs, self.plan.cgroup());
         let started = heaptrial_host::Instant::now();
-        let (supervisor, key) =
-            match Supervisor::start(&self.plan.supervisor, &self.plan.accounting, &command) {
-                Ok(kept) => kept,
-                Err(LabError::Supervisor { problem, .. }) => {
-                    self.fail(service_id, slot, &format!("could not be started: {problem}"))?;
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            };
-        let process = Process::new(&self.root, key.pid);
+        let kept = Supervisor::start(&self.plan.supervisor, &self.plan.accounting, &command);
+        let (mut supervisor, key) = match kept {
+            Ok(kept) => kept,
+            Err(LabError::Supervisor { problem, .. }) => {
+                self.fail(service_id, slot, &format!("could not be started: {problem}"))?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let proof = prove_identity(key.pid, &mut supervisor, &slot.arm.obtained, &command, self.interrupt);
+        let (identity, refuted) = match &proof {
+            Proof::Proved(identity) => (Some(identity), None),
+            Proof::Refuted { identity, why } => (identity.as_ref(), Some(why.as_str())),
+            Proof::Ended(_) => (None, None),
+        };
         let at = (started.wall_us, started.boottime_us);
-        let proof = prove_identity(&process, &supervisor, slot, &command, self.interrupt);
-        let life_id = self.store.add_life(
-            service_id,
-            &key,
-            at,
-            proof.identity.as_ref(),
-            proof.contamination.as_deref(),
-        )?;
-        if let Some(why) = &proof.contamination {
+        let life_id = self.store.add_life(service_id, &key, at, identity, refuted)?;
+        if let Some(why) = refuted {
             self.see_control(slot, Control::Refuted);
             // Nothing that it does would count.
             self.fail(service_id, slot, &format!("its treatment did not take: {why}"))?;
             supervisor.close()?;
-            let now = heaptrial_host::Instant::now();
-            self.store.end_life(life_id, (now.wall_us, now.boottime_us), &Ending::Interrupted)?;
+            self.end_life_now(life_id, &Ending::Interrupted)?;
             return Ok(None);
         }
         let processes = ServiceProcesses::kept_by(supervisor.pid(), key.pid);
         let sampler = ServiceSampler::of(&self.root, processes, supervisor.group().cloned());
-        let ending = match (&proof.ended, &sampler) {
-            (Some(ending), _) => Some(ending.clone()),
-            (None, Err(_)) => supervisor.wait_for_end().and_then(ending_of),
-            (None, Ok(_)) => None,
+        let ending = match (proof, &sampler) {
+            (Proof::Ended(ending), _) => Some(ending),
+            (_, Err(_)) => supervisor.wait_for_end(),
+            (_, Ok(_)) => None,
         };
         if let Some(ending) = ending {
-            let now = heaptrial_host::Instant::now();
-            self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
-            let hint = match ending {
-                Ending::Exited(_) => "; a program must stay in the foreground for longer than --duration",
-                Ending::ForkedAway => {
-                    "; start it in the foreground, for instance with its option against running as a daemon"
-                }
-                _ => "",
-            };
+            self.end_life_now(life_id, &ending)?;
             if ending != Ending::Interrupted {
+                let hint = match ending {
+                    Ending::Exited(_) => "; a program must stay in the foreground for longer than --duration",
+                    Ending::ForkedAway => {
+                        "; start it in the foreground, for instance with its option against running as a daemon"
+                    }
+                    _ => "",
+                };
                 let otherwise = format!("{}{hint}{}", clause(&ending), last_words(&command.stderr));
                 self.enter_end(service_id, slot, supervisor.oom_kills(), "as it started", &otherwise)?;
             }
@@ -411,59 +422,64 @@ impl Run<'_> {
             slot: index,
             service_id,
             life_id,
-            process,
+            process: Process::new(&self.root, key.pid),
             processes,
             started,
             sampler,
             cgroup,
             ends: Ends::default(),
-            sharing: Sharing::default(),
+            several: false,
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
             end: command.end,
             passed: command.environment.into_iter().collect(),
-            unread: (0, None),
         };
-        match round.ready(index, &|| service.is_alive()) {
-            Ok(ages_count_now) => {
-                self.ready.insert(arm_id);
-                if ages_count_now {
-                    let now = heaptrial_host::Instant::now();
-                    let seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
-                    attributes.insert(READY_SECONDS.to_owned(), seconds.into());
-                    self.store.set_attributes(service_id, &attributes.into())?;
-                    let text = format!("it was ready after {seconds:.1} s; its age counts from then");
-                    self.store.add_event(
-                        self.trial_id,
-                        Some(service_id),
-                        now.wall_us,
-                        KnownEvent::Note,
-                        &text,
-                    )?;
-                }
-                Ok(Some(service))
-            }
-            Err(why) => {
+        self.wait_until_ready(service, slot, arm_id, round)
+    }
+
+    /// Waits until a service can be used; `None` where that did not happen.
+    fn wait_until_ready(
+        &mut self,
+        mut service: RunningService,
+        slot: &Slot,
+        arm_id: i64,
+        round: &mut dyn Round,
+    ) -> Result<Option<RunningService>, LabError> {
+        let why = match round.ready(service.slot, &|| service.is_alive()) {
+            Ok(false) => return Ok(Some(service)),
+            Ok(true) => {
                 let now = heaptrial_host::Instant::now();
-                let ending = service.ended(When::AtTheEnd).unwrap_or(Ending::Interrupted);
-                self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
-                if !self.interrupt.requested() {
-                    // Without a control nothing can be compared, and another wait would be as long.
-                    if ending == Ending::Interrupted && !self.ready.contains(&arm_id) {
-                        self.never_ready.insert(arm_id);
-                        self.see_control(slot, Control::Refuted);
-                    }
-                    let how = match ending {
-                        Ending::Interrupted => String::new(),
-                        ending => format!("; it {}", clause(&ending)),
-                    };
-                    let otherwise = format!("{why}{how}{}", last_words(&service.stderr));
-                    self.enter_end(service_id, slot, service.oom_kills(), "before it was ready", &otherwise)?;
+                let seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
+                let mut attributes = json!({ READY_SECONDS: seconds });
+                if let Some(bytes) = self.plan.memory_limit_bytes {
+                    attributes["memory_max_bytes"] = bytes.into();
                 }
-                Ok(None)
+                self.store.set_attributes(service.service_id, &attributes)?;
+                let text = format!("it was ready after {seconds:.1} s; its age counts from then");
+                let at = Some(service.service_id);
+                self.store.add_event(self.trial_id, at, now.wall_us, KnownEvent::Note, &text)?;
+                return Ok(Some(service));
             }
+            Err(why) => why,
+        };
+        let ending = service.ended_at_last().unwrap_or(Ending::Interrupted);
+        self.end_life_now(service.life_id, &ending)?;
+        if self.interrupt.requested() {
+            return Ok(None);
         }
+        let how = match ending {
+            Ending::Interrupted => {
+                self.never_ready.insert(arm_id);
+                // Without a control nothing can be compared.
+                self.see_control(slot, Control::Refuted);
+                String::new()
+            }
+            ending => format!("; it {}", clause(&ending)),
+        };
+        let otherwise = format!("{why}{how}{}", last_words(&service.stderr));
+        self.enter_end(service.service_id, slot, service.oom_kills(), "before it was ready", &otherwise)?;
+        Ok(None)
     }
 
     /// What was seen of a service's treatment decides about the run where it is the control's first.
@@ -476,9 +492,13 @@ impl Run<'_> {
     fn fail(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
         self.outcome.failed_services += 1;
         let text = format!("{} ({}) {why}", slot.arm.arm.name, slot.service);
-        self.progress.message(&text);
-        let now = heaptrial_host::Instant::now().wall_us;
-        Ok(self.store.add_event(self.trial_id, Some(service_id), now, KnownEvent::ArmFailed, &text)?)
+        self.enter(Some(service_id), KnownEvent::ArmFailed, &text, &text)
+    }
+
+    /// Fails a service that runs, so that its figures do not count.
+    fn fail_life(&mut self, service: &RunningService, slot: &Slot, why: &str) -> Result<(), LabError> {
+        self.fail(service.service_id, slot, why)?;
+        Ok(self.store.fail_life(service.life_id, why)?)
     }
 
     /// Enters that a service ended by itself. That it does not live under its memory limit is a result, anything else a failure.
@@ -493,11 +513,13 @@ impl Run<'_> {
         match (self.plan.memory_limit_bytes, oom_kills) {
             (Some(limit), 1..) => {
                 let limit = units::memory(limit as f64);
-                let text = format!("does not live under {limit}: OOM-killed {when}");
-                self.outlived(service_id, slot, &text)
+                self.enter_too_large(
+                    service_id,
+                    slot,
+                    &format!("does not live under {limit}: OOM-killed {when}"),
+                )
             }
             (None, 1..) => {
-                self.outcome.out_of_memory += 1;
                 let text = format!(
                     "was OOM-killed {when}, without a --memory-limit: this machine, or the control group that the run is in, has \
                      too little memory"
@@ -508,131 +530,64 @@ impl Run<'_> {
         }
     }
 
-    fn outlived(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
+    fn enter_too_large(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
         let text = format!("{} ({}) {why}", slot.arm.arm.name, slot.service);
-        self.progress.message(&text);
-        let now = heaptrial_host::Instant::now().wall_us;
-        Ok(self.store.add_event(self.trial_id, Some(service_id), now, KnownEvent::OomKill, &text)?)
+        self.enter(Some(service_id), KnownEvent::OomKill, &text, &text)
     }
 
-    /// Enters what is known of a service's processes at its end: crashes, sharing, its memory limit.
+    /// Enters what is known of a service's processes at its end: crashes, sharing, its memory limit. Returns further events.
     fn account_for_processes(
         &mut self,
         slot: &Slot,
         service: &mut RunningService,
     ) -> Result<Vec<Event>, LabError> {
-        let mut events = service.follow_ends(self.plan.tick);
-        let at = Some(service.slot);
-        let warning = |text| Event { slot: at, kind: KnownEvent::Warning, text };
+        let mut events = service.follow_ends();
+        let event = |kind, text| Event { slot: Some(service.slot), kind, text };
         if let Some(why) = service.ends.crash() {
-            self.fail(service.service_id, slot, &why)?;
-            self.store.fail_life(service.life_id, &why)?;
+            self.fail_life(service, slot, &why)?;
         }
-        let counted = service.sampler.counted().map(|pattern| format!("only processes like {pattern} count"));
-        let why_no_cgroup = self.plan.accounting.why_none().or(counted.as_deref());
-        events
-            .extend(service.ends.warnings(why_no_cgroup.is_none(), self.plan.tick).into_iter().map(warning));
         if let Some(pattern) = service.sampler.never_counted() {
-            let lines = service.command_lines(&self.root);
             let why = format!(
-                "no process of it has a command line like --count '{pattern}', so nothing of it was read; there were: {lines}"
+                "no process of it had a command line like --count '{pattern}', so nothing of it was read; ps shows command lines"
             );
             self.fail(service.service_id, slot, &why)?;
-        } else if let (times @ 1.., Some(why)) = &service.unread {
-            events.push(warning(format!(
-                "it could not be read at {times} ticks, at the first because of: {why}"
-            )));
         }
+        let counted = service.sampler.counted().map(|pattern| format!("only processes like {pattern} count"));
         let limit = self.plan.memory_limit_bytes.map(|bytes| units::memory(bytes as f64));
         // Figures of processes that count are their own.
         let outside = service.sampler.outside().filter(|_| counted.is_none() || limit.is_some());
         if let Some((pid, group)) = outside {
-            let without = match &limit {
-                Some(limit) => format!("was not under the limit of {limit}"),
-                None => "is in none of its figures".to_owned(),
-            };
-            let why =
-                format!("its process {pid} was in another control group ({group}): what it used {without}");
-            self.fail(service.service_id, slot, &why)?;
-            self.store.fail_life(service.life_id, &why)?;
-        }
-        for program in service.own_heaps(&self.root) {
-            let text = format!(
-                "{program} keeps its objects in a heap that it maps itself, which no allocator gives: arms can differ by the rest alone"
+            let why = format!(
+                "its process {pid} was in another control group ({group}), so what it used is in no figure and under no limit"
             );
-            events.push(Event { slot: at, kind: KnownEvent::Note, text });
+            self.fail_life(service, slot, &why)?;
         }
-        let ends_seen = service.supervisor.as_ref().is_none_or(Supervisor::ends_seen);
-        if service.sharing.several && !ends_seen {
-            let text = "the kernel does not tell here of every end of its processes (that needs one with the process \
-                        connector, and the right to administer the host's own network, as root has it): crashes that a \
-                        parent of theirs collects are not seen";
-            events.push(warning(text.to_owned()));
+        let why_no_cgroup = self.plan.accounting.why_none().or(counted.as_deref());
+        if let (Some(why), true) = (why_no_cgroup, service.several) {
+            let text = format!(
+                "its figures are the sum over its processes, in which pages that they share count once for each: they are not \
+                 those of a control group ({why})"
+            );
+            events.push(event(KnownEvent::Warning, text));
         }
-        events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
-        let kills = service.oom_kills();
-        self.outcome.out_of_memory += usize::from(limit.is_none() && kills > 0);
+        if service.several && !service.supervisor.as_ref().is_none_or(Supervisor::ends_seen) {
+            let text = "crashes of processes other than its main one are not seen: the kernel reports them only to those who may \
+                        administer the host's own network, as root may";
+            events.push(event(KnownEvent::Warning, text.to_owned()));
+        }
         if let (Some(limit), Some(cgroup)) = (limit, &service.cgroup) {
+            let kills = service.oom_kills();
             if kills > 0 {
                 let why = format!("does not live under {limit}: {kills} of its processes were OOM-killed");
-                self.outlived(service.service_id, slot, &why)?;
+                self.enter_too_large(service.service_id, slot, &why)?;
                 self.store.fail_life(service.life_id, &why)?;
             } else if service.sampler.outside().is_none() {
                 let times = cgroup.times_at_limit().unwrap_or(0);
                 let text = format!("lives under {limit}, which it reached {times} times");
-                events.push(Event { slot: at, kind: KnownEvent::Note, text });
+                events.push(event(KnownEvent::Note, text));
             }
         }
         Ok(events)
-    }
-
-    /// Enters what was told of a service's processes since it was asked to end.
-    fn account_for_the_end(
-        &mut self,
-        slot: &Slot,
-        service: &RunningService,
-        told: &[SupervisorMessage],
-    ) -> Result<(), LabError> {
-        let asked_by = i32::from(service.end.signal);
-        let main = service.process.pid();
-        let mut crashes: BTreeMap<i32, String> = BTreeMap::new();
-        for message in told {
-            match message {
-                SupervisorMessage::ProcessEnded(end) => {
-                    crashes.extend(Ends::crash_when_asked(end, asked_by).map(|why| (end.pid, why)));
-                }
-                // Where the kernel does not tell of ends, the supervisor does of this one.
-                SupervisorMessage::Ended { code, signal, at_boottime_us, .. }
-                    if !crashes.contains_key(&main) =>
-                {
-                    let (code, signal, at_boottime_us) = (*code, *signal, *at_boottime_us);
-                    let program = String::new();
-                    let end = ProcessEnd { pid: main, program, code, signal, lived: None, at_boottime_us };
-                    crashes.extend(Ends::crash_when_asked(&end, asked_by).map(|why| (main, why)));
-                }
-                SupervisorMessage::Outlasted(left) => {
-                    let (grace, signal) = (service.end.grace.as_secs_f64(), service.end.signal);
-                    let text = format!(
-                        "{left} of its processes had not ended {grace} s after they were asked to (SIG{signal}), and were killed"
-                    );
-                    self.progress.message(&format!("{}: {text}", slot.arm.arm.name));
-                    let now = heaptrial_host::Instant::now().wall_us;
-                    let id = Some(service.service_id);
-                    self.store.add_event(self.trial_id, id, now, KnownEvent::Warning, &text)?;
-                }
-                _ => {}
-            }
-        }
-        let Some(first) = crashes.values().next().filter(|_| !self.interrupt.requested()) else {
-            return Ok(());
-        };
-        let more = match crashes.len() - 1 {
-            0 => String::new(),
-            more => format!(", and {more} more of its processes crashed"),
-        };
-        let why = format!("crashed when it was asked to end (SIG{}): {first}{more}", service.end.signal);
-        self.fail(service.service_id, slot, &why)?;
-        Ok(self.store.fail_life(service.life_id, &why)?)
     }
 
     /// Samples until the planned end, an interrupt, or the end of the last service.
@@ -648,7 +603,7 @@ impl Run<'_> {
         let end = self.plan.duration.map(|duration| started + duration);
         let is_over = |round: &dyn Round| round.is_over() || end.is_some_and(|end| Instant::now() >= end);
         while !is_over(round) && !self.interrupt.requested() {
-            for slot in self.notice_endings(slots, services, When::Now)? {
+            for slot in self.notice_endings(slots, services, RunningService::ended)? {
                 sampling.ended(slot, services);
             }
             let process = |slot| {
@@ -662,19 +617,18 @@ impl Run<'_> {
             }
             let mut events = round.tick(&states)?;
             let alive = services.iter_mut().filter(|service| service.ending.is_none());
-            events.extend(alive.flat_map(|service| service.follow_ends(self.plan.tick)));
-            self.tell(slots, services, events)?;
+            events.extend(alive.flat_map(RunningService::follow_ends));
+            self.enter_all(slots, services, events)?;
             // What is read after the work is of a service at rest.
             if round.is_over() {
                 break;
             }
-            let tick = sampling.take(services, round, self.sequence);
-            let (written, cost) = TickCost::measure(|| self.store.write_tick(self.trial_id, &tick));
+            let tick = sampling.take(services, round, self.sequence, false);
+            let (written, cost) = TickCost::measure(|| self.write(&tick));
             written?;
-            self.sequence += 1;
             round.sampled();
             let gap = sampling.wrote(&tick, cost, self.plan.tick);
-            self.tell(slots, services, gap.into_iter().collect())?;
+            self.enter_all(slots, services, gap.into_iter().collect())?;
             self.progress.tick(&RoundView {
                 elapsed: started.elapsed(),
                 duration: self.plan.duration,
@@ -688,16 +642,17 @@ impl Run<'_> {
             }
         }
         if self.interrupt.requested() {
+            self.outcome.interrupted = true;
             self.progress.message(
                 "interrupted: the services are ended and the report is written; Ctrl-C again ends at once, without a \
                  report (heaptrial report makes one later)",
             );
         }
         // The last reading is at the end, whatever the tick, and with PSS. When the work is over, so are the samples.
-        self.notice_endings(slots, services, When::Now)?;
+        self.notice_endings(slots, services, RunningService::ended)?;
         let mut last = match round.is_over() {
             true => sampling.take_slow(services, self.sequence),
-            false => sampling.take_last(services, round, self.sequence),
+            false => sampling.take(services, round, self.sequence, true),
         };
         for service in services.iter().filter(|service| service.ending.is_none()) {
             let split = memory_split(&self.root, service.processes, &service.passed);
@@ -705,35 +660,33 @@ impl Run<'_> {
             let named = MemorySplit::OBSERVATIONS.into_iter().zip(parts);
             last.observations.extend(named.map(|(name, bytes)| (service.life_id, name, bytes as f64)));
         }
-        self.store.write_tick(self.trial_id, &last)?;
-        self.sequence += 1;
-        self.outcome.interrupted |= self.interrupt.requested();
+        self.write(&last)?;
         let saturation = sampling.saturation(slots.len());
-        self.tell(slots, services, saturation.into_iter().collect())
+        self.enter_all(slots, services, saturation.into_iter().collect())
     }
 
-    /// Enters in the ledger what ended by itself; gives the slots.
+    /// Enters in the ledger what `ended` by itself; returns the slots.
     fn notice_endings(
         &mut self,
         slots: &[Slot],
         services: &mut [RunningService],
-        when: When,
+        ended: impl Fn(&mut RunningService) -> Option<Ending>,
     ) -> Result<Vec<usize>, LabError> {
         let mut noticed = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let Some(ending) = service.ended(when) else { continue };
+            let Some(ending) = ended(service) else { continue };
             let at =
                 service.supervisor.as_ref().map_or_else(heaptrial_host::Instant::now, Supervisor::ended_at);
             self.store.end_life(service.life_id, (at.wall_us, at.boottime_us), &ending)?;
             let age = (at.boottime_us - service.started.boottime_us) as f64 / 1e6;
             let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
             let after = format!("after {age:.1}{} s", planned.unwrap_or_default());
-            let slot = &slots[service.slot];
-            // What a process of it died of may be why it ended.
-            service.follow_ends(self.plan.tick);
+            // A crash of another process of it may be why it ended.
+            service.follow_ends();
             let crash = service.ends.crash().map_or_else(String::new, |crash| format!("; {crash}"));
             let otherwise = format!("{} {after}{crash}{}", clause(&ending), last_words(&service.stderr));
-            self.enter_end(service.service_id, slot, service.oom_kills(), &after, &otherwise)?;
+            let (id, slot) = (service.service_id, &slots[service.slot]);
+            self.enter_end(id, slot, service.oom_kills(), &after, &otherwise)?;
             service.ending = Some(ending);
             // Ends what the service left behind.
             service.supervisor.take();
@@ -742,82 +695,85 @@ impl Run<'_> {
         Ok(noticed)
     }
 
-    fn tell(
+    fn enter_all(
         &mut self,
         slots: &[Slot],
         services: &[RunningService],
         events: Vec<Event>,
     ) -> Result<(), LabError> {
-        for event in events {
-            if let (KnownEvent::ArmFailed, Some(slot)) = (event.kind, event.slot) {
-                if let Some(failed) = services.iter().find(|service| service.slot == slot) {
-                    let (id, oom_kills) = (failed.service_id, failed.oom_kills());
-                    self.enter_end(id, &slots[slot], oom_kills, "under its load", &event.text)?;
-                }
+        for Event { slot, kind, text } in events {
+            let service = slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
+            if let (KnownEvent::ArmFailed, Some(failed)) = (kind, service) {
+                let oom_kills = failed.oom_kills();
+                self.enter_end(failed.service_id, &slots[failed.slot], oom_kills, "under its load", &text)?;
                 continue;
             }
-            let service = event.slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
-            let named = event.slot.map(|slot| format!("{}: ", slots[slot].arm.arm.name));
-            // What is the same of further services is in the report.
-            let is_new = self.printed.insert(event.text.clone());
-            if is_new || !matches!(event.kind, KnownEvent::Warning | KnownEvent::Note) {
-                self.progress.message(&format!("{}{}", named.unwrap_or_default(), event.text));
-            }
-            let now = heaptrial_host::Instant::now().wall_us;
             let id = service.map(|service| service.service_id);
-            self.store.add_event(self.trial_id, id, now, event.kind, &event.text)?;
+            let named = slot.map_or_else(String::new, |slot| format!("{}: ", slots[slot].arm.arm.name));
+            // A warning that is the same of further services is in the report.
+            let is_new = self.printed.insert(text.clone());
+            if is_new || !matches!(kind, KnownEvent::Warning | KnownEvent::Note) {
+                self.enter(id, kind, &text, &format!("{named}{text}"))?;
+            } else {
+                let now = heaptrial_host::Instant::now().wall_us;
+                self.store.add_event(self.trial_id, id, now, kind, &text)?;
+            }
         }
         Ok(())
     }
 
-    /// Ends what still lives, after a last look at its identity.
+    /// Ends what still lives, after a last look at its identity. The first error comes back when all is ended.
     fn end(&mut self, slots: &[Slot], services: &mut [RunningService]) -> Result<(), LabError> {
-        let mut first_error = self.notice_endings(slots, services, When::AtTheEnd).err();
+        let mut results = vec![self.notice_endings(slots, services, RunningService::ended_at_last).map(drop)];
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let obtained = &slots[service.slot].arm.obtained;
-            let proved = prove_at_the_end(&self.root, service.processes, obtained, &service.passed);
-            let entered = match proved {
-                Ok(identity) => {
-                    self.see_control(&slots[service.slot], Control::Proved);
-                    match identity {
-                        Some(identity) => self.store.set_identity(service.life_id, Some(&identity), None),
-                        None => Ok(()),
-                    }
-                }
-                Err(why) => {
-                    self.see_control(&slots[service.slot], Control::Refuted);
-                    self.outcome.failed_services += 1;
-                    self.progress.message(&format!("{} {why}", slots[service.slot].service));
-                    self.store.contaminate(service.life_id, &why)
-                }
-            };
-            if let Err(error) = entered {
-                first_error.get_or_insert(error.into());
-            }
-            match self.account_for_processes(&slots[service.slot], service) {
+            let slot = &slots[service.slot];
+            results.push(self.prove_again(slot, service));
+            match self.account_for_processes(slot, service) {
                 Ok(found) => events.extend(found),
-                Err(error) => drop(first_error.get_or_insert(error)),
+                Err(error) => results.push(Err(error)),
             }
             if let Some(supervisor) = &mut service.supervisor {
                 supervisor.ask_to_end();
             }
         }
-        if let Err(error) = self.tell(slots, services, events) {
-            first_error.get_or_insert(error);
-        }
+        results.push(self.enter_all(slots, services, events));
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let closed = service.supervisor.take().map_or(Ok(Vec::new()), Supervisor::close);
-            let closed =
-                closed.and_then(|told| self.account_for_the_end(&slots[service.slot], service, &told));
-            let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
-            let now = heaptrial_host::Instant::now();
-            let entered = self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending);
-            service.ending = Some(ending);
-            if let Some(error) = closed.err().or(entered.err().map(LabError::from)) {
-                first_error.get_or_insert(error);
+            results.push(self.close(&slots[service.slot], service));
+        }
+        results.into_iter().collect()
+    }
+
+    fn prove_again(&mut self, slot: &Slot, service: &RunningService) -> Result<(), LabError> {
+        match prove_at_the_end(&self.root, service.processes, &slot.arm.obtained, &service.passed) {
+            Ok(identity) => {
+                self.see_control(slot, Control::Proved);
+                if identity.is_some() {
+                    self.store.set_identity(service.life_id, identity.as_ref(), None)?;
+                }
+            }
+            Err(why) => {
+                self.see_control(slot, Control::Refuted);
+                self.outcome.failed_services += 1;
+                self.progress.message(&format!("{} {why}", slot.service));
+                self.store.contaminate(service.life_id, &why)?;
             }
         }
-        first_error.map_or(Ok(()), Err)
+        Ok(())
+    }
+
+    fn close(&mut self, slot: &Slot, service: &mut RunningService) -> Result<(), LabError> {
+        let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
+        let ends = service.supervisor.take().map_or(Ok(Vec::new()), Supervisor::close);
+        self.end_life_now(service.life_id, &ending)?;
+        service.ending = Some(ending);
+        let crash = Ends::crash_when_asked(&ends?, service.end.signal.signal().as_raw());
+        match crash.filter(|_| !self.interrupt.requested()) {
+            Some(crash) => {
+                let why = format!("crashed when it was asked to end (SIG{}): {crash}", service.end.signal);
+                self.fail_life(service, slot, &why)
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -8,7 +8,6 @@ use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
 use crate::service::RunningService;
-use crate::sharing;
 use crate::workload::{Event, Round, Slot};
 
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
@@ -72,52 +71,14 @@ impl Sampling {
         self.views[slot].ended = ending.map(ToString::to_string);
     }
 
-    /// Takes one tick, with the expensive reading of one service if the budget allows it.
+    /// Takes one tick, with the expensive reading of one service if the budget allows it; the last one with that of every service:
+    /// what it stalls is over.
     pub(crate) fn take(
         &mut self,
         services: &mut [RunningService],
-        round: &dyn Round,
+        round: &mut dyn Round,
         sequence: i64,
-    ) -> TickInput {
-        let allowed = self.slow_budget.allows(self.started.elapsed());
-        self.slow_turn += usize::from(allowed);
-        let turn = self.slow_turn;
-        self.take_with(services, round, sequence, |alive, tick| {
-            let index = turn % alive.len().max(1);
-            alive
-                .get_mut(index)
-                .filter(|_| allowed)
-                .map_or(Duration::ZERO, |service| read_slow(service, tick))
-        })
-    }
-
-    /// Takes the last tick, with the expensive reading of every service: what it stalls is over.
-    pub(crate) fn take_last(
-        &mut self,
-        services: &mut [RunningService],
-        round: &dyn Round,
-        sequence: i64,
-    ) -> TickInput {
-        self.take_with(services, round, sequence, |alive, tick| {
-            alive.iter_mut().map(|service| read_slow(service, tick)).sum()
-        })
-    }
-
-    /// The expensive reading of every service alone: its samples of the time that counts are taken.
-    pub(crate) fn take_slow(&self, services: &mut [RunningService], sequence: i64) -> TickInput {
-        let mut tick = empty_tick(sequence, heaptrial_host::Instant::now());
-        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            read_slow(service, &mut tick);
-        }
-        tick
-    }
-
-    fn take_with(
-        &mut self,
-        services: &mut [RunningService],
-        round: &dyn Round,
-        sequence: i64,
-        read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
+        last: bool,
     ) -> TickInput {
         let now = heaptrial_host::Instant::now();
         let mut tick = empty_tick(sequence, now);
@@ -125,7 +86,11 @@ impl Sampling {
             self.follow_trees(services);
             self.read_samples(services, round, &mut tick, now);
             let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
-            let spent = read_slow(&mut alive, &mut tick);
+            let allowed = self.slow_budget.allows(self.started.elapsed());
+            self.slow_turn += usize::from(allowed);
+            let turn = self.slow_turn % alive.len().max(1);
+            let due = alive.iter_mut().enumerate().filter(|(at, _)| last || (allowed && *at == turn));
+            let spent: Duration = due.map(|(_, service)| read_slow(service, &mut tick)).sum();
             if !spent.is_zero() {
                 self.slow_budget.spent(self.started.elapsed(), spent);
             }
@@ -139,7 +104,16 @@ impl Sampling {
         tick
     }
 
-    /// Accounts for the writing of a tick; tells of a gap before it.
+    /// The expensive reading of every service alone: its samples of the time that counts are taken.
+    pub(crate) fn take_slow(&self, services: &mut [RunningService], sequence: i64) -> TickInput {
+        let mut tick = empty_tick(sequence, heaptrial_host::Instant::now());
+        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
+            read_slow(service, &mut tick);
+        }
+        tick
+    }
+
+    /// Accounts for the writing of a tick; returns a gap before it.
     pub(crate) fn wrote(&mut self, tick: &TickInput, cost: TickCost, period: Duration) -> Option<Event> {
         self.write_cost = cost;
         let previous = self.previous_boottime_us.replace(tick.boottime_us)?;
@@ -173,7 +147,7 @@ impl Sampling {
         let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
         let mut moved = false;
         for service in &mut alive {
-            // Each of them is asked: it remembers what it was told.
+            // Each of them is asked: it remembers what it has seen.
             moved |= service.sampler.may_have_moved();
         }
         let elapsed = self.started.elapsed();
@@ -193,21 +167,13 @@ impl Sampling {
     fn read_samples(
         &mut self,
         services: &mut [RunningService],
-        round: &dyn Round,
+        round: &mut dyn Round,
         tick: &mut TickInput,
         now: heaptrial_host::Instant,
     ) {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let sample = match sharing::read(service) {
-                Ok(sample) => sample,
-                // A service that ended since is noticed at the next tick.
-                Err(error) if error.is_gone() => continue,
-                Err(error) => {
-                    service.unread.0 += 1;
-                    service.unread.1.get_or_insert(error.to_string());
-                    continue;
-                }
-            };
+            // A service that ended since is noticed at the next tick.
+            let Ok(sample) = service.read() else { continue };
             tick.samples.push((service.life_id, sample));
             let view = &mut self.views[service.slot];
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;

@@ -1,4 +1,4 @@
-//! Which arm runs when.
+//! The order in which the arms of a run are started.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -94,13 +94,6 @@ mod tests {
             assert_eq!(arms, [0, 1, 2, 3]);
         }
         assert!(first.iter().all(|count| *count > 0), "some arm is never first: {first:?}");
-    }
-
-    #[test]
-    fn services_that_run_together_share_a_round() {
-        let schedule = Schedule::draw(3, 0, 2, Arrangement::Together { at_most: 3 }, 1);
-        assert_eq!(schedule.rounds.iter().map(|round| round.arms.len()).collect::<Vec<_>>(), [3, 3]);
-        assert!(schedule.rounds.iter().all(|round| round.group.is_none() && round.block == round.repeat));
     }
 
     #[test]

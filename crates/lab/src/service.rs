@@ -1,29 +1,19 @@
 //! A service under way: its supervisor, its sampler, its place in the ledger.
 
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
 use heaptrial_host::{
-    Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
+    Cgroup, HostError, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
 };
-use heaptrial_model::{Ending, Identity, Linkage};
+use heaptrial_model::{Ending, Identity, Linkage, Sample};
 
 use crate::Interrupt;
 use crate::end::EndRequest;
 use crate::ends::Ends;
-use crate::sharing::Sharing;
-use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
+use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor};
 use crate::workload::{Event, Launch, Slot};
-
-/// Command lines that are told of a service, and how much of each.
-const LINES_TOLD: usize = 5;
-const LINE_LENGTH: usize = 80;
-
-/// Runtimes that map the heap for their objects themselves.
-const OWN_HEAPS: [&str; 4] = ["java", "node", "nodejs", "dotnet"];
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
@@ -48,25 +38,14 @@ pub(crate) struct RunningService {
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stderr: PathBuf,
-    /// How it is asked to end.
     pub(crate) end: EndRequest,
     /// The environment variables that were set at its start.
     pub(crate) passed: Vec<(String, String)>,
     /// Its own control group, where it has one.
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) ends: Ends,
-    pub(crate) sharing: Sharing,
-    /// Ticks at which it could not be read, and why at the first of them.
-    pub(crate) unread: (u64, Option<String>),
-}
-
-/// How patiently an ending is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
-    /// Only one that was already told.
-    Now,
-    /// A main process that is gone is waited for to be told: this is the last chance.
-    AtTheEnd,
+    /// Whether it ever had several processes.
+    pub(crate) several: bool,
 }
 
 impl RunningService {
@@ -76,65 +55,58 @@ impl RunningService {
         matches!(process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
     }
 
-    /// Takes note of processes of it that ended; gives what is to be told at once.
-    pub(crate) fn follow_ends(&mut self, tick: Duration) -> Vec<Event> {
-        let told = self.supervisor.as_ref().map(Supervisor::process_ends).unwrap_or_default();
-        let mut events = Vec::new();
-        for message in told {
-            match message {
-                // How the main process ended is told by its supervisor.
-                SupervisorMessage::ProcessEnded(end) if end.pid != self.process.pid() => {
-                    let oom_kills = self.oom_kills();
-                    let age = (end.at_boottime_us - self.started.boottime_us) as f64 / 1e6;
-                    let oom = end.signal.is_some() && oom_kills > self.ends.out_of_memory();
-                    let told = self.ends.take(end, age, tick, oom);
-                    events.extend(told.map(|(kind, text)| Event { slot: Some(self.slot), kind, text }));
-                }
-                SupervisorMessage::EndsMissed => self.ends.missed(),
-                _ => {}
+    /// A sample of it, with anonymous memory (each page once), CPU time and faults of its control group where it has one.
+    pub(crate) fn read(&mut self) -> Result<Sample, HostError> {
+        let mut sample = self.sampler.read()?;
+        self.several |= sample.processes > 1 || self.sampler.family() > 1;
+        if self.cgroup.is_none() {
+            return Ok(sample);
+        }
+        // They have those too that ended without anybody of the tree waiting for them.
+        (sample.minor_faults, sample.major_faults) =
+            self.sampler.faults_of_cgroup().unwrap_or((sample.minor_faults, sample.major_faults));
+        sample.cpu_us = self.sampler.cpu_us_of_cgroup().unwrap_or(sample.cpu_us);
+        if self.sampler.cgroup().is_some() {
+            if let Some(once) = self.sampler.anonymous_of_cgroup().transpose()? {
+                sample.anon_bytes = once.resident_bytes;
+                sample.swap_bytes = once.swap_bytes;
             }
+        }
+        Ok(sample)
+    }
+
+    /// Takes note of processes of it that ended; returns the first crash and OOM kill of each kind.
+    pub(crate) fn follow_ends(&mut self) -> Vec<Event> {
+        let main = self.process.pid();
+        let ends = self.supervisor.as_mut().map_or(Vec::new(), |supervisor| supervisor.process_ends(main));
+        let mut events = Vec::new();
+        for end in ends {
+            let age = (end.at_boottime_us - self.started.boottime_us) as f64 / 1e6;
+            let oom = self.oom_kills() > self.ends.out_of_memory();
+            let new = self.ends.take(&end, age, oom);
+            events.extend(new.map(|(kind, text)| Event { slot: Some(self.slot), kind, text }));
         }
         events
     }
 
-    /// How many of its processes the kernel killed for want of memory.
+    /// How many of its processes were OOM-killed.
     pub(crate) fn oom_kills(&self) -> u64 {
         // The group is gone soon after the service; the supervisor looked before that.
-        let told = self.supervisor.as_ref().map_or(0, Supervisor::oom_kills);
-        self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0).max(told)
+        let before = self.supervisor.as_ref().map_or(0, Supervisor::oom_kills);
+        self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0).max(before)
     }
 
-    /// The command lines of its processes, each once; the first ones where they are many.
-    pub(crate) fn command_lines(&self, root: &HostRoot) -> String {
-        let family = ProcessTree::scan(root).map(|tree| self.processes.running(&tree)).unwrap_or_default();
-        let words = family.into_iter().filter_map(|pid| Process::new(root, pid).cmdline().ok());
-        let line = |words: Vec<OsString>| words.join(OsStr::new(" ")).to_string_lossy().into_owned();
-        let lines: BTreeSet<String> = words.map(line).filter(|line| !line.is_empty()).collect();
-        let more = lines.len().saturating_sub(LINES_TOLD);
-        let shown = |line: &String| {
-            let cut = if line.chars().count() > LINE_LENGTH { "…" } else { "" };
-            format!("`{}{cut}`", line.chars().take(LINE_LENGTH).collect::<String>())
-        };
-        let mut told: Vec<String> = lines.iter().take(LINES_TOLD).map(shown).collect();
-        told.extend((more > 0).then(|| format!("{more} more")));
-        if told.is_empty() { "none that could be read".to_owned() } else { told.join(", ") }
+    /// How it ended by itself, if that was reported.
+    pub(crate) fn ended(&mut self) -> Option<Ending> {
+        self.supervisor.as_mut()?.ended()
     }
 
-    /// Programs of its processes that keep most of what they have in a heap of their own.
-    pub(crate) fn own_heaps(&self, root: &HostRoot) -> BTreeSet<String> {
-        let family = ProcessTree::scan(root).map(|tree| self.processes.running(&tree)).unwrap_or_default();
-        let name = |pid| Some(Process::new(root, pid).exe().ok()?.file_name()?.to_str()?.to_owned());
-        family.into_iter().filter_map(name).filter(|name| OWN_HEAPS.contains(&name.as_str())).collect()
-    }
-
-    /// How it ended by itself, if it did.
-    pub(crate) fn ended(&self, when: When) -> Option<Ending> {
-        let supervisor = self.supervisor.as_ref()?;
-        let message = match supervisor.ended() {
-            None if when == When::AtTheEnd && !self.is_alive() => supervisor.wait_for_end(),
-            message => message,
-        };
-        message.and_then(ending_of)
+    /// The same, waiting for the report where its main process is gone.
+    pub(crate) fn ended_at_last(&mut self) -> Option<Ending> {
+        match self.ended() {
+            None if !self.is_alive() => self.supervisor.as_mut()?.wait_for_end(),
+            ending => ending,
+        }
     }
 }
 
@@ -146,16 +118,6 @@ pub(crate) fn clause(ending: &Ending) -> String {
     }
 }
 
-/// What is known of a service right after its start.
-#[derive(Debug)]
-pub(crate) struct Proof {
-    pub(crate) identity: Option<Identity>,
-    /// Why the identity is not the arm's treatment.
-    pub(crate) contamination: Option<String>,
-    /// How it ended, if it did before anything could be proved.
-    pub(crate) ended: Option<Ending>,
-}
-
 /// Puts the arm's allocator before a launch.
 pub(crate) fn kept_command(
     slot: &Slot,
@@ -163,7 +125,7 @@ pub(crate) fn kept_command(
     logs: &Path,
     cgroup: Option<KeptCgroup>,
 ) -> KeptCommand {
-    let application = slot.arm.application();
+    let application = slot.arm.obtained.application();
     let mut environment = launch.environment;
     environment.extend(application.env.iter().cloned());
     let removed = inherited_allocator_settings(environment.keys());
@@ -172,7 +134,6 @@ pub(crate) fn kept_command(
         words: words.chain([launch.program.into_os_string()]).chain(launch.arguments).collect(),
         environment,
         removed,
-        working_directory: launch.working_directory,
         stdout: logs.join(format!("{}.stdout", slot.service)),
         stderr: logs.join(format!("{}.stderr", slot.service)),
         end: launch.end,
@@ -191,11 +152,23 @@ pub(crate) fn inherited_allocator_settings<'a>(set: impl Iterator<Item = &'a Str
         .collect()
 }
 
-/// Proves which allocator the process runs, while it starts.
+/// What is known of a service right after its start.
+#[derive(Debug)]
+pub(crate) enum Proof {
+    Proved(Identity),
+    Refuted {
+        identity: Option<Identity>,
+        why: String,
+    },
+    /// It ended, or the run was interrupted, before anything could be proved.
+    Ended(Ending),
+}
+
+/// Proves which allocator a process runs, while it starts.
 pub(crate) fn prove_identity(
-    process: &Process,
-    supervisor: &Supervisor,
-    slot: &Slot,
+    pid: i32,
+    supervisor: &mut Supervisor,
+    obtained: &Obtained,
     command: &KeptCommand,
     interrupt: &Interrupt,
 ) -> Proof {
@@ -203,36 +176,37 @@ pub(crate) fn prove_identity(
     let mut pause = Duration::from_millis(5);
     let passed: Vec<(String, String)> = command.environment.clone().into_iter().collect();
     loop {
-        if let Some(ending) = supervisor.ended().and_then(ending_of) {
-            return Proof { identity: None, contamination: None, ended: Some(ending) };
+        if let Some(ending) = supervisor.ended() {
+            return Proof::Ended(ending);
         }
-        let process = Process::by_living_thread(&HostRoot::default(), process.pid());
-        let found = identify_started_with(&process, &passed);
-        let outcome = match &found {
-            Ok(identity) => prove(&slot.arm.obtained.expected(), identity)
-                .map_err(|mismatch| mismatch.with_stderr(&read_lossy(&command.stderr)).to_string()),
-            Err(error) => Err(format!("its allocator could not be identified: {error}")),
+        let process = Process::by_living_thread(&HostRoot::default(), pid);
+        let (identity, why) = match identify_started_with(&process, &passed) {
+            Ok(identity) => match prove(&obtained.expected(), &identity) {
+                Ok(()) => return Proof::Proved(identity),
+                Err(mismatch) => {
+                    let why = mismatch.with_stderr(&read_lossy(&command.stderr)).to_string();
+                    (Some(identity), why)
+                }
+            },
+            Err(error) => (None, format!("its allocator could not be identified: {error}")),
         };
         // Before its libraries are mapped a process runs no allocator yet; that takes long where processors are short.
-        let is_loaded = found.as_ref().is_ok_and(|identity| identity.linkage != Linkage::Unknown);
+        let is_loaded = identity.as_ref().is_some_and(|identity| identity.linkage != Linkage::Unknown);
         let patience = if is_loaded { MISMATCH_PATIENCE } else { PROOF_PATIENCE };
-        match outcome {
-            Ok(()) => return Proof { identity: found.ok(), contamination: None, ended: None },
-            // What was not proved by then says nothing about the arm.
-            Err(_) if interrupt.requested() => {
-                return Proof { identity: None, contamination: None, ended: Some(Ending::Interrupted) };
-            }
-            Err(why) if started.elapsed() >= patience => {
-                return Proof { identity: found.ok(), contamination: Some(why), ended: None };
-            }
-            Err(_) => std::thread::sleep(pause),
+        // What was not proved by then says nothing about the arm.
+        if interrupt.requested() {
+            return Proof::Ended(Ending::Interrupted);
         }
+        if started.elapsed() >= patience {
+            return Proof::Refuted { identity, why };
+        }
+        std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 
 /// What a service's main process runs at the end of its life, which has mapped all of its libraries by then; `None` where it
-/// cannot be told any more. An error tells why the life does not count: the main process, or others of its tree that
+/// cannot be read any more. The error is why the life does not count: the main process, or others of its tree that
 /// together hold a good part of its memory, run something else than the arm's treatment.
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
@@ -241,58 +215,34 @@ pub(crate) fn prove_at_the_end(
     passed: &[(String, String)],
 ) -> Result<Option<Identity>, String> {
     let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
-    let main = processes.main();
-    let members: Vec<(i32, u64)> = processes
-        .running(&tree)
-        .into_iter()
-        .filter_map(|pid| Some((pid, ProcessReader::open(root, pid).ok()?.read().ok()?.sample.rss_bytes)))
-        .collect();
-    let whole: u64 = members.iter().map(|(_, rss_bytes)| rss_bytes).sum();
-    let (mut of_main, mut identities) = (None, Vec::new());
-    let mut others: Vec<(u64, String)> = Vec::new();
-    for (pid, rss_bytes) in members {
+    let mut of_main = None;
+    let mut first_other = None;
+    let (mut whole_bytes, mut other_bytes) = (0, 0);
+    for pid in processes.running(&tree) {
+        let Ok(read) = ProcessReader::open(root, pid).and_then(|mut reader| reader.read()) else { continue };
+        whole_bytes += read.sample.rss_bytes;
         let process = Process::by_living_thread(root, pid);
-        // One that ends meanwhile cannot be told.
+        // One that ends meanwhile runs nothing any more.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
-        let mismatch = prove(&obtained.expected(), &identity).err().map(|mismatch| mismatch.to_string());
-        let why = mismatch.map(|mismatch| {
-            let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
-            format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}")
-        });
-        match why {
-            Some(why) if pid == main => return Err(why),
-            Some(why) => others.push((rss_bytes, why)),
-            None if pid == main => of_main = Some(identity.clone()),
-            None => {}
-        }
-        identities.push(identity);
-    }
-    let elsewhere: u64 = others.iter().map(|(rss_bytes, _)| rss_bytes).sum();
-    if elsewhere as f64 >= NEGLIGIBLE_SHARE * whole as f64 {
-        if let Some((_, why)) = others.iter().max_by_key(|(rss_bytes, _)| rss_bytes) {
-            let further = match others.len() - 1 {
-                0 => String::new(),
-                further => format!("; nor did {further} more of its processes"),
-            };
-            return Err(format!("{why}{further}"));
+        let is_main = pid == processes.main();
+        match prove(&obtained.expected(), &identity) {
+            Ok(()) if is_main => of_main = Some(identity),
+            Ok(()) => {}
+            Err(mismatch) => {
+                let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
+                let why =
+                    format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}");
+                if is_main {
+                    return Err(why);
+                }
+                other_bytes += read.sample.rss_bytes;
+                first_other.get_or_insert(why);
+            }
         }
     }
-    Ok(of_main)
-}
-
-/// What a supervisor's message means for the ledger.
-pub(crate) fn ending_of(message: SupervisorMessage) -> Option<Ending> {
-    match message {
-        SupervisorMessage::Ended { code: Some(0), left: 1.., .. } => Some(Ending::ForkedAway),
-        SupervisorMessage::Ended { signal: Some(number), .. } => Some(Ending::Signaled(number)),
-        SupervisorMessage::Ended { code, .. } => Some(Ending::Exited(code.unwrap_or(-1))),
-        // The service got SIGKILL as its parent-death signal.
-        SupervisorMessage::Lost => Some(Ending::Signaled(9)),
-        SupervisorMessage::Started { .. }
-        | SupervisorMessage::NotStarted { .. }
-        | SupervisorMessage::ProcessEnded(_)
-        | SupervisorMessage::EndsMissed
-        | SupervisorMessage::Outlasted(_) => None,
+    match first_other {
+        Some(why) if other_bytes as f64 >= NEGLIGIBLE_SHARE * whole_bytes as f64 => Err(why),
+        _ => Ok(of_main),
     }
 }
 

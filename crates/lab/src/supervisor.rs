@@ -6,7 +6,6 @@
 //! inherits those whose parents have ended, so that none can escape by forking. Should the supervisor
 //! itself be killed, the service gets SIGKILL as its parent-death signal.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,19 +18,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heaptrial_host::{Cgroup, CgroupPlace, HostRoot, OwnCgroup, Process, ProcessTree};
-use heaptrial_model::LifeKey;
+use heaptrial_model::{Ending, LifeKey};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::end::EndRequest;
-use crate::end_watch::{EndWatch, ProcessEnd, Seen};
+use crate::end_watch::{EndWatch, ProcessEnd};
 use crate::{Accounting, LabError};
 
 /// The internal command of the binary that runs [`run_supervisor`].
 pub const SUPERVISOR_COMMAND: &str = "lab-supervisor";
 
-/// How long the lab waits to be told of an end that it can see already.
-const NEWS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the lab waits for the report of an end that it can see already.
+const REPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// A process that survives SIGKILL for this long belongs to another user or hangs in the kernel.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -41,7 +40,6 @@ pub(crate) struct KeptCommand {
     pub(crate) environment: BTreeMap<String, String>,
     /// Environment variables to leave out.
     pub(crate) removed: Vec<String>,
-    pub(crate) working_directory: Option<PathBuf>,
     /// Where its standard output goes.
     pub(crate) stdout: PathBuf,
     /// Where its standard error goes.
@@ -62,37 +60,29 @@ pub(crate) struct KeptCgroup {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum SupervisorMessage {
+enum Message {
     Started {
         key: LifeKey,
-        /// Whether the kernel tells of every end of its processes.
+        /// Whether the kernel reports every end of its processes.
         ends_seen: bool,
-        /// The control group that was made for it.
         group: Option<Cgroup>,
+    },
+    NotStarted {
+        why: String,
     },
     /// A process that it started, or one of those, has ended by itself.
     ProcessEnded(ProcessEnd),
-    /// Ends of processes may have been missed.
-    EndsMissed,
-    /// So many processes had not ended when the time was over that they had after they were asked to.
-    Outlasted(usize),
-    /// The service could not be started.
-    NotStarted { why: String },
-    /// The service's main process has ended.
-    Ended {
-        /// Its exit code, if it exited.
-        code: Option<i32>,
-        /// The signal that killed it, if one did.
-        signal: Option<i32>,
-        /// When, in microseconds since boot.
-        at_boottime_us: i64,
-        /// Processes that it started and that still ran a moment later.
-        left: usize,
-        /// How many of its processes the kernel killed for want of memory, where it has a control group.
-        oom_kills: u64,
-    },
-    /// The supervisor itself is gone, and with it the service.
-    Lost,
+    MainEnded(MainEnd),
+}
+
+/// The end of a service's main process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct MainEnd {
+    end: ProcessEnd,
+    /// Processes that it started and that still ran a moment later.
+    left: usize,
+    /// How many of its processes the kernel killed because memory ran out, where it has a control group.
+    oom_kills: u64,
 }
 
 /// The lab's end of a supervisor. Dropping it ends the service.
@@ -101,17 +91,17 @@ pub(crate) struct Supervisor {
     program: PathBuf,
     child: Child,
     lifeline: Option<ChildStdin>,
-    messages: Receiver<SupervisorMessage>,
-    process_ends: Receiver<SupervisorMessage>,
+    messages: Receiver<Message>,
     reader: Option<JoinHandle<()>>,
     ends_seen: bool,
     group: Option<Cgroup>,
-    oom_kills: Cell<u64>,
-    ended_at: Cell<Option<i64>>,
+    main_end: Option<MainEnd>,
+    process_ends: Vec<ProcessEnd>,
+    is_lost: bool,
 }
 
 impl Supervisor {
-    /// Starts a service; gives its supervisor and which process it is.
+    /// Starts a service; returns its supervisor and which process it is.
     pub(crate) fn start(
         program: &Path,
         accounting: &Accounting,
@@ -133,39 +123,30 @@ impl Supervisor {
         line.push('\n');
         lifeline.write_all(line.as_bytes()).map_err(|error| fail(error.to_string()))?;
         let (sender, messages) = channel();
-        let (ends_sender, process_ends) = channel();
         let reader = std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let Ok(message) = serde_json::from_str(&line) else { break };
-                let to = match message {
-                    SupervisorMessage::ProcessEnded(_)
-                    | SupervisorMessage::EndsMissed
-                    | SupervisorMessage::Outlasted(_) => &ends_sender,
-                    _ => &sender,
-                };
-                if to.send(message).is_err() {
-                    break;
-                }
-            }
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let mut read = lines.map_while(|line| serde_json::from_str(&line).ok());
+            let _ = read.try_for_each(|message| sender.send(message));
         });
+        let started = messages.recv();
         let mut supervisor = Self {
             program: program.to_owned(),
             child,
             lifeline: Some(lifeline),
             messages,
-            process_ends,
             reader: Some(reader),
             ends_seen: false,
             group: None,
-            oom_kills: Cell::new(0),
-            ended_at: Cell::new(None),
+            main_end: None,
+            process_ends: Vec::new(),
+            is_lost: false,
         };
-        match supervisor.messages.recv() {
-            Ok(SupervisorMessage::Started { key, ends_seen, group }) => {
+        match started {
+            Ok(Message::Started { key, ends_seen, group }) => {
                 (supervisor.ends_seen, supervisor.group) = (ends_seen, group);
                 Ok((supervisor, key))
             }
-            Ok(SupervisorMessage::NotStarted { why }) => Err(fail(why)),
+            Ok(Message::NotStarted { why }) => Err(fail(why)),
             _ => Err(fail("it ended at once".to_owned())),
         }
     }
@@ -175,53 +156,79 @@ impl Supervisor {
         self.child.id() as i32
     }
 
-    /// Whether and how the service has ended by itself.
-    pub(crate) fn ended(&self) -> Option<SupervisorMessage> {
-        match self.messages.try_recv() {
-            Ok(message) => Some(self.noted(message)),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(SupervisorMessage::Lost),
-        }
-    }
-
     /// The control group that was made for the service, if one was; its processes may have left it.
     pub(crate) fn group(&self) -> Option<&Cgroup> {
         self.group.as_ref()
     }
 
-    /// Whether the kernel tells of every end of the service's processes; otherwise only of those whose parents ended
-    /// before them.
+    /// Whether the kernel reports every end of the service's processes; otherwise that of the main one alone is seen.
     pub(crate) fn ends_seen(&self) -> bool {
         self.ends_seen
     }
 
-    /// What was told of ends of its processes since the last call.
-    pub(crate) fn process_ends(&self) -> Vec<SupervisorMessage> {
-        self.process_ends.try_iter().collect()
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::ProcessEnded(end) => self.process_ends.push(end),
+            Message::MainEnded(end) => self.main_end = Some(end),
+            Message::Started { .. } | Message::NotStarted { .. } => {}
+        }
+    }
+
+    fn read(&mut self) {
+        loop {
+            match self.messages.try_recv() {
+                Ok(message) => self.take(message),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.is_lost = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether and how the service has ended by itself.
+    pub(crate) fn ended(&mut self) -> Option<Ending> {
+        self.read();
+        match &self.main_end {
+            Some(MainEnd { end, left: 1.., .. }) if end.code == Some(0) => Some(Ending::ForkedAway),
+            Some(MainEnd { end, .. }) => Some(match (end.code, end.signal) {
+                (_, Some(signal)) => Ending::Signaled(signal),
+                (code, None) => Ending::Exited(code.unwrap_or(-1)),
+            }),
+            // The service got SIGKILL as its parent-death signal.
+            None => self.is_lost.then_some(Ending::Signaled(9)),
+        }
     }
 
     /// Waits a moment for a service that can no longer be read to be reported as ended.
-    pub(crate) fn wait_for_end(&self) -> Option<SupervisorMessage> {
-        self.messages.recv_timeout(NEWS_PATIENCE).ok().map(|message| self.noted(message))
+    pub(crate) fn wait_for_end(&mut self) -> Option<Ending> {
+        let until = Instant::now() + REPORT_PATIENCE;
+        loop {
+            if let Some(ending) = self.ended() {
+                return Some(ending);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let message = self.messages.recv_timeout(left).ok()?;
+            self.take(message);
+        }
     }
 
-    fn noted(&self, message: SupervisorMessage) -> SupervisorMessage {
-        if let SupervisorMessage::Ended { oom_kills, at_boottime_us, .. } = message {
-            self.oom_kills.set(oom_kills);
-            self.ended_at.set(Some(at_boottime_us));
-        }
-        message
+    /// Ends of its processes since the last call, without that of the main one.
+    pub(crate) fn process_ends(&mut self, main: i32) -> Vec<ProcessEnd> {
+        self.read();
+        std::mem::take(&mut self.process_ends).into_iter().filter(|end| end.pid != main).collect()
     }
 
     /// When a service that has ended did so; now where that is not known.
     pub(crate) fn ended_at(&self) -> heaptrial_host::Instant {
-        let told = self.ended_at.get().map(heaptrial_host::Instant::at_boottime);
-        told.unwrap_or_else(heaptrial_host::Instant::now)
+        let at = |main: &MainEnd| heaptrial_host::Instant::at_boottime(main.end.at_boottime_us);
+        self.main_end.as_ref().map_or_else(heaptrial_host::Instant::now, at)
     }
 
-    /// How many processes of a service that has ended the kernel killed for want of memory.
+    /// How many processes of a service that has ended were OOM-killed.
     pub(crate) fn oom_kills(&self) -> u64 {
-        self.oom_kills.get()
+        self.main_end.as_ref().map_or(0, |main| main.oom_kills)
     }
 
     /// Asks every process of the service to end, as its command says, without waiting.
@@ -232,25 +239,23 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the service and all it started are gone; gives what was told meanwhile.
-    pub(crate) fn close(mut self) -> Result<Vec<SupervisorMessage>, LabError> {
+    /// Waits until the service and all it started are gone; returns the ends that were reported meanwhile.
+    pub(crate) fn close(mut self) -> Result<Vec<ProcessEnd>, LabError> {
         self.lifeline = None;
         let status = self.child.wait();
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
-        match status {
+        let problem = match status {
             Ok(status) if status.success() => {
-                Ok(self.process_ends.try_iter().chain(self.messages.try_iter()).collect())
+                self.read();
+                let main = self.main_end.take().map(|main| main.end);
+                return Ok(main.into_iter().chain(std::mem::take(&mut self.process_ends)).collect());
             }
-            Ok(status) => Err(LabError::Supervisor {
-                program: self.program.clone(),
-                problem: format!("it ended with {status}"),
-            }),
-            Err(error) => {
-                Err(LabError::Supervisor { program: self.program.clone(), problem: error.to_string() })
-            }
-        }
+            Ok(status) => format!("it ended with {status}"),
+            Err(error) => error.to_string(),
+        };
+        Err(LabError::Supervisor { program: self.program.clone(), problem })
     }
 }
 
@@ -265,50 +270,36 @@ impl Drop for Supervisor {
 /// Body of the supervisor process. Reads the command from its standard input, starts it, and ends it and
 /// everything below it when standard input closes.
 pub fn run_supervisor() -> ExitCode {
-    let tell = |message: &SupervisorMessage| {
+    let report = |message: &Message| {
         let line = serde_json::to_string(message).unwrap_or_default();
-        // Without a lab to tell, standard input closes as well.
+        // Where the lab is gone, standard input closes as well.
         let _ = writeln!(std::io::stdout(), "{line}");
     };
-    let told = move |seen| {
-        tell(&match seen {
-            Seen::End(end) => SupervisorMessage::ProcessEnded(end),
-            Seen::Lost => SupervisorMessage::EndsMissed,
-        });
-    };
     // From before the start, so that nothing is missed.
-    let watch = EndWatch::start(told);
+    let watch = EndWatch::start(move |end| report(&Message::ProcessEnded(end)));
     match start_kept() {
         Err(why) => {
-            tell(&SupervisorMessage::NotStarted { why });
+            report(&Message::NotStarted { why });
             ExitCode::FAILURE
         }
         Ok(Kept { key, end, orders, cgroup }) => {
             let pid = key.pid;
-            let ends_seen = watch.is_some();
             let group = cgroup.as_ref().map(|own| own.cgroup().clone());
-            tell(&SupervisorMessage::Started { key, ends_seen, group: group.clone() });
+            report(&Message::Started { key, ends_seen: watch.is_some(), group: group.clone() });
             let reaper = std::thread::spawn(move || {
-                // Where the kernel tells, all is told already.
-                let orphan = |end| {
-                    if !ends_seen {
-                        tell(&SupervisorMessage::ProcessEnded(end))
-                    }
-                };
-                let (code, signal) = reap_until_ended(pid, orphan);
-                let at_boottime_us = heaptrial_host::Instant::now().boottime_us;
+                let end = reap_until_ended(pid);
                 let left = left_after_a_moment();
                 let oom_kills = group.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0);
-                tell(&SupervisorMessage::Ended { code, signal, at_boottime_us, left, oom_kills });
-                reap_all();
+                report(&Message::MainEnded(MainEnd { end, left, oom_kills }));
+                while rustix::process::wait(WaitOptions::empty()).is_ok() {}
             });
-            follow_orders(orders, end, |left| tell(&SupervisorMessage::Outlasted(left)));
+            follow_orders(orders, end);
             watch.iter().for_each(EndWatch::silence);
             let ended = end_descendants();
             if let Some(watch) = watch {
                 watch.close();
             }
-            // No child is left to wait for. What it has to tell is told then.
+            // No child is left to wait for, and the reaper has reported.
             if ended {
                 let _ = reaper.join();
             }
@@ -345,9 +336,6 @@ fn start_kept() -> Result<Kept, String> {
     for name in &command.removed {
         child.env_remove(name);
     }
-    if let Some(folder) = &command.working_directory {
-        child.current_dir(folder);
-    }
     let die_with_parent = || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(())
@@ -373,23 +361,20 @@ fn make_cgroup(wanted: &KeptCgroup) -> Result<OwnCgroup, String> {
     OwnCgroup::create(&root, &place, wanted.limit_bytes)
 }
 
-/// Collects children until the main process ends; gives its exit code or signal, and tells of the others.
-fn reap_until_ended(main: i32, tell_orphan: impl Fn(ProcessEnd)) -> (Option<i32>, Option<i32>) {
+/// Collects children until the main process ends.
+fn reap_until_ended(main: i32) -> ProcessEnd {
+    let end = |code, signal| {
+        let at_boottime_us = heaptrial_host::Instant::now().boottime_us;
+        ProcessEnd { pid: main, program: String::new(), code, signal, at_boottime_us }
+    };
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) => {
-                let pid = pid.as_raw_nonzero().get();
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
                 let status = std::process::ExitStatus::from_raw(status.as_raw());
-                let (code, signal) = (status.code(), status.signal());
-                if pid == main {
-                    return (code, signal);
-                }
-                let at_boottime_us = heaptrial_host::Instant::now().boottime_us;
-                let program = String::new();
-                tell_orphan(ProcessEnd { pid, program, code, signal, lived: None, at_boottime_us });
+                return end(status.code(), status.signal());
             }
-            Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return (None, None),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return end(None, None),
         }
     }
 }
@@ -410,11 +395,7 @@ fn reap_ended() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
 }
 
-fn reap_all() {
-    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
-}
-
-fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest, outlasted: impl Fn(usize)) {
+fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest) {
     for order in orders.lines().map_while(Result::ok) {
         if order == "end" {
             descendants().into_iter().for_each(|pid| signal(pid, end.signal.signal()));
@@ -422,15 +403,11 @@ fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest, outlasted: 
             while started.elapsed() < end.grace && !descendants().is_empty() {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            match descendants().len() {
-                0 => {}
-                left => outlasted(left),
-            }
         }
     }
 }
 
-/// Kills everything below this process, also what is started meanwhile; tells whether it succeeded. A
+/// Kills everything below this process, also what is started meanwhile; returns whether it succeeded. A
 /// scan of `/proc` can miss a process, so only the kernel's word that no child is left ends it: as a
 /// subreaper this process is the parent of every orphan below it.
 fn end_descendants() -> bool {

@@ -22,7 +22,9 @@ use crate::clock::{Clock, GivenUp, Seen, Step};
 use crate::program::find_program;
 use crate::relay_traffic::{RelayTraffic, make_room};
 use crate::relay_watch::RelayWatch;
-use crate::workload::{Arrangement, Course, Event, Launch, Round, RoundContext, SlotState, Workload};
+use crate::workload::{
+    Arrangement, Course, Event, Launch, NO_RESTARTS, Round, RoundContext, SlotState, Workload,
+};
 use crate::{EndRequest, Interrupt, LabError};
 
 /// Observation of a relay: how many consensuses it has taken and worked off since its start.
@@ -72,10 +74,10 @@ pub struct TorWorkload {
 impl TorWorkload {
     /// A workload with the `tor` that is found in `PATH`.
     pub fn new(parameters: TorParameters) -> Result<Self, LabError> {
-        let hint = "; it comes with the Debian package `tor`: apt-get install tor";
         let find = |name: &str| {
-            let found = find_program(OsStr::new(name));
-            found.map_err(|problem| LabError::Program { program: name.to_owned(), problem, hint })
+            find_program(OsStr::new(name)).map_err(|problem| {
+                LabError::Refused(format!("{problem}; the Debian package `tor` has it: apt-get install tor"))
+            })
         };
         let tor = find("tor")?;
         find("tor-gencert")?;
@@ -112,27 +114,24 @@ impl Workload for TorWorkload {
         make_room(arms.len(), &self.parameters.traffic)?;
         // A new folder of nobody else's, removed with its owner here.
         let folder = tempfile::tempdir().map_err(LabError::file(std::env::temp_dir()))?;
-        arms.iter().enumerate().try_for_each(|(index, arm)| {
-            if arm.treatment.restart_every.is_some() {
-                let problem =
-                    "restart_every is for trials on a fleet; a lab run does not restart services".to_owned();
-                return Err(LabError::Treatment { arm: arm.name.clone(), problem });
+        let none = "F".repeat(40);
+        let line = format!("DirAuthority lab orport=1 no-v2 v3ident={none} 127.0.0.1:9 {none}");
+        let of_all = &self.parameters.relays;
+        for (index, Arm { name, treatment, .. }) in arms.iter().enumerate() {
+            if treatment.restart_every.is_some() {
+                return Err(LabError::treatment(name, NO_RESTARTS));
             }
-            let set = || arm.treatment.torrc.keys().chain(self.parameters.relays.torrc.keys());
-            if let Some(option) = set().find(|option| RelayInstance::owns(option)) {
+            let mut set = treatment.torrc.keys().chain(of_all.torrc.keys());
+            if let Some(option) = set.find(|option| RelayInstance::owns(option)) {
                 let problem =
                     format!("the torrc option {option} belongs to the lab and cannot be a treatment");
-                return Err(LabError::Treatment { arm: arm.name.clone(), problem });
+                return Err(LabError::treatment(name, problem));
             }
-            let none = "F".repeat(40);
-            let line = format!("DirAuthority lab orport=1 no-v2 v3ident={none} 127.0.0.1:9 {none}");
             let place = folder.path().join(index.to_string());
-            let relay =
-                RelayInstance::create(&place, "check", &self.parameters.relays, &line, &arm.treatment.torrc)?;
-            relay
-                .verify(&self.tor)
-                .map_err(|error| LabError::Treatment { arm: arm.name.clone(), problem: error.to_string() })
-        })
+            let relay = RelayInstance::create(&place, "check", of_all, &line, &treatment.torrc)?;
+            relay.verify(&self.tor).map_err(|error| LabError::treatment(name, error))?;
+        }
+        Ok(())
     }
 
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
@@ -177,7 +176,6 @@ impl Workload for TorWorkload {
             interrupt: context.interrupt.clone(),
             tor: self.tor.clone(),
             runtime: self.runtime.handle().clone(),
-            first_document: None,
             driver: None,
             traffic: None,
             loaded: Vec::new(),
@@ -224,7 +222,6 @@ struct TorRound {
     traffic: Option<RelayTraffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
-    first_document: Option<Duration>,
     started: Instant,
     prepared_in: Duration,
     folder: PathBuf,
@@ -345,7 +342,7 @@ impl TorRound {
     }
 
     /// How fast the run was, for the report.
-    fn pace_told(&self) -> Option<Event> {
+    fn pace(&self) -> Option<Event> {
         let whole = self.published_at.last()?.as_secs_f64();
         let steps = self.published_at.len() - 1;
         let each = whole / steps as f64;
@@ -385,7 +382,6 @@ impl Round for TorRound {
             program: self.tor.clone(),
             arguments: self.relays[slot].arguments(),
             environment: BTreeMap::new(),
-            working_directory: None,
             counted: None,
             end: EndRequest::default(),
         }
@@ -399,20 +395,7 @@ impl Round for TorRound {
             events.extend(self.without_past());
         }
         if let Some(why) = self.authority.failure() {
-            return Err(LabError::Tor(TorError::Keys(why)));
-        }
-        if self.first_document.is_none() {
-            let served =
-                self.driver.as_ref().is_some_and(|driver| driver.totals().iter().any(|t| t.documents > 0));
-            if served {
-                let after = self.prepared_in + self.started.elapsed();
-                self.first_document = Some(after);
-                let text = format!(
-                    "the first directory document was served {:.1} s after the start",
-                    after.as_secs_f64()
-                );
-                events.push(Event { slot: None, kind: KnownEvent::Note, text });
-            }
+            return Err(LabError::Tor(TorError::Failed(why)));
         }
         Ok(events)
     }
@@ -509,7 +492,7 @@ impl Round for TorRound {
             }
         }
         events.extend(self.traffic.take().into_iter().flat_map(RelayTraffic::finish));
-        events.extend(self.pace_told());
+        events.extend(self.pace());
         events
     }
 }

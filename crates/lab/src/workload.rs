@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use crate::{EndRequest, Interrupt, LabError, PreparedArm};
 
+pub(crate) const NO_RESTARTS: &str =
+    "restart_every is for trials on a fleet; a lab run does not restart services";
+
 /// Whether the arms of a repeat live at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
     /// One service after the other.
     OneByOne,
-    /// All arms at once, or in groups.
-    Together {
-        /// Arms that may live at the same time, 2 or more.
-        at_most: usize,
-    },
+    /// All arms at once, or in groups of at most so many, 2 or more.
+    Together { at_most: usize },
 }
 
 /// What is put under the arms of a lab run.
@@ -31,7 +31,6 @@ pub trait Workload {
     /// Its parameters, for the report.
     fn parameters(&self) -> Value;
 
-    /// Whether the arms of a repeat live at the same time.
     fn arrangement(&self) -> Arrangement;
 
     /// Checks, before anything is started or written, that every arm's treatment can be applied.
@@ -40,7 +39,7 @@ pub trait Workload {
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError>;
 }
 
-/// What a round is told.
+/// What a round needs to begin.
 #[derive(Debug)]
 pub struct RoundContext<'a> {
     /// Which repeat, counted from 0.
@@ -72,20 +71,15 @@ pub struct Launch {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     pub environment: BTreeMap<String, String>,
-    /// Its working directory; the lab's own where there is none.
-    pub working_directory: Option<PathBuf>,
     /// Which of its processes count; all where there is nothing.
     pub counted: Option<ProcessPattern>,
-    /// How it is asked to end.
     pub end: EndRequest,
 }
 
-/// Something to be told in the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Index of the slot it is about.
     pub slot: Option<usize>,
-    /// What kind of thing it is.
     pub kind: KnownEvent,
     pub text: String,
 }
@@ -127,7 +121,7 @@ pub trait Round {
     /// How to start the service in `slot`.
     fn launch(&self, slot: usize) -> Launch;
 
-    /// Called before the samples of each tick, after all services were started: gives load, and tells what happened.
+    /// Called before the samples of each tick, after all services were started: gives load; returns what happened.
     fn tick(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError>;
 
     /// Called when the samples of a tick are taken and stored.
@@ -143,34 +137,34 @@ pub trait Round {
         None
     }
 
-    /// Called before the service in `slot` is started. An error tells why it cannot be.
+    /// Called before the service in `slot` is started. The error is why it cannot be.
     fn prepare(&mut self, slot: usize) -> Result<(), String> {
         let _ = slot;
         Ok(())
     }
 
-    /// Waits until the service in `slot` can be used, and puts load on it, where that does not happen by ticks. `alive`
-    /// tells whether it still runs. Gives whether ages count from then on, and not from the start of the service. An error
-    /// tells why it cannot be used.
+    /// Waits until the service in `slot` can be used, and puts load on it, where that does not happen by ticks. `alive` is
+    /// whether it still runs. Returns whether ages count from then on, and not from the start of the service. The error is
+    /// why it cannot be used.
     fn ready(&mut self, slot: usize, alive: &dyn Fn() -> bool) -> Result<bool, String> {
         let _ = (slot, alive);
         Ok(false)
     }
 
-    /// What the workload knows of the service in `slot` beside its memory: names and values.
+    /// What the workload knows of the service in `slot` besides its memory: names and values.
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)>;
 
-    /// What the service in `slot` did for its users, as told since this was called last: names of observations
+    /// What the service in `slot` did for its users since this was called last: names of observations
     /// ([`heaptrial_model::WorkMeasure::observation`]) and values.
-    fn work(&self, slot: usize) -> Vec<(String, f64)> {
+    fn work(&mut self, slot: usize) -> Vec<(String, f64)> {
         let _ = slot;
         Vec::new()
     }
 
-    /// Called before the services are ended: stops the load and tells what is worth telling.
+    /// Called before the services are ended: stops the load; returns what the report has to say.
     fn finish(&mut self) -> Vec<Event>;
 
-    /// After the end: measures of work that were asked for, and whether something was told of each.
+    /// After the end: measures of work that were asked for, and whether there is a figure of each.
     fn work_read(&self) -> Vec<(String, bool)> {
         Vec::new()
     }

@@ -70,7 +70,7 @@ pub struct Snapshot {
     pub signed_digests: [String; 2],
 }
 
-/// A running authority. It publishes the first consensus at its start and others when it is told to; a relay that
+/// A running authority. It publishes the first consensus at its start and others when it is ordered to; a relay that
 /// asks for the one that it has gets its answer with the next. Dropping it ends its thread and its servers.
 #[derive(Debug)]
 pub struct Authority {
@@ -83,7 +83,7 @@ pub struct Authority {
     signer: Option<JoinHandle<()>>,
 }
 
-/// What the publisher's thread is told.
+/// What the publisher's thread is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Make and sign the next consensus.

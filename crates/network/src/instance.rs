@@ -18,7 +18,6 @@ use crate::authority::{Past, diffs_from};
 pub struct RelayParameters {
     /// `NumCPUs`: worker threads, each with an arena of its own under glibc.
     pub num_cpus: u32,
-    /// Options of their torrc.
     pub torrc: BTreeMap<String, String>,
 }
 

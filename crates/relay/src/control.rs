@@ -192,7 +192,7 @@ impl Control {
         Ok(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned())
     }
 
-    fn unexpected(&self, problem: String) -> TorError {
+    pub(crate) fn unexpected(&self, problem: String) -> TorError {
         TorError::Protocol { address: self.address.clone(), problem }
     }
 }

@@ -2,29 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{reserved, torrc};
+use super::reserved;
+use super::torrc::{self, Change, Line};
 
 const BEGIN: &[u8] = b"# heaptrial begin ";
 const END: &[u8] = b"# heaptrial end\n";
+
 /// Why a torrc is not edited. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TorrcRefusal {
-    /// The option is not one that a trial may set.
-    #[error("a trial cannot set {option}: {reason}")]
-    Option { option: String, reason: &'static str },
-    /// The value cannot be written as it is.
-    #[error("the value `{value}` of {option} cannot be written into a torrc: {reason}")]
-    Value { option: String, value: String, reason: &'static str },
-    /// The marker cannot be written into one comment.
-    #[error("`{0}` cannot mark a block in a torrc: it is empty, or has a control character")]
-    Marker(String),
-    /// There already is a block.
-    #[error("the torrc already has a block of heaptrial: `{0}`; stop that trial first")]
-    Taken(String),
-    /// Tor reads a torrc up to its first NUL byte.
-    #[error("the torrc has a NUL byte, behind which tor reads nothing")]
-    Nul,
-}
+#[error("{0}")]
+pub struct TorrcRefusal(String);
 
 /// A change of a torrc: some options of a trial behind everything else. Tor takes the last value of an option that may
 /// be given once.
@@ -39,7 +26,10 @@ impl TorrcEdit {
     pub fn new(marker: &str, options: &BTreeMap<String, String>) -> Result<Self, TorrcRefusal> {
         let is_plain = !marker.is_empty() && marker.trim() == marker && !marker.contains(char::is_control);
         if !is_plain {
-            return Err(TorrcRefusal::Marker(marker.escape_debug().to_string()));
+            let marker = marker.escape_debug();
+            return Err(TorrcRefusal(format!(
+                "`{marker}` cannot mark a block in a torrc: it is empty, or has a control character"
+            )));
         }
         let mut names = Vec::new();
         for (option, value) in options {
@@ -47,29 +37,47 @@ impl TorrcEdit {
             check_value(option, value)?;
             let name = option.to_ascii_lowercase();
             if names.contains(&name) {
-                let reason = "it is given twice, with different capitals";
-                return Err(TorrcRefusal::Option { option: option.clone(), reason });
+                return Err(refused(option, "it is given twice, with different capitals"));
             }
             names.push(name);
         }
         Ok(Self { marker: marker.to_owned(), options: options.clone() })
     }
 
-    /// The new bytes: those of `original`, what its last line lacks as an end, and our block.
+    /// The new bytes: those of `original`, a line break where the last line has none, and our block.
     pub fn apply(&self, original: &[u8]) -> Result<Vec<u8>, TorrcRefusal> {
         if let Some(marker) = Self::marker(original) {
-            return Err(TorrcRefusal::Taken(marker));
+            return Err(TorrcRefusal(format!(
+                "the torrc already has a block of heaptrial: `{marker}`; stop that trial first"
+            )));
         }
-        if original.contains(&0) {
-            return Err(TorrcRefusal::Nul);
+        let read = |bytes: &[u8]| {
+            torrc::lines(bytes).map_err(|malformed| {
+                TorrcRefusal(format!("line {} of the torrc {}", malformed.line, malformed.problem))
+            })
+        };
+        let mut expected = read(original)?;
+        let mut bytes = original.to_vec();
+        if !original.is_empty() && !original.ends_with(b"\n") {
+            bytes.push(b'\n');
         }
-        let mut bytes = [original, torrc::missing_ending(original).as_bytes(), BEGIN].concat();
+        bytes.extend(BEGIN);
         bytes.extend(format!("{}\n", self.marker).bytes());
         for (option, value) in &self.options {
             bytes.extend(format!("{option} {value}\n").bytes());
+            let value = value.as_bytes().to_vec();
+            expected.push(Line { change: Change::Set, option: option.clone(), value });
         }
         bytes.extend(END);
-        Ok(bytes)
+        // A backslash at the end would continue the last line, and tor reads nothing behind a NUL byte.
+        match read(&bytes)? == expected {
+            true => Ok(bytes),
+            false => Err(TorrcRefusal(
+                "lines behind the last one of the torrc would not be read as lines of their own: it has a NUL byte, or ends with \
+                 a backslash"
+                    .to_owned(),
+            )),
+        }
     }
 
     /// The marker of the block in `bytes`, also of one whose end is missing.
@@ -94,18 +102,21 @@ fn line_starts(bytes: &[u8]) -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(behind)
 }
 
+fn refused(option: &str, reason: &str) -> TorrcRefusal {
+    TorrcRefusal(format!("a trial cannot set {}: {reason}", option.escape_debug()))
+}
+
 fn check_option(option: &str) -> Result<(), TorrcRefusal> {
-    let refuse = |reason| Err(TorrcRefusal::Option { option: option.escape_debug().to_string(), reason });
     if option.is_empty() {
-        return refuse("it has no name");
+        return Err(refused(option, "it has no name"));
     }
     if let Some(reason) = reserved::reason(option) {
-        return refuse(reason);
+        return Err(refused(option, reason));
     }
-    if !option.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        return refuse("names of options have letters and digits only");
+    match option.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        true => Ok(()),
+        false => Err(refused(option, "names of options have letters and digits only")),
     }
-    Ok(())
 }
 
 fn check_value(option: &str, value: &str) -> Result<(), TorrcRefusal> {
@@ -124,7 +135,8 @@ fn check_value(option: &str, value: &str) -> Result<(), TorrcRefusal> {
     } else {
         return Ok(());
     };
-    Err(TorrcRefusal::Value { option: option.to_owned(), value: value.escape_debug().to_string(), reason })
+    let value = value.escape_debug();
+    Err(TorrcRefusal(format!("the value `{value}` of {option} cannot be written into a torrc: {reason}")))
 }
 
 #[cfg(test)]
@@ -154,66 +166,46 @@ mod tests {
     }
 
     #[test]
-    fn a_second_block_is_refused_with_the_name_of_the_first() {
-        let taken = edit().apply(applied("").as_bytes()).unwrap_err();
-        assert_eq!(taken, TorrcRefusal::Taken("five-way 7f3a".to_owned()));
-        // Also one that somebody cut off.
-        let taken = edit().apply(b"# heaptrial begin other\nDirCache 0\n").unwrap_err();
-        assert_eq!(taken, TorrcRefusal::Taken("other".to_owned()));
-        assert_eq!(edit().apply(b"A b\0"), Err(TorrcRefusal::Nul));
+    fn what_tor_would_read_otherwise_is_refused() {
+        let refused = |original: &[u8]| edit().apply(original).unwrap_err().to_string();
+        assert!(refused(applied("").as_bytes()).contains("block of heaptrial: `five-way 7f3a`"));
+        // Also a block that somebody cut off.
+        assert!(refused(b"# heaptrial begin other\nDirCache 0\n").contains("`other`"));
+        for original in [&b"A b\0"[..], b"A b \\", b"A b \\\n", b"A b \\\n# inside"] {
+            assert!(refused(original).contains("lines of their own"));
+        }
+        assert!(refused(b"A \"b\n").contains("line 1 of the torrc"));
     }
 
     #[test]
-    fn values_that_tor_would_read_otherwise_are_refused() {
+    fn options_and_values_that_tor_would_read_otherwise_are_refused() {
+        let edit = |option: &str, value: &str| {
+            TorrcEdit::new("t", &BTreeMap::from([(option.to_owned(), value.to_owned())]))
+        };
         for value in ["", "1\nUser root", "1 # comment", "\"1\"", "1\\", " 1", "1\r"] {
-            let options = BTreeMap::from([("NumCPUs".to_owned(), value.to_owned())]);
-            let refused = TorrcEdit::new("t", &options).unwrap_err();
-            assert!(matches!(refused, TorrcRefusal::Value { .. }), "{refused}");
+            assert!(edit("NumCPUs", value).unwrap_err().to_string().contains("cannot be written"));
         }
         for option in ["", "ORPort", "+DirCache", "Dir Cache", "DirCache\nUser"] {
-            let options = BTreeMap::from([(option.to_owned(), "1".to_owned())]);
-            let refused = TorrcEdit::new("t", &options).unwrap_err();
-            assert!(matches!(refused, TorrcRefusal::Option { .. }), "{refused}");
+            assert!(edit(option, "1").unwrap_err().to_string().contains("cannot set"));
         }
-        let twice = BTreeMap::from([("DirCache", "1"), ("dircache", "0")])
-            .into_iter()
-            .map(|(option, value)| (option.to_owned(), value.to_owned()))
-            .collect();
-        assert!(TorrcEdit::new("t", &twice).is_err());
+        let twice = ["DirCache", "dircache"].map(|option| (option.to_owned(), "1".to_owned()));
+        assert!(TorrcEdit::new("t", &BTreeMap::from(twice)).is_err());
         for marker in ["", "a\nb", " a"] {
             assert!(TorrcEdit::new(marker, &BTreeMap::new()).is_err(), "{marker:?}");
         }
     }
 
-    fn torrc_like() -> impl Strategy<Value = Vec<u8>> {
-        let piece = prop_oneof![
-            Just("DirCache 1".to_owned()),
-            Just("# heaptrial end".to_owned()),
-            Just("# heaptrial begi".to_owned()),
-            "[ #\"\\\\\r\n\ta-b]{0,6}",
-            Just("\n".to_owned()),
-            Just("\\\n".to_owned()),
-        ];
-        proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
-    }
-
     proptest! {
         #[test]
-        fn whatever_was_there_stays_in_front(original in torrc_like()) {
-            match edit().apply(&original) {
-                Ok(bytes) => prop_assert!(bytes.starts_with(&original)),
-                Err(refused) => prop_assert!(matches!(refused, TorrcRefusal::Taken(_) | TorrcRefusal::Nul)),
-            }
-        }
-
-        #[test]
-        fn our_options_are_the_last_lines_of_whatever_can_be_read(original in torrc_like()) {
-            if torrc::lines(&original).is_ok() {
-                let edited = torrc::lines(&edit().apply(&original).unwrap()).unwrap();
-                let last: Vec<&str> = edited[edited.len() - 2..].iter().map(|line| line.option.as_str()).collect();
+        fn an_edited_torrc_is_what_it_was_and_our_options(
+            original in "(DirCache 1|# heaptrial (end|begi)|[ #\"\\\\\r\n\ta-b]{0,6}|\n|\\\\\n){0,12}",
+        ) {
+            if let Ok(edited) = edit().apply(original.as_bytes()) {
+                prop_assert!(edited.starts_with(original.as_bytes()));
+                let (before, after) = (torrc::lines(original.as_bytes()).unwrap(), torrc::lines(&edited).unwrap());
+                let last: Vec<&str> = after[before.len()..].iter().map(|line| line.option.as_str()).collect();
                 prop_assert_eq!(last, ["DirCache", "MaxMemInQueues"]);
-                let before = torrc::lines(&original).unwrap();
-                prop_assert_eq!(&edited[..edited.len() - 2], &before[..]);
+                prop_assert_eq!(&after[..before.len()], &before[..]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where a relay listens.
+//! Addresses and unix sockets at which a relay listens.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

@@ -13,9 +13,6 @@ pub enum TorError {
         "`{program}` cannot be started: {source}; it comes with the Debian package `tor`: apt-get install tor"
     )]
     Program { program: String, source: io::Error },
-    /// A program of the Tor package failed.
-    #[error("`{program}` failed: {said}")]
-    Failed { program: String, said: String },
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     File { path: PathBuf, source: io::Error },
@@ -28,26 +25,12 @@ pub enum TorError {
     /// A relay answered something else than expected.
     #[error("the relay at {address} {problem}")]
     Protocol { address: Endpoint, problem: String },
-    /// A relay answered a request with an error.
+    /// A relay answered a request with an error, the code of control-spec first.
     #[error("the relay at {address} answered `{answer}`")]
-    Refused {
-        address: Endpoint,
-        /// Its answer, with the code of control-spec first.
-        answer: String,
-    },
-    /// A program of the Tor package did not end in time.
-    #[error("`{program}` did not end within {seconds} seconds and was killed")]
-    TimedOut {
-        program: String,
-        /// How long it was given.
-        seconds: u64,
-    },
-    /// A relay has no place where it could be asked.
-    #[error("the relay of {torrc} has no {missing}")]
-    Unreachable { torrc: PathBuf, missing: &'static str },
-    /// Keys could not be made or used.
-    #[error("making keys: {0}")]
-    Keys(String),
+    Refused { address: Endpoint, answer: String },
+    /// A program of the Tor package failed, or keys could not be made.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl Classified for TorError {

@@ -208,8 +208,6 @@ fn exits(settings: &Settings) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const FINGERPRINT: &str = "FC8C1FE1E04ECF9F066445E48ECD70D89F7988BB";
@@ -282,9 +280,6 @@ mod tests {
         assert_eq!(relay.command_line_options, ["runasdaemon", "numcpus"]);
         assert_eq!(relay.options["NumCPUs"], "2");
         assert_eq!(relay.unit_user.as_deref(), Some("debian-tor"));
-        // Without arguments it is the same torrc.
-        let relay = Relay::of_command(&root, &words("tor"), None).unwrap().unwrap();
-        assert_eq!((relay.torrc.as_path(), relay.defaults_torrc), (Path::new("/etc/tor/torrc"), None));
     }
 
     #[test]
@@ -314,26 +309,6 @@ mod tests {
         let options: Vec<(&str, &str)> =
             relay.options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(options, [("DirCache", "0"), ("MaxMemInQueues", "1 GB"), ("NumCPUs", "3")]);
-    }
-
-    #[test]
-    fn files_that_include_themselves_end() {
-        let (_dir, root) = host(&[("/conf/torrc", b"%include /conf\n%include /conf\n")]);
-        let error = Relay::of_command(&root, &words("tor -f /conf/torrc"), None).unwrap().unwrap_err();
-        assert!(error.to_string().contains("%include"), "{error}");
-    }
-
-    #[test]
-    fn a_later_file_replaces_lists_but_for_a_plus() {
-        let (_dir, root) = host(&[
-            ("/defaults", b"ControlPort 9051\nMetricsPort 9000\n"),
-            ("/torrc", b"+ControlPort unix:\"/run/a b\" GroupWritable\nMetricsPort 0.0.0.0:9035\n"),
-        ]);
-        let command = words("tor --defaults-torrc /defaults -f /torrc");
-        let relay = Relay::of_command(&root, &command, None).unwrap().unwrap();
-        assert_eq!(relay.control_port.unwrap().to_string(), "127.0.0.1:9051");
-        assert_eq!(relay.control_socket.unwrap(), Path::new("/run/a b"));
-        assert_eq!(relay.metrics_port.as_deref(), Some("127.0.0.1:9035"));
     }
 
     #[test]
@@ -383,29 +358,6 @@ mod tests {
             ("ORPort 9001\nBridgeRelay 1\nExitRelay 0", "bridge"),
         ] {
             assert_eq!(of_torrc(torrc.as_bytes()).role, role, "{torrc}");
-        }
-    }
-
-    #[test]
-    fn bytes_that_are_not_utf_8_break_nothing() {
-        let relay = of_torrc(b"ContactInfo \xff\xfe\nDataDirectory /d\xff\nNumCPUs 2\n\xff 1\n");
-        assert_eq!(relay.options["NumCPUs"], "2");
-        assert_eq!(relay.data_directory.unwrap().as_os_str().len(), 3);
-    }
-
-    proptest! {
-        #[test]
-        fn any_torrc_gives_a_relay_or_an_error(torrc in any::<Vec<u8>>(), fingerprint in any::<Vec<u8>>()) {
-            let torrc = [b"DataDirectory /d\n", torrc.as_slice()].concat();
-            let (_dir, root) = host(&[("/torrc", &torrc), ("/d/fingerprint", &fingerprint)]);
-            let _ = Relay::of_command(&root, &words("tor -f /torrc"), None).unwrap();
-        }
-
-        #[test]
-        fn any_command_line_is_read(words in proptest::collection::vec("[-+/a-f ]{0,5}", 0..6)) {
-            let (_dir, root) = host(&[("/etc/tor/torrc", b"")]);
-            let command: Vec<String> = std::iter::once("tor".to_owned()).chain(words).collect();
-            let _ = Relay::of_command(&root, &command, None);
         }
     }
 }

@@ -29,5 +29,4 @@ pub use error::TorError;
 pub use facts::Relay;
 pub use program::Program;
 pub use readings::RelayReadings;
-pub use relay_control::RelayControl;
 pub use series::Series;

@@ -45,14 +45,18 @@ impl Program {
             // A process that has ended meanwhile cannot be killed, and need not.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(TorError::TimedOut { program: name(), seconds: timeout.as_secs() });
+            let seconds = timeout.as_secs();
+            return Err(TorError::Failed(format!(
+                "`{}` did not end within {seconds} seconds and was killed",
+                name()
+            )));
         };
         let output = output.join().unwrap_or_default();
         if status.success() {
             return Ok(output);
         }
         let errors = errors.join().unwrap_or_default();
-        Err(TorError::Failed { program: name(), said: complaints(&output, &errors) })
+        Err(TorError::Failed(format!("`{}` failed: {}", name(), complaints(&output, &errors))))
     }
 
     fn name(&self) -> String {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use heaptrial_model::TorFlag;
 
-use super::{Relay, RelayControl, metrics};
+use super::{Control, Relay, metrics};
 use crate::TorError;
 
 /// The work of a running relay; `None` where it does not say.
@@ -55,7 +55,8 @@ impl Relay {
     /// Asks the relay by its control socket, and by its MetricsPort for what that does not have; each within
     /// `timeout`. An error only where neither answers. Asking is traffic of the relay too, some 30 KB with metrics.
     pub fn readings(&self, timeout: Duration) -> Result<RelayReadings, TorError> {
-        let control = RelayControl::connect(self, timeout).and_then(|mut control| control.readings());
+        let control =
+            Control::of(self, timeout).and_then(|mut control| control.readings(self.fingerprint.as_deref()));
         let Some(metrics) = &self.metrics_port else { return control };
         match (control, metrics::scrape(metrics, timeout)) {
             (Ok(control), Ok(metrics)) => Ok(control.or(metrics)),

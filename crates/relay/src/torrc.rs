@@ -44,25 +44,6 @@ pub(super) fn lines(bytes: &[u8]) -> Result<Vec<Line>, Malformed> {
     }
 }
 
-/// What may have to follow a file's last byte before a new line can start there: the last line may lack its end, a
-/// backslash at its end would continue it, and a continued line would swallow ours.
-const ENDINGS: [&str; 4] = ["", "\n", " \n", "\n\n"];
-
-/// The first of [`ENDINGS`] behind which a comment and new lines can be added without changing how tor reads what is
-/// there.
-pub(super) fn missing_ending(bytes: &[u8]) -> &'static str {
-    const PROBE: &str = "heaptrialprobe";
-    let needed = usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
-    // Tor refuses such a file with any ending.
-    let Ok(mut wanted) = lines(bytes) else { return ENDINGS[needed] };
-    wanted.push(Line { change: Change::Set, option: PROBE.to_owned(), value: Vec::new() });
-    let reads_on = |ending: &&&str| {
-        let probed = [bytes, ending.as_bytes(), b"#\n", PROBE.as_bytes()].concat();
-        lines(&probed).as_ref() == Ok(&wanted)
-    };
-    ENDINGS[needed..].iter().find(reads_on).unwrap_or(&ENDINGS[needed])
-}
-
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -263,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_tell_how_a_line_changes_its_option() {
+    fn a_prefix_is_how_a_line_changes_its_option() {
         let changes: Vec<Change> = lines(b"SocksPort 1\n+SocksPort 2\n/SocksPort 3")
             .unwrap()
             .iter()
@@ -272,41 +253,11 @@ mod tests {
         assert_eq!(changes, [Change::Set, Change::Add, Change::Clear]);
     }
 
-    #[test]
-    fn a_new_line_can_start_behind_the_missing_ending() {
-        for (text, missing) in [
-            ("", ""),
-            ("A b\n", ""),
-            ("A b\r\n", ""),
-            ("# comment\n", ""),
-            ("# comment \\\n", ""),
-            ("A b \\\r\n", "\n"),
-            ("A b \\\r", " \n"),
-            ("A b", "\n"),
-            ("# comment", "\n"),
-            ("# comment \\", "\n"),
-            ("A b \\\n", "\n"),
-            ("A b \\\n# inside\n", "\n"),
-            ("A b \\", " \n"),
-            ("A\\", " \n"),
-            ("A b \\\n# inside", "\n\n"),
-            ("A b \\\n# inside \\", "\n\n"),
-        ] {
-            assert_eq!(missing_ending(text.as_bytes()), missing, "{text:?}");
-        }
-    }
-
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>()) {
+        fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>(), text in "([A-C/+%\"\\\\# \t\r\n\u{0}]{0,40})") {
             let _ = lines(&bytes);
-            let _ = missing_ending(&bytes);
-        }
-
-        #[test]
-        fn bytes_of_a_torrc_are_read_or_refused(text in "([A-C/+%\"\\\\# \t\r\n\u{0}]{0,40})") {
             let _ = lines(text.as_bytes());
-            let _ = missing_ending(text.as_bytes());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use heaptrial_allocator::{Identifier, IdentifyError, PassedVariables};
 use heaptrial_host::{HostRoot, Process, Scope, package_of};
 use heaptrial_model::{Identity, LifeKey};
-use heaptrial_relay::{Relay, RelayControl, TorError};
+use heaptrial_relay::{Control, Relay, TorError};
 
 use super::Programs;
 use crate::files::FileState;
@@ -81,7 +81,7 @@ impl Programs for ThisHostsPrograms {
     }
 
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8> {
-        RelayControl::connect(relay, CONTROL_PATIENCE).ok()?.bootstrap_percent().ok()
+        Control::of(relay, CONTROL_PATIENCE).ok()?.bootstrap_percent().ok()
     }
 
     fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), RelayError> {
@@ -116,7 +116,7 @@ pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Res
     if !can_be_asked(relay) {
         return Ok(());
     }
-    let mut control = RelayControl::connect(relay, CONTROL_PATIENCE)?;
+    let mut control = Control::of(relay, CONTROL_PATIENCE)?;
     for (option, value) in options {
         if !control.is_in_force(option, value, &wanted)? {
             let found = control.conf(option)?.join(", ");

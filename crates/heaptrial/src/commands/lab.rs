@@ -33,6 +33,7 @@ use self::repeat_command::RepeatCommand;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
 pub use self::search::read_report as report_in;
+use self::slurm::Slurm;
 pub use self::slurm::{BLOCK_COMMAND, run_task};
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;
@@ -42,7 +43,6 @@ use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
 use crate::run_folder;
 
-/// What to run.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Run a program once per allocator and repeat, in a drawn order, and compare its memory
@@ -66,9 +66,10 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
     if let Some((like, runs)) = like {
         return like::start_as(like, runs, global);
     }
+    let here = std::env::current_dir().map_err(Failure::failed)?;
     match &command {
-        LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
-        LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,
+        LabCommand::Run(options) => userland::enter(&options.lab, global, None, &here)?,
+        LabCommand::Tor(options) => userland::enter(&options.lab, global, None, &here)?,
         LabCommand::Bisect(_) | LabCommand::Tune(_) | LabCommand::Score(_) => {}
     }
     match command {
@@ -112,8 +113,8 @@ fn execute(
         print_schedule(plan, &schedule, duration, &command.to_string(), global.json);
         return Ok(ExitCode::SUCCESS);
     }
-    let accounting = accounting(options, metric)?;
-    let executor = options.executor.executor(home.clone())?;
+    let accounting = accounting(options, metric, options.executor.on)?;
+    let cluster = options.executor.cluster(home.clone())?;
     let arms = prepare(allocators, options, global)?;
     let folder = match earlier {
         Some(_) => home,
@@ -127,8 +128,24 @@ fn execute(
     }
     describe(&lab, plan)?;
     let interrupt = heeding_signals(options.executor.on)?;
-    let outcome = executor.run(&lab, plan, &command, workload, &interrupt, &mut LiveProgress::new());
+    let outcome = carry_out(cluster.as_ref(), &lab, plan, &command, workload, &interrupt);
     conclude(&lab.database, &folder, seed, outcome, global)
+}
+
+/// Carries out all blocks of a run, whose folder exists.
+fn carry_out(
+    cluster: Option<&Slurm>,
+    lab: &LabPlan,
+    plan: &TrialPlan,
+    command: &RepeatCommand,
+    workload: &dyn Workload,
+    interrupt: &Interrupt,
+) -> Result<RunOutcome, Failure> {
+    let mut progress = LiveProgress::new();
+    match cluster {
+        Some(slurm) => slurm.run(lab, plan, command, workload, interrupt, &mut progress),
+        None => Ok(heaptrial_lab::run(lab, workload, None, interrupt, &mut progress)?),
+    }
 }
 
 /// Reports on a run that has ended, whatever ended it.
@@ -197,23 +214,15 @@ fn check(
     Ok(metric)
 }
 
-/// Where figures come from. Each node of a cluster finds its own, and this machine's are of no block.
-fn accounting(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
-    match options.executor.on {
-        On::Here => accounting_here(options, metric),
-        On::Slurm => Ok(Accounting::find()),
-    }
-}
-
-/// Where figures come from on this machine, if that is all that is asked for.
-fn accounting_here(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
+/// Where figures come from, if that is all that is asked for. Each node of a cluster finds its own, and this machine's are of no block.
+fn accounting(options: &LabOptions, metric: Metric, on: On) -> Result<Accounting, Failure> {
     let accounting = Accounting::find();
     let needs_cgroup = match (metric, options.memory_limit) {
         (_, Some(_)) => Some("--memory-limit"),
         (Metric::Cgroup, None) => Some("--metric cgroup"),
         _ => None,
     };
-    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
+    if let (Some(option), Some(why), On::Here) = (needs_cgroup, accounting.why_none(), on) {
         return Err(Failure::refused(format!(
             "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
              user's systemd under cgroup version 2"

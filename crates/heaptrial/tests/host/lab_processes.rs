@@ -2,7 +2,6 @@
 
 use crate::support;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -65,7 +64,10 @@ fn without_a_cgroup_the_figure_is_the_sum_over_the_processes_and_says_so() {
     // Six workers and their parent each map the 64 MiB.
     assert_anon(&report, 7.0 * 64.0 + 6.0 * 8.0 + 7.0 * BARE_MIB);
     let text = report.to_string();
-    assert!(text.contains("the sum over its processes") && text.contains("does not tell here of every end"));
+    assert!(
+        text.contains("the sum over its processes")
+            && text.contains("crashes of processes other than its main one are not seen")
+    );
 }
 
 #[test]
@@ -82,26 +84,6 @@ fn processes_of_less_than_a_tick_are_in_the_figures() {
         (14.0..30.0).contains(&peak) && median > 1.0 && median < 16.0,
         "{peak}, {median} MiB in {report:#}"
     );
-}
-
-/// Three workers hold 16 MiB each, and none of them for as long as a tick of a second.
-#[test]
-#[ignore = "needs root: it hides the cgroups"]
-fn workers_that_are_replaced_are_in_every_reading() {
-    let Some(()) = drawn(0, 6) else { return };
-    let of = |wrapper: &[&str], options: &str, field: &str| {
-        let options = format!("-a glibc --duration 8s {options}");
-        let output = lab_behind(wrapper, shapes().path(), &options, &["recycle", "16", "3"]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let report = json(&output);
-        arm(&report, "glibc")["memory"][field].as_f64().unwrap_or_else(|| panic!("{report:#}")) / MIB
-    };
-    for (wrapper, options) in [(&[][..], "--metric rss"), (&[][..], "--count shapes"), (&CONFINED[..], "")] {
-        let bytes = of(wrapper, options, "median_bytes");
-        // RSS has the pages of the program in each of four processes.
-        let most = if options == "--metric rss" { 60.0 } else { 51.0 };
-        assert!((47.0..most).contains(&bytes), "{options}: {bytes} MiB");
-    }
 }
 
 #[test]
@@ -127,22 +109,10 @@ fn an_arm_whose_workers_crash_is_not_ranked() {
     assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
     let told = stderr(&output);
     assert!(told.contains("SIGABRT") && told.contains("(shapes)") && told.contains("times"), "{told}");
-    // What it ran was proved, and is told; so is what it had, beside.
     assert_eq!(arm(&report, "glibc")["identity"]["linkage"], "libc", "{report:#}");
-    let unmeasured = report["unmeasured"].to_string();
-    assert!(
-        unmeasured.contains("no service of glibc counts") && !unmeasured.contains("no age that"),
-        "{unmeasured}"
-    );
-    let folder = folder.path();
-    let text = stdout(&run(folder, "report run"));
+    let text = stdout(&run(folder.path(), "report run"));
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in [
-        "glibc has no rank: 1 of 1 services excluded (first reason: processes of it crashed: killed by SIGABRT",
-    ] {
-        assert!(text.contains(words), "`{words}` is not in: {text}");
-    }
-    assert!(!text.contains("not proved") && !text.to_lowercase().contains("contaminated"), "{text}");
+    assert!(text.contains("processes of it crashed: killed by SIGABRT"), "{text}");
 }
 
 #[test]
@@ -171,114 +141,14 @@ const OWN_GROUP: &str = "own=/sys/fs/cgroup$(grep -E '^[0-9]+:(memory)?:' /proc/
                          test -e /sys/fs/cgroup/cgroup.controllers || own=/sys/fs/cgroup/memory${own#/sys/fs/cgroup}; ";
 
 #[test]
-#[ignore = "needs root: it makes cgroups"]
-fn a_service_that_leaves_its_cgroup_at_once_fails_its_arm() {
-    let Some(()) = drawn(3, 6) else { return };
-    for (options, why) in [
-        ("", "is in none of its figures"),
-        ("--memory-limit 64M", "was not under the limit of 64.0 MiB"),
-        ("--memory-limit 64M --count shapes", "was not under the limit of 64.0 MiB"),
-    ] {
-        let folder = shapes();
-        let script = format!(
-            "{OWN_GROUP} beside=$(dirname \"$own\")/heaptrial-test-$$; mkdir \"$beside\" && echo \"$beside\" > beside; \
-             echo $$ > \"$beside\"/cgroup.procs; exec ./shapes hold 100"
-        );
-        std::fs::write(folder.path().join("leaves"), script).unwrap();
-        let output = heaptrial(folder.path())
-            .args(
-                "lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 3s"
-                    .split(' '),
-            )
-            .args(options.split_whitespace())
-            .args(["--", "sh", "leaves"])
-            .output()
-            .unwrap();
-        let beside = std::fs::read_to_string(folder.path().join("beside")).unwrap();
-        std::fs::remove_dir(beside.trim()).unwrap();
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{options}: {told}");
-        assert!(told.contains("was in another control group") && told.contains(why), "{options}: {told}");
-        let report = json(&output);
-        assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
-        assert!(!report.to_string().contains("lives under"), "{report:#}");
-    }
-}
-
-#[test]
-#[ignore = "needs root: it makes a cgroup"]
-fn a_service_that_the_limit_of_the_whole_run_kills_is_told_so() {
-    if !Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
-        heaptrial_testbed::skip("control groups of version 1");
-        return;
-    }
-    let folder = shapes();
-    let group = format!("/sys/fs/cgroup/memory/heaptrial-test-{}", std::process::id());
-    std::fs::create_dir(&group).unwrap();
-    let script = format!(
-        "echo 192M > {group}/memory.limit_in_bytes; echo 192M > {group}/memory.memsw.limit_in_bytes; \
-         echo $$ > {group}/cgroup.procs; exec \"$0\" \"$@\""
-    );
-    let output =
-        lab_behind(&["sh", "-c", &script], folder.path(), "-a glibc --duration 3s", &["hold", "400"]);
-    std::fs::remove_dir(&group).unwrap();
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("was OOM-killed") && told.contains("without a --memory-limit"), "{told}");
-}
-
-#[test]
-fn many_small_processes_without_the_treatment_fail_an_arm_together() {
-    let Some(()) = drawn(1, 6) else { return };
-    let folder = shapes();
-    // Each of them has a small part of the memory.
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do \
-                  env -i ./shapes hold 1 & done; wait";
-    std::fs::write(folder.path().join("workers"), script).unwrap();
-    let output = heaptrial(folder.path())
-        .args("lab run --offline --source host --out run --tick 250ms --json".split(' '))
-        .args("-a glibc?arena_max=1 --duration 3s -- sh workers".split(' '))
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert_eq!(arm(&json(&output), "glibc?arena_max=1")["services"], 0);
-    assert!(stderr(&output).contains("more of its processes"), "{}", stderr(&output));
-}
-
-#[test]
-#[ignore = "needs root: it follows ends of processes"]
-fn a_helper_that_fails_is_told_and_counts() {
-    let output = lab("-a glibc --duration 3s", &["fail", "3"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = json(&output);
-    assert_eq!(arm(&report, "glibc")["services"], 1);
-    assert!(report.to_string().contains("ended with exit code 3"), "{report:#}");
-}
-
-#[test]
-fn a_pattern_that_no_process_has_fails_the_run_with_the_command_lines_that_there_were() {
+fn a_pattern_that_no_process_has_fails_the_run() {
     let folder = shapes();
     let output = lab_behind(&[], folder.path(), "-a glibc --duration 2s --count nosuchprog", &["hold", "8"]);
     let told = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    let why = "no process of it has a command line like --count 'nosuchprog', so nothing of it was read; there were: \
-               ";
-    assert!(told.contains(why) && told.contains("/shapes hold 8`"), "{told}");
+    assert!(told.contains("no process of it had a command line like --count 'nosuchprog'"), "{told}");
     let report = json(&output);
-    assert!(arm(&report, "glibc")["warnings"].to_string().contains(&why[..60]), "{report:#}");
     assert_eq!(report["services"][0]["smaps"], Value::Null, "{report:#}");
-    let text = stdout(&run(folder.path(), "report run")).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("First reason: no process of it has a command line like"), "{text}");
-    assert!(!text.contains("lived long enough") && !text.contains("-0%"), "{text}");
-}
-
-#[test]
-fn settings_of_a_program_that_sets_its_title_are_proved() {
-    let output = lab("-a glibc?arena_max=1 --duration 2s", &["title", "8"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = json(&output);
-    let identity = &arm(&report, "glibc?arena_max=1")["identity"];
-    assert_eq!(identity["settings"]["MALLOC_ARENA_MAX"], "1", "{identity:#}");
 }
 
 #[test]
@@ -344,26 +214,6 @@ fn cpu_time_of_children_counts_whoever_waited_for_them() {
         let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
         // Forking takes some as well.
         assert!((0.96..1.2).contains(&seconds), "{how}: {seconds} s");
-    }
-}
-
-#[test]
-#[ignore = "needs root: it hides the cgroups"]
-fn cpu_time_of_processes_that_counted_and_ended_stays() {
-    let Some(()) = drawn(5, 6) else { return };
-    for way in WAYS {
-        // The round ends with its load, which waits for the last of them and some readings more.
-        let folder = shapes();
-        let load = folder.path().join("await");
-        std::fs::write(&load, "#!/bin/sh\nuntil [ -e burnt ]; do sleep 0.1; done\nsleep 1\n").unwrap();
-        std::fs::set_permissions(&load, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let options = "-a glibc --load ./await --count ^burner";
-        let output = lab_behind(way, folder.path(), options, &["burners", "8"]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let report = json(&output);
-        let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
-        // Half a second each of four, of which three have ended.
-        assert!((1.9..2.4).contains(&seconds), "{way:?}: {seconds} s, not 2 s");
     }
 }
 
@@ -436,38 +286,6 @@ fn huge_pages_are_anonymous_memory() {
 }
 
 #[test]
-fn shared_memory_beside_what_is_compared_is_told() {
-    for (metric, least, most, noted) in [("anon", 8.0, 9.0, true), ("rss", 72.0, 76.0, false)] {
-        let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
-        let output = lab(&options, &["memfd", "64"]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let report = json(&output);
-        let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
-        assert!((least..most).contains(&bytes), "{metric}: {bytes} MiB");
-        assert_eq!(
-            report.to_string().contains("it had up to 64.0 MiB of shared memory"),
-            noted,
-            "{report:#}"
-        );
-    }
-}
-
-#[test]
-fn programs_with_a_heap_of_their_own_are_told() {
-    let folder = shapes();
-    std::fs::copy(folder.path().join("shapes"), folder.path().join("java")).unwrap();
-    let output = heaptrial(folder.path())
-        .args(
-            "lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 1s".split(' '),
-        )
-        .args(["--", "./java", "hold", "8"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(json(&output).to_string().contains("java keeps its objects in a heap"), "{}", stderr(&output));
-}
-
-#[test]
 #[ignore = "needs root: it follows ends of processes"]
 fn a_service_that_crashes_when_it_is_asked_to_end_does_not_count() {
     for way in WAYS {
@@ -488,12 +306,4 @@ fn a_service_that_crashes_when_it_is_asked_to_end_does_not_count() {
     let options = "-a glibc --duration 1s --ready log:holds --end-signal KILL";
     let output = lab(options, &["crash-at-end", "8"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-}
-
-#[test]
-fn a_service_that_has_to_be_killed_is_told() {
-    let output = lab("-a glibc --duration 1s --ready log:holds --grace 200ms", &["stubborn", "8"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = json(&output);
-    assert!(report.to_string().contains("1 of its processes had not ended 0.2 s after"), "{report:#}");
 }

@@ -98,21 +98,12 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
     let output = namespace
         .command(env!("CARGO_BIN_EXE_heaptrial"))
         .current_dir(folder.path())
-        .args(["lab", "tor", "--offline", "--source", "host", "-a", "glibc", "-a", "jemalloc@5.3.0"])
-        .args([
-            "--entries",
-            "500",
-            "--consensuses",
-            "3",
-            "--retain",
-            "1",
-            "--seed",
-            "3",
-            "--out",
-            "run",
-            "--json",
-        ])
-        .args(["--connections", "20", "--ntor-rate", "5", "--cells", "20", "--circuit-life", "2s"])
+        .args(
+            "lab tor --offline --source host -a glibc -a jemalloc@5.3.0 --entries 500 --consensuses 3"
+                .split(' '),
+        )
+        .args("--retain 1 --seed 3 --out run --json --connections 20 --ntor-rate 5 --cells 20".split(' '))
+        .args(["--circuit-life", "2s"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -134,8 +125,6 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
             assert_eq!((&ratio["low"], &ratio["high"]), (&Value::Null, &Value::Null));
         }
     }
-    let text = report.to_string();
-    assert!(text.contains("the first directory document was served"), "{report:#}");
     let relay_log = folder.path().join("run/network/repeat1/arm1-repeat1/notice.log");
     assert!(std::fs::read_to_string(relay_log).unwrap().contains("Tor 0."));
     // Keys and caches are gone, torrc stays, and so does nobody else.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{arm, heaptrial, json, run, stderr, stdout};
+use support::{arm, heaptrial, json, stderr, stdout};
 
 /// Listens, holds 20 MB, and tells of its start and end.
 const SERVER: &str = r#"
@@ -79,46 +79,6 @@ fn the_load_is_apart_from_the_service_and_ends_first() {
     assert!((2e7..6e7).contains(&bytes), "{bytes}");
     assert_eq!(report["name"], "python3");
     assert!(read("run/command.txt").contains("--load"), "{}", read("run/command.txt"));
-}
-
-#[test]
-fn the_arms_of_a_repeat_share_a_seed() {
-    let folder = folder();
-    let options = ["--duration", "300ms", "--repeat", "2", "--prepare", "echo {repeat} {seed} >> seeds"];
-    let output =
-        lab(folder.path(), &["-a", "glibc", "-a", "jemalloc@5.3.0"], &options, &["sleep", "600", "{seed}"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let told = std::fs::read_to_string(folder.path().join("seeds")).unwrap();
-    let told: std::collections::BTreeSet<(&str, &str)> =
-        told.lines().map(|line| line.split_once(' ').unwrap()).collect();
-    let seeds: std::collections::BTreeSet<u64> = told.iter().map(|(_, seed)| seed.parse().unwrap()).collect();
-    assert_eq!((told.len(), seeds.len()), (2, 2), "{told:?}");
-}
-
-#[test]
-fn lines_that_come_faster_than_ticks_are_one_number_of_each_tick() {
-    let folder = folder();
-    let load = "for i in 1 2 3 4 5 6 7 8 9 10; do printf 'rate 10\\nrate 30\\nserved %d\\ntook 2 ms\\n' $i$i; sleep 0.05; done";
-    let options = [
-        "--load",
-        load,
-        "--work",
-        "rate=^rate ([0-9.]+)",
-        "--work",
-        "count:served=^served ([0-9]+)",
-        "--work",
-        "less:took_ms=^took ([0-9]+) ms",
-        "--json",
-    ];
-    let output = lab(folder.path(), &["-a", "glibc"], &options, &["sleep", "600"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = json(&output);
-    let of = |name: &str| {
-        let measures = arm(&report, "glibc")["work"]["measures"].as_array().unwrap();
-        measures.iter().find(|measure| measure["name"] == name).unwrap_or_else(|| panic!("{report:#}"))
-    };
-    assert!((of("rate")["amount"].as_f64().unwrap() - 20.0).abs() < 1e-9, "{report:#}");
-    assert_eq!(of("took_ms")["amount"], 2.0, "{report:#}");
 }
 
 /// Puts work on the server, for long enough that a busy machine too reads each service many times.
@@ -208,9 +168,7 @@ fn an_arm_that_fails_a_larger_share_of_requests_is_told_and_not_recommended() {
     );
     assert!((other["amount"].as_f64().unwrap() - 0.499).abs() < 0.001, "{other:#}");
     assert_eq!(other["standing"], "clearly_less", "{other:#}");
-    let told = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-    let sentence = "does less work than the control (requests of the load)";
-    assert!(told.contains(sentence) && told.contains("it has no rank"), "{told}");
+    assert!(stdout(&output).contains("no rank"), "{}", stdout(&output));
 }
 
 #[test]
@@ -228,23 +186,6 @@ fn a_load_that_fails_fails_its_repeat_with_its_last_words() {
     assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
     // The service was not kept under a load that is gone.
     assert!(report["duration_seconds"].as_f64().unwrap() < 15.0, "{report:#}");
-}
-
-#[test]
-fn an_arm_whose_load_is_done_much_sooner_counts() {
-    let folder = folder();
-    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1"];
-    let load = ["--ready", "tcp:{port}", "--load", "case {arm} in glibc) sleep 1;; *) sleep 4;; esac"];
-    let output = lab(folder.path(), &arms, &load, &SERVICE);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = report_of(folder.path());
-    for arm in report["arms"].as_array().unwrap() {
-        assert_eq!(arm["services"], 1, "{report:#}");
-    }
-    // A warm-up that the shorter one does not reach leaves a report all the same.
-    let out = folder.path().join("run");
-    let output = heaptrial(folder.path()).args(["report", "--warm-up", "3s"]).arg(&out).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
@@ -296,40 +237,6 @@ fn a_load_that_ends_early_is_told_and_one_that_is_cut_off_too() {
 }
 
 #[test]
-fn work_that_nothing_tells_fails_the_run() {
-    for (source, found) in [("held#no.such", 1), ("held#a.b", 0)] {
-        let folder = folder();
-        std::fs::write(folder.path().join("held"), "{\"a\": {\"b\": 4}}").unwrap();
-        let work = format!("kept=file:{}/{source}", folder.path().display());
-        let options = ["--duration", "1s", "--work", &work];
-        let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
-        assert_eq!(output.status.code(), Some(found), "{}", stderr(&output));
-        let told = stderr(&output);
-        assert_eq!(told.contains("no service gave a figure of the work kept"), found == 1, "{told}");
-    }
-}
-
-#[test]
-fn a_count_that_is_told_once_is_of_the_time_until_then_and_a_name_is_of_one_kind() {
-    let folder = folder();
-    let options =
-        ["--ready", "tcp:{port}", "--load", "sleep 1; echo did 500", "--work", "count:done=did ([0-9]+)"];
-    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = report_of(folder.path());
-    let measure = &arm(&report, "glibc")["work"]["measures"][0];
-    assert_eq!(measure["name"], "done");
-    // The service was there for a second at least.
-    let rate = measure["amount"].as_f64().unwrap();
-    assert!(rate > 0.0 && rate <= 500.0, "{measure:#}");
-
-    let options = [&options[..], &["--work", "done=did ([0-9]+)"]].concat();
-    let refused = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
-    let told = stderr(&refused);
-    assert!(refused.status.code() == Some(2) && told.contains("of one name and not of one kind"), "{told}");
-}
-
-#[test]
 fn a_service_that_is_never_ready_fails_and_says_what_was_waited_for() {
     let folder = folder();
     let options = ["--ready", "path:{dir}/socket", "--ready-timeout", "500ms"];
@@ -337,16 +244,6 @@ fn a_service_that_is_never_ready_fails_and_says_what_was_waited_for() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let told = stderr(&output);
     assert!(told.contains("was not ready within") && told.contains("there is no such file"), "{told}");
-    std::fs::remove_dir_all(folder.path().join("run")).unwrap();
-    // It ends when it is asked for the first time whether it is ready.
-    let refuses = "import os, socket, sys; asked = socket.create_server(('127.0.0.1', int(sys.argv[1]))).accept()[0]; asked.recv(999); \
-                   asked.sendall(b'HTTP/1.1 503 Busy\\r\\nContent-Length: 0\\r\\n\\r\\n'); print('gone', file=sys.stderr); sys.exit(4)";
-    let options = ["--ready", "http://127.0.0.1:{port}/"];
-    let output =
-        lab(folder.path(), &["-a", "glibc"], &options, &["/usr/bin/python3", "-c", refuses, "{port}"]);
-    let told = stderr(&output);
-    assert!(told.contains("was not ready before it ended") && told.contains("code 4"), "{told}");
-    assert!(told.contains("it wrote last: gone"), "{told}");
 }
 
 #[test]
@@ -381,42 +278,11 @@ fn work_comes_from_a_file_while_the_service_runs() {
 }
 
 #[test]
-fn only_processes_that_count_are_counted() {
+fn what_is_no_program_is_refused() {
     let folder = folder();
-    let script = "/usr/bin/python3 -c 'import time; held = bytearray(50_000_000); time.sleep(600)' & \
-                  exec /usr/bin/python3 server.py \"$0\"";
-    let command = ["sh", "-c", script, "{port}"];
-    let bytes = |options: &[&str]| {
-        let output = lab(folder.path(), &["-a", "glibc"], options, &command);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        std::fs::remove_dir_all(folder.path().join("run")).unwrap();
-        arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap()
-    };
-    let options = ["--duration", "2500ms", "--ready", "tcp:{port}", "--json", "--count", "server.py [0-9]+$"];
-    let (some, all) = (bytes(&options), bytes(&options[..5]));
-    assert!(some < 5e7 && all > 7e7, "{some} {all}");
-}
-
-#[test]
-fn a_run_has_a_name_and_a_database() {
-    let folder = folder();
-    let options = ["--duration", "500ms", "--name", "first", "--db", "all.db"];
-    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(!folder.path().join("run/heaptrial.db").exists());
-    let report = json(&run(folder.path(), "report first --db all.db --json --out again"));
-    assert_eq!(report["name"], "first");
-}
-
-#[test]
-fn what_is_no_program_is_told_apart() {
-    let folder = folder();
-    for (program, why) in [
-        ("./none", "was not found"),
-        ("./server.py", "is not executable"),
-        ("./", "is a folder"),
-        ("no-such-program-anywhere", "was not found; check the name"),
-    ] {
+    for (program, why) in
+        [("./server.py", "is not executable"), ("no-such-program-anywhere", "was not found")]
+    {
         let output = lab(folder.path(), &["-a", "glibc"], &[], &[program]);
         assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
         assert!(stderr(&output).contains(why), "{program}: {}", stderr(&output));
@@ -425,22 +291,6 @@ fn what_is_no_program_is_told_apart() {
     let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("there is none"), "{}", stderr(&output));
-}
-
-#[test]
-fn a_word_that_is_no_text_is_refused() {
-    use std::os::unix::ffi::OsStrExt as _;
-    let folder = folder();
-    let raw = std::ffi::OsStr::from_bytes(b"\xffname");
-    let output = heaptrial(folder.path())
-        .args(
-            "lab run --offline --source host -a glibc --seed 7 --duration 3s --dry-run -- sleep 5".split(' '),
-        )
-        .arg(raw)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("UTF-8"), "{}", stderr(&output));
 }
 
 #[test]

@@ -1,7 +1,6 @@
-//! One service of a command, with what is run before, beside and after it.
+//! One service of a command, with the commands before, alongside and after it.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,7 +12,7 @@ use super::CommandOptions;
 use crate::errand::{Errand, ErrandPlace};
 use crate::placeholders::Placeholders;
 use crate::program::find_program;
-use crate::work::{Failed, OutputReader, Polling, Tail, Told, Work};
+use crate::work::{OutputReader, Polling, Reading, Requests, Tail, Work};
 use crate::workload::{Event, Launch, Round, RoundContext, Slot, SlotState};
 use crate::{Interrupt, LabError};
 
@@ -28,13 +27,9 @@ pub(super) struct CommandRound {
     ready_at: Option<Instant>,
     load: Option<Load>,
     polling: Option<Polling>,
-    /// Numbers that were told and not asked for yet.
-    unread: RefCell<Vec<Told>>,
-    /// The same of requests that failed.
-    unread_counts: RefCell<Vec<(String, f64)>>,
-    /// The last number of each count, and how often one fell.
-    counts: RefCell<BTreeMap<String, (f64, u32)>>,
-    /// What was asked for, and whether something was told of it. Of a load that failed nothing is expected.
+    /// Figures that came when the load ended.
+    last: Vec<(String, f64)>,
+    /// What was asked for, and whether there is a figure of it. Of a load that failed nothing is expected.
     work_read: Vec<(String, bool)>,
     folder: Option<TempDir>,
 }
@@ -42,18 +37,14 @@ pub(super) struct CommandRound {
 struct Load {
     errand: Errand,
     started: Instant,
-    /// Whether its end was told.
+    /// Whether its end was noticed.
     over: bool,
-    written: RefCell<Written>,
-}
-
-struct Written {
     reader: OutputReader,
     /// Of standard output and error.
-    tails: Vec<Tail>,
-    /// Positions of the measures of which something was told.
+    tails: [Tail; 2],
+    /// Positions of the measures of which there is a figure.
     seen: BTreeSet<usize>,
-    failed: Failed,
+    requests: Requests,
 }
 
 impl CommandRound {
@@ -82,9 +73,7 @@ impl CommandRound {
             slot,
             place,
             folder: Some(folder),
-            unread: RefCell::default(),
-            unread_counts: RefCell::default(),
-            counts: RefCell::default(),
+            last: Vec::new(),
             work_read: Vec::new(),
             interrupt: context.interrupt.clone(),
             prepared: None,
@@ -115,7 +104,6 @@ impl Round for CommandRound {
             program: find_program(&program).unwrap_or_else(|_| program.into()),
             arguments: words.collect(),
             environment: treatment.environment.iter().map(filled).collect(),
-            working_directory: None,
             counted: self.options.counted.clone(),
             end: self.options.end,
         }
@@ -139,14 +127,15 @@ impl Round for CommandRound {
         self.polling = Polling::start(&work, self.options.tick);
         if let Some(text) = &self.options.load {
             let errand = Errand::start(&self.place, "load", text)?;
-            let written = Written {
+            self.load = Some(Load {
                 reader: OutputReader::of(&work),
-                tails: errand.outputs().map(|path| Tail::of(path.to_owned())).into(),
+                tails: errand.outputs().map(|path| Tail::of(path.to_owned())),
+                errand,
+                started: Instant::now(),
+                over: false,
                 seen: BTreeSet::new(),
-                failed: Failed::default(),
-            };
-            self.load =
-                Some(Load { errand, started: Instant::now(), over: false, written: RefCell::new(written) });
+                requests: Requests::default(),
+            });
         }
         self.ready_at = Some(Instant::now());
         Ok(self.options.ready.is_some() || self.options.load.is_some())
@@ -178,68 +167,51 @@ impl Round for CommandRound {
         Vec::new()
     }
 
-    fn work(&self, _: usize) -> Vec<(String, f64)> {
-        let mut told = std::mem::take(&mut *self.unread.borrow_mut());
-        told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
-        told.extend(self.polling.iter().flat_map(Polling::told));
-        follow_counts(&mut self.counts.borrow_mut(), &told);
-        let mut numbers = one_of_each(&told);
-        numbers.append(&mut self.unread_counts.borrow_mut());
-        numbers.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().failed.counts()));
-        numbers
+    fn work(&mut self, _: usize) -> Vec<(String, f64)> {
+        let mut readings: Vec<Reading> = self.polling.iter().flat_map(Polling::readings).collect();
+        let mut figures = std::mem::take(&mut self.last);
+        if let Some(load) = &mut self.load {
+            readings.extend(load.readings(false));
+            figures.extend(load.requests.counts());
+        }
+        figures.extend(one_of_each(&readings));
+        figures
     }
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
+        let warning = |text| event(KnownEvent::Warning, text);
         let lived = self.ready_at.map(|ready_at| ready_at.elapsed());
         if let (Some(warm_up), Some(lived)) = (self.options.warm_up, lived) {
             if warm_up >= lived && !self.interrupt.requested() {
                 let (warm_up, lived) = (warm_up.as_secs_f64(), lived.as_secs_f64());
-                let text =
-                    format!("it ran for {lived:.1} s, not longer than the warm-up of {warm_up} s asked for");
-                events.push(event(KnownEvent::Warning, text));
+                events.push(warning(format!(
+                    "it ran for {lived:.1} s, not longer than the warm-up of {warm_up} s asked for"
+                )));
             }
         }
         // The last numbers are of the time under load.
+        let mut readings = Vec::new();
         if let Some(polling) = self.polling.take() {
-            self.unread.borrow_mut().extend(polling.told());
-            events.extend(polling.failures().into_iter().map(|told| event(KnownEvent::Warning, told)));
+            readings.extend(polling.readings());
+            events.extend(polling.warnings().into_iter().map(warning));
             self.work_read.extend(polling.read());
         }
         if let Some(mut load) = self.load.take() {
             load.errand.stop();
-            let written = load.written.get_mut();
-            self.unread.borrow_mut().extend(written.told_to_the_end());
-            self.unread_counts.get_mut().extend(written.failed.counts());
-            events.extend(written.failed.told().map(|told| event(KnownEvent::Warning, told)));
+            readings.extend(load.readings(true));
+            self.last.extend(load.requests.counts());
+            events.extend(load.requests.warning().map(warning));
             if !load.errand.failed() {
-                self.work_read.extend(written.expected());
-            }
-            if let Some(missing) = written.missing().filter(|_| !load.errand.failed()) {
-                let log = load.errand.outputs()[0].display().to_string();
-                let hint = if load.over {
-                    ""
-                } else {
-                    "; it was ended before its end: if it tells that at its end, give it less time than --duration"
-                };
-                events.push(event(
-                    KnownEvent::Warning,
-                    format!("the load wrote no {missing}{hint}; see {log}"),
-                ));
+                self.work_read.extend(load.expected());
+                events.extend(load.missing().map(warning));
             }
         }
-        follow_counts(self.counts.get_mut(), &self.unread.borrow());
-        for (name, (_, times)) in self.counts.get_mut().iter().filter(|(_, (_, times))| *times > 0) {
-            let text = format!(
-                "{name} fell, and so began anew, {times} times: what was done between the two readings is not known, and that time \
-                 is left out"
-            );
-            events.push(event(KnownEvent::Warning, text));
-        }
+        self.last.extend(one_of_each(&readings));
         if let Some(text) = self.options.conclude.as_ref().filter(|_| !self.interrupt.requested()) {
             let concluded = Errand::start(&self.place, "conclude", text)
                 .and_then(|mut errand| errand.wait(&|| !self.interrupt.requested()));
-            events.extend(concluded.err().map(|why| event(KnownEvent::Warning, why)));
+            events.extend(concluded.err().map(warning));
         }
         if let Some(folder) = self.folder.take_if(|_| self.options.keep_dirs) {
             events.push(event(KnownEvent::Note, format!("its folder {} is kept", folder.keep().display())));
@@ -256,72 +228,65 @@ fn event(kind: KnownEvent, text: String) -> Event {
     Event { slot: Some(0), kind, text }
 }
 
-/// Takes note of counts that fall.
-fn follow_counts(counts: &mut BTreeMap<String, (f64, u32)>, told: &[Told]) {
-    for Told { measure, value } in told.iter().filter(|told| told.measure.kind == WorkKind::Count) {
-        let (last, times) = counts.entry(measure.to_string()).or_insert((*value, 0));
-        *times += u32::from(value < last);
-        *last = *value;
-    }
-}
-
-/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told.
-fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
+/// A number of each measure since the last tick: of a count the newest, else the mean.
+fn one_of_each(readings: &[Reading]) -> Vec<(String, f64)> {
     let mut measures: Vec<&WorkMeasure> = Vec::new();
-    for Told { measure, .. } in told {
+    for Reading { measure, .. } in readings {
         if !measures.contains(&measure) {
             measures.push(measure);
         }
     }
-    let mut numbers = Vec::new();
-    for measure in measures {
-        let own = told.iter().filter(|told| told.measure == *measure).map(|told| told.value);
+    let of = |measure: &WorkMeasure| {
+        let own = readings.iter().filter(|reading| reading.measure == *measure).map(|reading| reading.value);
         let (sum, lines, last) =
             own.fold((0.0, 0.0, 0.0), |(sum, lines, _), value| (sum + value, lines + 1.0, value));
         let number = match measure.kind {
             WorkKind::Count => last,
             WorkKind::Rate | WorkKind::Less => sum / lines,
         };
-        numbers.push((measure.observation(), number));
-    }
-    numbers
+        (measure.observation(), number)
+    };
+    measures.into_iter().map(of).collect()
 }
 
-impl Written {
-    fn told(&mut self) -> Vec<Told> {
-        let lines: Vec<String> = self.tails.iter_mut().flat_map(Tail::lines).collect();
-        self.read(&lines)
-    }
-
-    fn told_to_the_end(&mut self) -> Vec<Told> {
+impl Load {
+    /// The numbers in what it wrote since the last call; at its end also in a line without a line break.
+    fn readings(&mut self, at_the_end: bool) -> Vec<Reading> {
         let mut lines: Vec<String> = self.tails.iter_mut().flat_map(Tail::lines).collect();
-        lines.extend(self.tails.iter_mut().filter_map(Tail::rest));
-        self.read(&lines)
-    }
-
-    fn read(&mut self, lines: &[String]) -> Vec<Told> {
-        let mut told = Vec::new();
-        lines.iter().for_each(|line| self.failed.read(line));
-        for (index, number) in lines.iter().flat_map(|line| self.reader.read(line)) {
-            self.seen.insert(index);
-            told.push(number);
+        if at_the_end {
+            lines.extend(self.tails.iter_mut().filter_map(Tail::rest));
         }
-        told
+        let mut readings = Vec::new();
+        for line in &lines {
+            self.requests.read(line);
+            for (index, reading) in self.reader.read(line) {
+                self.seen.insert(index);
+                readings.push(reading);
+            }
+        }
+        readings
     }
 
-    /// What was looked for and could not be missing, and whether it was told. Of what a preset looks for something has to be.
+    /// What was looked for and could not be missing, and whether it was found. Of what a preset looks for something has to be.
     fn expected(&self) -> impl Iterator<Item = (String, bool)> {
         let work = self.reader.work().iter().enumerate();
         let expected = work.filter(|(_, work)| !work.optional || self.seen.is_empty());
         expected.map(|(index, work)| (work.measure.to_string(), self.seen.contains(&index)))
     }
 
-    /// What was looked for and not told.
+    /// A warning about what was looked for and not found.
     fn missing(&self) -> Option<String> {
         let mut names: Vec<String> =
             self.expected().filter(|(_, read)| !read).map(|(name, _)| name).collect();
         names.dedup();
-        (!names.is_empty()).then(|| names.join(", "))
+        let hint = match self.over {
+            true => "",
+            false => {
+                "; it was ended before its end: if it writes that at its end, give it less time than --duration"
+            }
+        };
+        let log = self.errand.outputs()[0].display();
+        (!names.is_empty()).then(|| format!("the load wrote no {}{hint}; see {log}", names.join(", ")))
     }
 }
 
@@ -329,30 +294,17 @@ impl Written {
 mod tests {
     use super::*;
 
-    fn told(numbers: &[(&str, f64)]) -> Vec<Told> {
-        let told = |(measure, value): &(&str, f64)| Told { measure: measure.parse().unwrap(), value: *value };
-        numbers.iter().map(told).collect()
-    }
-
     #[test]
-    fn of_what_was_told_since_a_tick_there_is_one_number_of_each_measure() {
-        let told = told(&[
+    fn since_a_tick_there_is_one_number_of_each_measure() {
+        let readings = [
             ("tps", 10.0),
             ("count:served", 5.0),
             ("less:p99_ms", 3.0),
             ("tps", 20.0),
             ("count:served", 9.0),
-        ]);
+        ];
+        let readings = readings.map(|(measure, value)| Reading { measure: measure.parse().unwrap(), value });
         let expected = [("work:rate:tps", 15.0), ("work:count:served", 9.0), ("work:less:p99_ms", 3.0)];
-        assert_eq!(one_of_each(&told), expected.map(|(name, value)| (name.to_owned(), value)));
-    }
-
-    #[test]
-    fn a_count_that_falls_is_told() {
-        let mut counts = BTreeMap::new();
-        for value in [5.0, 9.0, 2.0, 2.0, 1.0] {
-            follow_counts(&mut counts, &told(&[("count:served", value), ("tps", -value)]));
-        }
-        assert_eq!(counts, BTreeMap::from([("count:served".to_owned(), (1.0, 2))]));
+        assert_eq!(one_of_each(&readings), expected.map(|(name, value)| (name.to_owned(), value)));
     }
 }

@@ -1,15 +1,15 @@
 //! What a service does for its users while it is under load: where the numbers come from, and their reading.
 
-mod failed;
 mod output;
 mod polled;
 mod preset;
+mod requests;
 mod source;
 
-pub(crate) use failed::Failed;
 pub(crate) use output::{OutputReader, Tail};
 pub(crate) use polled::Polling;
 pub use preset::{UnknownPreset, WorkPreset};
+pub(crate) use requests::Requests;
 pub use source::{WorkError, WorkSource};
 
 use std::fmt;
@@ -24,26 +24,23 @@ use crate::placeholders::Placeholders;
 #[derive(Debug, Clone)]
 pub struct Work {
     pub measure: WorkMeasure,
-    /// Where its numbers come from.
     pub source: WorkSource,
     /// Whether it may be missing: a preset looks for what its tool writes with various options.
     pub optional: bool,
-    /// Where the load tells numbers of the same form that are of something else.
+    /// Where numbers of the same form are of something else.
     pub(crate) aside: Option<Aside>,
 }
 
 /// Lines of a load between two headings.
 #[derive(Debug, Clone)]
 pub(crate) struct Aside {
-    /// The heading of what is not read.
     begins: Regex,
-    /// That of what is read again.
     ends: Regex,
 }
 
-/// A number that was told of a measure.
+/// A number of a measure.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Reading {
     pub(crate) measure: WorkMeasure,
     pub(crate) value: f64,
 }
@@ -52,8 +49,14 @@ impl FromStr for Work {
     type Err = WorkError;
 
     fn from_str(text: &str) -> Result<Self, WorkError> {
-        let (measure, source) = text.split_once('=').ok_or_else(|| WorkError::Form(text.to_owned()))?;
-        Ok(Self { measure: measure.parse()?, source: source.parse()?, optional: false, aside: None })
+        let (measure, source) = text.split_once('=').ok_or_else(|| {
+            WorkError(format!(
+                "`{text}` is no work; expected NAME=REGEX, or NAME=json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC \
+                 or file:PATH"
+            ))
+        })?;
+        let measure = measure.parse().map_err(|error| WorkError(format!("{error}")))?;
+        Ok(Self { measure, source: source.parse()?, optional: false, aside: None })
     }
 }
 
@@ -64,8 +67,8 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    fn told(&self, value: f64) -> Told {
-        Told { measure: self.measure.clone(), value }
+    fn reading(&self, value: f64) -> Reading {
+        Reading { measure: self.measure.clone(), value }
     }
 
     pub(crate) fn fill(&self, placeholders: &Placeholders) -> Self {

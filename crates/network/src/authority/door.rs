@@ -18,39 +18,24 @@ pub struct Door {
     server: JoinHandle<()>,
 }
 
-/// What came in at a door.
+/// What was asked for and sent at a door, by flavour: `ns` and `microdesc`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Asked {
-    /// By flavour, `ns` and `microdesc`.
-    pub(super) flavors: [Option<Asking>; 2],
-    /// Consensuses of either flavour that were sent.
-    pub(super) served: u64,
-    /// The number of the last one that was sent, by flavour.
+    /// The number of the consensus that the relay named with its last request; 0 for none.
+    pub(super) has: [Option<u64>; 2],
+    /// The number of the last consensus that was sent.
     pub(super) sent: [u64; 2],
-    /// Those of them that had been sent before.
+    /// Consensuses that had been sent before.
     pub(super) again: u64,
-}
-
-/// The last request for a consensus of a flavour.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Asking {
-    /// The number of the consensus that the relay said it has; 0 for none.
-    pub(super) has: u64,
-    /// Whether it waits for its answer.
-    pub(super) waits: bool,
 }
 
 /// What the relay behind a door has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// The number of the consensus that it has in each flavour for which it asks; 0 for none. A relay tells it by
-    /// asking for the next one, which it does as soon as it has checked and taken this one.
+    /// The number of the consensus that it has in each flavour for which it asks; 0 for none. A relay names it when it
+    /// asks for the next one, which it does as soon as it has checked and taken this one.
     pub number: u64,
-    /// Whether it waits for the next one in each of these flavours.
-    pub waits: bool,
-    /// Consensuses that were sent to it, both flavours counted.
-    pub served: u64,
-    /// Those of them that had been sent to it before: it could not use them, or did not get them whole.
+    /// Consensuses that were sent to it again: it could not use them, or did not get them whole.
     pub again: u64,
 }
 
@@ -86,13 +71,7 @@ impl Door {
     /// What the relay that asks here has; `None` before it asked for a consensus.
     pub fn taken(&self) -> Option<Taken> {
         let asked = *self.asked.lock().ok()?;
-        let flavors = || asked.flavors.iter().flatten();
-        Some(Taken {
-            number: flavors().map(|flavor| flavor.has).min()?,
-            waits: flavors().all(|flavor| flavor.waits),
-            served: asked.served,
-            again: asked.again,
-        })
+        Some(Taken { number: asked.has.into_iter().flatten().min()?, again: asked.again })
     }
 }
 

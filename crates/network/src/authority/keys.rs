@@ -43,7 +43,7 @@ impl AuthorityKeys {
         let output = child.wait_with_output().map_err(program)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(TorError::Failed { program: PROGRAM.to_owned(), said });
+            return Err(TorError::Failed(format!("`{PROGRAM}` failed: {said}")));
         }
         Self::read(folder)
     }

@@ -27,7 +27,6 @@ const FLAVORS: [&str; 2] = ["ns", "microdesc"];
 /// Longer than the labels of any document.
 const LABELS_BYTES: u64 = 2048;
 
-/// Consensuses of the past.
 #[derive(Debug, Default)]
 pub struct Past {
     documents: Vec<Document>,

@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
-use super::door::{Asked, Asking};
+use super::door::Asked;
 use super::{Directory, Shared};
 use crate::directory::UploadedRelay;
 
@@ -129,43 +129,17 @@ async fn next_consensus(shared: &Shared, asked: &Mutex<Asked>, flavor: usize, ha
         let is_it = |(_, digests): &(_, [String; 2])| has.contains(&digests[flavor]);
         directory.publications.iter().rposition(is_it).map_or(0, |index| index as u64 + 1)
     })?;
-    let waiting = Waiting { asked, flavor };
-    waiting.note(Asking { has: had, waits: true });
+    asked.lock().ok()?.has[flavor] = Some(had);
     published.wait_for(|number| *number > had).await.ok()?;
     let (number, encoded) = shared.read(|directory| {
         let encoded = directory.consensus.as_ref().map(|both| both[flavor].clone());
         (directory.publications.len() as u64, encoded)
     })?;
     if let Ok(mut asked) = asked.lock() {
-        asked.served += 1;
         asked.again += u64::from(asked.sent[flavor] == number);
         asked.sent[flavor] = number;
     }
     encoded
-}
-
-/// Notes that nobody waits any more, however the waiting ended.
-struct Waiting<'a> {
-    asked: &'a Mutex<Asked>,
-    flavor: usize,
-}
-
-impl Waiting<'_> {
-    fn note(&self, asking: Asking) {
-        if let Ok(mut asked) = self.asked.lock() {
-            asked.flavors[self.flavor] = Some(asking);
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if let Ok(mut asked) = self.asked.lock() {
-            if let Some(asking) = &mut asked.flavors[self.flavor] {
-                asking.waits = false;
-            }
-        }
-    }
 }
 
 enum Document {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::directory::{Validity, VoteParameters};
 
 const HOUR: i64 = 3600;
-/// Seconds between the stamps of stretched consensuses. Relays are told in whole hours how old those may be that they
+/// Seconds between the stamps of stretched consensuses. A vote parameter in whole hours is how old those may be that relays
 /// retain: with two hours between them, one such age leaves half an hour for a cycle on either side.
 const STRETCHED: i64 = 2 * HOUR;
 /// By so many stamps the last consensus is older than its publication.
@@ -21,10 +21,7 @@ const OLDEST_HOURS: i64 = 8192;
 pub enum Stamps {
     /// Those of consensuses that are published each so many seconds, 10 or more. How many relays retain is up to
     /// their `MaxConsensusAgeForDiffs`.
-    Regular {
-        /// The seconds.
-        interval_seconds: u32,
-    },
+    Regular { interval_seconds: u32 },
     /// Two hours between any two, however long ago the last one was published; the first is that much older. So a
     /// consensus is never fresh, relays ask for the next one at once, and they retain a number of consensuses that
     /// does not depend on the pace.

@@ -23,7 +23,7 @@ pub struct Validity {
     pub fresh_until: i64,
     /// Until it must not be used.
     pub valid_until: i64,
-    /// What it tells relays about older ones.
+    /// Its parameters on older ones.
     pub parameters: Option<VoteParameters>,
 }
 

@@ -1,4 +1,4 @@
-//! Keys of synthetic relays.
+//! RSA keys: one by one, or many out of a small pool of primes for synthetic relays.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -28,19 +28,20 @@ pub struct RsaKey {
 impl RsaKey {
     pub fn new(private: RsaPrivateKey) -> Result<Self, TorError> {
         let public = RsaPublicKey::from(&private);
-        let der = public.to_pkcs1_der().map_err(|error| TorError::Keys(error.to_string()))?;
+        let der = public.to_pkcs1_der().map_err(|error| TorError::Failed(format!("making keys: {error}")))?;
         Ok(Self { der: der.into_vec(), private })
     }
 
     /// Makes a key of `bits`; it takes a part of a second.
     pub(crate) fn generate(bits: usize, random: ChaCha8Rng) -> Result<Self, TorError> {
         let private = RsaPrivateKey::new(&mut Older(random), bits);
-        Self::new(private.map_err(|error| TorError::Keys(error.to_string()))?)
+        Self::new(private.map_err(|error| TorError::Failed(format!("making keys: {error}")))?)
     }
 
     /// The private key as PKCS #8, in DER.
     pub(crate) fn pkcs8(&self) -> Result<Vec<u8>, TorError> {
-        let der = self.private.to_pkcs8_der().map_err(|error| TorError::Keys(error.to_string()))?;
+        let der =
+            self.private.to_pkcs8_der().map_err(|error| TorError::Failed(format!("making keys: {error}")))?;
         Ok(der.as_bytes().to_vec())
     }
 
@@ -57,14 +58,14 @@ impl RsaKey {
     /// The public key as an X.509 certificate holds it (RFC 5280), in DER.
     pub(crate) fn subject_public_key_info(&self) -> Result<Vec<u8>, TorError> {
         let public = RsaPublicKey::from(&self.private).to_public_key_der();
-        Ok(public.map_err(|error| TorError::Keys(error.to_string()))?.into_vec())
+        Ok(public.map_err(|error| TorError::Failed(format!("making keys: {error}")))?.into_vec())
     }
 
     /// A PKCS #1 v1.5 signature over the bare digest, as Tor signs directory documents.
     pub fn sign(&self, digest: &[u8]) -> Result<Vec<u8>, TorError> {
         self.private
             .sign(Pkcs1v15Sign::new_unprefixed(), digest)
-            .map_err(|error| TorError::Keys(error.to_string()))
+            .map_err(|error| TorError::Failed(format!("making keys: {error}")))
     }
 }
 
@@ -99,10 +100,10 @@ impl KeyPool {
 
     pub fn key(&self, index: usize) -> Result<RsaKey, TorError> {
         let (p, q) = self.pairs.get(index).ok_or_else(|| {
-            TorError::Keys(format!("the pool has {} keys, not {}", self.pairs.len(), index + 1))
+            TorError::Failed(format!("the pool has {} keys, not {}", self.pairs.len(), index + 1))
         })?;
         let private = RsaPrivateKey::from_p_q(p.clone(), q.clone(), BigUint::from(EXPONENT))
-            .map_err(|error| TorError::Keys(error.to_string()))?;
+            .map_err(|error| TorError::Failed(format!("making keys: {error}")))?;
         debug_assert_eq!(private.n().bits(), 2 * PRIME_BITS);
         RsaKey::new(private)
     }

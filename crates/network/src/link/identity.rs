@@ -52,7 +52,7 @@ impl HopIdentity {
         expires_hour: u32,
         random: &mut impl Rng,
     ) -> Result<Self, TorError> {
-        let keys = |error: rustls::Error| TorError::Keys(format!("setting up TLS: {error}"));
+        let keys = |error: rustls::Error| TorError::Failed(format!("setting up TLS: {error}"));
         let [identity, signing] = [(); 2].map(|()| SigningKey::from_bytes(&random.random()));
         let rsa_certificate = x509(&rsa.subject_public_key_info()?, rsa)?;
         let link_certificate = x509(&link.subject_public_key_info()?, rsa)?;

@@ -29,7 +29,7 @@ pub(crate) struct NtorKey {
 }
 
 /// The client's secret, one for all circuits: 8 has the form of every clamped secret, a multiple of 8, and makes of the
-/// client's two multiplications a few doublings. The relay cannot tell: it makes a key of its own for each circuit,
+/// client's two multiplications a few doublings. The relay sees no difference: it makes a key of its own for each circuit,
 /// and its multiplications take the same steps whatever point it was sent. Nothing secret goes through the lab.
 const LOAD_SECRET: [bool; 4] = [true, false, false, false];
 

@@ -1,8 +1,8 @@
 //! Carries a load plan out.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -43,18 +43,6 @@ pub struct LoadTotals {
     pub bytes: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    attempted: AtomicU64,
-    connected: AtomicU64,
-    failed: AtomicU64,
-    turned_away: AtomicU64,
-    connected_now: AtomicU64,
-    documents: AtomicU64,
-    refused: AtomicU64,
-    bytes: AtomicU64,
-}
-
 /// A running load. Dropping it ends all its clients.
 pub struct LoadDriver {
     targets: Vec<Target>,
@@ -77,9 +65,9 @@ impl std::fmt::Debug for LoadDriver {
 impl LoadDriver {
     /// A load on `relays`, without clients so far.
     pub fn new(relays: &[SocketAddr], authority: &Authority) -> Result<Self, TorError> {
-        let tls = tls_connector().map_err(|error| TorError::Keys(format!("setting up TLS: {error}")))?;
+        let tls = tls_connector().map_err(|error| TorError::Failed(format!("setting up TLS: {error}")))?;
         let target =
-            |address: &SocketAddr| Target { address: *address, counters: Arc::default(), tls: tls.clone() };
+            |address: &SocketAddr| Target { address: *address, totals: Arc::default(), tls: tls.clone() };
         Ok(Self {
             targets: relays.iter().map(target).collect(),
             latest_us: Arc::default(),
@@ -129,22 +117,7 @@ impl LoadDriver {
 
     /// Totals by relay, in the order given at the start.
     pub fn totals(&self) -> Vec<LoadTotals> {
-        self.targets
-            .iter()
-            .map(|Target { counters, .. }| {
-                let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-                LoadTotals {
-                    attempted: read(&counters.attempted),
-                    connected: read(&counters.connected),
-                    failed: read(&counters.failed),
-                    turned_away: read(&counters.turned_away),
-                    connected_now: read(&counters.connected_now),
-                    documents: read(&counters.documents),
-                    refused: read(&counters.refused),
-                    bytes: read(&counters.bytes),
-                }
-            })
-            .collect()
+        self.targets.iter().map(|target| *target.totals()).collect()
     }
 
     /// By how much the generator itself was late at most; seconds mean that the machine is saturated.
@@ -173,8 +146,14 @@ impl Drop for Asking {
 #[derive(Clone)]
 struct Target {
     address: SocketAddr,
-    counters: Arc<Counters>,
+    totals: Arc<Mutex<LoadTotals>>,
     tls: TlsConnector,
+}
+
+impl Target {
+    fn totals(&self) -> MutexGuard<'_, LoadTotals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A client with its requests as they are sent.
@@ -202,31 +181,34 @@ impl Visit {
 }
 
 async fn visit_counted(target: Target, visit: Arc<Visit>, asking: Asking, stay: watch::Receiver<u64>) {
-    let counters = &target.counters;
-    counters.attempted.fetch_add(1, Ordering::Relaxed);
-    if counters.connected_now.load(Ordering::Relaxed) >= CONNECTED_AT_MOST {
-        counters.turned_away.fetch_add(1, Ordering::Relaxed);
-        return;
+    {
+        let mut totals = target.totals();
+        totals.attempted += 1;
+        if totals.connected_now >= CONNECTED_AT_MOST {
+            totals.turned_away += 1;
+            return;
+        }
     }
     if run_visit(&target, &visit, asking, stay).await.is_err() {
-        counters.failed.fetch_add(1, Ordering::Relaxed);
+        target.totals().failed += 1;
     }
 }
 
 /// Counts a connection for as long as it is held, however it ends.
-struct Connected<'a>(&'a Counters);
+struct Connected<'a>(&'a Target);
 
 impl<'a> Connected<'a> {
-    fn new(counters: &'a Counters) -> Self {
-        counters.connected.fetch_add(1, Ordering::Relaxed);
-        counters.connected_now.fetch_add(1, Ordering::Relaxed);
-        Self(counters)
+    fn new(target: &'a Target) -> Self {
+        let mut totals = target.totals();
+        totals.connected += 1;
+        totals.connected_now += 1;
+        Self(target)
     }
 }
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
-        self.0.connected_now.fetch_sub(1, Ordering::Relaxed);
+        self.0.totals().connected_now -= 1;
     }
 }
 
@@ -261,7 +243,7 @@ async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connecte
         random.random_range(1..251),
     );
     let mut channel = Channel::open(target.address, source, &target.tls).await?;
-    let connected = Connected::new(&target.counters);
+    let connected = Connected::new(target);
     for (circuit, requests) in visit.client.circuits.iter().zip(&visit.requests) {
         let secret = random.random();
         let made = async {
@@ -274,9 +256,11 @@ async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connecte
         let mut hop = tokio::time::timeout(ANSWER, made).await.map_err(|_| LinkError::Timeout)??;
         for (request, pause) in requests {
             let fetched = hop.fetch(&mut channel, request, *pause).await?;
-            let answered = if fetched.ok { &target.counters.documents } else { &target.counters.refused };
-            answered.fetch_add(1, Ordering::Relaxed);
-            target.counters.bytes.fetch_add(fetched.bytes, Ordering::Relaxed);
+            {
+                let mut totals = target.totals();
+                totals.bytes += fetched.bytes;
+                *(if fetched.ok { &mut totals.documents } else { &mut totals.refused }) += 1;
+            }
             tokio::time::sleep(visit.client.gap).await;
         }
         if circuit.destroyed {

@@ -71,7 +71,7 @@ async fn serve(listener: TcpListener, identity: Arc<HopIdentity>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             let identity = Arc::clone(&identity);
-            // Why a relay's connection ended is told by the circuits on it.
+            // The circuits on a relay's connection count that it ended.
             connections.spawn(async move { echo(stream, &identity).await.err() });
         }
         while connections.try_join_next().is_some() {}

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
 use tokio::time::Instant;
 
-use super::traffic::{Present, Target, add};
+use super::traffic::{Present, Target};
 use crate::link::{
     CREATE2, CREATED2, Channel, Circuit, DESTROY, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
 };
@@ -37,13 +37,13 @@ pub(super) async fn hold(target: Arc<Target>, number: u32) {
     random.set_stream(u64::from(number) + 1);
     loop {
         let Err(_) = Connection::run(&target, &mut random).await;
-        add(&target.counters.connections_failed, 1);
+        target.totals().connections_failed += 1;
         tokio::time::sleep(RETRY).await;
     }
 }
 
 struct Connection<'a> {
-    target: &'a Target,
+    target: &'a Arc<Target>,
     channel: Channel,
     circuits: HashMap<u32, State>,
     due: BinaryHeap<Reverse<(Instant, Step)>>,
@@ -83,7 +83,7 @@ impl State {
 }
 
 impl<'a> Connection<'a> {
-    async fn run(target: &'a Target, random: &mut ChaCha8Rng) -> Result<Infallible, LinkError> {
+    async fn run(target: &'a Arc<Target>, random: &mut ChaCha8Rng) -> Result<Infallible, LinkError> {
         let source = Ipv4Addr::new(
             127,
             random.random_range(70..100),
@@ -99,12 +99,12 @@ impl<'a> Connection<'a> {
             circuits: HashMap::new(),
             due: BinaryHeap::new(),
             circuit_gap: (rate > 0.0).then(|| 1.0 / rate),
-            _connected: Present::new(&target.counters, |counters| &counters.connections_now),
+            _connected: Present::new(target, |totals| &mut totals.connections_now),
         };
         connection.plan_circuit(Instant::now(), random);
         let Err(lost) = connection.go_on(random).await;
         let unmade = connection.circuits.values().filter(|state| !matches!(state.progress, Progress::Made));
-        add(&target.counters.circuits_failed, unmade.count() as u64);
+        target.totals().circuits_failed += unmade.count() as u64;
         Err(lost)
     }
 
@@ -153,7 +153,7 @@ impl<'a> Connection<'a> {
                     Some(Progress::Made) => {
                         // The relay decrypts what is no cell of its own to other bytes, and passes those on.
                         (0..cells).for_each(|_| self.channel.queue(circuit, RELAY, &[]));
-                        add(&self.target.counters.cells_sent, u64::from(cells));
+                        self.target.totals().cells_sent += u64::from(cells);
                     }
                     Some(_) => self.plan(Instant::now() + NOT_YET, Step::Burst { circuit, cells }),
                     None => {}
@@ -162,7 +162,7 @@ impl<'a> Connection<'a> {
             Step::Close { circuit } => {
                 if let Some(state) = self.circuits.remove(&circuit) {
                     if state.is_overdue() {
-                        add(&self.target.counters.circuits_failed, 1);
+                        self.target.totals().circuits_failed += 1;
                     }
                     self.channel.queue(circuit, DESTROY, &[FINISHED]);
                 }
@@ -187,12 +187,12 @@ impl<'a> Connection<'a> {
             bursts.push((at + seconds(random.random_range(0.0..=life)), burst));
         }
         let Some(handshake) = self.target.handshake() else {
-            add(&self.target.counters.circuits_without_key, 1);
+            self.target.totals().circuits_without_key += 1;
             return;
         };
         let circuit = self.channel.next_circuit();
         self.channel.queue(circuit, CREATE2, &create2(handshake));
-        add(&self.target.counters.circuits_asked, 1);
+        self.target.totals().circuits_asked += 1;
         let progress = Progress::Asked { next_hop };
         self.circuits.insert(circuit, State { asked: Instant::now(), progress, _present: None });
         for (at, cells) in bursts {
@@ -202,7 +202,6 @@ impl<'a> Connection<'a> {
     }
 
     fn hear(&mut self, circuit: u32, command: u8, payload: Vec<u8>) {
-        let counters = &self.target.counters;
         // Cells may still come on a circuit that was closed.
         let Some(state) = self.circuits.get_mut(&circuit) else { return };
         match (&mut state.progress, command) {
@@ -211,8 +210,8 @@ impl<'a> Connection<'a> {
                 let Some(keys) = handshake.and_then(|handshake| handshake.keys(&payload[2..])) else {
                     return self.fail(circuit);
                 };
-                add(&counters.circuits_made, 1);
-                state._present = Some(Present::new(counters, |counters| &counters.circuits_now));
+                self.target.totals().circuits_made += 1;
+                state._present = Some(Present::new(self.target, |totals| &mut totals.circuits_now));
                 state.progress = match next_hop.take() {
                     Some(next_hop) => {
                         let mut hop = Circuit::from_ntor(circuit, &keys);
@@ -228,10 +227,10 @@ impl<'a> Connection<'a> {
                 }
                 state.progress = Progress::Made;
             }
-            (Progress::Made, RELAY) => add(&counters.cells_received, 1),
+            (Progress::Made, RELAY) => self.target.totals().cells_received += 1,
             (_, DESTROY) => {
                 self.circuits.remove(&circuit);
-                add(&counters.circuits_failed, 1);
+                self.target.totals().circuits_failed += 1;
             }
             _ => {}
         }
@@ -240,7 +239,7 @@ impl<'a> Connection<'a> {
     fn fail(&mut self, circuit: u32) {
         self.circuits.remove(&circuit);
         self.channel.queue(circuit, DESTROY, &[FINISHED]);
-        add(&self.target.counters.circuits_failed, 1);
+        self.target.totals().circuits_failed += 1;
     }
 }
 

@@ -2,8 +2,7 @@
 //! happens to its directory.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -78,7 +77,7 @@ pub struct TrafficTotals {
 /// than waking the threads of a larger runtime for each.
 #[derive(Debug)]
 pub struct Traffic {
-    counters: Vec<Arc<Counters>>,
+    targets: Vec<Arc<Target>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -91,7 +90,7 @@ impl Traffic {
         relays: &[SocketAddr],
         authority: &Authority,
     ) -> Result<Self, TorError> {
-        let tls = tls_connector().map_err(|error| TorError::Keys(format!("setting up TLS: {error}")))?;
+        let tls = tls_connector().map_err(|error| TorError::Failed(format!("setting up TLS: {error}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -113,31 +112,31 @@ impl Traffic {
                     hops: far_ends.hops().to_vec(),
                     parameters: parameters.clone(),
                     seed,
-                    counters: Arc::default(),
+                    totals: Mutex::default(),
                     find_key: Box::new(move |address| keys(address)),
                     handshake: OnceLock::new(),
                 })
             })
             .collect();
-        let counters = targets.iter().map(|target| Arc::clone(&target.counters)).collect();
+        let own = targets.clone();
         let held = parameters.held();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    // Told, or the other end is gone.
+                    // The other end is gone.
                     _ = stopped => {}
-                    () = open_all(&targets, held) => {}
+                    () = open_all(&own, held) => {}
                 }
             });
             drop(far_ends);
         });
-        Ok(Self { counters, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { targets, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Totals by relay, in the order given at the start.
     pub fn totals(&self) -> Vec<TrafficTotals> {
-        self.counters.iter().map(|counters| counters.totals()).collect()
+        self.targets.iter().map(|target| *target.totals()).collect()
     }
 }
 
@@ -165,36 +164,6 @@ async fn open_all(targets: &[Arc<Target>], held: u32) {
     while connections.join_next().await.is_some() {}
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) connections_now: AtomicU64,
-    pub(super) connections_failed: AtomicU64,
-    pub(super) circuits_asked: AtomicU64,
-    pub(super) circuits_made: AtomicU64,
-    pub(super) circuits_failed: AtomicU64,
-    pub(super) circuits_now: AtomicU64,
-    pub(super) circuits_without_key: AtomicU64,
-    pub(super) cells_sent: AtomicU64,
-    pub(super) cells_received: AtomicU64,
-}
-
-impl Counters {
-    fn totals(&self) -> TrafficTotals {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        TrafficTotals {
-            connections_now: read(&self.connections_now),
-            connections_failed: read(&self.connections_failed),
-            circuits_asked: read(&self.circuits_asked),
-            circuits_made: read(&self.circuits_made),
-            circuits_failed: read(&self.circuits_failed),
-            circuits_now: read(&self.circuits_now),
-            circuits_without_key: read(&self.circuits_without_key),
-            cells_sent: read(&self.cells_sent),
-            cells_received: read(&self.cells_received),
-        }
-    }
-}
-
 /// One relay under trial, as its held connections know it.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
@@ -202,12 +171,22 @@ pub(super) struct Target {
     pub(super) hops: Vec<NextHop>,
     pub(super) parameters: TrafficParameters,
     pub(super) seed: u64,
-    pub(super) counters: Arc<Counters>,
+    totals: Mutex<TrafficTotals>,
     find_key: Box<dyn Fn(SocketAddr) -> Option<NtorKey> + Send + Sync>,
     handshake: OnceLock<Handshake>,
 }
 
+impl std::fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Target").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 impl Target {
+    pub(super) fn totals(&self) -> MutexGuard<'_, TrafficTotals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How to shake hands with the relay, once its key is known; a relay keeps its onion key for weeks.
     pub(super) fn handshake(&self) -> Option<&Handshake> {
         if self.handshake.get().is_none() {
@@ -217,25 +196,21 @@ impl Target {
     }
 }
 
-pub(super) fn add(counter: &AtomicU64, number: u64) {
-    counter.fetch_add(number, Ordering::Relaxed);
-}
-
 /// Counts what is there for as long as it is there, however it ends.
 pub(super) struct Present {
-    counters: Arc<Counters>,
-    counter: fn(&Counters) -> &AtomicU64,
+    target: Arc<Target>,
+    counter: fn(&mut TrafficTotals) -> &mut u64,
 }
 
 impl Present {
-    pub(super) fn new(counters: &Arc<Counters>, counter: fn(&Counters) -> &AtomicU64) -> Self {
-        add(counter(counters), 1);
-        Self { counters: Arc::clone(counters), counter }
+    pub(super) fn new(target: &Arc<Target>, counter: fn(&mut TrafficTotals) -> &mut u64) -> Self {
+        *counter(&mut target.totals()) += 1;
+        Self { target: Arc::clone(target), counter }
     }
 }
 
 impl Drop for Present {
     fn drop(&mut self) {
-        (self.counter)(&self.counters).fetch_sub(1, Ordering::Relaxed);
+        *(self.counter)(&mut self.target.totals()) -= 1;
     }
 }

@@ -1,4 +1,4 @@
-//! What a search found.
+//! The answer of a search: where the level changed, as far as it is known.
 
 use std::collections::BTreeMap;
 

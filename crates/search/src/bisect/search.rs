@@ -159,13 +159,13 @@ impl Search {
     /// Whether a measurement of this position could show something new. Of builds that are the same, that one is measured which
     /// was measured already; what is the same as position 0 is known.
     fn testable(&self, position: usize) -> bool {
-        let told_by_another = |(a, b): &(usize, usize)| match self.measured.range(*a..=*b).next() {
+        let known_by_another = |(a, b): &(usize, usize)| match self.measured.range(*a..=*b).next() {
             _ if !(*a..=*b).contains(&position) => false,
             _ if *a == 0 => true,
             Some(_) => !self.measured.contains_key(&position),
             None => position != *b,
         };
-        !self.untestable.contains(&position) && !self.same.iter().any(told_by_another)
+        !self.untestable.contains(&position) && !self.same.iter().any(known_by_another)
     }
 
     /// How much a measurement of a position is worth, by what is near it.

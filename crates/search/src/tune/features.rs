@@ -18,7 +18,7 @@ pub(crate) struct Features {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct SetTo {
-    /// The same for equal values; 0 as it comes, or not there.
+    /// The same for equal values; 0 at its default, or not there.
     value: usize,
     position: Option<f64>,
 }

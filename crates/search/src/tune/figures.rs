@@ -1,4 +1,4 @@
-//! What a block measures.
+//! Figures of the arms of a block, and limits of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,6 @@ pub enum Figure {
 pub struct ArmFigures {
     /// Of the level of memory in bytes.
     pub level: f64,
-    /// Of CPU seconds.
     pub cpu: Option<f64>,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
     /// latency a tenth longer. `None` where the control did none, and where the arm did none.

@@ -30,4 +30,4 @@ pub use model::Model;
 pub use race::{DropReason, Dropped, LEAST_FREEDOM};
 pub use search::{Next, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
-pub use verified::{Against, Doubt, POWER, Shown, Verified, doubt, told_apart, verified};
+pub use verified::{Against, Doubt, Shown, Verified, doubt, verified};

@@ -72,17 +72,4 @@ mod tests {
         let spent: f64 = (1..100_000).map(|block| share(0.05, block, 7) * 7.0).sum();
         assert!(spent < 0.05 && spent > 0.0499, "{spent}");
     }
-
-    #[test]
-    fn one_run_of_its_own_drops_nobody() {
-        let blocks = vec![
-            (1.0, vec![(0, 1.0), (1, 3.0)]),
-            (1.0, vec![(0, 1.01)]),
-            (1.0, vec![(0, 0.99)]),
-            (1.0, vec![(0, 1.0)]),
-        ];
-        let comparison = Comparison::of(2, &blocks).unwrap();
-        assert_eq!(least(&comparison, 1, Some(0), 0.05), None);
-        assert!(least(&comparison, 0, None, 0.05).is_some());
-    }
 }

@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! Allocators and settings that a search chooses from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// Allocators with the settings that are searched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Space {
-    /// One for each allocator and version.
     pub bases: Vec<Base>,
 }
 
@@ -37,7 +36,7 @@ pub struct Setting {
 /// A level of a setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// The value; `None` leaves it as it comes.
+    /// The value; `None` leaves it at its default.
     pub value: Option<String>,
     /// Where on the setting's scale, from 0 to 1: levels that are near each other probably act alike. `None` for words.
     pub position: Option<f64>,
@@ -59,7 +58,7 @@ pub struct Candidate {
 }
 
 impl Space {
-    /// Candidates at most, those counted twice that come to the same.
+    /// Candidates at most, with those that differ in what does nothing.
     pub fn size_at_most(&self) -> f64 {
         let of =
             |base: &Base| base.settings.iter().map(|setting| setting.levels.len() as f64).product::<f64>();
@@ -88,41 +87,9 @@ impl Space {
         Some(found.into_iter().collect())
     }
 
-    /// The same candidate with settings that would do nothing at their first level, and of the first base that has it: what one
-    /// base is given may be a choice of another. `None` where it cannot be: a setting without which another does nothing, or two
-    /// that exclude each other, and no level that leaves them as they come.
-    pub fn canonical(&self, candidate: Candidate) -> Option<Candidate> {
-        let whole = self.effective(candidate)?;
-        let earlier = &self.bases[..whole.base];
-        if !earlier.iter().any(|base| base.build() == self.bases[whole.base].build()) {
-            return Some(whole);
-        }
-        self.find(&self.name(&whole)).or(Some(whole))
-    }
-
-    /// The first candidate that a spec is, in whatever order it has its settings.
-    pub fn find(&self, spec: &str) -> Option<Candidate> {
-        let (build, settings) = parts(spec);
-        let bases = self.bases.iter().enumerate().filter(|(_, base)| base.build() == build);
-        bases.into_iter().find_map(|(at, base)| {
-            let (_, given) = parts(&base.name);
-            let set = settings.iter().filter(|setting| !given.contains(setting));
-            let mut rest: BTreeMap<&str, &str> = set.copied().collect();
-            if !given.iter().all(|own| settings.contains(own)) {
-                return None;
-            }
-            let levels = base.settings.iter().map(|setting| {
-                let value = rest.remove(setting.name.as_str());
-                setting.levels.iter().position(|level| level.value.as_deref() == value)
-            });
-            let levels = levels.collect::<Option<Vec<usize>>>()?;
-            let candidate = Candidate { base: at, levels };
-            let same = rest.is_empty() && self.effective(candidate.clone()).as_ref() == Some(&candidate);
-            same.then_some(candidate)
-        })
-    }
-
-    fn effective(&self, mut candidate: Candidate) -> Option<Candidate> {
+    /// The same candidate with settings that would do nothing at their first level. `None` where it cannot be: a setting without which
+    /// another does nothing, or two that exclude each other, and no level that leaves them at their default.
+    pub fn canonical(&self, mut candidate: Candidate) -> Option<Candidate> {
         let settings = &self.bases.get(candidate.base)?.settings;
         for (at, setting) in settings.iter().enumerate() {
             let value = |at: usize, levels: &[usize]| settings[at].levels[levels[at]].value.as_deref();
@@ -142,13 +109,26 @@ impl Space {
         Some(candidate)
     }
 
-    /// The bases with everything as it comes, or at the first level where that is not allowed; each once.
+    /// The candidate that a spec is, in whatever order it has its settings.
+    pub fn find(&self, spec: &str) -> Option<Candidate> {
+        let (build, mut settings) = parts(spec);
+        let at = self.bases.iter().position(|base| parts(&base.name).0 == build)?;
+        let base = &self.bases[at];
+        let given = parts(&base.name).1;
+        given.iter().all(|own| settings.remove(own)).then_some(())?;
+        let mut rest: BTreeMap<&str, &str> = settings.into_iter().collect();
+        let levels = base.settings.iter().map(|setting| {
+            let value = rest.remove(setting.name.as_str());
+            setting.levels.iter().position(|level| level.value.as_deref() == value)
+        });
+        let candidate = Candidate { base: at, levels: levels.collect::<Option<_>>()? };
+        self.canonical(candidate.clone()).filter(|found| rest.is_empty() && *found == candidate)
+    }
+
+    /// The bases with default settings, or at the first level where that is not allowed.
     pub fn defaults(&self) -> impl Iterator<Item = Candidate> + '_ {
         let plain = |(base, of): (usize, &Base)| Candidate { base, levels: vec![0; of.settings.len()] };
-        let mut seen = BTreeSet::new();
-        let all = self.bases.iter().enumerate().map(plain);
-        all.filter_map(|candidate| self.canonical(candidate))
-            .filter(move |candidate| seen.insert(candidate.clone()))
+        self.bases.iter().enumerate().map(plain).filter_map(|candidate| self.canonical(candidate))
     }
 
     /// A candidate in which about half of the settings are left at their first level.
@@ -195,13 +175,6 @@ impl Space {
     }
 }
 
-impl Base {
-    /// What is built of it, such as `mimalloc@2.0.9`, without what it is given.
-    fn build(&self) -> &str {
-        parts(&self.name).0
-    }
-}
-
 /// A spec as what is built and the settings that it is given.
 fn parts(spec: &str) -> (&str, BTreeSet<(&str, &str)>) {
     let (build, settings) = spec.split_once('?').unwrap_or((spec, ""));
@@ -210,9 +183,6 @@ fn parts(spec: &str) -> (&str, BTreeSet<(&str, &str)>) {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-    use rand_chacha::ChaCha8Rng;
-
     use super::*;
 
     fn setting(name: &str, values: &[&str]) -> Setting {
@@ -250,44 +220,19 @@ mod tests {
     }
 
     #[test]
-    fn random_ones_and_neighbours_are_among_them() {
+    fn a_spec_is_found_in_whatever_order_it_has_its_settings() {
         let space = space();
-        let all = space.all(100).unwrap();
-        let mut random = ChaCha8Rng::seed_from_u64(7);
-        for _ in 0..200 {
-            let candidate = space.random(&mut random).unwrap();
-            assert!(all.contains(&candidate));
-            let neighbours = space.neighbours(&candidate);
-            assert!(neighbours.iter().all(|other| all.contains(other) && *other != candidate));
+        let found = |spec: &str| space.find(spec).map(|candidate| space.name(&candidate));
+        let spec = "j@1?background=true&threads=2";
+        assert_eq!(found("j@1?threads=2&background=true").as_deref(), Some(spec));
+        assert_eq!(found("j@2?max=8&fixed=1").as_deref(), Some("j@2?fixed=1&max=8"));
+        for other in ["j@1?threads=2", "j@1?max=9", "j@1?other=1", "j@2?max=8", "h"] {
+            assert_eq!(found(other), None, "{other}");
         }
     }
 
     #[test]
-    fn what_two_bases_come_to_is_one_candidate() {
-        let base = |name: &str, settings| Base { name: name.to_owned(), family: "g".to_owned(), settings };
-        let two = || vec![setting("max", &["2", "4"]), setting("pad", &["1"])];
-        let mut space = Space {
-            bases: vec![base("g", two()), base("g?max=2", vec![setting("pad", &["1"])]), base("g@1", two())],
-        };
-        let names = |space: &Space| {
-            let all = space.all(100).unwrap();
-            let names: BTreeSet<String> = all.iter().map(|one| space.name(one)).collect();
-            assert_eq!(names.len(), all.len(), "{names:?}");
-            names
-        };
-        assert_eq!(names(&space).len(), 12);
-        let defaults: Vec<String> = space.defaults().map(|one| space.name(&one)).collect();
-        assert_eq!(defaults, ["g", "g?max=2", "g@1"]);
-        assert_eq!(space.find("g?pad=1&max=2"), Some(Candidate { base: 0, levels: vec![1, 1] }));
-        assert_eq!([space.find("g?max=3"), space.find("g?other=1"), space.find("h")], [None, None, None]);
-        // Of a value that the first does not have, the second has its own.
-        space.bases[1].name = "g?max=3".to_owned();
-        assert_eq!(names(&space).len(), 14);
-        assert_eq!(space.find("g?max=3&pad=1"), Some(Candidate { base: 1, levels: vec![1] }));
-    }
-
-    #[test]
-    fn what_may_not_be_left_as_it_comes_is_set_in_all() {
+    fn what_may_not_be_left_at_its_default_is_set_in_all() {
         let mut space = space();
         space.bases[0].settings[2].levels.remove(0);
         let all = space.all(100).unwrap();

@@ -1,13 +1,9 @@
 //! What is left of the winners on seeds that the search never saw.
 
-use heaptrial_stats::{mean, student_interval_at_least, student_quantile};
+use heaptrial_stats::{mean, student_interval_at_least};
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::tune::figures::{Block, Figure, Limits, least_sd};
-
-/// The probability with which a plan wants a difference to be shown.
-pub const POWER: f64 = 0.8;
 
 /// A winner against another arm, by fresh blocks alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,7 +124,7 @@ pub fn verified(
     figures: &[Figure],
     level: f64,
 ) -> Vec<Verified> {
-    let each = each(winners, level);
+    let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
     let reading = |block: &Block, arm: Option<usize>, figure: Figure| {
         let figures = match arm {
             None => &block.control,
@@ -161,58 +157,10 @@ pub fn verified(
     (0..winners).map(of).collect()
 }
 
-fn each(winners: usize, level: f64) -> f64 {
-    1.0 - (1.0 - level) / winners.max(1) as f64
-}
-
-/// The log ratio that so many blocks distinguish from none with a probability of [`POWER`], where a log ratio of one block has this
-/// standard deviation. `None` of fewer than two blocks.
-pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<f64> {
-    let freedom = blocks.checked_sub(1)? as f64;
-    let reach = student_quantile(freedom, f64::midpoint(1.0, each(winners, level)))?;
-    let (mut low, mut high) = (0.0, 20.0 * (reach + 1.0));
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        let enough = power(middle, reach, freedom) >= POWER;
-        (low, high) = if enough { (low, middle) } else { (middle, high) };
-    }
-    Some(high * sd / (blocks as f64).sqrt())
-}
-
-/// The probability that Student's t of a mean that lies so many of its standard errors from 0 is beyond `reach`: the upper tail
-/// of the noncentral t distribution, as the mean of a normal tail over what the standard deviation is found to be.
-fn power(shift: f64, reach: f64, freedom: f64) -> f64 {
-    const STEPS: u32 = 2000;
-    let normal = Normal::standard();
-    let most = 1.0 + 8.0 / freedom.sqrt();
-    let found = (1..=STEPS).map(|step| most * f64::from(step) / f64::from(STEPS));
-    let (sum, weights) = found.fold((0.0, 0.0), |(sum, weights), sd| {
-        let weight = ((freedom - 1.0) * sd.ln() - freedom * (sd * sd - 1.0) / 2.0).exp();
-        (sum + weight * normal.cdf(shift - reach * sd), weights + weight)
-    });
-    sum / weights
-}
-
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-    use rand_chacha::ChaCha8Rng;
-    use rand_distr::Distribution;
-
     use super::*;
     use crate::tune::figures::ArmFigures;
-
-    #[test]
-    fn blocks_that_agree_tell_no_less_noise_than_their_readings_have() {
-        let at = |cpu: f64| ArmFigures { cpu: Some(cpu), ..ArmFigures::default() };
-        let block = Block { control: at(0.1), arms: vec![(0, at(0.1))] };
-        let against = &verified(&vec![block; 3], 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
-        let (low, high) = against.interval.unwrap();
-        // t with 2 degrees of freedom is 4.302653.
-        let step = (1e-6 / 0.1_f64.exp()).ln_1p();
-        let half = 4.302_653 * step.hypot(step) / 12f64.sqrt() / 3f64.sqrt();
-        assert!((low + half).abs() < 1e-9 && (high - half).abs() < 1e-9, "{against:?}");
-    }
 
     #[test]
     fn a_limit_whose_figure_is_missing_in_a_block_is_not_kept() {
@@ -261,24 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn winners_share_the_error() {
-        let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
-        let blocks: Vec<Block> = [0.0, 0.01, -0.01]
-            .map(|noise| Block {
-                control: at(18.0),
-                arms: (0..2).map(|arm| (arm, at(18.0 + noise))).collect(),
-            })
-            .into();
-        let width = |winners, level| {
-            let (low, high) =
-                verified(&blocks, winners, 2, &[Figure::Level], level)[0].against[0].interval.unwrap();
-            high - low
-        };
-        let two = width(2, 0.95);
-        assert!((two - width(1, 1.0 - 0.05 / 2.0)).abs() < 1e-12 && two > 1.3 * width(1, 0.95));
-    }
-
-    #[test]
     fn who_is_not_shown_to_be_better_by_the_margin_is_no_winner() {
         let found = |low: f64, high: f64| {
             let level = Against {
@@ -295,32 +225,6 @@ mod tests {
         assert_eq!(found(-0.5, 0.4), Some(Doubt::NotBetter));
         // As sure as can be, and nothing that anybody would change a service for.
         assert_eq!(found(-0.009, -0.007), Some(Doubt::WithinMargin));
-    }
-
-    #[test]
-    fn what_a_plan_says_is_told_apart_is_so_four_times_of_five() {
-        let mut random = ChaCha8Rng::seed_from_u64(5);
-        for (blocks, winners) in [(3, 1), (5, 2), (12, 4)] {
-            let difference = told_apart(blocks, winners, 0.95, 0.1).unwrap();
-            let trials = 4000;
-            let told = (0..trials).filter(|_| {
-                let noise = rand_distr::Normal::new(-difference, 0.1).unwrap();
-                let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
-                let blocks: Vec<Block> = (0..blocks)
-                    .map(|_| Block {
-                        control: at(18.0),
-                        arms: vec![(0, at(18.0 + noise.sample(&mut random)))],
-                    })
-                    .collect();
-                // The others of the winners do not matter to this one.
-                let level = each(winners, 0.95);
-                verified(&blocks, 1, 1, &[Figure::Level], level)[0].against[0].shown() == Shown::Less
-            });
-            let share = told.count() as f64 / f64::from(trials);
-            println!("{blocks} blocks, {winners} winners: {share}");
-            assert!((0.78..0.82).contains(&share), "{blocks} blocks, {winners} winners: {share}");
-        }
-        assert_eq!(told_apart(1, 1, 0.95, 0.01), None);
     }
 
     #[test]

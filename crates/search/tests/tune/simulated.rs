@@ -5,7 +5,7 @@ use crate::lab;
 use std::collections::BTreeSet;
 
 use heaptrial_search::tune::{
-    ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Limits, Next, Rules, Search, effects,
+    ArmFigures, Block, Candidate, DropReason, Figure, Limits, Next, Rules, Search, effects,
 };
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
@@ -36,29 +36,6 @@ fn the_best_of_those_measured_is_hardly_ever_dropped() {
     }
     // The error that was asked for is 5%.
     assert!(dropped <= 5, "{dropped} of 100");
-}
-
-#[test]
-fn candidates_that_are_worse_are_dropped_and_never_measured_again() {
-    let lab = Landscape::small(3, 0.01);
-    let mut search = Search::new(lab.space().clone(), rules(3), None, 3);
-    let mut gone: Vec<usize> = Vec::new();
-    for number in 0..25 {
-        let Next::Measure(arms) = search.next_step() else { break };
-        assert!(arms.iter().all(|arm| !gone.contains(arm)), "{arms:?} {gone:?}");
-        let block = block(&lab, &search, &arms, number);
-        search.take(block);
-        gone = search.dropped().iter().map(|drop| drop.candidate).collect();
-    }
-    assert!(gone.len() >= 3, "{gone:?}");
-    let of = |at: usize| lab.truth(&search.candidates()[at]);
-    for drop in search.dropped() {
-        let Dropped { candidate, reason: DropReason::Worse { than, .. }, .. } = drop else {
-            panic!("{drop:?}")
-        };
-        let other = than.map_or(0.0, of);
-        assert!(of(*candidate) > other - 0.02, "{drop:?}");
-    }
 }
 
 #[test]
@@ -107,29 +84,6 @@ fn limits_are_kept_and_who_breaks_them_is_out() {
 }
 
 #[test]
-fn who_is_shown_to_break_a_limit_is_out() {
-    let lab = Landscape::small(8, 0.02);
-    let most = 0.02;
-    let limits = Limits { cpu: Some(most), ..Limits::default() };
-    let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
-    for number in 0..15 {
-        let Next::Measure(arms) = search.next_step() else { break };
-        let block = with_cost(&lab, &search, &arms, number);
-        search.take(block);
-    }
-    let out: Vec<usize> = search
-        .dropped()
-        .into_iter()
-        .filter_map(|drop| match drop.reason {
-            DropReason::Limit { figure: Figure::Cpu, log_ratio } if log_ratio > most => Some(drop.candidate),
-            _ => None,
-        })
-        .collect();
-    assert!(!out.is_empty(), "{:?}", search.dropped());
-    assert!(out.iter().all(|at| -0.4 * lab.truth(&search.candidates()[*at]) > most));
-}
-
-#[test]
 fn where_nothing_is_better_a_winner_is_hardly_ever_named() {
     let (lab, rules, searches) = (Alike::new(0.05, None), Rules { winners: 2, ..rules(3) }, 400);
     let named = (0..searches).filter(|seed| lab.is_named(&rules, *seed)).count();
@@ -168,19 +122,6 @@ fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
 }
 
 #[test]
-fn limits_that_nothing_meets_leave_no_winner() {
-    let lab = Landscape::new(8, 0.02, None);
-    let limits = Limits { cpu: Some(-2.0), ..Limits::default() };
-    let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
-    for number in 0..10 {
-        let Next::Measure(arms) = search.next_step() else { break };
-        let block = with_cost(&lab, &search, &arms, number);
-        search.take(block);
-    }
-    assert!(search.winners().is_empty());
-}
-
-#[test]
 fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
     let lab = Landscape::small(1, 0.02);
     let mut search = Search::new(lab.space().clone(), rules(4), None, 1);
@@ -196,15 +137,6 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
     }
     assert!(matches!(&search.standings().iter().find(|one| one.candidate == 2).unwrap().dropped,
         Some(DropReason::Failed { message }) if message.contains("SIGSEGV")));
-}
-
-#[test]
-fn one_candidate_to_a_block_would_be_the_best_so_far_alone_so_there_are_two() {
-    let lab = Landscape::new(5, 0.03, None);
-    let (search, _) = searched(&lab, rules(1), 30, 5);
-    assert_eq!(search.blocks().len(), 10);
-    let plain: Vec<Candidate> = search.space().defaults().collect();
-    assert!(plain.iter().all(|candidate| search.measured().contains(candidate)), "{:?}", search.measured());
 }
 
 #[test]

@@ -4,10 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use heaptrial_lab::slurm::{Cluster, SubmitOption};
-use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
-use heaptrial_model::TrialPlan;
 
-use super::repeat_command::RepeatCommand;
 use super::slurm::Slurm;
 use crate::exit::Failure;
 
@@ -21,7 +18,6 @@ pub enum On {
     Slurm,
 }
 
-/// Options that say where.
 #[derive(Debug, Args)]
 pub(super) struct ExecutorOptions {
     /// Where blocks (repeats of a group of arms) are carried out: here, or on a cluster by Slurm; the folder of the run has to
@@ -49,44 +45,12 @@ impl ExecutorOptions {
         Ok(())
     }
 
-    /// Refuses a host without a cluster. `home` is a folder that all runs of a command share, for the program itself.
-    pub(super) fn executor(&self, home: PathBuf) -> Result<Executor, Failure> {
+    /// The cluster, where it is to be one; refuses a host without. `home` is a folder that all runs of a command share, for the
+    /// program itself.
+    pub(super) fn cluster(&self, home: PathBuf) -> Result<Option<Slurm>, Failure> {
         match self.on {
-            On::Here => Ok(Executor::Local),
-            On::Slurm => {
-                Ok(Executor::Slurm(Slurm { cluster: Cluster::find()?, options: self.slurm.clone(), home }))
-            }
+            On::Here => Ok(None),
+            On::Slurm => Ok(Some(Slurm { cluster: Cluster::find()?, options: self.slurm.clone(), home })),
         }
-    }
-}
-
-#[derive(Debug)]
-pub(super) enum Executor {
-    Local,
-    Slurm(Slurm),
-}
-
-impl Executor {
-    /// Carries out all blocks of a run, whose folder exists.
-    ///
-    /// Tasks of a cluster parse `command` again: options and workload come from there; arms, seed and builds from the plan.
-    pub(super) fn run(
-        &self,
-        lab: &LabPlan,
-        plan: &TrialPlan,
-        command: &RepeatCommand,
-        workload: &dyn Workload,
-        interrupt: &Interrupt,
-        progress: &mut dyn Progress,
-    ) -> Result<RunOutcome, Failure> {
-        match self {
-            Self::Local => Ok(heaptrial_lab::run(lab, workload, interrupt, progress)?),
-            Self::Slurm(slurm) => slurm.run(lab, plan, command, workload, interrupt, progress),
-        }
-    }
-
-    /// Whether the run's folder holds this very run, to be completed: one on this machine ended with its process.
-    pub(super) fn can_complete(&self, lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) -> bool {
-        matches!(self, Self::Slurm(_)) && super::slurm::is_in(lab, plan, command)
     }
 }

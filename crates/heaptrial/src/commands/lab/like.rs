@@ -3,14 +3,16 @@
 //! This program is started anew with those options in place of `--like`, so that the command which repeats the run has them and needs
 //! no such service.
 
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use heaptrial_host::{HostFacts, HostRoot, Process, codename};
 use heaptrial_model::ServiceName;
-use heaptrial_relay::{Relay, RelayControl};
+use heaptrial_relay::{Control, Relay};
 
 use super::OWN_PROGRAM;
 use crate::commands::value::size_word;
@@ -50,17 +52,25 @@ struct Likeness {
 }
 
 impl Likeness {
-    fn says(&mut self, what: &str, value: impl std::fmt::Display, source: &str) {
+    /// Takes a value and its source, and makes it that option where there is one.
+    fn take<T: Display, E: Display>(
+        &mut self,
+        what: &str,
+        value: Result<T, E>,
+        option: Option<&'static str>,
+        source: &str,
+    ) {
+        let value = match value {
+            Ok(value) => value.to_string(),
+            Err(why) => return self.lines.push(format!("{what}: could not be read: {why}")),
+        };
         self.lines.push(format!("{what}: {value} ({source})"));
+        self.options.extend(option.map(|option| (option, value)));
     }
 
-    fn sets(&mut self, what: &str, option: &'static str, value: impl std::fmt::Display, source: &str) {
-        self.says(what, &value, source);
-        self.options.push((option, value.to_string()));
-    }
-
-    fn unread(&mut self, what: &str, why: impl std::fmt::Display) {
-        self.lines.push(format!("{what}: could not be read: {why}"));
+    /// The same of a value that is there.
+    fn set(&mut self, what: &str, value: impl Display, option: &'static str, source: &str) {
+        self.take(what, Ok::<_, Infallible>(value), Some(option), source);
     }
 }
 
@@ -85,7 +95,7 @@ fn read(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Likeness, Fail
             })?;
             let unit = global.systemd()?.service(&name)?;
             if let (Some(bytes), Runs::Program) = (unit.memory_max_bytes, runs) {
-                likeness.sets("memory limit", "--memory-limit", size_word(bytes), "MemoryMax of its unit");
+                likeness.set("memory limit", size_word(bytes), "--memory-limit", "MemoryMax of its unit");
             }
             unit.status.main_pid.ok_or_else(|| {
                 Failure::refused(format!(
@@ -103,18 +113,11 @@ fn read(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Likeness, Fail
         Runs::Relays => Some(relay(like, &process, &command)?),
     };
     userland(&mut likeness, &process);
-    match facts.thp_mode {
-        Some(mode) => {
-            likeness.says("transparent huge pages", mode, "of this host's kernel, which the lab has as well")
-        }
-        None => likeness.unread("transparent huge pages", "the kernel does not report it"),
-    }
+    let thp = facts.thp_mode.ok_or("the kernel does not report it");
+    likeness.take("transparent huge pages", thp, None, "of this host's kernel, which the lab has as well");
     match relay {
         Some(relay) => of_relay(&mut likeness, &process, &relay, facts.cpu_count),
-        None => match process.processors() {
-            Ok(count) => likeness.sets("processors", "--processors", count, "its affinity"),
-            Err(error) => likeness.unread("processors", error),
-        },
+        None => likeness.take("processors", process.processors(), Some("--processors"), "its affinity"),
     }
     Ok(likeness)
 }
@@ -134,56 +137,31 @@ fn relay(like: &str, process: &Process, command: &[String]) -> Result<Relay, Fai
 
 fn userland(likeness: &mut Likeness, process: &Process) {
     const SOURCE: &str = "os-release as the process sees it";
-    match (codename(&process.seen_root()), codename(&HostRoot::default())) {
-        (None, _) => likeness.unread("userland", "its os-release names no suite"),
-        (Some(its), Some(here)) if its == here => likeness.says("userland", its, "that of this host"),
-        (Some(its), _) => likeness.sets("userland", "--userland", its, SOURCE),
-    }
+    let here = codename(&HostRoot::default());
+    let its = codename(&process.seen_root()).ok_or("its os-release names no suite");
+    let option = its.as_ref().is_ok_and(|its| here.as_ref() != Some(its)).then_some("--userland");
+    likeness.take("userland", its, option, SOURCE);
 }
 
 fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count: u32) {
-    likeness.sets(
-        "processors",
-        "--processors",
-        cpu_count,
-        "of this host, for each of which Tor starts a worker thread",
-    );
-    match process.threads() {
-        Ok(threads) => likeness.says("threads", threads, "/proc/PID/stat"),
-        Err(error) => likeness.unread("threads", error),
-    }
-    match RelayControl::connect(relay, PATIENCE).and_then(|mut control| control.info("version")) {
-        Ok(version) => likeness.says(
-            "version of Tor",
-            version,
-            "its control port; the lab takes the tor of its userland",
-        ),
-        Err(error) => likeness.unread("version of Tor", error),
-    }
+    const OF_PROCESSORS: &str = "of this host, for each of which Tor starts a worker thread";
+    likeness.set("processors", cpu_count, "--processors", OF_PROCESSORS);
+    likeness.take("threads", process.threads(), None, "/proc/PID/stat");
+    let version = Control::of(relay, PATIENCE).and_then(|mut control| control.info("version"));
+    const OF_VERSION: &str = "its control port; the lab takes the tor of its userland";
+    likeness.take("version of Tor", version, None, OF_VERSION);
     for (option, value) in relay.options.iter().filter(|(option, _)| TORRC.contains(&option.as_str())) {
-        likeness.sets("torrc", "--torrc", format!("{option}={value}"), &relay.torrc.display().to_string());
+        likeness.set("torrc", format!("{option}={value}"), "--torrc", &relay.torrc.display().to_string());
     }
-    match relay.readings(PATIENCE).map(|readings| readings.connections) {
-        Ok(Some(connections)) => {
-            let held = connections.min(CONNECTIONS);
-            likeness.sets("connections", "--connections", held, "its control port or MetricsPort");
-        }
-        Ok(None) => likeness.unread("connections", "the relay does not report it"),
-        Err(error) => likeness.unread("connections", error),
-    }
-    match process.age() {
-        Ok(age) => {
-            let hours = age.as_secs() / 3600;
-            likeness.says("age in consensuses, one an hour", hours, "the start of its process");
-            likeness.sets(
-                "consensuses of the run",
-                "--consensuses",
-                hours.clamp(2, CONSENSUSES),
-                "its age, 36 at most: more take hours",
-            );
-        }
-        Err(error) => likeness.unread("age", error),
-    }
+    let connections = relay.readings(PATIENCE).map_err(|error| error.to_string()).and_then(|readings| {
+        let connections = readings.connections.ok_or("the relay does not report it")?;
+        Ok(connections.min(CONNECTIONS))
+    });
+    let source = "its control port or MetricsPort";
+    likeness.take("connections", connections, Some("--connections"), source);
+    let hours = process.age().map(|age| (age.as_secs() / 3600).clamp(2, CONSENSUSES));
+    let source = "its age in hours, 36 at most: more take hours";
+    likeness.take("consensuses of the run", hours, Some("--consensuses"), source);
 }
 
 /// The arguments of this program without `--like`, and with options where they have none of these names.

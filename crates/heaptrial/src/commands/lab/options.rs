@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptrial_allocator::Catalog;
-use heaptrial_lab::{Accounting, Inside, LabPlan, Userland};
+use heaptrial_lab::{Accounting, LabPlan, Userland};
 use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialName, TrialPlan};
 
 use super::OWN_PROGRAM;
@@ -55,12 +55,9 @@ pub(super) struct LabOptions {
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
     pub(super) from: Vec<(AllocatorSpec, PathBuf)>,
-    /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached, or in a root's folder
-    #[arg(long, value_name = "SUITE|DIR")]
+    /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached
+    #[arg(long, value_name = "SUITE")]
     pub(super) userland: Option<Userland>,
-    /// A package that the userland of a suite has besides; may be repeated
-    #[arg(long, value_name = "PACKAGE", requires = "userland")]
-    pub(super) userland_package: Vec<String>,
     #[command(flatten)]
     pub(super) executor: ExecutorOptions,
     /// Show what would be run, and run nothing
@@ -106,7 +103,7 @@ impl LabOptions {
             database: folder.join("heaptrial.db"),
             folder: folder.to_owned(),
             supervisor: PathBuf::from(OWN_PROGRAM),
-            userland: Inside::current(),
+            userland: Userland::current(),
         }
     }
 

@@ -19,7 +19,6 @@ const FORMS: [&str; 2] = ["--json", "--dry-run"];
 pub(super) struct RepeatCommand(Vec<String>);
 
 impl RepeatCommand {
-    /// Of this process.
     pub(super) fn own() -> Result<Self, Failure> {
         let words = std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok());
         words.collect::<Option<_>>().map(Self).ok_or_else(|| {

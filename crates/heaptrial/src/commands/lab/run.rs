@@ -9,6 +9,7 @@ use heaptrial_host::ProcessPattern;
 use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
 use heaptrial_model::{HumanDuration, TrialPlan};
 
+use super::search::Timed;
 use super::{LabOptions, execute};
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -17,7 +18,6 @@ use crate::options::GlobalOptions;
 /// A service without a --duration and a --load is observed for so long.
 const DURATION: HumanDuration = HumanDuration::from_secs(60);
 
-/// Options of `lab run`.
 #[derive(Debug, Args)]
 pub struct RunOptions {
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct ServiceOptions {
     /// Leave readings below this age out of figures [default: a third of the duration]
     #[arg(long, value_name = "DURATION")]
     warm_up: Option<HumanDuration>,
-    /// The signal that ends a service, to every process of it: a name such as TERM, INT or QUIT, or a number
+    /// The signal that ends a service, to every process of it, such as TERM, INT or QUIT
     #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
     end_signal: EndSignal,
     /// How long a service gets to end before it is killed
@@ -85,25 +85,6 @@ struct ServiceOptions {
     keep_dirs: bool,
 }
 
-/// The program that a command line runs: what is behind `env`, its options and its assignments, where it has some.
-fn program_of(command: &[OsString]) -> Option<&OsStr> {
-    let (program, rest) = command.split_first()?;
-    if Path::new(program).file_name() != Some(OsStr::new("env")) {
-        return Some(program);
-    }
-    let mut behind = rest.iter().enumerate().filter(|(_, word)| {
-        let word = word.to_string_lossy();
-        !word.starts_with('-') && !word.contains('=')
-    });
-    // Of these options the value is the next word.
-    let is_value = |index: usize| {
-        let before = index.checked_sub(1).and_then(|before| rest[before].to_str());
-        matches!(before, Some("-u" | "--unset" | "-C" | "--chdir" | "-S" | "--split-string"))
-    };
-    let first = behind.find(|(index, _)| !is_value(*index));
-    first.and_then(|(index, _)| program_of(&rest[index..])).or(Some(program))
-}
-
 fn factor(text: &str) -> Result<f64, ValueError> {
     number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
 }
@@ -111,15 +92,12 @@ fn factor(text: &str) -> Result<f64, ValueError> {
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
     let (workload, duration) = options.workload(&plan)?;
-    execute("run", &options.lab, &plan, &workload, duration, global)
+    execute("run", &options.lab, &plan, workload.as_ref(), duration, global)
 }
 
 impl RunOptions {
     /// The program as a workload, and how long it is observed at most.
-    pub(super) fn workload(
-        &self,
-        plan: &TrialPlan,
-    ) -> Result<(CommandWorkload, Option<HumanDuration>), Failure> {
+    pub(super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
         if self.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
             return Err(Failure::usage(
                 "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
@@ -153,9 +131,24 @@ impl RunOptions {
                 )));
             }
         }
-        let of_workload = self.service.options(self.command.clone(), ends_with_load);
-        let workload = CommandWorkload::new(CommandOptions { tick: self.lab.tick.0, ..of_workload })?;
-        Ok((workload, duration))
+        let service = &self.service;
+        let workload = CommandWorkload::new(CommandOptions {
+            command: self.command.clone(),
+            prepare: service.prepare.clone(),
+            ready: service.ready.clone(),
+            ready_patience: service.ready_timeout.0,
+            load: service.load.clone(),
+            conclude: service.conclude.clone(),
+            work: works,
+            counted: service.count.clone(),
+            end: EndRequest { signal: service.end_signal, grace: service.grace.0 },
+            keep_dirs: service.keep_dirs,
+            tick: self.lab.tick.0,
+            ends_with_load,
+            warm_up: service.warm_up.map(|warm_up| warm_up.0),
+            work_margin: service.work_margin,
+        })?;
+        Ok((Box::new(workload), duration))
     }
 
     /// Whether `--work` or `--work-preset` was given.
@@ -177,7 +170,7 @@ impl RunOptions {
 
     /// What a run is called that nobody named: the program.
     pub(super) fn name(&self) -> String {
-        let program = program_of(&self.command).unwrap_or(OsStr::new("lab"));
+        let program = self.command.first().map_or(OsStr::new("lab"), OsString::as_os_str);
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
         let plain =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' });
@@ -197,43 +190,5 @@ impl RunOptions {
 impl ServiceOptions {
     fn works(&self) -> Vec<Work> {
         self.work_preset.iter().flat_map(|preset| preset.work()).chain(self.work.iter().cloned()).collect()
-    }
-
-    fn options(&self, command: Vec<OsString>, ends_with_load: bool) -> CommandOptions {
-        CommandOptions {
-            prepare: self.prepare.clone(),
-            ready: self.ready.clone(),
-            ready_patience: self.ready_timeout.0,
-            load: self.load.clone(),
-            conclude: self.conclude.clone(),
-            work: self.works(),
-            counted: self.count.clone(),
-            end: EndRequest { signal: self.end_signal, grace: self.grace.0 },
-            keep_dirs: self.keep_dirs,
-            ends_with_load,
-            warm_up: self.warm_up.map(|warm_up| warm_up.0),
-            work_margin: self.work_margin,
-            ..CommandOptions::of(command)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_called_after_the_program_behind_env() {
-        for (line, name) in [
-            ("python3 a.py", "python3"),
-            ("env X=Y python3 a.py", "python3"),
-            ("/usr/bin/env -i -u LD_PRELOAD A=1 B=2 /opt/server --x=y", "/opt/server"),
-            ("env A=1 env B=2 server", "server"),
-            ("env", "env"),
-            ("env A=1", "env"),
-        ] {
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            assert_eq!(program_of(&words), Some(OsStr::new(name)), "{line}");
-        }
     }
 }

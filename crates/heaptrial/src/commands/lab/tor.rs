@@ -10,6 +10,7 @@ use heaptrial_model::{HumanDuration, TrialPlan};
 use heaptrial_network::{LoadParameters, RETAINED_AT_MOST, RelayParameters, TrafficParameters};
 
 use super::relay_memory::RelayMemory;
+use super::search::Timed;
 use super::{LabOptions, execute};
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -29,7 +30,6 @@ const LEAST_CYCLE: Duration = Duration::from_secs(30);
 const REST_MARGIN: Duration = Duration::from_secs(2);
 const LEAST_REST: Duration = Duration::from_secs(12);
 
-/// Options of `lab tor`.
 #[derive(Debug, Args)]
 #[command(mut_arg("processors", as_in_production))]
 pub struct TorOptions {
@@ -107,12 +107,12 @@ pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<ExitCode, Fai
     let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
     let (workload, duration) = options.workload(&plan)?;
     eprintln!("{}", options.memory(&plan));
-    execute("tor", &options.lab, &plan, &workload, duration, global)
+    execute("tor", &options.lab, &plan, workload.as_ref(), duration, global)
 }
 
 impl TorOptions {
     /// The relays as a workload, and how long they live at most.
-    pub(super) fn workload(&self, plan: &TrialPlan) -> Result<(TorWorkload, Option<HumanDuration>), Failure> {
+    pub(super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
         if let Some((arm, key)) =
             plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
         {
@@ -121,7 +121,7 @@ impl TorOptions {
         let duration = self.duration.or(plan.duration);
         let parameters = self.parameters(plan, duration)?;
         let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
-        Ok((workload, duration))
+        Ok((Box::new(workload), duration))
     }
 
     fn parameters(

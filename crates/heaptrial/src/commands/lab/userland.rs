@@ -3,63 +3,31 @@
 use std::path::{Path, PathBuf};
 
 use heaptrial_host::{HostFacts, HostRoot};
-use heaptrial_lab::Inside;
-use heaptrial_model::Classified;
+use heaptrial_lab::Userland;
 
 use super::LabOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Starts this program again in the userland that was asked for; returns where none was, or where it runs there already.
-/// There it sees `also` at its own path.
+/// Starts this program again in the userland that was asked for, in the folder `started`; returns where none was, or where it
+/// runs there already. There it sees `also` at its own path. A dry run looks for programs on this host.
 pub(super) fn enter(
-    options: &LabOptions,
-    global: &GlobalOptions,
-    also: Option<&Path>,
-) -> Result<(), Failure> {
-    let started = std::env::current_dir().map_err(Failure::failed)?;
-    enter_from(options, global, also, &started)
-}
-
-/// The same where this process has gone to another folder than the one that it was `started` in.
-pub(super) fn enter_from(
     options: &LabOptions,
     global: &GlobalOptions,
     also: Option<&Path>,
     started: &Path,
 ) -> Result<(), Failure> {
     options.executor.check(options.userland.is_some())?;
-    let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
+    let (Some(userland), None, false) = (&options.userland, Userland::current(), options.dry_run) else {
         return Ok(());
     };
     let host = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?.os;
-    let say = |line: &str| eprintln!("{line}");
-    let packages = &options.userland_package;
-    let root = match options.dry_run {
-        true => userland.root_there(packages),
-        false => userland.root(packages, &say).map(Some),
-    };
-    let Some(root) = root.map_err(|error| Failure::of(error.class(), error))? else {
-        eprintln!(
-            "the userland {userland} is not there yet, and a dry run makes none: programs are looked for on this host"
-        );
-        return Ok(());
-    };
-    let folders: Vec<PathBuf> = visible(options, global)
-        .into_iter()
-        .chain([also, Some(started)].into_iter().flatten().filter_map(existing_folder))
-        .collect();
+    let also = [also, Some(started)].into_iter().flatten().filter_map(existing_folder);
+    let folders: Vec<PathBuf> =
+        visible(options, global).into_iter().chain(also).filter(|folder| folder.is_dir()).collect();
     std::env::set_current_dir(started).map_err(Failure::failed)?;
-    let entered = userland.enter(&root, &folders, &host);
-    entered.map(|never| match never {}).map_err(|error| Failure::of(error.class(), error))
-}
-
-/// What services run in, in words: the userland, or the system of this host.
-pub(super) fn runs_in() -> Result<String, Failure> {
-    match Inside::current() {
-        Some(inside) => Ok(inside.to_string()),
-        None => Ok(HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?.os),
-    }
+    let never = userland.enter(&folders, &host, &|line| eprintln!("{line}"))?;
+    match never {}
 }
 
 /// Folders of the host that a run needs at their own paths: where it is started and what its options name.

@@ -14,7 +14,7 @@ const USUAL_NOISE: f64 = 0.05;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Measure these candidates, by their positions, beside the control in a block.
+    /// Measure these candidates, by their positions, alongside the control in a block.
     Measure(Vec<usize>),
     /// Nothing is left that could be better.
     Exhausted,
@@ -32,7 +32,7 @@ impl Search {
         let better = self.better();
         let leader = better.first();
         chosen.extend(leader.map(|leader| self.candidates[leader.candidate].clone()));
-        // Every allocator as it comes, before anything is set.
+        // Every allocator with default settings, before anything is set.
         let measured = self.arms();
         let known =
             |candidate: &Candidate| self.positions.get(candidate).is_some_and(|at| measured.contains(at));

@@ -18,8 +18,8 @@ use heaptrial_search::bisect::{Next, Rules, Search};
 
 use self::steps::{Record, Step, same_build};
 use self::subject::{History, Subject};
-use super::search::{self, Ask, Beginning, Block, Earlier, Facts, Kept, Load, Wanted};
-use super::{LabCommand, LabOptions};
+use super::search::{self, Ask, Block, Earlier, Facts, Kept, Load, Wanted};
+use super::{LabCommand, LabOptions, userland};
 use crate::commands::Command;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -27,7 +27,6 @@ use crate::options::GlobalOptions;
 
 const WHAT: &str = "the builds";
 
-/// Options of `lab bisect`.
 #[derive(Debug, Args)]
 pub struct BisectOptions {
     /// The allocator that is as it should be, such as mimalloc@2.1.7. Settings hold for every build, and are the same in
@@ -77,17 +76,19 @@ pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, 
 }
 
 fn begin(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let beginning = Beginning::new(options.load()?, WHAT, options.mirror.as_deref(), global)?;
-    let lab = beginning.lab;
+    let load = options.load()?;
+    let lab = load.lab(WHAT)?;
+    let here = std::env::current_dir().map_err(Failure::failed)?;
+    userland::enter(lab, global, options.mirror.as_deref(), &here)?;
     let subject = Subject::find(options)?;
-    let (workload, duration) = beginning.workload(&subject.plan(), global)?;
+    let (workload, duration) = search::workload_of(load, &subject.plan(), global)?;
     let one_by_one = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
     let block = duration.map(|duration| HumanDuration(duration.0 * one_by_one));
     let rules = rules(options, options.blocks, subject.history.positions.len());
     if lab.dry_run {
         return report::print_plan(&subject, rules, block, global);
     }
-    lab.executor.executor(PathBuf::new())?;
+    lab.executor.cluster(PathBuf::new())?;
     eprintln!("{}", report::plan_line(&subject, rules, block));
     // What cannot be had is reported before anything is written.
     let name = |end: usize| &subject.history.positions[end].name;
@@ -106,7 +107,7 @@ fn begin(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         )));
     }
     let builds = BTreeMap::from([(name(0).clone(), older)]);
-    let (kept, folder) = beginning.keep(BisectReport::NAME, builds, subject.history, global)?;
+    let (kept, folder) = search::keep(BisectReport::NAME, lab, builds, subject.history, global)?;
     search(options, &kept, &folder, options.blocks, global)
 }
 
@@ -155,7 +156,8 @@ impl Bisect<'_> {
     }
 
     fn wanted(&self, position: usize) -> Wanted {
-        Wanted { at: position, name: self.name(position).to_owned(), spec: self.subject.spec(position) }
+        let name = self.name(position).to_owned();
+        Wanted { at: position, build: name.clone(), name, spec: self.subject.spec(position) }
     }
 }
 
@@ -163,8 +165,8 @@ impl search::Search for Bisect<'_> {
     type Step = Step;
     type Report = BisectReport;
 
-    fn control(&self) -> Wanted {
-        self.wanted(0)
+    fn needed(&self) -> Vec<Wanted> {
+        vec![self.wanted(0)]
     }
 
     fn next(&mut self, record: &Record) -> Result<search::Next<Step>, Failure> {
@@ -183,24 +185,24 @@ impl search::Search for Bisect<'_> {
         self.subject.obtain(wanted.at, lab)
     }
 
-    fn known_build(&self, wanted: &Wanted, record: &Record) -> Option<String> {
-        let measured =
-            || record.builds().find(|(at, _)| *at == wanted.at).map(|(_, sha256)| sha256.to_owned());
-        self.builds.get(&wanted.name).cloned().or_else(measured)
-    }
-
-    fn without(&self, wanted: &Wanted, why: &str) -> Step {
-        Step::Skipped { position: wanted.at, why: why.to_owned() }
-    }
-
-    fn not_measured(&self, wanted: &Wanted, obtained: &Obtained, record: &Record) -> Option<Step> {
+    fn without_block(
+        &self,
+        wanted: &Wanted,
+        obtained: &Result<Obtained, String>,
+        record: &Record,
+    ) -> Option<Step> {
+        let position = wanted.at;
+        let obtained = match obtained {
+            Ok(obtained) => obtained,
+            Err(why) => return Some(Step::Skipped { position, why: why.clone() }),
+        };
         let older = self.builds.values().map(|sha256| (0, sha256.as_str()));
         let known: Vec<(usize, &str)> = older.chain(record.builds()).collect();
-        let with = same_build(&known, wanted.at, &obtained.sha256)?;
-        Some(Step::Same { position: wanted.at, with })
+        let with = same_build(&known, position, &obtained.sha256)?;
+        Some(Step::Same { position, with })
     }
 
-    fn steps(&self, ask: &Ask, block: Block) -> Vec<Step> {
+    fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Step> {
         let arms = ask.arms.iter().zip(block.builds).zip(block.arms);
         let step =
             |((wanted, sha256), figures): ((&Wanted, String), Result<RunFigures, String>)| match figures {
@@ -208,18 +210,17 @@ impl search::Search for Bisect<'_> {
                     block: block.number,
                     position: wanted.at,
                     sha256,
-                    older_bytes: block.control.level_bytes,
+                    older_bytes: control.level_bytes,
                     bytes: figures.level_bytes,
-                    log_ratio: figures.level - block.control.level,
+                    log_ratio: figures.level - control.level,
                 },
                 Err(why) => Step::Failed { block: block.number, position: wanted.at, why },
             };
         arms.map(step).collect()
     }
 
-    fn apply(&mut self, step: &Step) -> Result<(), Failure> {
+    fn apply(&mut self, step: &Step) {
         step.apply(&mut self.search);
-        Ok(())
     }
 
     fn line(&self, step: &Step) -> Option<String> {
@@ -248,7 +249,7 @@ impl search::Search for Bisect<'_> {
             Step::Skipped { position, why } => {
                 Some(format!("{} is excluded: {}", self.name(*position), why.lines().next().unwrap_or("")))
             }
-            Step::Void { .. } | Step::Same { .. } => None,
+            Step::Same { .. } => None,
         }
     }
 

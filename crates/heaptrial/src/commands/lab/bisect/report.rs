@@ -57,7 +57,7 @@ fn fork(subject: &Subject) -> String {
     let at = &subject.history.positions[1].name;
     match merged_at(subject) {
         Some(merge) => format!(
-            "{older} is beside the line to {newer}, and merged into it at {merge}; the line starts where it leaves what they \
+            "{older} is not on the line to {newer}, and merged into it at {merge}; the line starts where it leaves what they \
              share, at {at}"
         ),
         None => format!(
@@ -83,31 +83,15 @@ pub(super) fn print_plan(
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
     if global.json {
-        let releases = subject.releases();
-        let positions: Vec<_> = subject
-            .history
-            .positions
-            .iter()
-            .enumerate()
-            .map(|(at, position)| {
-                json!({
-                    "position": at,
-                    "name": position.name,
-                    "release": releases.contains(&at),
-                    "version": position.version,
-                    "commit": position.commit,
-                })
-            })
-            .collect();
+        let positions: Vec<&str> =
+            subject.history.positions.iter().map(|position| position.name.as_str()).collect();
         return print_json(json!({
             "older_is_good": subject.history.older_is_good,
             "positions": positions,
             "left_out": subject.history.left_out,
             "forks": subject.history.forks,
-            "merged_at": subject.history.merged_at,
             "usual_blocks": usual_blocks(subject.history.positions.len()).min(rules.most_blocks),
             "most_blocks": rules.most_blocks,
-            "runs_of_a_block": 2,
             "block_seconds": block.map(|block| block.0.as_secs_f64()),
         }));
     }

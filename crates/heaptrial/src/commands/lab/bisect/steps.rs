@@ -25,8 +25,6 @@ pub(super) enum Step {
     },
     /// A block in which a build did not live to the end.
     Failed { block: usize, position: usize, why: String },
-    /// A block in which the older end did not.
-    Void { block: usize, why: String },
     /// A position that is excluded.
     Skipped { position: usize, why: String },
     /// Two positions build the same.
@@ -39,29 +37,10 @@ impl Step {
             Self::Measured { position, log_ratio, .. } => {
                 search.take(Measurement { position: *position, log_ratio: *log_ratio });
             }
-            Self::Failed { .. } | Self::Void { .. } => {}
+            Self::Failed { .. } => {}
             Self::Skipped { position, .. } => search.skip(*position),
             Self::Same { position, with } => search.same(*position, *with),
         }
-    }
-}
-
-impl search::Step for Step {
-    fn block(&self) -> Option<usize> {
-        match self {
-            Self::Measured { block, .. } | Self::Failed { block, .. } | Self::Void { block, .. } => {
-                Some(*block)
-            }
-            Self::Skipped { .. } | Self::Same { .. } => None,
-        }
-    }
-
-    fn void(block: usize, why: String) -> Self {
-        Self::Void { block, why }
-    }
-
-    fn is_void(&self) -> bool {
-        matches!(self, Self::Void { .. })
     }
 }
 
@@ -110,7 +89,7 @@ mod tests {
     #[test]
     fn a_build_that_only_some_seeds_crash_is_not_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::in_folder(folder.path());
+        let mut record = Record::open(folder.path(), "steps").unwrap();
         let measured = |block| Step::Measured {
             block,
             position: 4,

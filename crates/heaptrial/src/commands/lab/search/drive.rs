@@ -5,14 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_allocator::Obtained;
+use heaptrial_evaluate::judgement::RunFigures;
 use heaptrial_lab::PreparedArm;
 use heaptrial_model::{AllocatorSpec, ErrorClass, TrialPlan};
 use heaptrial_report::Document;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::bench::{Bench, Block, Wanted};
-use super::record::{Record, Step};
+use super::bench::{Bench, Block};
+use super::record::Record;
 use super::{Kept, Load, print_report};
 use crate::commands::lab::LabOptions;
 use crate::exit::{Failure, code};
@@ -25,6 +26,17 @@ const INTERRUPTED: &str = "It was interrupted";
 const TRIES: usize = 3;
 /// Seeds of verification are so far from those of the search that they never meet.
 const FRESH: u64 = 1 << 32;
+
+/// An arm that a search asks for.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Wanted {
+    /// Its position in the search.
+    pub(in super::super) at: usize,
+    pub(in super::super) name: String,
+    pub(in super::super) spec: AllocatorSpec,
+    /// What it is called among the builds of the search.
+    pub(in super::super) build: String,
+}
 
 /// What a search wants next.
 pub(in super::super) enum Next<S> {
@@ -50,42 +62,30 @@ pub(in super::super) struct Facts {
 
 /// A search, as its loop sees it.
 pub(in super::super) trait Search {
-    type Step: Step + Serialize + DeserializeOwned;
+    type Step: Serialize + DeserializeOwned;
     type Report: Document + DeserializeOwned;
 
-    fn control(&self) -> Wanted;
-
-    /// Arms without which the search cannot go on.
-    fn needed(&self) -> Vec<Wanted> {
-        Vec::new()
-    }
-
-    /// Refuses to go on after these steps.
-    fn check(&self, _: &Record<Self::Step>) -> Result<(), Failure> {
-        Ok(())
-    }
+    /// The control, and further arms without which the search cannot go on.
+    fn needed(&self) -> Vec<Wanted>;
 
     fn next(&mut self, record: &Record<Self::Step>) -> Result<Next<Self::Step>, Failure>;
 
     /// The inner error is why it cannot be measured.
     fn obtain(&self, wanted: &Wanted, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure>;
 
-    /// Digest of the build that an arm had earlier in this search.
-    fn known_build(&self, wanted: &Wanted, record: &Record<Self::Step>) -> Option<String>;
-
-    /// The step where an arm cannot be had.
-    fn without(&self, wanted: &Wanted, why: &str) -> Self::Step;
-
-    /// The step where the build of an arm need not be measured.
-    fn not_measured(&self, _: &Wanted, _: &Obtained, _: &Record<Self::Step>) -> Option<Self::Step> {
-        None
-    }
+    /// The step where an arm need not or cannot be measured.
+    fn without_block(
+        &self,
+        wanted: &Wanted,
+        obtained: &Result<Obtained, String>,
+        record: &Record<Self::Step>,
+    ) -> Option<Self::Step>;
 
     /// What came of a block whose control has figures.
-    fn steps(&self, ask: &Ask, block: Block) -> Vec<Self::Step>;
+    fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Self::Step>;
 
     /// Informs the search of a step that is on disk.
-    fn apply(&mut self, step: &Self::Step) -> Result<(), Failure>;
+    fn apply(&mut self, step: &Self::Step);
 
     /// What is printed after a step.
     fn line(&self, step: &Self::Step) -> Option<String>;
@@ -111,20 +111,20 @@ pub(in super::super) fn drive<S: Search, K>(
 ) -> Result<ExitCode, Failure> {
     let name = <S::Report as Document>::NAME;
     let record = Record::open(folder, &format!("{name}-steps.jsonl"))?;
-    search.check(&record)?;
-    record.steps.iter().try_for_each(|step| search.apply(step))?;
+    record.steps.iter().for_each(|step| search.apply(step));
     let (workload, duration) = load.workload(plan)?;
-    let bench = Bench::new(load.options(), workload.as_ref(), duration, plan, &kept.started.command, folder)?;
+    let bench = Bench::new(load.options(), workload.as_ref(), duration, plan, &kept.command, folder)?;
     let facts = Facts {
         metric: bench.metric.describe().to_owned(),
-        command: kept.started.command.to_string(),
+        command: kept.command.to_string(),
         seed: kept.seed,
     };
-    let mut driver = Driver { search, record, bench, facts, obtained: BTreeMap::new() };
+    let builds = &kept.builds;
+    let mut driver = Driver { search, record, bench, facts, builds, obtained: BTreeMap::new(), voids: 0 };
+    let again = format!("heaptrial lab {name} --continue {}", shell_words::quote(&folder.to_string_lossy()));
     let ended = driver.run().map_err(|failure| {
         failure.hint(format!(
-            "blocks that were measured are kept; `heaptrial lab {name} --continue {}` measures what has no results, and goes on",
-            shell_words::quote(&folder.to_string_lossy())
+            "blocks that were measured are kept; `{again}` measures what has no results, and goes on"
         ))
     });
     let stopped = ended.as_ref().map_or_else(|failure| Some(failure.to_string()), Option::clone);
@@ -133,10 +133,7 @@ pub(in super::super) fn drive<S: Search, K>(
     let stopped = ended?;
     printed?;
     match stopped {
-        Some(why) => Err(Failure::failed(format!(
-            "{why}; `heaptrial lab {name} --continue {}` goes on",
-            folder.display()
-        ))),
+        Some(why) => Err(Failure::failed(format!("{why}; `{again}` goes on"))),
         None if S::found(&report) => Ok(ExitCode::SUCCESS),
         None => Ok(code(ErrorClass::Inconclusive)),
     }
@@ -147,16 +144,18 @@ struct Driver<'a, S: Search> {
     record: Record<S::Step>,
     bench: Bench<'a>,
     facts: Facts,
-    /// By names of arms.
+    /// Digests of the builds that the search began with.
+    builds: &'a BTreeMap<String, String>,
     obtained: BTreeMap<String, Obtained>,
+    /// How often the control failed in a row.
+    voids: usize,
 }
 
 impl<S: Search> Driver<'_, S> {
     /// Until it is done; why it stopped before, if it did.
     fn run(&mut self) -> Result<Option<String>, Failure> {
-        self.need(&self.search.control())?;
         for wanted in self.search.needed() {
-            self.need(&wanted)?;
+            self.obtain(&wanted)?.map_err(|why| cannot_be_had(&wanted, &why))?;
         }
         loop {
             let so_far = self.search.report(&self.record, &self.facts, Some(UNDER_WAY.to_owned()))?;
@@ -176,13 +175,11 @@ impl<S: Search> Driver<'_, S> {
                 if self.bench.interrupt.requested() {
                     return Ok(Some(INTERRUPTED.to_owned()));
                 }
-                let step = match obtained {
-                    Ok(obtained) => self.search.not_measured(&wanted, &obtained, &self.record),
-                    // What is verified was obtained before.
-                    Err(why) if ask.fresh => return Err(cannot_be_had(&wanted, &why)),
-                    Err(why) => Some(self.search.without(&wanted, &why)),
-                };
-                match step {
+                // What is verified was obtained before.
+                if let (Err(why), true) = (&obtained, ask.fresh) {
+                    return Err(cannot_be_had(&wanted, why));
+                }
+                match self.search.without_block(&wanted, &obtained, &self.record) {
                     Some(step) => self.enter(step)?,
                     None => measured.push(wanted),
                 }
@@ -198,7 +195,7 @@ impl<S: Search> Driver<'_, S> {
     }
 
     fn measure(&mut self, ask: &Ask) -> Result<Option<String>, Failure> {
-        let control = self.search.control();
+        let control = self.search.needed().swap_remove(0);
         let arms: Vec<PreparedArm> = std::iter::once(&control)
             .chain(&ask.arms)
             .enumerate()
@@ -208,35 +205,23 @@ impl<S: Search> Driver<'_, S> {
             })
             .collect();
         let first = self.facts.seed.wrapping_add(if ask.fresh { FRESH } else { 0 });
-        let number_and_figures = self.bench.run(&self.record, first, &arms)?;
-        let Some(carried) = number_and_figures else { return Ok(Some(INTERRUPTED.to_owned())) };
-        let mut figures = carried.figures.into_iter();
-        match figures.next() {
-            Some(Ok(control)) => {
-                let block = Block {
-                    number: carried.number,
-                    seconds: carried.seconds,
-                    control,
-                    arms: figures.collect(),
-                    builds: arms[1..].iter().map(|prepared| prepared.obtained.sha256.clone()).collect(),
-                };
-                for step in self.search.steps(ask, block) {
+        let (number, folder) = self.record.next_block();
+        match self.bench.run((number, &folder), first, &arms)? {
+            None => Ok(Some(INTERRUPTED.to_owned())),
+            Some((Ok(control), block)) => {
+                self.voids = 0;
+                for step in self.search.steps(ask, control, block) {
                     self.enter(step)?;
                 }
                 Ok(None)
             }
-            failed => {
-                let why = failed.and_then(Result::err).unwrap_or_default();
-                eprintln!("block {}: {} failed: {why}", carried.number, control.name);
-                self.enter(S::Step::void(carried.number, why.clone()))?;
-                let gives_up = self.record.voids_in_a_row() >= TRIES;
+            Some((Err(why), _)) => {
+                eprintln!("block {number}: {} failed: {why}", control.name);
+                self.voids += 1;
+                let gives_up = self.voids >= TRIES;
                 Ok(gives_up.then(|| format!("{} failed {TRIES} times in a row: {why}", control.name)))
             }
         }
-    }
-
-    fn need(&mut self, wanted: &Wanted) -> Result<(), Failure> {
-        self.obtain(wanted)?.map(drop).map_err(|why| cannot_be_had(wanted, &why))
     }
 
     /// Once for each arm. Refuses another build than the one that was measured.
@@ -248,11 +233,10 @@ impl<S: Search> Driver<'_, S> {
             Ok(obtained) => obtained,
             Err(why) => return Ok(Err(why)),
         };
-        let known = self.search.known_build(wanted, &self.record);
-        if known.is_some_and(|known| known != obtained.sha256) {
+        if self.builds.get(&wanted.build).is_some_and(|known| *known != obtained.sha256) {
             return Err(Failure::refused(format!(
                 "{} is another library now than the one that the search measured, as after an upgrade of it or of the compiler, \
-                 and figures of both cannot be put together: go on where it is the earlier one, or begin again",
+                 or in another userland, and figures of both cannot be put together: go on where it is the earlier one, or begin again",
                 wanted.name
             )));
         }
@@ -262,7 +246,7 @@ impl<S: Search> Driver<'_, S> {
 
     fn enter(&mut self, step: S::Step) -> Result<(), Failure> {
         let step = self.record.enter(step)?;
-        self.search.apply(step)?;
+        self.search.apply(step);
         if let Some(line) = self.search.line(step) {
             eprintln!("{line}");
         }
@@ -272,10 +256,4 @@ impl<S: Search> Driver<'_, S> {
 
 fn cannot_be_had(wanted: &Wanted, why: &str) -> Failure {
     Failure::refused(format!("{} ({}) cannot be measured: {why}", wanted.name, wanted.spec))
-}
-
-impl Wanted {
-    pub(in super::super) fn of_spec(at: usize, spec: AllocatorSpec) -> Self {
-        Self { at, name: spec.to_string(), spec }
-    }
 }

@@ -8,7 +8,7 @@ use crate::commands::lab::{LabOptions, RunOptions, TorOptions};
 use crate::exit::Failure;
 
 /// What is run, and for how long at most.
-type Timed = (Box<dyn Workload>, Option<HumanDuration>);
+pub(in super::super) type Timed = (Box<dyn Workload>, Option<HumanDuration>);
 
 /// Under what load; with the options of that command, but for its arms.
 #[derive(Debug, Subcommand)]
@@ -81,15 +81,9 @@ impl Load {
 
     /// The workload of these arms, and how long they live at most.
     pub(in super::super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
-        Ok(match self {
-            Self::Tor(tor) => {
-                let (workload, duration) = tor.workload(plan)?;
-                (Box::new(workload), duration)
-            }
-            Self::Run(run) => {
-                let (workload, duration) = run.workload(plan)?;
-                (Box::new(workload), duration)
-            }
-        })
+        match self {
+            Self::Tor(tor) => tor.workload(plan),
+            Self::Run(run) => run.workload(plan),
+        }
     }
 }

@@ -13,24 +13,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use heaptrial_allocator::{Catalog, ObtainError, Obtained};
-use heaptrial_lab::Workload;
-use heaptrial_model::{About, AllocatorSpec, Arm, HumanDuration, Pace, Treatment, TrialPlan};
+use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
 use heaptrial_report::Document;
 
-pub(super) use self::bench::{Block, Wanted};
-pub(super) use self::drive::{Ask, Facts, Next, Search, drive};
-pub(super) use self::load::Load;
+pub(super) use self::bench::Block;
+pub(super) use self::drive::{Ask, Facts, Next, Search, Wanted, drive};
+pub(super) use self::load::{Load, Timed};
 pub use self::record::read_report;
-pub(super) use self::record::{Record, Step};
+pub(super) use self::record::{Record, lock};
 use super::repeat_command::RepeatCommand;
 use super::{LabOptions, check, userland};
 use crate::commands::Command;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::{output, run_folder};
-
-/// The form that this version writes.
-const SCHEMA_VERSION: u32 = 1;
 
 /// An arm under this name.
 pub(super) fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
@@ -61,7 +57,7 @@ pub(super) fn obtain(spec: &AllocatorSpec, lab: &LabOptions) -> Result<Result<Ob
     or_why(resolved.and_then(|resolved| obtainer.obtain(&resolved)))
 }
 
-/// Tells what one allocator lacks from what stops all of them.
+/// Separates what one allocator lacks from what stops all of them.
 pub(super) fn or_why(obtained: Result<Obtained, ObtainError>) -> Result<Result<Obtained, String>, Failure> {
     match obtained {
         Ok(obtained) => Ok(Ok(obtained)),
@@ -85,80 +81,43 @@ fn why_not(error: &ObtainError) -> String {
     cause.map_or(first.to_owned(), |cause| format!("{first}: {cause}"))
 }
 
-/// How a search was started.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Started {
-    pub(super) command: RepeatCommand,
-    directory: PathBuf,
-    /// What its services run in: a userland, or the system of the host.
-    runs_in: String,
-}
-
 /// What a search was asked for, and what was found when it began: `NAME-plan.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept<S> {
-    schema_version: u32,
-    pub(super) started: Started,
+    pub(super) command: RepeatCommand,
+    directory: PathBuf,
     pub(super) seed: u64,
     /// Digests of the builds that it began with, by name.
     pub(super) builds: BTreeMap<String, String>,
     pub(super) subject: S,
 }
 
-/// A search that is about to begin.
-pub(super) struct Beginning<'a> {
-    pub(super) load: &'a Load,
-    pub(super) lab: &'a LabOptions,
-    started: Started,
+/// The workload of these arms, if a lab run could have it.
+pub(super) fn workload_of(load: &Load, plan: &TrialPlan, global: &GlobalOptions) -> Result<Timed, Failure> {
+    if global.db.is_some() {
+        return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
+    }
+    let (workload, duration) = load.workload(plan)?;
+    check(load.options(), plan, workload.as_ref(), duration)?;
+    run_folder::check(global.out.as_deref())?;
+    Ok((workload, duration))
 }
 
-impl<'a> Beginning<'a> {
-    /// Of a search that chooses `what`; in a userland `also` is visible.
-    pub(super) fn new(
-        load: &'a Load,
-        what: &str,
-        also: Option<&Path>,
-        global: &GlobalOptions,
-    ) -> Result<Self, Failure> {
-        let lab = load.lab(what)?;
-        userland::enter(lab, global, also)?;
-        if global.db.is_some() {
-            return Err(Failure::usage(
-                "a search has a database for each block, in its folder; leave --db out",
-            ));
-        }
-        let directory = std::env::current_dir().map_err(Failure::failed)?;
-        let started = Started { command: RepeatCommand::own()?, directory, runs_in: userland::runs_in()? };
-        Ok(Self { load, lab, started })
-    }
-
-    /// The workload of these arms, if a lab run could have it.
-    pub(super) fn workload(
-        &self,
-        plan: &TrialPlan,
-        global: &GlobalOptions,
-    ) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
-        let (workload, duration) = self.load.workload(plan)?;
-        check(self.lab, plan, workload.as_ref(), duration)?;
-        run_folder::check(global.out.as_deref())?;
-        Ok((workload, duration))
-    }
-
-    /// Writes down what the search is about, in its new folder.
-    pub(super) fn keep<S: Serialize>(
-        self,
-        name: &str,
-        builds: BTreeMap<String, String>,
-        subject: S,
-        global: &GlobalOptions,
-    ) -> Result<(Kept<S>, PathBuf), Failure> {
-        let seed = self.lab.seed.unwrap_or_else(rand::random);
-        let kept = Kept { schema_version: SCHEMA_VERSION, started: self.started, seed, builds, subject };
-        let folder = run_folder::create(global.out.as_deref(), name)?;
-        record::write_plan(&folder, name, &kept)?;
-        eprintln!("seed {seed}; the search's folder is {}", folder.display());
-        Ok((kept, folder))
-    }
+/// Writes down what a search is about, in its new folder.
+pub(super) fn keep<S: Serialize>(
+    name: &str,
+    lab: &LabOptions,
+    builds: BTreeMap<String, String>,
+    subject: S,
+    global: &GlobalOptions,
+) -> Result<(Kept<S>, PathBuf), Failure> {
+    let seed = lab.seed.unwrap_or_else(rand::random);
+    let directory = std::env::current_dir().map_err(Failure::failed)?;
+    let kept = Kept { command: RepeatCommand::own()?, directory, seed, builds, subject };
+    let folder = run_folder::create(global.out.as_deref(), name)?;
+    record::write_plan(&folder, name, &kept)?;
+    eprintln!("seed {seed}; the search's folder is {}", folder.display());
+    Ok((kept, folder))
 }
 
 /// A search that began earlier.
@@ -181,28 +140,16 @@ impl<S: DeserializeOwned> Earlier<S> {
         let kept: Kept<S> = record::read_plan(folder, name)?;
         let here = std::env::current_dir().map_err(Failure::failed)?;
         let folder = std::path::absolute(folder).map_err(Failure::failed)?;
-        if kept.schema_version != SCHEMA_VERSION {
-            return Err(Failure::refused(format!("{} is of another version of Heaptrial", folder.display())));
-        }
-        let directory = &kept.started.directory;
-        std::env::set_current_dir(directory).map_err(|error| {
-            Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
+        std::env::set_current_dir(&kept.directory).map_err(|error| {
+            let directory = kept.directory.display();
+            Failure::refused(format!("cannot go to {directory}, where it was started: {error}"))
         })?;
-        Ok(Self { command: kept.started.command.parse()?, kept, folder, here })
+        Ok(Self { command: kept.command.parse()?, kept, folder, here })
     }
 
-    /// Goes on where it ran: this program starts again in its userland. Refuses to go on in another.
+    /// Goes on in the userland where it ran, in which this program starts again.
     pub(super) fn enter(&self, lab: &LabOptions, global: &GlobalOptions) -> Result<(), Failure> {
-        userland::enter_from(lab, global, Some(&self.folder), &self.here)?;
-        let (there, here) = (&self.kept.started.runs_in, userland::runs_in()?);
-        if here != *there {
-            return Err(Failure::refused(format!(
-                "the search in {} ran in {there}, and would go on in {here}, whose figures are not comparable; go on where it \
-                 ran, or begin again",
-                self.folder.display()
-            )));
-        }
-        Ok(())
+        userland::enter(lab, global, Some(&self.folder), &self.here)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a search keeps in its folder: what was asked for, and every step, on disk before the next one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use heaptrial_report::Document;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::exit::Failure;
 
-/// Held by the process that carries a search out; has its number.
+/// Held by the process that carries a search out.
 const LOCK: &str = "search.lock";
 
 /// The folder of a search with its steps, one a line of a file. No other process enters steps as long as it is there.
@@ -20,43 +20,7 @@ pub(in super::super) struct Record<S> {
     pub(in super::super) steps: Vec<S>,
     path: PathBuf,
     file: File,
-    _lock: Held,
-}
-
-/// A locked file. It is unlocked, not only closed: a child that another thread has just forked has it open as well until it runs its program, and
-/// would keep it locked.
-struct Held(File);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-/// A step of a search.
-pub(in super::super) trait Step {
-    /// The number of the block that it is of, if it is of one.
-    fn block(&self) -> Option<usize>;
-
-    /// A block whose control has no figures.
-    fn void(block: usize, why: String) -> Self;
-
-    fn is_void(&self) -> bool;
-}
-
-impl<S: Step> Record<S> {
-    /// How often the control failed in a row until now.
-    pub(super) fn voids_in_a_row(&self) -> usize {
-        let blocks = self.steps.iter().rev().filter(|step| step.block().is_some());
-        blocks.take_while(|step| step.is_void()).count()
-    }
-
-    /// The last block that was begun, if no step is of it.
-    pub(super) fn left_behind(&self) -> Option<usize> {
-        let last = self.next_block() - 1;
-        let of_last = |step: &S| step.block() == Some(last);
-        (last > 0 && !self.steps.iter().any(of_last)).then_some(last)
-    }
+    _lock: File,
 }
 
 /// Name of the file that has what a search of this kind was asked for.
@@ -89,15 +53,15 @@ pub(super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Res
 }
 
 impl<S: Serialize + DeserializeOwned> Record<S> {
-    /// The steps of a test.
-    #[cfg(test)]
-    pub(in super::super) fn in_folder(folder: &Path) -> Self {
-        Self::open(folder, "steps").unwrap_or_else(|failure| panic!("{failure}"))
-    }
-
     /// The steps in a file of the folder, which need not be there yet. A last line that was cut off by a crash is no step.
-    pub(super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
-        let lock = lock(folder)?;
+    pub(in super::super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
+        let lock = lock(&folder.join(LOCK), || {
+            format!(
+                "another process goes on with the search in {} at this moment; wait for its end, or interrupt it, and then use \
+                 --continue",
+                folder.display()
+            )
+        })?;
         let path = folder.join(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -128,39 +92,23 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
         self.steps.push(step);
         Ok(&self.steps[self.steps.len() - 1])
     }
-}
 
-impl<S> Record<S> {
-    /// The number of the next block: one whose folder is not there, as that of an interrupted block is.
-    pub(super) fn next_block(&self) -> usize {
-        (1..).find(|number| !self.block_folder(*number).exists()).unwrap_or(usize::MAX)
-    }
-
-    pub(super) fn block_folder(&self, number: usize) -> PathBuf {
-        self.folder.join("blocks").join(format!("{number:04}"))
+    /// Number and folder of the next block: that of an interrupted one stays as it is.
+    pub(super) fn next_block(&self) -> (usize, PathBuf) {
+        let folder = |number: usize| self.folder.join("blocks").join(format!("{number:04}"));
+        let number = (1..).find(|number| !folder(*number).exists()).unwrap_or(usize::MAX);
+        (number, folder(number))
     }
 }
 
-fn lock(folder: &Path) -> Result<Held, Failure> {
-    let path = folder.join(LOCK);
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(|error| failed(&path, &error))?;
+/// Holds a file alone; refuses with `held` where another process does.
+pub(in super::super) fn lock(path: &Path, held: impl FnOnce() -> String) -> Result<File, Failure> {
+    let file = File::create(path).map_err(|error| failed(path, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut holder = String::new();
-            file.read_to_string(&mut holder).map_err(|error| failed(&path, &error))?;
-            return Err(Failure::refused(format!(
-                "process {} goes on with the search in {} at this moment; wait for its end, or interrupt it, and then use --continue",
-                holder.trim(),
-                folder.display()
-            )));
-        }
-        Err(error) => return Err(failed(&path, &error.into())),
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::refused(held())),
+        Err(error) => Err(failed(path, &error.into())),
     }
-    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    written.map_err(|error| failed(&path, &error))?;
-    Ok(Held(file))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
@@ -177,53 +125,4 @@ pub fn read_report<P: Document + DeserializeOwned>(folder: &Path) -> Result<P, F
     })?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Step for u32 {
-        fn block(&self) -> Option<usize> {
-            Some(*self as usize)
-        }
-
-        fn void(block: usize, _: String) -> Self {
-            block as u32
-        }
-
-        fn is_void(&self) -> bool {
-            false
-        }
-    }
-
-    #[test]
-    fn a_block_of_which_no_step_tells_was_left_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::<u32>::open(folder.path(), "steps").unwrap();
-        assert_eq!(record.left_behind(), None);
-        fs::create_dir_all(record.block_folder(1)).unwrap();
-        assert_eq!(record.left_behind(), Some(1));
-        record.enter(1).unwrap();
-        assert_eq!(record.left_behind(), None);
-        // One that was carried out anew is of no account.
-        fs::create_dir(record.block_folder(2)).unwrap();
-        fs::create_dir(record.block_folder(3)).unwrap();
-        record.enter(3).unwrap();
-        assert_eq!((record.left_behind(), record.next_block()), (None, 4));
-    }
-
-    #[test]
-    fn one_process_at_a_time_enters_steps() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut first = Record::<u32>::open(folder.path(), "steps").unwrap();
-        first.enter(7).unwrap();
-        let refused = Record::<u32>::open(folder.path(), "steps").err().unwrap().to_string();
-        assert!(refused.contains(&format!("process {} goes on", std::process::id())), "{refused}");
-        // As a child has it between its fork and its program.
-        let inherited = first._lock.0.try_clone().unwrap();
-        drop(first);
-        assert_eq!(Record::<u32>::open(folder.path(), "steps").unwrap().steps, [7]);
-        drop(inherited);
-    }
 }

@@ -8,6 +8,7 @@
 //! blocks/N/               its results: all at once, or nothing
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,31 +48,15 @@ pub(super) struct BlockReport {
     pub(super) facts: HostFacts,
     pub(super) failed_services: usize,
     /// Measures of work, and whether some service gave a figure of each.
-    pub(super) work_read: std::collections::BTreeMap<String, bool>,
+    pub(super) work_read: BTreeMap<String, bool>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct RunFolder(pub(super) PathBuf);
 
 impl RunFolder {
-    fn own(&self) -> PathBuf {
-        self.0.join("slurm")
-    }
-
-    pub(super) fn allocators(&self) -> PathBuf {
-        self.own().join("allocators")
-    }
-
-    pub(super) fn script(&self) -> PathBuf {
-        self.own().join("block.sh")
-    }
-
-    pub(super) fn lock(&self) -> PathBuf {
-        self.own().join("lock")
-    }
-
-    pub(super) fn task_logs(&self) -> PathBuf {
-        self.own().join("log")
+    pub(super) fn own(&self, name: &str) -> PathBuf {
+        self.0.join("slurm").join(name)
     }
 
     /// Of the services of all blocks.
@@ -87,71 +72,43 @@ impl RunFolder {
         self.blocks().join((block + 1).to_string())
     }
 
-    fn failure_file(&self, block: u32) -> PathBuf {
-        self.own().join("failed").join((block + 1).to_string())
+    /// Has why the task of a block failed.
+    pub(super) fn failure(&self, block: u32) -> PathBuf {
+        self.own("failed").join((block + 1).to_string())
     }
 
     pub(super) fn create(&self) -> Result<(), Failure> {
-        let folders = [
-            self.allocators(),
-            self.task_logs(),
-            self.own().join("failed"),
-            self.service_logs(),
-            self.blocks(),
-        ];
-        folders.iter().try_for_each(|folder| fs::create_dir_all(folder).map_err(|error| at(folder, error)))
-    }
-
-    pub(super) fn write_run(&self, run: &KeptRun) -> Result<(), Failure> {
-        write(&self.own().join("run.json"), run)
+        let own = ["allocators", "log", "failed"].map(|name| self.own(name));
+        let folders = own.into_iter().chain([self.service_logs(), self.blocks()]);
+        folders
+            .into_iter()
+            .try_for_each(|folder| fs::create_dir_all(&folder).map_err(|error| at(&folder, error)))
     }
 
     /// The run that the folder holds; `None` where it holds none.
     pub(super) fn read_run(&self) -> Result<Option<KeptRun>, Failure> {
-        let path = self.own().join("run.json");
+        let path = self.own("run.json");
         if path.is_file() { read(&path).map(Some) } else { Ok(None) }
     }
 
-    /// Blocks with results. Listing the folder makes a network file system look again.
-    pub(super) fn arrived(&self) -> Result<Vec<u32>, Failure> {
+    /// Whether a block has results. Listing the folder makes a network file system look again.
+    pub(super) fn has_arrived(&self, block: u32) -> Result<bool, Failure> {
         let folder = self.blocks();
-        let entries = fs::read_dir(&folder).map_err(|error| at(&folder, error))?;
-        let number = |name: std::ffi::OsString| name.to_str()?.parse::<u32>().ok()?.checked_sub(1);
-        let mut found: Vec<u32> = entries.flatten().filter_map(|entry| number(entry.file_name())).collect();
-        found.sort_unstable();
-        Ok(found)
-    }
-
-    pub(super) fn read_block(&self, block: u32) -> Result<BlockReport, Failure> {
-        read(&self.block(block).join("block.json"))
-    }
-
-    pub(super) fn write_failure(&self, block: u32, why: &str) -> io::Result<()> {
-        fs::write(self.failure_file(block), why)
-    }
-
-    /// What the task of a block wrote about its failure.
-    pub(super) fn failure(&self, block: u32) -> Option<String> {
-        fs::read_to_string(self.failure_file(block)).ok()
-    }
-
-    pub(super) fn forget_failure(&self, block: u32) {
-        // Usually there is none.
-        let _ = fs::remove_file(self.failure_file(block));
+        let mut entries = fs::read_dir(&folder).map_err(|error| at(&folder, error))?.flatten();
+        let name = (block + 1).to_string();
+        Ok(entries.any(|entry| entry.file_name() == name.as_str()))
     }
 
     /// Why a block has no results, as far as it is known.
     pub(super) fn why_failed(&self, block: u32) -> String {
-        let log = self.task_logs().join(format!("{}.log", block + 1));
-        let log = if log.is_file() { format!(" (its log: {})", log.display()) } else { String::new() };
-        let why = self.failure(block).unwrap_or_else(|| {
+        let why = fs::read_to_string(self.failure(block)).unwrap_or_else(|_| {
             format!(
                 "its task left nothing: it was cancelled, ran into its limit of time or memory (--slurm time=MINUTES, mem=SIZE), \
                  or its node does not share {} or cannot write there",
                 self.0.display()
             )
         });
-        format!("{why}{log}")
+        format!("{why} (its log: {})", self.own("log").join(format!("{}.log", block + 1)).display())
     }
 }
 
@@ -166,7 +123,7 @@ pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<(), Failure> 
     fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(|error| at(path, error))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let text = fs::read_to_string(path).map_err(|error| at(path, error))?;
     serde_json::from_str(&text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
 }

@@ -3,11 +3,11 @@
 //! The folder of the run is all that this process and the tasks share. The same command looks there for what is missing, waits
 //! for tasks of it that are in the queue, and submits the others.
 
-mod collect;
 mod folder;
 mod task;
 
-use std::fs::{self, File};
+use std::collections::BTreeMap;
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use heaptrial_lab::slurm::{Cluster, Request, SubmitOption};
 use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
 use heaptrial_model::{HumanDuration, TrialPlan, units};
-use rustix::fs::{FlockOperation, flock};
+use heaptrial_store::{BlockOf, Store};
 
-use self::collect::Collector;
-use self::folder::{KeptRun, RunFolder, at};
+use self::folder::{BlockReport, KeptRun, RunFolder, at, read, write};
 pub use self::task::{BLOCK_COMMAND, run_task};
 use super::OWN_PROGRAM;
 use super::repeat_command::RepeatCommand;
+use super::search::lock;
 use crate::exit::Failure;
 
 /// How often results are looked for, and how often the controller is asked, which all users of a cluster share.
@@ -43,19 +43,24 @@ pub(super) struct Slurm {
     pub(super) home: PathBuf,
 }
 
+/// A run whose blocks are collected in one database.
+struct Collection {
+    folder: RunFolder,
+    run: KeptRun,
+    database: PathBuf,
+    missing: Vec<u32>,
+    outcome: Option<RunOutcome>,
+}
+
 /// The seed of the run that a folder holds.
 pub(super) fn seed_in(folder: &Path) -> Option<u64> {
     RunFolder(folder.to_owned()).read_run().ok().flatten().map(|run| run.seed)
 }
 
-/// Whether the run's folder holds this very run.
-pub(super) fn is_in(lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) -> bool {
-    let found = RunFolder(lab.folder.clone()).read_run().ok().flatten();
-    found.is_some_and(|run| same(run, lab, plan, command).is_ok())
-}
-
 impl Slurm {
-    /// Carries out what the run's folder has no results of.
+    /// Carries out the blocks of a run of which its folder has no results.
+    ///
+    /// Tasks parse `command` again: options and workload come from there; arms, seed and builds from the plan.
     pub(super) fn run(
         &self,
         lab: &LabPlan,
@@ -67,77 +72,60 @@ impl Slurm {
     ) -> Result<RunOutcome, Failure> {
         let folder = RunFolder(lab.folder.clone());
         folder.create()?;
-        let _lock = lock(&folder)?;
+        // Two processes would submit twice.
+        let _lock = lock(&folder.own("lock"), || {
+            format!("another process waits for the run in {}", folder.0.display())
+        })?;
         let run = match folder.read_run()? {
             Some(run) => same(run, lab, plan, command)?,
             None => self.write_down(lab, plan, command, workload, &folder)?,
         };
-        let mut collector = Collector::new(&folder, &run, &lab.database);
-        let missing = self.wait(&folder, &run, &mut collector, interrupt, progress)?;
-        let interrupted = interrupt.requested() && !missing.is_empty();
-        let reasons: Vec<(u32, String)> =
-            missing.into_iter().map(|block| (block, folder.why_failed(block))).collect();
-        collector.end(interrupted, &reasons)?;
-        match reasons.first() {
-            Some((first, why)) if !interrupted => Err(Failure::failed(format!(
-                "no results of {} of {}; block {}: {why}",
-                reasons.len(),
-                units::counted(run.blocks.len(), "block"),
-                first + 1
-            ))
-            .hint(format!(
-                "what has results is kept; the same command with --out {} runs the others again",
-                folder.0.display()
-            ))),
-            _ => collector.outcome(interrupted),
-        }
+        let missing = run.blocks.clone();
+        let mut collection =
+            Collection { folder, run, database: lab.database.clone(), missing, outcome: None };
+        self.wait(&mut collection, interrupt, progress)?;
+        collection.end(interrupt.requested())
     }
 
-    /// Submits, and waits until all blocks have results or their tasks are gone; returns the blocks without results.
+    /// Submits, and waits until all blocks have results or their tasks are gone.
     fn wait(
         &self,
-        folder: &RunFolder,
-        run: &KeptRun,
-        collector: &mut Collector,
+        collection: &mut Collection,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
-    ) -> Result<Vec<u32>, Failure> {
-        let name = format!("heaptrial-{}", run.token);
+    ) -> Result<(), Failure> {
+        let name = format!("heaptrial-{}", collection.run.token);
         let mut submitted = false;
         let mut last_line = String::new();
         let mut asked: Option<Instant> = None;
         let mut seen = Instant::now();
         loop {
-            collector.take_arrived(progress)?;
-            let missing = collector.missing();
-            if missing.is_empty() {
-                return Ok(missing);
+            collection.take_arrived(progress)?;
+            if collection.missing.is_empty() {
+                return Ok(());
             }
             if interrupt.requested() {
                 progress.message("interrupted: tasks are cancelled; blocks that have results are kept");
                 self.cancel(&name)?;
-                collector.take_arrived(progress)?;
-                return Ok(collector.missing());
+                return collection.take_arrived(progress);
             }
             if asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY) {
                 asked = Some(Instant::now());
                 let line = match self.cluster.tasks(&name) {
-                    Ok(tasks) if !tasks.is_empty() => {
-                        seen = Instant::now();
-                        let waiting = tasks.iter().filter(|task| task.node.is_empty()).count();
-                        format!("{} of its tasks run, {waiting} wait", tasks.len() - waiting)
-                    }
-                    Ok(_) if !submitted => {
+                    Ok((0, 0)) if !submitted => {
                         submitted = true;
                         seen = Instant::now();
-                        self.submit(folder, &name, &missing)?
+                        self.submit(collection, &name)?
                     }
-                    Ok(_) => {
-                        let failed = |block: &u32| folder.failure(*block).is_some();
-                        if missing.iter().all(failed) || seen.elapsed() > LATE {
-                            return Ok(missing);
+                    Ok((0, 0)) => {
+                        if collection.all_failed() || seen.elapsed() > LATE {
+                            return Ok(());
                         }
                         continue;
+                    }
+                    Ok((running, waiting)) => {
+                        seen = Instant::now();
+                        format!("{running} of its tasks run, {waiting} wait")
                     }
                     // Its controller may be restarted at this moment.
                     Err(error) => format!("{error}; it is asked again"),
@@ -151,20 +139,24 @@ impl Slurm {
         }
     }
 
-    fn submit(&self, folder: &RunFolder, name: &str, blocks: &[u32]) -> Result<String, Failure> {
-        blocks.iter().for_each(|block| folder.forget_failure(*block));
-        let tasks: Vec<u32> = blocks.iter().map(|block| block + 1).collect();
-        let (script, logs) = (folder.script(), folder.task_logs());
+    fn submit(&self, collection: &Collection, name: &str) -> Result<String, Failure> {
+        let Collection { folder, missing, .. } = collection;
+        for block in missing {
+            // Usually there is none.
+            let _ = fs::remove_file(folder.failure(*block));
+        }
+        let tasks: Vec<u32> = missing.iter().map(|block| block + 1).collect();
+        let (script, logs) = (folder.own("block.sh"), folder.own("log"));
         let request = Request { name, tasks: &tasks, script: &script, logs: &logs, options: &self.options };
         let job = self.cluster.submit(&request)?;
-        Ok(format!("{} submitted as job {job}", units::counted(blocks.len(), "block")))
+        Ok(format!("{} submitted as job {job}", units::counted(missing.len(), "block")))
     }
 
     /// Waits until the tasks have ended: a task that is delivering its results still does.
     fn cancel(&self, name: &str) -> Result<(), Failure> {
         self.cluster.cancel(name)?;
         let until = Instant::now() + CANCELLED_FOR;
-        while Instant::now() < until && !self.cluster.tasks(name)?.is_empty() {
+        while Instant::now() < until && self.cluster.tasks(name)? != (0, 0) {
             std::thread::sleep(Duration::from_secs(1));
         }
         Ok(())
@@ -191,15 +183,11 @@ impl Slurm {
             "#!/bin/sh\nexec {} {BLOCK_COMMAND} {shown} \"$SLURM_ARRAY_TASK_ID\"\n",
             program.display()
         );
-        fs::write(folder.script(), script).map_err(|error| at(&folder.script(), error))?;
+        let path = folder.own("block.sh");
+        fs::write(&path, script).map_err(|error| at(&path, error))?;
         let copied = lab.arms.iter().map(|arm| {
-            let copied = arm.obtained.copied_below(&folder.allocators());
-            copied.map_err(|error| {
-                Failure::failed(format!(
-                    "the allocator of arm `{}` cannot be copied to {shown}: {error}",
-                    arm.arm.name
-                ))
-            })
+            let copied = arm.obtained.copied_below(&folder.own("allocators"));
+            copied.map_err(|error| Failure::failed(error).about(format!("arm `{}`", arm.arm.name)))
         });
         let run = KeptRun {
             token: format!("{:016x}", rand::random::<u64>()),
@@ -214,7 +202,7 @@ impl Slurm {
             seed: lab.seed,
             blocks: lab.schedule(workload).blocks(),
         };
-        folder.write_run(&run)?;
+        write(&folder.own("run.json"), &run)?;
         Ok(run)
     }
 
@@ -234,33 +222,94 @@ impl Slurm {
     }
 }
 
-/// Refuses to complete a run by another one.
-fn same(run: KeptRun, lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) -> Result<KeptRun, Failure> {
-    let refuse = |what: &str| {
-        Err(Failure::refused(format!(
-            "{} holds a run of {what}; name another folder with --out",
-            lab.folder.display()
-        )))
-    };
-    let builds = lab.arms.iter().map(|arm| &arm.obtained.sha256);
-    if !run.command.runs_as(command) || run.arms != plan.arms || run.seed != lab.seed {
-        return refuse(&format!("another command, `{}`", run.command));
+impl Collection {
+    fn take_arrived(&mut self, progress: &mut dyn Progress) -> Result<(), Failure> {
+        for block in self.missing.clone() {
+            if self.folder.has_arrived(block)? {
+                let node = self.take(block)?;
+                self.missing.retain(|other| *other != block);
+                let (left, of) = (self.missing.len(), units::counted(self.run.blocks.len(), "block"));
+                progress.message(&format!("block {} from {node}: {left} of {of} left", block + 1));
+            }
+        }
+        Ok(())
     }
-    if !run.builds.iter().map(|build| &build.sha256).eq(builds) {
-        return refuse("other builds of its allocators");
+
+    /// The store takes a block once, whoever did so.
+    fn take(&mut self, block: u32) -> Result<String, Failure> {
+        let from = self.folder.block(block);
+        let report: BlockReport = read(&from.join("block.json"))?;
+        let facts = serde_json::to_value(&report.facts).map_err(Failure::failed)?;
+        let of = BlockOf {
+            run: &self.run.token,
+            block,
+            node: &report.node,
+            facts: &facts,
+            now_us: heaptrial_host::Instant::now().wall_us,
+        };
+        let trial_id = Store::create(&self.database)?.take_block(&from.join("heaptrial.db"), &of)?;
+        let outcome = self.outcome.get_or_insert(RunOutcome {
+            trial_id,
+            interrupted: false,
+            failed_services: 0,
+            work_read: BTreeMap::new(),
+        });
+        outcome.failed_services += report.failed_services;
+        for (name, read) in report.work_read {
+            *outcome.work_read.entry(name).or_default() |= read;
+        }
+        Ok(report.node)
     }
-    Ok(run)
+
+    fn all_failed(&self) -> bool {
+        self.missing.iter().all(|block| self.folder.failure(*block).exists())
+    }
+
+    /// Ends the run in its database.
+    fn end(self, interrupted: bool) -> Result<RunOutcome, Failure> {
+        let word = match self.missing.first() {
+            None => "completed",
+            Some(_) if interrupted => "interrupted",
+            Some(_) => "failed",
+        };
+        if let Some(outcome) = &self.outcome {
+            let now_us = heaptrial_host::Instant::now().wall_us;
+            Store::create(&self.database)?.end_trial(outcome.trial_id, now_us, word)?;
+        }
+        match self.missing.first() {
+            Some(first) if !interrupted => Err(Failure::failed(format!(
+                "no results of {} of {}; block {}: {}",
+                self.missing.len(),
+                units::counted(self.run.blocks.len(), "block"),
+                first + 1,
+                self.folder.why_failed(*first)
+            ))
+            .hint(format!(
+                "what has results is kept; the same command with --out {} runs the others again",
+                self.folder.0.display()
+            ))),
+            missing => {
+                let outcome =
+                    self.outcome.map(|outcome| RunOutcome { interrupted: missing.is_some(), ..outcome });
+                outcome.ok_or_else(|| Failure::failed("it was interrupted before any block had results"))
+            }
+        }
+    }
 }
 
-/// Two processes would submit twice.
-fn lock(folder: &RunFolder) -> Result<File, Failure> {
-    let path = folder.lock();
-    let file = File::create(&path).map_err(|error| at(&path, error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(Failure::refused(format!("another process waits for the run in {}", folder.0.display())))
-        }
-        Err(error) => Err(at(&path, error.into())),
+/// Refuses to complete a run by another one.
+fn same(run: KeptRun, lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) -> Result<KeptRun, Failure> {
+    let builds = lab.arms.iter().map(|arm| &arm.obtained.sha256);
+    let is_same = run.command.runs_as(command)
+        && run.arms == plan.arms
+        && run.seed == lab.seed
+        && run.builds.iter().map(|build| &build.sha256).eq(builds);
+    match is_same {
+        true => Ok(run),
+        false => Err(Failure::refused(format!(
+            "{} holds a run of another command, `{}`, or of other builds of its allocators; name another folder with --out",
+            lab.folder.display(),
+            run.command
+        ))),
     }
 }

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_host::{Cgroup, HostFacts, HostRoot, host_name};
-use heaptrial_lab::{LabPlan, PreparedArm, Progress, Workload, run_block};
-use heaptrial_model::{HumanDuration, TrialPlan};
+use heaptrial_lab::{LabPlan, PreparedArm, Progress};
+use heaptrial_model::TrialPlan;
 use heaptrial_store::Store;
 
 use super::folder::{BlockReport, KeptRun, RunFolder, at, write};
 use crate::commands::Command;
 use crate::commands::lab::executor::On;
-use crate::commands::lab::search::plan_of;
-use crate::commands::lab::{LabCommand, LabOptions, accounting_here, check, heeding_signals};
+use crate::commands::lab::search::{Timed, plan_of};
+use crate::commands::lab::{LabCommand, LabOptions, accounting, check, heeding_signals};
 use crate::exit::Failure;
 
 /// The internal command: the run's folder and the block's number, from 1, follow.
@@ -39,7 +39,7 @@ pub fn run_task(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Exit
         }
         Err(why) => {
             say(&why.to_string());
-            if let Err(error) = folder.write_failure(block, &format!("on {node}: {why}")) {
+            if let Err(error) = fs::write(folder.failure(block), format!("on {node}: {why}")) {
                 say(&format!("{}: {error}", folder.0.display()));
             }
             ExitCode::FAILURE
@@ -75,12 +75,12 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
         ..plan_of(&run.name, run.arms.clone())
     };
     let command = run.command.parse()?;
-    let (options, workload, duration) = asked(&command, &plan)?;
+    let (options, (workload, duration)) = asked(&command, &plan)?;
     let metric = check(options, &plan, workload.as_ref(), duration)?;
     let interrupt = heeding_signals(On::Here)?;
     // On this node alone: a database needs locks that a network file system may lack.
     let scratch = tempfile::Builder::new().prefix("heaptrial-block-").tempdir().map_err(Failure::failed)?;
-    let accounting = accounting_here(options, metric)?;
+    let accounting = accounting(options, metric, On::Here)?;
     let lab = LabPlan {
         name: run.name.clone(),
         arms: run.arms_here(options)?,
@@ -89,14 +89,14 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
         ..options.plan_in(scratch.path(), &run.command, duration, metric, accounting)
     };
     let kills_before = oom_kills();
-    let outcome = run_block(&lab, workload.as_ref(), block, &interrupt, &mut ToLog);
+    let outcome = heaptrial_lab::run(&lab, workload.as_ref(), Some(block), &interrupt, &mut ToLog);
     // Slurm ends services together with the task: what fails then is no failure of the block.
     if interrupt.requested() {
         return Ok(false);
     }
     let outcome = outcome?;
     // An arm whose service was killed by the limit of the task would lose just its largest readings.
-    if lab.memory_limit_bytes.is_none() && (outcome.out_of_memory > 0 || oom_kills() > kills_before) {
+    if lab.memory_limit_bytes.is_none() && oom_kills() > kills_before {
         return Err(Failure::failed(
             "a process was OOM-killed in its task: --slurm mem=SIZE asks for more memory",
         ));
@@ -113,24 +113,15 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
 }
 
 /// Options and workload of a command that carries out lab runs, over the arms of `plan`.
-type Asked<'a> = (&'a LabOptions, Box<dyn Workload>, Option<HumanDuration>);
-
-fn asked<'a>(command: &'a Command, plan: &TrialPlan) -> Result<Asked<'a>, Failure> {
+fn asked<'a>(command: &'a Command, plan: &TrialPlan) -> Result<(&'a LabOptions, Timed), Failure> {
     let load = match command {
-        Command::Lab(LabCommand::Run(run)) => {
-            let (workload, duration) = run.workload(plan)?;
-            return Ok((&run.lab, Box::new(workload), duration));
-        }
-        Command::Lab(LabCommand::Tor(tor)) => {
-            let (workload, duration) = tor.workload(plan)?;
-            return Ok((&tor.lab, Box::new(workload), duration));
-        }
+        Command::Lab(LabCommand::Run(run)) => return Ok((&run.lab, run.workload(plan)?)),
+        Command::Lab(LabCommand::Tor(tor)) => return Ok((&tor.lab, tor.workload(plan)?)),
         Command::Lab(LabCommand::Bisect(bisect)) => bisect.load()?,
         Command::Lab(LabCommand::Tune(tune)) => tune.load()?,
         _ => return Err(Failure::failed("the run's command carries out no lab run")),
     };
-    let (workload, duration) = load.workload(plan)?;
-    Ok((load.options(), workload, duration))
+    Ok((load.options(), load.workload(plan)?))
 }
 
 impl KeptRun {

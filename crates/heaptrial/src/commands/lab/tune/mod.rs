@@ -1,6 +1,5 @@
 //! `heaptrial lab tune`: which settings of which allocators need the least memory.
 
-mod cost;
 mod options;
 mod report;
 mod space;
@@ -12,16 +11,16 @@ use std::process::ExitCode;
 
 use heaptrial_allocator::Obtained;
 use heaptrial_evaluate::judgement::RunFigures;
+use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, Arm, TrialPlan};
 use heaptrial_report::{Document as _, TuneReport};
 use heaptrial_search::tune::{ArmFigures, Candidate, Next, Search};
 
-use self::cost::Cost;
 pub use self::options::TuneOptions;
 use self::space::Found;
 use self::steps::{Measured, MeasuredArm, Record, Step, Winner};
-use super::search::{self, Ask, Beginning, Block, Earlier, Facts, Kept, Wanted, arm, plan_of};
-use super::{LabCommand, LabOptions};
+use super::search::{self, Ask, Block, Earlier, Facts, Kept, Wanted, arm, plan_of};
+use super::{LabCommand, LabOptions, userland};
 use crate::commands::Command;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -42,19 +41,23 @@ pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
 }
 
 fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let beginning = Beginning::new(options.load()?, WHAT, None, global)?;
-    let lab = beginning.lab;
+    let load = options.load()?;
+    let lab = load.lab(WHAT)?;
+    let here = std::env::current_dir().map_err(Failure::failed)?;
+    userland::enter(lab, global, None, &here)?;
     let found = Found::of(options)?;
     let plan = every_base(options, &found);
-    let (workload, duration) = beginning.workload(&plan, global)?;
-    let cost = Cost::of(options, &found.rules, workload.arrangement(), duration);
-    let size = found.space.all(report::COUNTED).map(|all| all.len() - usize::from(found.control.is_some()));
-    cost.check(found.space.bases.len(), size)?;
+    let (workload, duration) = search::workload_of(load, &plan, global)?;
+    check_blocks(options, &found)?;
+    let in_a_row = |arms: usize| if workload.arrangement() == Arrangement::OneByOne { arms + 1 } else { 1 };
+    let runs = options.search_blocks() * in_a_row(found.rules.arms)
+        + options.verify as usize * in_a_row(found.rules.winners + options.others().len());
+    let seconds = duration.map(|duration| duration.0.as_secs_f64() * runs as f64);
     if lab.dry_run {
-        return report::print_plan(&found, options, size, &cost, global);
+        return report::print_plan(&found, options, seconds, global);
     }
-    lab.executor.executor(PathBuf::new())?;
-    eprint!("{}", report::plan_text(&found, options, size, &cost));
+    lab.executor.cluster(PathBuf::new())?;
+    eprint!("{}", report::plan_text(&found, options, seconds));
     // What cannot be had is reported before anything is written.
     let mut builds = BTreeMap::new();
     for arm in &plan.arms {
@@ -63,8 +66,22 @@ fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
             Err(why) => return Err(Failure::refused(format!("{} cannot be measured: {why}", arm.name))),
         };
     }
-    let (kept, folder) = beginning.keep(TuneReport::NAME, builds, found, global)?;
+    let (kept, folder) = search::keep(TuneReport::NAME, lab, builds, found, global)?;
     search(options, &kept, &folder, options.search_blocks(), false, global)
+}
+
+/// Refuses a search that ends before every allocator was measured with its default settings.
+fn check_blocks(options: &TuneOptions, found: &Found) -> Result<(), Failure> {
+    let bases = found.space.bases.len();
+    let bases = found.size().map_or(bases, |size| bases.min(size));
+    let least = bases.div_ceil(found.rules.arms.saturating_sub(1).max(1)) + 1;
+    match options.search_blocks() {
+        blocks if blocks < least => Err(Failure::usage(format!(
+            "--blocks {blocks} is too little: {bases} allocators with their default settings and one block more need --blocks {least}, \
+             or more --candidates to a block"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The control, all allocators with default settings and those that winners are compared with, for what a workload wants to
@@ -96,7 +113,6 @@ fn search(
     let tune = Tune {
         options,
         found,
-        builds: &kept.builds,
         search: Search::new(found.space.clone(), found.rules.clone(), found.control.clone(), kept.seed),
         blocks,
         more,
@@ -108,7 +124,6 @@ fn search(
 struct Tune<'a> {
     options: &'a TuneOptions,
     found: &'a Found,
-    builds: &'a BTreeMap<String, String>,
     search: Search,
     /// Of the search, without those of the verification.
     blocks: usize,
@@ -118,8 +133,9 @@ struct Tune<'a> {
 
 impl Tune<'_> {
     fn wanted(&self, at: usize, spec: &str) -> Result<Wanted, Failure> {
-        let spec = spec.parse().map_err(|error| Failure::failed(format!("{spec}: {error}")))?;
-        Ok(Wanted::of_spec(at, spec))
+        let parsed: AllocatorSpec =
+            spec.parse().map_err(|error| Failure::failed(format!("{spec}: {error}")))?;
+        Ok(wanted(at, spec, &parsed))
     }
 
     /// A block of the search; `None` where it is over.
@@ -138,6 +154,11 @@ impl Tune<'_> {
         };
         let arms = candidates.iter().map(arm).collect::<Result<_, _>>()?;
         Ok(Some(search::Next::Measure(Ask { arms, fresh: false })))
+    }
+
+    fn failed(&self, wanted: &Wanted, why: &str) -> Step {
+        let candidate = self.search.candidates()[wanted.at].clone();
+        Step::Failed { candidate, spec: wanted.name.clone(), why: why.to_owned() }
     }
 
     fn winners(&self) -> Option<Step> {
@@ -168,25 +189,18 @@ impl search::Search for Tune<'_> {
     type Step = Step;
     type Report = TuneReport;
 
-    fn control(&self) -> Wanted {
-        Wanted { at: 0, name: "control".to_owned(), spec: self.options.control.clone() }
-    }
-
     fn needed(&self) -> Vec<Wanted> {
-        self.options.others().into_iter().map(|spec| Wanted::of_spec(0, spec.clone())).collect()
-    }
-
-    fn check(&self, record: &Record) -> Result<(), Failure> {
-        match record.verification() {
-            Some(_) if self.more => Err(Failure::refused(
-                "the winners of this search were chosen and are verified, which ends it: without --blocks the \
-                 verification goes on; begin a longer search in another folder",
-            )),
-            _ => Ok(()),
-        }
+        let others = self.options.others().into_iter().map(|spec| wanted(0, &spec.to_string(), spec));
+        std::iter::once(wanted(0, "control", &self.options.control)).chain(others).collect()
     }
 
     fn next(&mut self, record: &Record) -> Result<search::Next<Step>, Failure> {
+        if self.more && record.verification().is_some() {
+            return Err(Failure::refused(
+                "the winners of this search were chosen and are verified, which ends it: without --blocks the \
+                 verification goes on; begin a longer search in another folder",
+            ));
+        }
         if let Some(next) = self.race(record)? {
             return Ok(next);
         }
@@ -205,23 +219,22 @@ impl search::Search for Tune<'_> {
         search::obtain(&wanted.spec, lab)
     }
 
-    fn known_build(&self, wanted: &Wanted, _: &Record) -> Option<String> {
-        self.builds.get(&wanted.spec.without_settings().to_string()).cloned()
+    fn without_block(
+        &self,
+        wanted: &Wanted,
+        obtained: &Result<Obtained, String>,
+        _: &Record,
+    ) -> Option<Step> {
+        obtained.as_ref().err().map(|why| self.failed(wanted, why))
     }
 
-    fn without(&self, wanted: &Wanted, why: &str) -> Step {
-        let candidate = self.search.candidates()[wanted.at].clone();
-        Step::Failed { candidate, spec: wanted.name.clone(), why: why.to_owned() }
-    }
-
-    fn steps(&self, ask: &Ask, block: Block) -> Vec<Step> {
-        let Block { number, seconds, control, arms, .. } = block;
+    fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Step> {
+        let Block { number, seconds, arms, .. } = block;
         let (mut measured, mut failed) = (Vec::new(), Vec::new());
         for (wanted, figures) in ask.arms.iter().zip(arms) {
             match figures {
                 Ok(of_arm) => measured.push(MeasuredArm {
                     at: wanted.at,
-                    candidate: (!ask.fresh).then(|| self.search.candidates()[wanted.at].clone()),
                     spec: wanted.name.clone(),
                     level_bytes: of_arm.level_bytes,
                     figures: figures_of(of_arm),
@@ -240,12 +253,12 @@ impl search::Search for Tune<'_> {
             let failed = failed.into_iter().map(|(wanted, why)| (wanted.at, why)).collect();
             return vec![Step::Verified { block, failed }];
         }
-        let failed = failed.into_iter().map(|(wanted, why)| self.without(wanted, &why));
+        let failed = failed.into_iter().map(|(wanted, why)| self.failed(wanted, &why));
         failed.chain([Step::Searched { block }]).collect()
     }
 
-    fn apply(&mut self, step: &Step) -> Result<(), Failure> {
-        step.apply(&mut self.search)
+    fn apply(&mut self, step: &Step) {
+        step.apply(&mut self.search);
     }
 
     fn line(&self, step: &Step) -> Option<String> {
@@ -259,7 +272,7 @@ impl search::Search for Tune<'_> {
                 Some(format!("verified on fresh seeds: {}", names.join(", ")))
             }
             Step::Verified { block, .. } => Some(report::verified_line(block)),
-            Step::Chosen { .. } | Step::Void { .. } => None,
+            Step::Chosen { .. } => None,
         }
     }
 
@@ -270,6 +283,11 @@ impl search::Search for Tune<'_> {
     fn found(report: &TuneReport) -> bool {
         report.found()
     }
+}
+
+fn wanted(at: usize, name: &str, spec: &AllocatorSpec) -> Wanted {
+    let build = spec.without_settings().to_string();
+    Wanted { at, name: name.to_owned(), spec: spec.clone(), build }
 }
 
 fn figures_of(run: RunFigures) -> ArmFigures {

@@ -1,4 +1,4 @@
-//! Options of `lab tune`.
+//! What a search over settings can be asked for.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,6 @@ const WORK_WITHIN: f64 = 1.11;
 /// Blocks of a search that nobody gave any.
 const BLOCKS: usize = 12;
 
-/// Options of `lab tune`.
 #[derive(Debug, Args)]
 pub struct TuneOptions {
     /// The allocators whose settings are searched, such as glibc,jemalloc@5.3.0,mimalloc@2.0.9. What a SPEC sets stays set

@@ -6,13 +6,10 @@ use heaptrial_report::{
     BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
     VerifiedReport, units,
 };
-use heaptrial_search::tune::{
-    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, told_apart, verified,
-};
+use heaptrial_search::tune::{DropReason, Figure, LEAST_FREEDOM, Search, Standing, effects, verified};
 use serde_json::json;
 
 use super::Tune;
-use super::cost::Cost;
 use super::options::TuneOptions;
 use super::space::Found;
 use super::steps::{Measured, Record, Step};
@@ -21,87 +18,60 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
 
-/// Spaces up to this size are counted.
-pub(super) const COUNTED: usize = 100_000;
 /// Confidence of the intervals of all winners together.
 const LEVEL: f64 = 0.95;
-/// Standard deviations of one block's log ratio that a plan reckons with.
-const NOISES: [f64; 2] = [0.03, 0.1];
-
-/// What will be done, and what it can and cannot find.
-pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize>, cost: &Cost) -> String {
-    let mut text = String::new();
-    let mut line = |sentence: String| text.push_str(&(sentence + "\n"));
-    for base in &found.space.bases {
-        line(base.name.clone());
-        for setting in &base.settings {
-            let values = setting.levels.iter().map(|level| level.value.as_deref().unwrap_or("default"));
-            line(format!("  {}: {}", setting.name, values.collect::<Vec<_>>().join(", ")));
-        }
-    }
-    for (name, why) in &found.left_out {
-        line(format!("{name} is excluded: {why}"));
-    }
-    let counted = match size {
-        Some(size) => units::counted(size, "candidate"),
-        None => format!("up to {:.0} candidates", found.space.size_at_most()),
-    };
-    let length = cost.seconds.map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
-    line(format!(
-        "{counted}. {} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
-        units::counted(cost.blocks, "block"),
-        options.control,
-        cost.arms,
-        units::counted(cost.verify, "block"),
-        if cost.winners == 1 { "the winner".to_owned() } else { format!("up to {} winners", cost.winners) },
-    ));
-    line(match size {
-        Some(size) if size <= cost.reach() => "Every candidate can be measured.".to_owned(),
-        _ => format!(
-            "At most {} different candidates can be measured; what is like none of them is not found.",
-            cost.reach()
-        ),
-    });
-    let apart = NOISES.iter().filter_map(|noise| {
-        let least = told_apart(cost.verify, cost.winners, LEVEL, *noise)?;
-        Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
-    });
-    line(format!(
-        "The verification distinguishes a winner from the control and from --beside with a probability of {:.0}% if they differ by {}.",
-        100.0 * POWER,
-        apart.collect::<Vec<_>>().join(", by ")
-    ));
-    if options.load.as_ref().is_some_and(|load| !load.has_seed()) {
-        line(NO_SEED.to_owned());
-    }
-    text
-}
-
 /// Where the load is the same whatever the seed.
 const NO_SEED: &str = "Nothing of the load has {seed}: it is the same in every block, and what is found holds for it alone. A program that takes a \
                        seed (`-- CMD --seed {seed}`) does something else in each block.";
 
+/// The space and the blocks of a search; `seconds` is how long its services run, where that is known.
+pub(super) fn plan_text(found: &Found, options: &TuneOptions, seconds: Option<f64>) -> String {
+    let mut lines = Vec::new();
+    for base in &found.space.bases {
+        lines.push(base.name.clone());
+        for setting in &base.settings {
+            let values = setting.levels.iter().map(|level| level.value.as_deref().unwrap_or("default"));
+            lines.push(format!("  {}: {}", setting.name, values.collect::<Vec<_>>().join(", ")));
+        }
+    }
+    lines.extend(found.left_out.iter().map(|(name, why)| format!("{name} is excluded: {why}")));
+    let counted = match found.size() {
+        Some(size) => units::counted(size, "candidate"),
+        None => format!("up to {:.0} candidates", found.space.size_at_most()),
+    };
+    let length = seconds.map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
+    lines.push(format!(
+        "{counted}. {} of {} and up to {} candidates each, then {} of up to {} on fresh seeds{length}",
+        units::counted(options.search_blocks(), "block"),
+        options.control,
+        found.rules.arms,
+        units::counted(options.verify as usize, "block"),
+        units::counted(found.rules.winners, "winner"),
+    ));
+    if options.load.as_ref().is_some_and(|load| !load.has_seed()) {
+        lines.push(NO_SEED.to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
 pub(super) fn print_plan(
     found: &Found,
     options: &TuneOptions,
-    size: Option<usize>,
-    cost: &Cost,
+    seconds: Option<f64>,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
     if !global.json {
-        return print(&plan_text(found, options, size, cost));
+        return print(&plan_text(found, options, seconds));
     }
     print_json(json!({
         "space": found.space,
         "left_out": found.left_out,
-        "candidates": size,
-        "candidates_at_most": found.space.size_at_most(),
+        "candidates": found.size(),
         "control": options.control.to_string(),
-        "blocks": cost.blocks,
-        "runs_of_a_block": cost.arms + 1,
-        "verification_blocks": cost.verify,
-        "measured_at_most": size.unwrap_or(usize::MAX).min(cost.reach()),
-        "seconds": cost.seconds,
+        "blocks": options.search_blocks(),
+        "runs_of_a_block": found.rules.arms + 1,
+        "verification_blocks": options.verify,
+        "seconds": seconds,
     }))
 }
 
@@ -216,7 +186,6 @@ impl Tune<'_> {
             Step::Verified { block, .. } => Some(of_block(block, true)),
             _ => None,
         });
-        let control_candidate = usize::from(self.found.control.is_some());
         TuneReport {
             schema_version: TUNE_SCHEMA_VERSION,
             control: self.options.control.to_string(),
@@ -229,7 +198,7 @@ impl Tune<'_> {
             error: rules.error,
             seed: facts.seed,
             command: facts.command.clone(),
-            possible: search.space().all(COUNTED).map(|all| all.len() - control_candidate),
+            possible: self.found.size(),
             seconds: record.seconds(),
             noise: search.noise(),
             candidates: candidates.collect(),

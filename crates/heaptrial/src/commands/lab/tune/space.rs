@@ -21,21 +21,33 @@ pub(super) struct Found {
     pub(super) left_out: Vec<(String, String)>,
 }
 
+/// Spaces up to this size are counted.
+const COUNTED: usize = 100_000;
+
 impl Found {
+    /// How many candidates there are besides the control; `None` of more than can be counted.
+    pub(super) fn size(&self) -> Option<usize> {
+        self.space.all(COUNTED).map(|all| all.len() - usize::from(self.control.is_some()))
+    }
+
     /// Of what the options ask for.
     pub(super) fn of(options: &TuneOptions) -> Result<Self, Failure> {
-        let mut over: Vec<AllocatorSpec> = Vec::new();
-        for spec in &options.over {
-            if !over.contains(spec) {
-                over.push(spec.clone());
-            }
-        }
+        let over = &options.over;
         if over.is_empty() {
             return Err(Failure::usage("which allocators? Name them with --over SPEC,SPEC"));
         }
-        named_somewhere(&over, &options.settings)?;
+        let is_again = |(at, spec): &(usize, &AllocatorSpec)| {
+            over[..*at].iter().any(|other| other.without_settings() == spec.without_settings())
+        };
+        if let Some((_, spec)) = over.iter().enumerate().find(is_again) {
+            let bare = spec.without_settings();
+            return Err(Failure::usage(format!(
+                "--over names {bare} twice; name it once, and what is tried of it with --setting"
+            )));
+        }
+        named_somewhere(over, &options.settings)?;
         let (mut bases, mut left_out) = (Vec::new(), Vec::new());
-        for spec in &over {
+        for spec in over {
             match base(spec, options) {
                 Ok(base) => bases.push(base),
                 Err(error @ SearchError::WithoutMitigation { .. }) if over.len() > 1 => {
@@ -52,7 +64,7 @@ impl Found {
         if nothing {
             let why: String = found.left_out.iter().map(|(_, why)| format!("\n  {why}")).collect();
             return Err(Failure::usage(format!(
-                "there is nothing to search: no candidate is left beside the control, {}{why}\n  name more with --over or \
+                "there is nothing to search: no candidate is left besides the control, {}{why}\n  name more with --over or \
                  --setting, or ask for less with --keep",
                 options.control
             )));

@@ -4,7 +4,6 @@ use heaptrial_search::tune::{ArmFigures, Block, Candidate, Search};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::lab::search;
-use crate::exit::Failure;
 
 pub(super) type Record = search::Record<Step>;
 
@@ -25,8 +24,6 @@ pub(super) struct Measured {
 pub(super) struct MeasuredArm {
     /// Position of the candidate in the search, or of the arm in a verification.
     pub(super) at: usize,
-    /// The candidate, in a block of the search.
-    pub(super) candidate: Option<Candidate>,
     pub(super) spec: String,
     pub(super) level_bytes: f64,
     pub(super) figures: ArmFigures,
@@ -39,8 +36,6 @@ pub(super) enum Step {
     Chosen { candidates: Vec<Candidate> },
     /// A candidate cannot be had or did not live to the end.
     Failed { candidate: Candidate, spec: String, why: String },
-    /// A block whose control did not live to the end, or whose control has no figure.
-    Void { number: usize, why: String },
     /// A block of the search.
     Searched { block: Measured },
     /// Who is verified: winners, then what is compared with them. The search is over then.
@@ -65,9 +60,8 @@ impl Measured {
 }
 
 impl Step {
-    /// Informs a search of it. What is verified is nothing that the search may know. Figures of a candidate that is not the one
-    /// at its place are refused.
-    pub(super) fn apply(&self, search: &mut Search) -> Result<(), Failure> {
+    /// Informs a search of it. What is verified is nothing that the search may know.
+    pub(super) fn apply(&self, search: &mut Search) {
         match self {
             Self::Chosen { candidates } => candidates.iter().for_each(|candidate| {
                 search.position(candidate);
@@ -76,38 +70,9 @@ impl Step {
                 let at = search.position(candidate);
                 search.fail(at, why);
             }
-            Self::Searched { block } => {
-                let other = |arm: &&MeasuredArm| search.candidates().get(arm.at) != arm.candidate.as_ref();
-                if let Some(arm) = block.arms.iter().find(other) {
-                    return Err(Failure::refused(format!(
-                        "block {} measured {}, which is not what the search has at place {}: steps of two searches are \
-                         mixed, or some are missing; begin anew in another folder",
-                        block.number, arm.spec, arm.at
-                    )));
-                }
-                search.take(block.block());
-            }
-            Self::Void { .. } | Self::Winners { .. } | Self::Verified { .. } => {}
+            Self::Searched { block } => search.take(block.block()),
+            Self::Winners { .. } | Self::Verified { .. } => {}
         }
-        Ok(())
-    }
-}
-
-impl search::Step for Step {
-    fn block(&self) -> Option<usize> {
-        match self {
-            Self::Void { number, .. } => Some(*number),
-            Self::Searched { block } | Self::Verified { block, .. } => Some(block.number),
-            Self::Chosen { .. } | Self::Failed { .. } | Self::Winners { .. } => None,
-        }
-    }
-
-    fn void(number: usize, why: String) -> Self {
-        Self::Void { number, why }
-    }
-
-    fn is_void(&self) -> bool {
-        matches!(self, Self::Void { .. })
     }
 }
 
@@ -133,7 +98,6 @@ impl Record {
         (!left.is_empty()).then_some(left)
     }
 
-    /// Blocks of the search.
     pub(super) fn searched(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step, Step::Searched { .. })).count()
     }
@@ -170,47 +134,12 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_search::tune::{Base, Level, Limits, Rules, Setting, Space};
-
     use super::*;
 
-    fn search() -> Search {
-        let levels = ["1", "2"].map(|value| Level { value: Some(value.to_owned()), position: None });
-        let setting = Setting {
-            name: "max".to_owned(),
-            levels: levels.into(),
-            needs: Vec::new(),
-            excludes: Vec::new(),
-        };
-        let base = Base { name: "m".to_owned(), family: "m".to_owned(), settings: vec![setting] };
-        let rules = Rules { limits: Limits::default(), arms: 2, margin: 0.01, error: 0.05, winners: 1 };
-        Search::new(Space { bases: vec![base] }, rules, None, 1)
-    }
-
-    fn measured(number: usize, at: usize, candidate: Option<usize>) -> Measured {
-        let figures = ArmFigures::default();
-        let candidate = candidate.map(|level| Candidate { base: 0, levels: vec![level] });
-        let arm = MeasuredArm { at, candidate, spec: "m".to_owned(), level_bytes: 1.0, figures };
-        Measured { number, seconds: 1.0, control_bytes: 1.0, control: figures, arms: vec![arm] }
-    }
-
     #[test]
-    fn figures_are_taken_of_the_candidate_that_was_measured_alone() {
-        let mut search = search();
-        let candidates = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] }).into();
-        Step::Chosen { candidates }.apply(&mut search).unwrap();
-        Step::Searched { block: measured(1, 1, Some(1)) }.apply(&mut search).unwrap();
-        for (at, candidate) in [(1, Some(0)), (2, Some(1)), (0, None)] {
-            let refused = Step::Searched { block: measured(2, at, candidate) }.apply(&mut search);
-            assert!(refused.unwrap_err().to_string().contains("block 2 measured m"));
-        }
-        assert_eq!(search.blocks().len(), 1);
-    }
-
-    #[test]
-    fn what_was_chosen_and_not_carried_out_is_not_chosen_anew() {
+    fn what_was_chosen_and_not_carried_out_is_not_chosen_again() {
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::in_folder(folder.path());
+        let mut record = Record::open(folder.path(), "steps").unwrap();
         let [one, two] = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] });
         let failed = |candidate: &Candidate| Step::Failed {
             candidate: candidate.clone(),
@@ -218,15 +147,15 @@ mod tests {
             why: String::new(),
         };
         assert_eq!(record.chosen(), None);
-        let chosen = |candidates: Vec<Candidate>| Step::Chosen { candidates };
-        record.enter(chosen(vec![one.clone(), two.clone()])).unwrap();
-        assert_eq!(record.chosen(), Some(vec![one.clone(), two.clone()]));
+        record.enter(Step::Chosen { candidates: vec![one.clone(), two.clone()] }).unwrap();
         record.enter(failed(&one)).unwrap();
         assert_eq!(record.chosen(), Some(vec![two.clone()]));
         record.enter(failed(&two)).unwrap();
         assert_eq!(record.chosen(), None);
-        record.enter(chosen(vec![one])).unwrap();
-        record.enter(Step::Searched { block: measured(1, 0, Some(0)) }).unwrap();
+        record.enter(Step::Chosen { candidates: vec![one] }).unwrap();
+        let control = ArmFigures::default();
+        let block = Measured { number: 1, seconds: 1.0, control_bytes: 1.0, control, arms: Vec::new() };
+        record.enter(Step::Searched { block }).unwrap();
         assert_eq!(record.chosen(), None);
     }
 }
