@@ -122,8 +122,6 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
-
     use super::*;
     use crate::edges::ThisDisk;
 
@@ -141,62 +139,5 @@ mod tests {
         assert!(matches!(error, LockError::Held { holder: Some(found), .. } if found == holder));
         drop(held);
         Lock::take(&ThisDisk, folder.path(), &other).unwrap();
-    }
-
-    /// Time that passes in sleep alone; whoever holds the lock lets go of it at a moment.
-    struct Sleeps {
-        now: Cell<Duration>,
-        held: RefCell<Option<Lock>>,
-        until: Duration,
-    }
-
-    impl Clock for Sleeps {
-        fn now(&self) -> Duration {
-            self.now.get()
-        }
-
-        fn wall_us(&self) -> i64 {
-            0
-        }
-
-        fn sleep(&self, time: Duration) {
-            self.now.set(self.now.get() + time);
-            if self.now.get() >= self.until {
-                self.held.take();
-            }
-        }
-    }
-
-    #[test]
-    fn one_that_was_told_to_end_is_waited_for_as_long_as_it_may_take() {
-        let folder = tempfile::tempdir().unwrap();
-        let of = |action, name: &str| Holder { pid: 7, action, kind: "rollout".into(), name: name.into() };
-        let wanted = of(Action::Revert, "mine");
-        let taken = |holder: &Holder, seconds, patience| {
-            let held = RefCell::new(Some(Lock::take(&ThisDisk, folder.path(), holder).unwrap()));
-            let clock = Sleeps { now: Cell::default(), held, until: Duration::from_secs(seconds) };
-            let patience = Duration::from_secs(patience);
-            let taken = Lock::take_after((&ThisDisk, &clock), folder.path(), &wanted, patience);
-            (taken.is_ok(), clock.now.get().as_secs())
-        };
-        for action in [Action::Start, Action::Resume] {
-            assert_eq!(taken(&of(action, "mine"), 60, 90), (true, 60));
-            assert_eq!(taken(&of(action, "mine"), 60, 30), (false, 30));
-            assert_eq!(taken(&of(action, "mine"), 60, 0), (false, 0));
-            assert_eq!(taken(&of(action, "other"), 60, 90), (false, 0));
-        }
-        // Whoever else puts it back is not told to end.
-        assert_eq!(taken(&of(Action::Revert, "mine"), 60, 90), (false, 0));
-        assert_eq!(taken(&of(Action::Recover, "other"), 60, 0), (true, 60));
-    }
-
-    #[test]
-    fn a_holder_that_does_not_tell_is_another_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = File::create(folder.path().join(LOCK)).unwrap();
-        flock(&own, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let holder = Holder { pid: 7, action: Action::Start, kind: "trial".to_owned(), name: "a".to_owned() };
-        let error = Lock::take(&ThisDisk, folder.path(), &holder).unwrap_err();
-        assert!(error.to_string().starts_with("another process is changing"), "{error}");
     }
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment};
+use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::{Disk, Stamp};
-use crate::edit::{self, EditError};
-use crate::error::{ChangeError, ProofError, ServiceError};
+use crate::edit;
+use crate::error::{ChangeError, ServiceError};
 use crate::files::FileState;
 use crate::health::{self, Health, Running};
 use crate::journal::{Change, Event};
@@ -63,11 +63,11 @@ impl Trial<'_> {
                 let left = left.iter().find(|left| left.path == file.path);
                 edit::plan(file, left, self.mark(), &self.journal)
             })
-            .collect::<Result<_, EditError>>()?;
+            .collect::<Result<_, ChangeError>>()?;
         if let (Some(relay), false) = (&treatment.relay, treatment.torrc.is_empty()) {
             if let Some(found) = planned.iter().find(|planned| planned.change.path == relay.torrc) {
                 let checked = self.host.programs.verify_torrc(relay, &found.change.after, &found.bytes);
-                checked.map_err(|source| EditError::Relay { path: relay.torrc.clone(), source })?;
+                checked.map_err(|why| ServiceError(format!("{}: {why}", relay.torrc.display())))?;
             }
         }
         Ok(planned.into_iter().map(|planned| planned.change).collect())
@@ -77,8 +77,8 @@ impl Trial<'_> {
     ///
     /// # Errors
     ///
-    /// [`EditError::Drift`] where one is something else.
-    pub(crate) fn is_written(&self, service: &ServiceName) -> Result<bool, EditError> {
+    /// Where one is something else.
+    pub(crate) fn is_written(&self, service: &ServiceName) -> Result<bool, ChangeError> {
         let mut all = true;
         for change in &self.changes(service) {
             edit::check_undo(change, &self.journal)?;
@@ -106,7 +106,7 @@ impl Trial<'_> {
     /// What ended ones left on a service, where this one takes their place.
     fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
         match self.prepared.owner.takes_over {
-            true => self.others.left_on(self.host.disk, service),
+            true => self.others.left_on(service),
             false => Ok(Vec::new()),
         }
     }
@@ -203,34 +203,32 @@ impl Trial<'_> {
     /// job than before, or another life; if not, it is asked again.
     pub(crate) fn restart(&self, service: &ServiceName) -> Result<Queued, ServiceError> {
         for _ in 0..MOST_ASKED {
-            let earlier = health::activity(self.host, service).ok();
+            let earlier = health::status(self.host, service).ok();
             let before = earlier.as_ref().and_then(|earlier| self.life_of(earlier));
             match self.host.manager.restart(service) {
                 Err(SystemdError::Lost { .. }) => {}
                 queued => return Ok(Queued { before, job: Some(queued?) }),
             }
-            let now = health::activity(self.host, service)?;
+            let now = health::status(self.host, service)?;
             let has_new_job = now.job.is_some() && now.job != earlier.and_then(|earlier| earlier.job);
-            let has_new_life = before.is_some() && self.life_of(&now) != before;
             // One that systemd started again by itself is counted, and a restart that was asked for begins the count anew.
-            let is_asked_for = || health::status(self.host, service).is_ok_and(|status| status.restarts == 0);
-            if has_new_job || (has_new_life && is_asked_for()) {
+            let has_new_life = before.is_some() && self.life_of(&now) != before && now.restarts == 0;
+            if has_new_job || has_new_life {
                 return Ok(Queued { before, job: None });
             }
         }
         Ok(Queued { before: None, job: Some(self.host.manager.restart(service)?) })
     }
 
-    fn life_of(&self, activity: &Activity) -> Option<LifeKey> {
-        activity.main_pid.and_then(|pid| self.host.programs.life(pid))
+    fn life_of(&self, status: &UnitStatus) -> Option<LifeKey> {
+        status.main_pid.and_then(|pid| self.host.programs.life(pid))
     }
 
     /// What a life runs, options of a torrc included, if that is what it should.
     pub(crate) fn prove(&self, service: &ServiceName, life: &LifeKey) -> Result<Identity, ServiceError> {
         let treatment = self.planned(service)?;
-        let proved: Result<Identity, ProofError> = health::options_in_force(self.host, treatment)
-            .and_then(|()| health::proof(self.host, life, treatment));
-        Ok(proved?)
+        health::options_in_force(self.host, treatment)?;
+        health::proof(self.host, life, treatment)
     }
 
     /// Whether a service does its work.
@@ -246,7 +244,7 @@ impl Trial<'_> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
             return Still::Runs;
         }
-        if let Running::Stopped { .. } = health::running_one(self.host, service) {
+        if health::running_one(self.host, service) == Running::Stopped {
             return Still::Stopped;
         }
         Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))

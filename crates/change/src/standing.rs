@@ -101,9 +101,7 @@ fn look(
 }
 
 fn look_at(host: Host<'_>, treatment: &ServiceTreatment, known: &LifeKey, status: &UnitStatus) -> Seen {
-    // Between the two halves of a restart it is inactive, with a job.
-    let is_between = || health::activity(host, &treatment.service).is_ok_and(|now| !now.is_stopped());
-    if status.active_state == "failed" || status.active_state == "inactive" && !is_between() {
+    if status.active_state == "failed" || status.is_stopped() {
         let how = format!("it is {} ({})", status.active_state, health::how_it_ended(status));
         return (Standing::Failed(how), None);
     }

@@ -267,27 +267,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_change_makes_no_drop_in() {
-        let plain = ServiceTreatment { environment: Vec::new(), restart_every: None, ..treatment() };
-        assert!(plain.files(&Paths::default(), Mark { trial: "t", id: "i" }).is_empty());
-    }
-
-    #[test]
-    fn the_own_drop_in_is_recognised() {
-        let treatment = treatment();
-        let (paths, name) = (Paths::default(), treatment.service.clone());
-        let systemds = |file: &str| UnitEnvironment {
-            name: name.clone(),
-            drop_ins: vec![format!("/etc/systemd/system/{name}.d/{file}").into()],
-            set: treatment.environment.clone(),
-            unset: Vec::new(),
-        };
-        assert!(treatment.check_settings(&paths, &systemds("zz-heaptrial.conf")).is_ok());
-        let other = treatment.check_settings(&paths, &systemds("override.conf"));
-        assert!(other.unwrap_err().to_string().contains("did not take"));
-    }
-
-    #[test]
     fn a_timer_is_named_by_its_service_whatever_that_is_called() {
         let named = |name: &str| {
             let service = name.parse().unwrap();

@@ -88,7 +88,7 @@ fn of_change(error: &ChangeError) -> Option<String> {
         _ => format!("`heaptrial trial stop {name} --revert`"),
     };
     match error {
-        ChangeError::Folder { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+        ChangeError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
             Some("what is on this host is for root to read: use sudo".to_owned())
         }
         ChangeError::Claimed { taken } => {
@@ -100,7 +100,7 @@ fn of_change(error: &ChangeError) -> Option<String> {
             };
             Some(format!("{end}; or leave them out"))
         }
-        ChangeError::JournalLost { .. } | ChangeError::Strays { .. } => {
+        ChangeError::LeftOver(_) => {
             Some("docs/rollback-by-hand.md has the commands that find and remove such files".to_owned())
         }
         ChangeError::Stage { kind, name, stage: TrialStage::Reverting, .. } => {

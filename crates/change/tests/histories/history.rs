@@ -146,8 +146,8 @@ fn stuck(journal: &[u8]) -> Vec<ServiceName> {
 }
 
 /// Services that were given up where they could not be put back.
-fn given_up(journal: &[u8]) -> Vec<ServiceName> {
-    state_of(journal).given_up().cloned().collect()
+fn given_up(journal: &[u8]) -> BTreeSet<ServiceName> {
+    state_of(journal).given_up
 }
 
 /// Whether a file is a service's own, or of its timer, which has its name escaped, or the folder with links to timers.
@@ -283,7 +283,7 @@ impl History {
                 ChangeError::Unknown { .. }
                 | ChangeError::Stage { .. }
                 | ChangeError::InFlight { .. }
-                | ChangeError::NotOne { .. },
+                | ChangeError::Refused(_),
             )) => None,
             Ok(Err(ChangeError::Exists { .. })) if command == Command::Start => None,
             Ok(Err(_)) if hindered => None,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use heaptrial_change::journal::{self, Action, Event};
 use heaptrial_fleet::rollout::{pause, paused};
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::escape;
+use heaptrial_host::systemd::{Manager as _, escape};
 use heaptrial_model::ServiceName;
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn await_work(
     let until = Instant::now() + BEGIN_PATIENCE;
     let is_begun = || on_host::is_at_work(paths, name) && times_begun(paths, name) > before;
     while !is_begun() && Instant::now() < until {
-        let found = systemd.activities(std::slice::from_ref(&service)).pop();
+        let found = systemd.statuses(std::slice::from_ref(&service)).pop();
         // It may have begun its work after the question before.
         if found.is_some_and(|found| found.is_ok_and(|found| found.main_pid.is_none()))
             && !on_host::is_at_work(paths, name)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_change::edges::ThisHost;
-use heaptrial_change::{Prepared, Trial, TrialStage, check_takeover, prepare, read_state, refuse_strays};
+use heaptrial_change::{Ledger, Prepared, Trial, TrialStage, prepare, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
@@ -59,8 +59,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let names: Vec<ServiceName> = plan.waves.concat();
     let watched = target.verdict.trial.as_deref().unwrap_or(name.as_str());
     on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
-    refuse_strays(&paths, names.iter().chain(&plan.already))?;
-    check_takeover(&paths, name.as_str(), &names)?;
+    let ledger = Ledger::of_this_host(&paths)?;
+    ledger.refuse_strays(names.iter().chain(&plan.already))?;
+    ledger.without(name.as_str()).check_takeover(&names)?;
     preflight(&systemd, &paths, &prepared, &services, (&obtained, options.dry_run))?;
     preview::show(&target, &plan, &services);
     if options.dry_run {

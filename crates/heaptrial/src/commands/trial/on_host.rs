@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 pub use heaptrial_agent::UNIT_NAME as AGENT;
 use heaptrial_change::{
-    Claim, Lock, Notification, Outcome, Prepared, ServiceState, Stage, TrialStage, TrialState, Witness,
-    claims, free, read_state, taken_over_by,
+    Claim, Ledger, Lock, Notification, Outcome, Prepared, ServiceState, Stage, TrialStage, TrialState,
+    Witness, free, read_state,
 };
 use heaptrial_fleet::rollout::is_rollout;
 use heaptrial_host::Instant as Moment;
-use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
+use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError, UnitStatus};
 use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
@@ -141,7 +141,7 @@ pub fn refuse_claimed<'s>(
 
 /// The services that belong to a trial, a rollout or a watch of this host, but for those of `own` and of the watch `watched`.
 pub fn all_claims(paths: &Paths, own: &str, watched: &str) -> Result<BTreeMap<ServiceName, Claim>, Failure> {
-    let mut claims = claims(paths, own)?;
+    let mut claims = Ledger::of_this_host(paths)?.without(own).claims()?;
     let now = Moment::now().wall_us as f64 / 1e6;
     for (service, name) in heaptrial_fleet::watch::claims(&paths.state, watched, now)? {
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name, unread: None });
@@ -164,16 +164,16 @@ pub fn not_running(state: &TrialState, scope: Scope) -> Vec<(ServiceName, String
     let told = state.services.iter().filter(|(_, found)| is_told(found));
     let names: Vec<ServiceName> = told.map(|(name, _)| name.clone()).collect();
     let Ok(systemd) = Systemd::connect_with_limit(scope, Duration::from_secs(5)) else { return Vec::new() };
-    let activities = systemd.activities(&names);
-    let down = |(name, activity): (ServiceName, Result<Activity, SystemdError>)| {
-        let activity = activity.ok().filter(|activity| activity.active_state != "active")?;
-        let by_whom = match activity.active_state.as_str() {
+    let statuses = systemd.statuses(&names);
+    let down = |(name, status): (ServiceName, Result<UnitStatus, SystemdError>)| {
+        let status = status.ok().filter(|status| status.active_state != "active")?;
+        let by_whom = match status.active_state.as_str() {
             "inactive" => ": somebody stopped it, or it was through with its work",
             _ => "",
         };
-        Some((name, format!("{} ({}){by_whom}", activity.active_state, activity.sub_state)))
+        Some((name, format!("{} ({}){by_whom}", status.active_state, status.sub_state)))
     };
-    names.into_iter().zip(activities).filter_map(down).collect()
+    names.into_iter().zip(statuses).filter_map(down).collect()
 }
 
 /// In place of the failure that there is no such trial or rollout, that its folder is gone.
@@ -239,7 +239,8 @@ pub fn require_readable(paths: &Paths, global: &GlobalOptions) -> Result<(), Fai
 /// Refuses to put back, or to go on with, what a later rollout has replaced, and what would change and restart services of a trial or rollout
 /// that goes on: one that has ended keeps nobody off services of which it left no drop-in.
 pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
-    if let Some(rollout) = taken_over_by(paths, name)? {
+    let ledger = Ledger::of_this_host(paths)?;
+    if let Some(rollout) = ledger.taken_over_by(name) {
         return Err(Failure::refused(format!(
             "rollout `{rollout}` has replaced what `{name}` left on services; `heaptrial rollout rollback {rollout}` first"
         )));
@@ -247,7 +248,7 @@ pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
     let state = read_state(paths, name)?;
     let changed = |found: &ServiceState| found.stage != Stage::Reverted && !found.changes.is_empty();
     let services = state.services.iter().filter(|(_, found)| changed(found)).map(|(service, _)| service);
-    Ok(free(&claims(paths, name)?, services)?)
+    Ok(free(&ledger.without(name).claims()?, services)?)
 }
 
 /// Prints on standard error what happens, and records in the database for the agent which restarts are meant.

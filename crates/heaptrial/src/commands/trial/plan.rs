@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_change::refuse_strays;
+use heaptrial_change::Ledger;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_model::{BuildOfHosts, DrawnPlan, ServicePattern, TrialName, TrialPlan, builds_of_hosts};
 use heaptrial_plan::{DrawRequest, MAX_SEED, balance, draw, restart_cost};
@@ -77,7 +77,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         Ok(()) => {
             let services = fleet.candidates.iter().map(|candidate| &candidate.service);
             on_host::refuse_claimed(&paths, &trial.name, &trial.name, services.clone())?;
-            refuse_strays(&paths, services)?;
+            Ledger::of_this_host(&paths)?.refuse_strays(services)?;
         }
         Err(failure) => {
             eprintln!("warning: {failure}; whether services are in another trial is checked at the start")

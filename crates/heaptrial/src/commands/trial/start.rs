@@ -8,7 +8,7 @@ use clap::Args;
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{HostUnit, Prepared, Trial, TrialStage, prepare, read_state, refuse_strays};
+use heaptrial_change::{HostUnit, Ledger, Prepared, Trial, TrialStage, prepare, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
@@ -72,7 +72,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     };
     on_host::refuse_claimed(&paths, &plan.name, &plan.name, services.iter().map(Service::name))
         .map_err(meanwhile)?;
-    refuse_strays(&paths, services.iter().map(Service::name)).map_err(|refused| meanwhile(refused.into()))?;
+    Ledger::of_this_host(&paths)?
+        .refuse_strays(services.iter().map(Service::name))
+        .map_err(|refused| meanwhile(refused.into()))?;
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
@@ -235,7 +237,7 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
             Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
         })?;
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
-    let shared = heaptrial_change::inherited(paths, &path).is_some()
+    let shared = Ledger::of_this_host(paths).is_ok_and(|ledger| ledger.brought(&path).is_some())
         && std::fs::read_to_string(&path).is_ok_and(|present| present == text);
     let installs = unit.load_state == "not-found" || shared;
     if !installs && !unit.status.is_running() {

@@ -69,7 +69,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         if !options.dry_run && on_host::require_owner("ending it in the database", &paths).is_ok() {
             ended = in_database::end(&on_host::database(&paths, global), &prepared);
         }
-        let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
+        let given_up: Vec<&str> = state.given_up.iter().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
             _ if global.json => println!("{:#}", ended_json(name, &given_up)),
             [] => println!("trial {name} has ended and everything is as before"),

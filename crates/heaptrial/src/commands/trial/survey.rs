@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_change::{preflight, prepare, refuse_strays};
+use heaptrial_change::{Ledger, preflight, prepare};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Paths, host_name, release};
 use heaptrial_inspect::Service;
@@ -90,7 +90,7 @@ pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, 
     on_host::require_readable(&paths, global)?;
     let names = fleet.candidates.iter().map(|candidate| &candidate.service);
     on_host::refuse_claimed(&paths, &trial.name, &trial.name, names.clone())?;
-    refuse_strays(&paths, names)?;
+    Ledger::of_this_host(&paths)?.refuse_strays(names)?;
     let allocators = arms::obtain(resolved, &options.sources, global)?;
     let findings = findings(&global.systemd()?, &trial, &fleet, &allocators, &paths)?;
     let survey = Survey {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use heaptrial_change::{ChangeError, strays, trials};
+use heaptrial_change::{ChangeError, Ledger, trials};
 use heaptrial_host::Paths;
 use heaptrial_store::Store;
 use serde::Serialize;
@@ -32,7 +32,7 @@ impl Unfound {
             files: Vec::new(),
             database: None,
         };
-        for stray in strays(paths)? {
+        for stray in Ledger::of_this_host(paths)?.strays()? {
             found.entry(stray.name.clone()).or_insert_with(|| of(&stray.name)).files.push(stray.path);
         }
         let known = trials(paths)?;
