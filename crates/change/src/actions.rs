@@ -6,7 +6,6 @@ use heaptrial_model::{Pace, ServiceName};
 
 use crate::error::{ChangeError, ServiceError};
 use crate::journal::{Action, Event};
-use crate::prepared::Prepared;
 use crate::restart::Still;
 use crate::run::{Halt, Outcome, Purpose, Run};
 use crate::state::{Stage, TrialStage};
@@ -22,8 +21,8 @@ impl Trial<'_> {
         self.install(witness)?;
         let pace = self.prepared.plan.pace;
         // A process that took services out may have been cut short.
-        let half_out: Vec<ServiceName> = self.state.dropped.iter().cloned().collect();
-        let outcome = self.put_back(&half_out, pace, witness, halt)?;
+        let half_out = self.state.dropped.iter().filter(|service| self.state.is_to_revert(service));
+        let outcome = self.run(Purpose::Revert, pace, half_out.cloned().collect(), witness, halt)?;
         if !outcome.is_complete() {
             self.interrupted(&outcome, witness);
             return Ok(outcome);
@@ -334,10 +333,5 @@ impl Trial<'_> {
 }
 
 fn opened(action: Action) -> Event {
-    Event::Opened {
-        schema_version: Prepared::VERSION,
-        action,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-    }
+    Event::Opened { action, tool_version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() }
 }

@@ -36,7 +36,7 @@ impl Running {
 
 /// What is known of a service that is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     Waiting {
         what: String,
         /// How it ended by itself just now, if it did.

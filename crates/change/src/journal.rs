@@ -15,7 +15,6 @@ use serde_json::Value;
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
 use crate::files::{FileError, FileState, digest};
-use crate::prepared::Prepared;
 
 /// Name of the journal in a trial's folder.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -67,13 +66,7 @@ impl fmt::Display for Action {
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Event {
     /// A process began to work on it.
-    Opened {
-        /// [`Prepared::VERSION`](crate::Prepared::VERSION) of who opened it.
-        schema_version: u32,
-        action: Action,
-        tool_version: String,
-        pid: u32,
-    },
+    Opened { action: Action, tool_version: String, pid: u32 },
     /// Files that belong to no single service are about to change: libraries, the agent's unit, the recovery timer.
     HostIntent { changes: Vec<Change> },
     /// A service's files are about to change, and then it is restarted.
@@ -230,11 +223,7 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Chan
     let mut length = 0;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((index, line)) = lines.next() {
-        let record = serde_json::from_slice(line);
-        if let Some(found) = version_of(&record, line).filter(|found| *found > Prepared::VERSION) {
-            return Err(newer(path, found));
-        }
-        match record {
+        match serde_json::from_slice(line) {
             Ok(record) if line.ends_with(b"\n") => {
                 records.push(record);
                 length += line.len() as u64;
@@ -254,28 +243,6 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Chan
         }
     }
     Ok((records, length))
-}
-
-/// That a file was written by a later version of this program.
-pub(crate) fn newer(path: &Path, found: u32) -> ChangeError {
-    ChangeError::Failed(format!(
-        "{} is of version {found}, and this program reads up to {}: use a newer Heaptrial",
-        path.display(),
-        Prepared::VERSION
-    ))
-}
-
-/// The version that a record has, also where a newer one gave it another form.
-fn version_of(record: &Result<Record, serde_json::Error>, line: &[u8]) -> Option<u32> {
-    #[derive(Deserialize)]
-    struct Version {
-        schema_version: u32,
-    }
-    match record {
-        Ok(Record { event: Event::Opened { schema_version, .. }, .. }) => Some(*schema_version),
-        Ok(_) => None,
-        Err(_) => serde_json::from_slice::<Version>(line).ok().map(|version| version.schema_version),
-    }
 }
 
 #[cfg(test)]
@@ -316,20 +283,6 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
         assert!(error.to_string().contains("line 1 is damaged"), "{error}");
-    }
-
-    #[test]
-    fn a_newer_journal_is_refused_in_one_sentence_and_left_alone() {
-        let (folder, _) = written(1);
-        let path = folder.path().join(JOURNAL);
-        for event in ["\"what\":\"opened\",\"action\":\"start\"", "\"what\":\"something_new\""] {
-            let line =
-                format!("{{\"wall_us\":1,\"schema_version\":2,{event},\"tool_version\":\"9\",\"pid\":1}}\n");
-            std::fs::write(&path, &line).unwrap();
-            let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
-            assert!(error.to_string().contains("is of version 2"), "{error}");
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
-        }
     }
 
     #[test]

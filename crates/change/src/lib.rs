@@ -36,7 +36,6 @@ mod trial;
 
 pub use error::{ChangeError, ServiceError};
 pub use files::{FileError, FileState};
-pub use health::Health;
 pub use ledger::{Claim, Ledger, Stray, free};
 pub use lock::{Holder, Lock, LockError};
 pub use preflight::preflight;

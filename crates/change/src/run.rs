@@ -66,8 +66,6 @@ pub enum Notification {
     RevertFailed(ServiceName, String),
     /// Nothing happens for a moment: so many are done of so many.
     Waiting(usize, usize),
-    /// Something that nobody asked for, and that a person should know.
-    Warning(String),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -394,8 +392,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let running = health::running_one(self.trial.host, &service);
         let by_somebody = !restarted && running == Running::Stopped;
         if by_somebody || self.trial.state.stays_stopped(&service, &running) {
-            let text = format!("{service} is stopped and stays so; its files are as before");
-            self.witness.told(&self.trial.prepared, &Notification::Warning(text));
+            self.witness.warning(&format!("{service} is stopped and stays so; its files are as before"));
         } else if self.trial.state.may_be_treated(&service, &running) {
             return self.restart(service, Purpose::Revert);
         }
@@ -405,8 +402,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn reverted(&mut self, service: ServiceName) {
         if let Err(why) = self.trial.start_timers_again(&service) {
-            let text = format!("{service}: {why}");
-            self.witness.told(&self.trial.prepared, &Notification::Warning(text));
+            self.witness.warning(&format!("{service}: {why}"));
         }
         self.trial.note_done(Event::Reverted { service: service.clone() }, self.witness);
         self.witness.told(&self.trial.prepared, &Notification::Reverted(service));
@@ -441,8 +437,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 Still::Stopped => "was stopped meanwhile, and stays so; its files keep the treatment",
                 Still::Ended(_) => "was restarted meanwhile; looking at what it runs now",
             };
-            let warning = Notification::Warning(format!("{service} {what}"));
-            self.witness.told(&self.trial.prepared, &warning);
+            self.witness.warning(&format!("{service} {what}"));
             if still != Still::Stopped {
                 self.watch(service, Purpose::Apply, Queued::default());
             }

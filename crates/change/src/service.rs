@@ -1,14 +1,13 @@
 //! What is done to one service and found out about it; each step can be repeated after a crash at any moment.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fmt::Display;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
-use crate::edges::{Disk, Stamp};
+use crate::edges::Disk;
 use crate::edit;
 use crate::error::{ChangeError, ServiceError};
 use crate::files::FileState;
@@ -193,10 +192,8 @@ impl Trial<'_> {
     }
 
     /// Whether the library that a service is about to load is still the one that was installed.
-    pub(crate) fn check_library(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        let treatment = self.prepared.services.iter().find(|treatment| treatment.service == *service);
-        let Some(treatment) = treatment else { return Ok(()) };
-        check_library(self.host.disk, &self.paths, treatment, &mut self.checked_libraries)
+    pub(crate) fn check_library(&self, service: &ServiceName) -> Result<(), ServiceError> {
+        check_library(self.host.disk, &self.paths, self.planned(service)?)
     }
 
     /// Queues a restart. If systemd went away before it answered, the unit itself tells whether it had heard: it has another
@@ -251,30 +248,23 @@ impl Trial<'_> {
     }
 }
 
-/// Whether the library of a treatment is still the one that was installed; what was hashed before is remembered by its stamp.
+/// Whether the library of a treatment is still the one that was installed.
 pub(crate) fn check_library(
     disk: &dyn Disk,
     paths: &Paths,
     treatment: &ServiceTreatment,
-    checked: &mut HashMap<PathBuf, Stamp>,
 ) -> Result<(), ServiceError> {
-    let Some(path) = treatment.expected.object.clone().filter(|path| paths.owns(path)) else { return Ok(()) };
-    let gone = |source| ServiceError(format!("its library {}: {source}", path.display()));
-    let seen = disk.stamp(&path).map_err(gone)?;
-    if checked.get(&path) == Some(&seen) {
+    let Some(path) = treatment.expected.object.as_ref().filter(|path| paths.owns(path)) else {
         return Ok(());
-    }
-    let present = disk.look(&path).map_err(gone)?.0;
+    };
+    let failed = |why: &dyn Display| ServiceError(format!("its library {}: {why}", path.display()));
+    let present = disk.look(path).map_err(|error| failed(&error))?.0;
     match &present {
         FileState::File { sha256, .. }
             if *sha256 == treatment.expected.sha256 && present.is_untouched_by_others() =>
         {
-            checked.insert(path, seen);
             Ok(())
         }
-        _ => Err(ServiceError(format!(
-            "its library {}: it is not the file that was installed, or others can write it",
-            path.display()
-        ))),
+        _ => Err(failed(&"it is not the file that was installed, or others can write it")),
     }
 }

@@ -148,8 +148,8 @@ impl ServiceTreatment {
         let Some(position) = systemds.drop_ins.iter().rposition(|path| *path == drop_in) else {
             return Err(ServiceError(format!("systemd did not take {} in", drop_in.display())));
         };
-        let later = &systemds.drop_ins[position + 1..];
-        let blame = match later {
+        // What a later drop-in sets or removes counts.
+        let by_whom = match &systemds.drop_ins[position + 1..] {
             [] => String::new(),
             later => {
                 format!("; {} comes after it", some(later.iter().map(|path| path.display().to_string())))
@@ -158,21 +158,15 @@ impl ServiceTreatment {
         for (variable, wanted) in &self.environment {
             let found = systemds.value(variable);
             if found != Some(wanted.as_str()) {
-                let text = match found {
-                    None if systemds.unset.contains(variable) => format!(
-                        "{variable} is removed by UnsetEnvironment= of the unit, or of a drop-in of it: {}",
-                        some(systemds.drop_ins.iter().map(|path| path.display().to_string()))
-                    ),
-                    found => {
-                        let found = found.unwrap_or("not set");
-                        format!("{variable} is `{found}` for systemd and not `{wanted}`{blame}")
-                    }
-                };
-                return Err(ServiceError(text));
+                let found = found.unwrap_or("not set");
+                return Err(ServiceError(format!(
+                    "{variable} is `{found}` for systemd and not `{wanted}`{by_whom}; see `systemctl cat {}`",
+                    self.service
+                )));
             }
         }
         match self.unset.iter().find(|name| !systemds.unset.contains(name)) {
-            Some(kept) => Err(ServiceError(format!("{kept} is not removed from its environment{blame}"))),
+            Some(kept) => Err(ServiceError(format!("{kept} is not removed from its environment{by_whom}"))),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! A transaction on a host: its folder, its journal, its lock.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 use serde::Serialize;
 
-use crate::edges::{Disk, Host, Stamp, ThisDisk};
+use crate::edges::{Disk, Host, ThisDisk};
 use crate::error::ChangeError;
 use crate::files::{self, FileError, FileState};
 use crate::journal::{self, Action, Event, JOURNAL, Journal, Record};
@@ -41,8 +41,6 @@ pub struct Trial<'a> {
     pub(crate) prepared: Prepared,
     pub(crate) journal: Journal<'a>,
     pub(crate) state: TrialState,
-    /// Installed libraries that were hashed.
-    pub(crate) checked_libraries: HashMap<PathBuf, Stamp>,
     /// What the others have on this host; nobody changes that while this is locked.
     pub(crate) others: Ledger<'a>,
     _lock: Lock,
@@ -103,16 +101,7 @@ impl<'a> Trial<'a> {
     ) -> Result<Self, ChangeError> {
         let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
         let state = TrialState::of(journal.records());
-        Ok(Self {
-            host,
-            paths: paths.clone(),
-            prepared,
-            journal,
-            state,
-            checked_libraries: HashMap::new(),
-            others,
-            _lock: lock,
-        })
+        Ok(Self { host, paths: paths.clone(), prepared, journal, state, others, _lock: lock })
     }
 
     pub fn state(&self) -> &TrialState {
@@ -210,7 +199,11 @@ fn frozen(disk: &dyn Disk, path: &Path) -> Result<Prepared, ChangeError> {
     let damaged = |source| ChangeError::damaged(path, source);
     let value: serde_json::Value = serde_json::from_slice(&text).map_err(damaged)?;
     match value["schema_version"].as_u64() {
-        Some(found) if found > u64::from(Prepared::VERSION) => Err(journal::newer(path, found as u32)),
+        Some(found) if found > u64::from(Prepared::VERSION) => Err(ChangeError::Failed(format!(
+            "{} is of version {found}, and this program reads up to {}: use a newer Heaptrial",
+            path.display(),
+            Prepared::VERSION
+        ))),
         _ => serde_json::from_value(value).map_err(damaged),
     }
 }

@@ -35,8 +35,6 @@ pub trait Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Whether there is something at a path; links are followed.
     fn exists(&self, path: &Path) -> bool;
-    /// What tells a change of a file without reading it: device, inode, size, and time in seconds and nanoseconds.
-    fn stamp(&self, path: &Path) -> io::Result<Stamp>;
     /// Whether nobody but root, and who runs services of this scope, can change what a path leads to.
     fn check_trusted(&self, path: &Path, scope: Scope) -> Result<(), Untrusted>;
     /// Makes a file or a link where nothing is, with all that `state` says.
@@ -68,9 +66,6 @@ pub trait Disk {
     /// another process has it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
 }
-
-/// Device, inode, size, and time of the last change in seconds and nanoseconds.
-pub type Stamp = (u64, u64, u64, i64, i64);
 
 /// A file that is locked.
 pub trait HeldLock: std::fmt::Debug {

@@ -40,7 +40,7 @@ mod tests {
     }
 
     fn opened(action: Action) -> Event {
-        Event::Opened { schema_version: 1, action, tool_version: "0".into(), pid: 1 }
+        Event::Opened { action, tool_version: "0".into(), pid: 1 }
     }
 
     #[test]

@@ -180,7 +180,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
             ended = in_database::end(&on_host::database(&paths, global), &prepared);
         }
-        let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
+        let given_up: Vec<&str> = state.given_up.iter().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
             _ if global.json => println!("{:#}", put_back_json(name, 0, &[], 0, &given_up)),
             [] => println!("rollout {name} was rolled back and everything is as before"),

@@ -96,7 +96,7 @@ impl Status {
     }
 
     fn is_well(&self) -> bool {
-        let troubled = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
+        let troubled = self.state.count(Stage::RevertFailed);
         let is_known = self.untrusted.is_none() && changed_files(&self.state).is_empty();
         troubled == 0 && is_known && !matches!(self.course(), Course::Stopped | Course::CutShort)
     }
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     fn opened(action: Action) -> Event {
-        Event::Opened { schema_version: 1, action, tool_version: "0".to_owned(), pid: 1 }
+        Event::Opened { action, tool_version: "0".to_owned(), pid: 1 }
     }
 
     fn note(step: &RolloutStep) -> Event {

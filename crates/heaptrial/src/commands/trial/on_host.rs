@@ -369,7 +369,6 @@ impl Witness for Teller {
                     eprintln!("{done} of {of}: waiting for the next restart");
                 }
             }
-            Notification::Warning(text) => self.warning(text),
         }
     }
 

@@ -235,7 +235,7 @@ impl Status {
 
     fn is_well(&self) -> bool {
         let is_stuck = |(name, found): (&ServiceName, &ServiceState)| {
-            matches!(found.stage, Stage::RevertFailed | Stage::Failed) && !self.state.dropped.contains(name)
+            found.stage == Stage::RevertFailed && !self.state.given_up.contains(name)
         };
         let stuck = self.state.services.iter().any(is_stuck);
         self.state.interrupted.is_none()
@@ -393,7 +393,6 @@ impl Status {
     fn troubled(&self) -> Vec<(&ServiceName, &str, &str)> {
         let of_stage = |stage| match stage {
             Stage::Committed | Stage::Reverted => None,
-            Stage::Failed => Some("failed"),
             Stage::RevertFailed => Some("could not be put back"),
             _ => Some("is being changed"),
         };

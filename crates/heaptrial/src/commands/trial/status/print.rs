@@ -3,7 +3,7 @@
 use std::fmt;
 
 use heaptrial_change::{TrialStage, TrialState};
-use heaptrial_model::{Metric, ServiceName, units};
+use heaptrial_model::{Metric, units};
 
 use super::Status;
 
@@ -75,9 +75,8 @@ impl fmt::Display for Status {
                 self.prepared.plan.name
             )?;
         }
-        let given_up: Vec<&ServiceName> = self.state.given_up().collect();
         for service in &self.state.dropped {
-            let how = if given_up.contains(&service) { "given up" } else { "taken out" };
+            let how = if self.state.given_up.contains(service) { "given up" } else { "taken out" };
             writeln!(to, "{how}: {service}")?;
         }
         for (service, why) in self.contaminated() {
@@ -142,7 +141,7 @@ pub(super) fn stage_words(state: &TrialState) -> &'static str {
         (TrialStage::Reverting, None) => "being reverted",
         (TrialStage::Reverting, Some(_)) => "not fully reverted",
         (TrialStage::Stopped, _) => "ended, services keep what they run",
-        (TrialStage::Reverted, _) if state.given_up().next().is_some() => {
+        (TrialStage::Reverted, _) if !state.given_up.is_empty() => {
             "ended, everything is as before but for services that were given up"
         }
         (TrialStage::Reverted, _) => "ended, everything is as before",
