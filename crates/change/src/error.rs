@@ -26,9 +26,12 @@ pub enum ChangeError {
     /// It cannot end while services are neither as wanted nor as before.
     #[error("{} of {kind} `{name}`: neither started nor as before", some(.services.iter().map(ToString::to_string)))]
     InFlight { kind: String, name: String, services: Vec<ServiceName> },
-    /// Files of treatments that no journal knows.
+    /// A journal knows nothing of files that are there.
     #[error("{0}")]
-    LeftOver(String),
+    JournalLost(String),
+    /// Services have files of treatments of which there is no trial or rollout any more.
+    #[error("{0}")]
+    Strays(String),
     #[error("{service} takes part in `{by}`, which has not ended; end that first")]
     Taken { service: ServiceName, by: String },
     #[error("services belong to what has not ended on this host: {}. Nothing was changed", some(.taken.iter().map(|(service, claim)| format!("{service} ({claim})"))))]
@@ -105,13 +108,14 @@ impl Classified for ChangeError {
             | Self::InFlight { .. }
             | Self::Taken { .. }
             | Self::Claimed { .. }
+            | Self::Strays(_)
             | Self::Refused(_)
             | Self::Lock(_) => ErrorClass::Refused,
             // Somebody else may read it.
             Self::File(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
                 ErrorClass::Refused
             }
-            Self::LeftOver(_) | Self::Failed(_) | Self::File(_) => ErrorClass::Failed,
+            Self::JournalLost(_) | Self::Failed(_) | Self::File(_) => ErrorClass::Failed,
             Self::Systemd(error) => error.class(),
         }
     }

@@ -119,25 +119,3 @@ impl Lock {
         Ok(Self { _held: held })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::edges::ThisDisk;
-
-    #[test]
-    fn a_second_one_is_told_who_holds_it_and_what_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let holder =
-            Holder { pid: 7, action: Action::Start, kind: "trial".to_owned(), name: "five-way".to_owned() };
-        let held = Lock::take(&ThisDisk, folder.path(), &holder).unwrap();
-        assert!(Lock::is_held(folder.path()));
-        assert_eq!(Lock::holder(folder.path()), Some(holder.clone()));
-        let other = Holder { pid: 8, action: Action::Stop, ..holder.clone() };
-        let error = Lock::take(&ThisDisk, folder.path(), &other).unwrap_err();
-        assert!(error.to_string().contains("process 7 (start of trial `five-way`)"), "{error}");
-        assert!(matches!(error, LockError::Held { holder: Some(found), .. } if found == holder));
-        drop(held);
-        Lock::take(&ThisDisk, folder.path(), &other).unwrap();
-    }
-}

@@ -145,15 +145,14 @@ impl ServiceTreatment {
             return Ok(());
         }
         let drop_in = paths.drop_in(&self.service);
-        let Some(position) = systemds.drop_ins.iter().rposition(|path| *path == drop_in) else {
+        if !systemds.drop_ins.contains(&drop_in) {
             return Err(ServiceError(format!("systemd did not take {} in", drop_in.display())));
-        };
-        // What a later drop-in sets or removes counts.
-        let by_whom = match &systemds.drop_ins[position + 1..] {
-            [] => String::new(),
-            later => {
-                format!("; {} comes after it", some(later.iter().map(|path| path.display().to_string())))
-            }
+        }
+        let others = systemds.drop_ins.iter().filter(|path| **path != drop_in);
+        let others: Vec<String> = others.map(|path| path.display().to_string()).collect();
+        let by_whom = match others.is_empty() {
+            true => String::new(),
+            false => format!("; other drop-ins of it are {}", some(others.into_iter())),
         };
         for (variable, wanted) in &self.environment {
             let found = systemds.value(variable);

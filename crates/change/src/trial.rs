@@ -57,7 +57,7 @@ impl<'a> Trial<'a> {
         // Two operators may have planned with the same services.
         let services = prepared.services.iter().map(|treatment| &treatment.service);
         let others = Ledger::read(host.disk, paths)?.without(&prepared.plan.name);
-        free(&others.claims()?, services)?;
+        free(&others.claims(), services)?;
         freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, others, lock)
     }
@@ -250,7 +250,7 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
 ///
 /// # Errors
 ///
-/// [`ChangeError::LeftOver`] where files of it are on the host that its journal knows nothing of.
+/// [`ChangeError::JournalLost`] where files of it are on the host that its journal knows nothing of.
 pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> {
     let folder = paths.trial(name);
     if !is_begun(&ThisDisk, &folder) {
@@ -289,7 +289,7 @@ fn check_accounted(
         return Ok(());
     }
     let folder = paths.trial(&prepared.plan.name).display().to_string();
-    Err(ChangeError::LeftOver(format!(
+    Err(ChangeError::JournalLost(format!(
         "the journal in {folder} has lost records: it knows nothing of {}, which its services run with; these files have to be \
          removed by hand, and what was there before is in {folder}/originals",
         some(files.into_iter())

@@ -100,7 +100,7 @@ fn of_change(error: &ChangeError) -> Option<String> {
             };
             Some(format!("{end}; or leave them out"))
         }
-        ChangeError::LeftOver(_) => {
+        ChangeError::JournalLost(_) | ChangeError::Strays(_) => {
             Some("docs/rollback-by-hand.md has the commands that find and remove such files".to_owned())
         }
         ChangeError::Stage { kind, name, stage: TrialStage::Reverting, .. } => {

@@ -141,7 +141,7 @@ pub fn refuse_claimed<'s>(
 
 /// The services that belong to a trial, a rollout or a watch of this host, but for those of `own` and of the watch `watched`.
 pub fn all_claims(paths: &Paths, own: &str, watched: &str) -> Result<BTreeMap<ServiceName, Claim>, Failure> {
-    let mut claims = Ledger::of_this_host(paths)?.without(own).claims()?;
+    let mut claims = Ledger::of_this_host(paths)?.without(own).claims();
     let now = Moment::now().wall_us as f64 / 1e6;
     for (service, name) in heaptrial_fleet::watch::claims(&paths.state, watched, now)? {
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name, unread: None });
@@ -248,7 +248,7 @@ pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
     let state = read_state(paths, name)?;
     let changed = |found: &ServiceState| found.stage != Stage::Reverted && !found.changes.is_empty();
     let services = state.services.iter().filter(|(_, found)| changed(found)).map(|(service, _)| service);
-    Ok(free(&ledger.without(name).claims()?, services)?)
+    Ok(free(&ledger.without(name).claims(), services)?)
 }
 
 /// Prints on standard error what happens, and records in the database for the agent which restarts are meant.
