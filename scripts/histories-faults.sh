@@ -34,14 +34,14 @@ fault() {
     cp "$copy/saved" "$file"
 }
 
-fault "a restart is not announced" run.rs \
-    's/Purpose::Apply => self\.trial\.record\(announced\)\?,/Purpose::Apply => drop(announced),/'
+fault "what ended in the middle counts as stopped by somebody" state.rs \
+    's/let is_settled = .*$/let is_settled = true;/'
 fault "what ended under its treatment is not started again" state.rs \
-    's/Running::Nothing \| Running::Stopped \{ \.\. \} => true,/Running::Nothing | Running::Stopped { .. } => false,/'
+    's/Running::Nothing \| Running::Stopped => true,/Running::Nothing | Running::Stopped => false,/'
 fault "what runs with the treatment is not restarted when it is put back" state.rs \
     's/!found\.changes\.is_empty\(\) && found\.life_before\.as_ref\(\) != Some\(life\)/false \&\& found.life_before.as_ref() != Some(life)/'
 fault "putting back is not announced" run.rs \
-    's/self\.trial\.note_done\(Event::Reverting \{ service: service\.clone\(\) \}, self\.witness\);//'
+    's/self\.trial\.note_done\(Event::Reverting \{ service: service\.clone\(\), why: None \}, self\.witness\);//'
 fault "what an earlier process left in the middle is not put back first" actions.rs \
     's/in_the_middle\.collect\(\)/VecDeque::from_iter(in_the_middle.take(0))/'
 fault "a file is not brought to where it lasts" files.rs \
@@ -51,7 +51,7 @@ fault "the name of a file is not brought to where it lasts" files.rs \
 fault "a record is not brought to where it lasts" journal.rs \
     's/disk\.append\(&path, &line\)\.and_then\(\|\(\)\| disk\.sync_data\(&path\)\)/disk.append(\&path, \&line)/'
 fault "a torn record is not cut off" journal.rs \
-    's/disk\.cut\(&path, length\)\.map_err\(file_error\("cutting off the torn end of", &path\)\)\?;//'
+    's/disk\.cut\(&path, length\)\.map_err\(FileError::new\("cutting off the torn end of", &path\)\)\?;//'
 fault "systemd does not read what was put back" run.rs \
     's/self\.trial\.host\.manager\.reload\(\)\?;$/;/'
 fault "a service is not watched until it settled" restart.rs \
@@ -65,7 +65,7 @@ fault "no recovery timer is armed" host_files.rs \
 fault "the timer of a service is not stopped" service.rs \
     's/let _ = self\.stop_unit\(&timer, TIMER_PATIENCE\);/let _ = timer;/'
 fault "a service that somebody stopped is started" state.rs \
-    's/Since::Settled => true,/Since::Settled => false,/'
+    's/\*running == Running::Stopped && is_settled/is_settled \&\& false/'
 
 echo "$((faults - missed)) of $faults faults found"
 [ "$missed" -eq 0 ]

@@ -55,7 +55,7 @@ impl Announced {
                 continue;
             };
             match record.what.as_str() {
-                "committed" | "reverted" | "failed" | "revert_failed" | "dropped" => {
+                "committed" | "reverted" | "revert_failed" | "dropped" => {
                     let from_us = open.remove(&service).unwrap_or(opened_us);
                     let change = Change { from_us, until_us: record.wall_us, life: record.life };
                     self.0.entry(service).or_default().push(change);

@@ -1,6 +1,7 @@
 //! Process lifetimes: main processes that are found, entered into the ledger, and end.
 
 use heaptrial_host::HostError;
+use heaptrial_host::systemd::Manager as _;
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_store::LifeRecord;
 

@@ -1,6 +1,7 @@
 //! What is done beside samples: proofs, checks of identities, rolling up old samples.
 
 use heaptrial_allocator::prove;
+use heaptrial_host::systemd::Manager as _;
 use heaptrial_model::{Identity, KnownEvent, ServiceName, with_reason};
 use heaptrial_store::{RollupHorizon, Store};
 

@@ -6,7 +6,6 @@ use heaptrial_model::{Pace, ServiceName};
 
 use crate::error::{ChangeError, ServiceError};
 use crate::journal::{Action, Event};
-use crate::prepared::Prepared;
 use crate::restart::Still;
 use crate::run::{Halt, Outcome, Purpose, Run};
 use crate::state::{Stage, TrialStage};
@@ -17,18 +16,16 @@ impl Trial<'_> {
     /// have theirs are left alone.
     pub fn start(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         self.check_accounted()?;
-        self.begin_or_resume(&[TrialStage::Stopped])?;
+        self.check_start()?;
+        self.begin_or_resume()?;
         self.install(witness)?;
         let pace = self.prepared.plan.pace;
         // A process that took services out may have been cut short.
-        let half_out: Vec<ServiceName> =
-            self.state.dropping.difference(&self.state.dropped).cloned().collect();
-        for service in half_out {
-            let outcome = self.put_out(&service, pace, witness, halt)?;
-            if !outcome.is_complete() {
-                self.interrupted(&outcome, witness);
-                return Ok(outcome);
-            }
+        let half_out = self.state.dropped.iter().filter(|service| self.state.is_to_revert(service));
+        let outcome = self.run(Purpose::Revert, pace, half_out.cloned().collect(), witness, halt)?;
+        if !outcome.is_complete() {
+            self.interrupted(&outcome, witness);
+            return Ok(outcome);
         }
         let drifted = self.write_lost_files(witness, halt)?;
         let services = self.prepared.services.iter().map(|treatment| treatment.service.clone()).collect();
@@ -54,9 +51,9 @@ impl Trial<'_> {
     ) -> Result<Outcome, ChangeError> {
         // Neither a full disk nor a systemd that is not well is a reason to leave services as they are.
         self.note_done(opened(Action::Revert), witness);
-        let changed =
-            |service: &&ServiceName| self.stage(service).is_some_and(|stage| stage != Stage::Reverted);
-        let queue: VecDeque<ServiceName> = self.kept().filter(changed).cloned().collect();
+        let services = self.prepared.services.iter().map(|treatment| &treatment.service);
+        let queue = services.filter(|service| self.state.is_to_revert(service));
+        let queue: VecDeque<ServiceName> = queue.cloned().collect();
         if !queue.is_empty() {
             if let Err(error) = self.arm(witness) {
                 witness.warning(&format!("{error}; reverting without a timer that takes over"));
@@ -66,7 +63,7 @@ impl Trial<'_> {
         let (given_up, stuck) = outcome.stuck.into_iter().partition(|(service, _)| without.contains(service));
         (outcome.given_up, outcome.stuck) = (given_up, stuck);
         for (service, _) in &outcome.given_up {
-            self.note_done(Event::Dropped { service: service.clone(), reverted: false }, witness);
+            self.note_done(Event::Dropped { service: service.clone(), given_up: true }, witness);
         }
         let accounted = self.check_accounted();
         if let Err(error) = accounted {
@@ -119,9 +116,8 @@ impl Trial<'_> {
         }
         let is_as_before =
             |service: &&ServiceName| matches!(self.stage(service), None | Some(Stage::Reverted));
-        let kept: Vec<&ServiceName> = self.kept().collect();
-        let queue = services.iter().filter(|service| kept.contains(service)).filter(is_as_before);
-        let queue: VecDeque<ServiceName> = queue.cloned().collect();
+        let kept = services.iter().filter(|service| !self.state.dropped.contains(*service));
+        let queue: VecDeque<ServiceName> = kept.filter(is_as_before).cloned().collect();
         let mut outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
         outcome.stuck.extend(put_back.stuck);
         Ok(outcome)
@@ -143,38 +139,31 @@ impl Trial<'_> {
         result
     }
 
-    /// Records that this process begins or goes on; refused once it is being reverted, was reverted, or stands at one of
-    /// `ended`.
-    fn begin_or_resume(&mut self, ended: &[TrialStage]) -> Result<(), ChangeError> {
-        let wanted = self.wanted(ended)?;
-        self.record(opened(wanted))
-    }
-
-    fn wanted(&self, ended: &[TrialStage]) -> Result<Action, ChangeError> {
-        let stage = self.state.stage;
-        let wanted = if stage == TrialStage::Planned { Action::Start } else { Action::Resume };
-        if matches!(stage, TrialStage::Reverting | TrialStage::Reverted) || ended.contains(&stage) {
-            return Err(self.not_at(wanted));
-        }
-        Ok(wanted)
-    }
-
     /// Refuses what [`Self::start`] would refuse because of how far it has come, before anything is recorded elsewhere.
     pub fn check_start(&self) -> Result<(), ChangeError> {
-        self.wanted(&[TrialStage::Stopped]).map(drop)
-    }
-
-    pub fn check_open_for_parts(&self) -> Result<(), ChangeError> {
-        self.wanted(&[]).map(drop)
-    }
-
-    fn not_at(&self, wanted: Action) -> ChangeError {
-        ChangeError::Stage {
-            kind: self.prepared.owner.kind.clone(),
-            name: self.prepared.plan.name.clone(),
-            wanted,
-            stage: self.state.stage,
+        match self.state.stage {
+            TrialStage::Stopped => Err(self.not_now()),
+            _ => self.check_open_for_parts(),
         }
+    }
+
+    /// Like [`Self::check_start`], for [`Self::open_for_parts`]: also one that has ended is gone on with.
+    pub fn check_open_for_parts(&self) -> Result<(), ChangeError> {
+        match self.state.stage {
+            TrialStage::Reverting | TrialStage::Reverted => Err(self.not_now()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that this process begins or goes on.
+    fn begin_or_resume(&mut self) -> Result<(), ChangeError> {
+        let is_new = self.state.stage == TrialStage::Planned;
+        self.record(opened(if is_new { Action::Start } else { Action::Resume }))
+    }
+
+    fn not_now(&self) -> ChangeError {
+        let (kind, name) = (self.prepared.owner.kind.clone(), self.prepared.plan.name.clone());
+        ChangeError::Stage { kind, name, stage: self.state.stage }
     }
 
     /// Removes the recovery timer, unless it has something to do if this process ends here: services that an earlier
@@ -196,7 +185,8 @@ impl Trial<'_> {
     /// after an end.
     pub fn open_for_parts(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
         self.check_accounted()?;
-        self.begin_or_resume(&[])?;
+        self.check_open_for_parts()?;
+        self.begin_or_resume()?;
         let installed = self.install(witness);
         self.disarm_or_warn(witness);
         installed
@@ -224,9 +214,8 @@ impl Trial<'_> {
         witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
-        let changed =
-            |service: &&ServiceName| self.stage(service).is_some_and(|stage| stage != Stage::Reverted);
-        let queue: VecDeque<ServiceName> = services.iter().filter(changed).cloned().collect();
+        let queue = services.iter().filter(|service| self.state.is_to_revert(service));
+        let queue: VecDeque<ServiceName> = queue.cloned().collect();
         if queue.is_empty() {
             return Ok(Outcome::default());
         }
@@ -248,33 +237,21 @@ impl Trial<'_> {
     ) -> Result<Outcome, ChangeError> {
         self.check_drop(service)?;
         self.record(opened(Action::Drop))?;
-        self.record(Event::Dropping { service: service.clone() })?;
-        self.put_out(service, pace, witness, halt)
-    }
-
-    /// Puts back a service that is being taken out.
-    fn put_out(
-        &mut self,
-        service: &ServiceName,
-        pace: Pace,
-        witness: &mut dyn Witness,
-        halt: Halt<'_>,
-    ) -> Result<Outcome, ChangeError> {
-        let outcome = self.put_back(std::slice::from_ref(service), pace, witness, halt)?;
-        if outcome.is_complete() {
-            self.record(Event::Dropped { service: service.clone(), reverted: true })?;
-        }
-        Ok(outcome)
+        self.record(Event::Dropped { service: service.clone(), given_up: false })?;
+        self.put_back(std::slice::from_ref(service), pace, witness, halt)
     }
 
     /// Refuses what [`Self::drop_service`] would refuse, before anything is recorded elsewhere.
     pub fn check_drop(&self, service: &ServiceName) -> Result<(), ChangeError> {
         if self.state.stage != TrialStage::Running {
-            return Err(self.not_at(Action::Drop));
+            return Err(self.not_now());
         }
-        if self.treatment(service).is_none() || self.state.dropped.contains(service) {
-            let (kind, name) = (self.prepared.owner.kind.clone(), self.prepared.plan.name.clone());
-            return Err(ChangeError::NotOne { kind, name, service: service.clone() });
+        let is_out = self.state.dropped.contains(service) && !self.state.is_to_revert(service);
+        if self.treatment(service).is_none() || is_out {
+            return Err(ChangeError::Refused(format!(
+                "{service} is not a service of {} `{}`, or was taken out of it",
+                self.prepared.owner.kind, self.prepared.plan.name
+            )));
         }
         Ok(())
     }
@@ -320,12 +297,6 @@ impl Trial<'_> {
         Ok(drifted)
     }
 
-    /// The services that nobody took out, in the order of the plan.
-    fn kept(&self) -> impl Iterator<Item = &ServiceName> {
-        let services = self.prepared.services.iter().map(|treatment| &treatment.service);
-        services.filter(|service| !self.state.dropped.contains(service))
-    }
-
     /// Records that every part is done, and ends it.
     pub fn finish(&mut self) -> Result<(), ChangeError> {
         self.record(Event::Started)?;
@@ -335,7 +306,7 @@ impl Trial<'_> {
     /// Ends it; services keep what they run.
     pub fn end(&mut self) -> Result<(), ChangeError> {
         if self.state.stage == TrialStage::Reverted {
-            return Err(self.not_at(Action::Stop));
+            return Err(self.not_now());
         }
         let services = self.state.in_flight();
         if !services.is_empty() {
@@ -362,10 +333,5 @@ impl Trial<'_> {
 }
 
 fn opened(action: Action) -> Event {
-    Event::Opened {
-        schema_version: Prepared::VERSION,
-        action,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-    }
+    Event::Opened { action, tool_version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() }
 }

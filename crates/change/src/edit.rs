@@ -1,47 +1,18 @@
-//! Making and undoing the changes of files, and telling drift.
+//! Making and undoing the changes of files, and showing what somebody else changed in them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use heaptrial_relay::{TorrcEdit, TorrcRefusal};
+use heaptrial_relay::TorrcEdit;
 use similar::TextDiff;
 
-use crate::edges::RelayError;
-use crate::files::{self, FileError, FileState};
-use crate::journal::{Change, Journal, JournalError};
+use crate::error::ChangeError;
+use crate::files::{self, FileState};
+use crate::journal::{Change, Journal};
 use crate::ledger::Left;
 use crate::treatment::{Content, Desired, Mark};
 
-/// Larger files, and what is no text, are told to differ and not how.
+/// Of larger files, and of what is no text, only the digests are shown.
 const LARGEST_DIFF: usize = 65_536;
-
-/// Why a file is not changed, or not put back.
-#[derive(Debug, thiserror::Error)]
-pub enum EditError {
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The journal could not be written or read.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A file that only Heaptrial writes is there already, and not by this trial.
-    #[error(
-        "{path} exists already and this trial did not write it; it begins with `{begins}`. If another trial wrote it, end that one first; if you did, move it away"
-    )]
-    Foreign { path: PathBuf, begins: String },
-    /// Somebody else changed the file meanwhile.
-    #[error(
-        "{path} was changed by somebody else since Heaptrial wrote it; it is left as it is. What is there (+) against what Heaptrial knows (-):\n{difference}\nPut it back to either, or remove what was added, and try again"
-    )]
-    Drift { path: PathBuf, difference: String },
-    /// The path is not a regular file.
-    #[error("{path} is {found} and not a regular file; Heaptrial does not replace it")]
-    NotAFile { path: PathBuf, found: &'static str },
-    /// A torrc cannot be edited.
-    #[error("{path}: {source}")]
-    Torrc { path: PathBuf, source: TorrcRefusal },
-    /// A relay would not run with the torrc that was to be written.
-    #[error("{path}: {source}")]
-    Relay { path: PathBuf, source: RelayError },
-}
 
 /// A change with the bytes it writes.
 #[derive(Debug, Clone)]
@@ -56,7 +27,7 @@ pub(crate) fn plan(
     left: Option<&Left>,
     mark: Mark<'_>,
     journal: &Journal<'_>,
-) -> Result<Planned, EditError> {
+) -> Result<Planned, ChangeError> {
     let path = &desired.path;
     let (before, present) = files::read(journal.disk, path)?;
     let is_free = before == FileState::Absent || left.is_some();
@@ -67,13 +38,13 @@ pub(crate) fn plan(
         Content::Origin { state, bytes } => (state.clone(), bytes.clone()),
         Content::Torrc(options) => {
             let FileState::File { mode, uid, gid, attributes, .. } = &before else {
-                return Err(EditError::NotAFile { path: path.clone(), found: kind(&before) });
+                return Err(not_a_file(path, &before));
             };
             let marker = format!("{} {}", mark.trial, mark.id);
             let base = left.map_or(&present, |left| &left.bytes);
             let bytes = TorrcEdit::new(&marker, options)
                 .and_then(|edit| edit.apply(base))
-                .map_err(|source| EditError::Torrc { path: path.clone(), source })?;
+                .map_err(|why| ChangeError::Failed(format!("{}: {why}", path.display())))?;
             let after = FileState::File {
                 sha256: files::digest(&bytes),
                 mode: *mode,
@@ -95,20 +66,16 @@ pub(crate) fn plan(
 }
 
 /// Makes a change that was announced, with the bytes that were saved; one that is made already is left alone.
-pub(crate) fn make(change: &Change, journal: &Journal<'_>) -> Result<(), EditError> {
-    make_from(change, journal, |sha256| Ok(journal.original(sha256)?))
+pub(crate) fn make(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeError> {
+    let bytes = match &change.after {
+        FileState::File { sha256, .. } => journal.original(sha256)?,
+        _ => Vec::new(),
+    };
+    make_with(change, &bytes, journal)
 }
 
 /// Makes a change that was announced with these bytes.
-pub(crate) fn make_with(change: &Change, bytes: &[u8], journal: &Journal<'_>) -> Result<(), EditError> {
-    make_from(change, journal, |_| Ok(bytes.to_vec()))
-}
-
-fn make_from(
-    change: &Change,
-    journal: &Journal<'_>,
-    wanted: impl FnOnce(&str) -> Result<Vec<u8>, EditError>,
-) -> Result<(), EditError> {
+pub(crate) fn make_with(change: &Change, wanted: &[u8], journal: &Journal<'_>) -> Result<(), ChangeError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
     if present.is_same(&change.after) {
         return Ok(files::settle(journal.disk, &change.path)?);
@@ -116,16 +83,12 @@ fn make_from(
     if !present.is_same(&change.before) {
         return Err(drift(change, &present, &bytes, &change.before, journal));
     }
-    let wanted = match &change.after {
-        FileState::File { sha256, .. } => wanted(sha256)?,
-        _ => Vec::new(),
-    };
     files::make_folders(journal.disk, &change.path)?;
-    Ok(files::put(journal.disk, &change.path, &change.after, &wanted)?)
+    Ok(files::put(journal.disk, &change.path, &change.after, wanted)?)
 }
 
 /// Puts back what was there; what is there already is left alone.
-pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), EditError> {
+pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
     if present.is_same(&change.before) {
         files::remove_leftover(journal.disk, &change.path)?;
@@ -145,12 +108,12 @@ pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), EditErr
 }
 
 /// Whether a change is made.
-pub(crate) fn is_made(change: &Change, journal: &Journal<'_>) -> Result<bool, EditError> {
+pub(crate) fn is_made(change: &Change, journal: &Journal<'_>) -> Result<bool, ChangeError> {
     Ok(files::read(journal.disk, &change.path)?.0.is_same(&change.after))
 }
 
 /// Whether a change can be undone: the file is as it was before or after.
-pub(crate) fn check_undo(change: &Change, journal: &Journal<'_>) -> Result<(), EditError> {
+pub(crate) fn check_undo(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
     if present.is_same(&change.before) || present.is_same(&change.after) {
         return Ok(());
@@ -159,15 +122,25 @@ pub(crate) fn check_undo(change: &Change, journal: &Journal<'_>) -> Result<(), E
 }
 
 /// That a file is somebody else's.
-pub(crate) fn foreign(path: &Path, state: &FileState, bytes: &[u8]) -> EditError {
-    match state {
-        FileState::File { .. } => {
-            let text = String::from_utf8_lossy(bytes);
-            let begins = text.lines().next().unwrap_or_default().chars().take(120).collect();
-            EditError::Foreign { path: path.to_owned(), begins }
-        }
-        other => EditError::NotAFile { path: path.to_owned(), found: kind(other) },
+pub(crate) fn foreign(path: &Path, state: &FileState, bytes: &[u8]) -> ChangeError {
+    if !matches!(state, FileState::File { .. }) {
+        return not_a_file(path, state);
     }
+    let text = String::from_utf8_lossy(bytes);
+    let begins: String = text.lines().next().unwrap_or_default().chars().take(120).collect();
+    ChangeError::Failed(format!(
+        "{} exists already and this trial did not write it; it begins with `{begins}`. If another trial wrote it, end that one \
+         first; if you did, move it away",
+        path.display()
+    ))
+}
+
+fn not_a_file(path: &Path, state: &FileState) -> ChangeError {
+    ChangeError::Failed(format!(
+        "{} is {} and not a regular file; Heaptrial does not replace it",
+        path.display(),
+        kind(state)
+    ))
 }
 
 /// That a file of a change is not as it is known.
@@ -177,7 +150,7 @@ pub(crate) fn drift(
     bytes: &[u8],
     known: &FileState,
     journal: &Journal<'_>,
-) -> EditError {
+) -> ChangeError {
     let known_bytes = match known {
         FileState::File { sha256, .. } => journal.original(sha256).ok(),
         _ => Some(Vec::new()),
@@ -187,32 +160,26 @@ pub(crate) fn drift(
         (Some(old), Ok(new)) if old.len().max(new.len()) <= LARGEST_DIFF => {
             TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string()
         }
-        _ => [("-", known), ("+", present)]
-            .iter()
-            .filter_map(|(sign, state)| digest_line(sign, state))
-            .collect(),
+        _ => String::new(),
     };
-    if let (
-        FileState::File { mode, uid, gid, .. },
-        FileState::File { mode: old_mode, uid: old_uid, gid: old_gid, .. },
-    ) = (present, known)
-    {
-        if (mode, uid, gid) != (old_mode, old_uid, old_gid) {
-            difference += &format!(
-                "-mode {old_mode:o}, owner {old_uid}:{old_gid}\n+mode {mode:o}, owner {uid}:{gid}\n"
-            );
-        }
+    // Also where no line differs: mode or owner do.
+    if difference.is_empty() {
+        difference = format!("-({})\n+({})\n", described(known), described(present));
     }
-    if !matches!(present, FileState::File { .. }) {
-        difference += &format!("+(it is {} now)\n", kind(present));
-    }
-    EditError::Drift { path: change.path.clone(), difference }
+    ChangeError::Failed(format!(
+        "{} was changed by somebody else since Heaptrial wrote it; it is left as it is. What is there (+) against what \
+         Heaptrial knows (-):\n{difference}\nPut it back to either, or remove what was added, and try again",
+        change.path.display()
+    ))
 }
 
-/// A file whose bytes cannot be shown.
-fn digest_line(sign: &str, state: &FileState) -> Option<String> {
-    let FileState::File { sha256, .. } = state else { return None };
-    Some(format!("{sign}(a file with SHA-256 {sha256})\n"))
+fn described(state: &FileState) -> String {
+    match state {
+        FileState::File { sha256, mode, uid, gid, .. } => {
+            format!("a file with SHA-256 {sha256}, owner {uid}:{gid}, mode {mode:o}")
+        }
+        other => kind(other).to_owned(),
+    }
 }
 
 fn kind(state: &FileState) -> &'static str {
@@ -259,34 +226,6 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_made_and_undone_as_often_as_one_likes() {
-        let bed = bed();
-        let planned = bed.planned();
-        if !root() {
-            return;
-        }
-        for _ in 0..2 {
-            make(&planned.change, &bed.journal).unwrap();
-            assert_eq!(std::fs::read(&planned.change.path).unwrap(), planned.bytes);
-        }
-        for _ in 0..2 {
-            undo(&planned.change, &bed.journal).unwrap();
-            assert!(!bed.folder.path().join("tor@a.service.d").exists(), "a folder that was made is removed");
-        }
-    }
-
-    #[test]
-    fn what_a_killed_write_left_goes_with_the_change() {
-        let bed = bed();
-        let planned = bed.planned();
-        files::make_folders(&ThisDisk, &planned.change.path).unwrap();
-        std::fs::write(planned.change.path.with_file_name(".zz-heaptrial.conf.heaptrial-new"), "half")
-            .unwrap();
-        undo(&planned.change, &bed.journal).unwrap();
-        assert!(!bed.folder.path().join("tor@a.service.d").exists());
-    }
-
-    #[test]
     fn drift_is_refused_with_the_difference() {
         let bed = bed();
         let planned = bed.planned();
@@ -300,7 +239,7 @@ mod tests {
             make(&planned.change, &bed.journal).unwrap_err(),
         ] {
             let text = error.to_string();
-            assert!(matches!(error, EditError::Drift { .. }) && text.contains("+Environment=A=2"), "{text}");
+            assert!(text.contains("+Environment=A=2"), "{text}");
         }
         assert_eq!(std::fs::read_to_string(&planned.change.path).unwrap(), "[Service]\nEnvironment=A=2\n");
     }

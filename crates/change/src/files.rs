@@ -19,7 +19,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    fn new(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn new(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self { doing, path, source }
     }
@@ -247,25 +247,5 @@ mod tests {
         put(DISK, &path, &FileState::Absent, b"").unwrap();
         put(DISK, &path, &FileState::Absent, b"").unwrap();
         assert_eq!(FileState::read(&path).unwrap(), FileState::Absent);
-    }
-
-    #[test]
-    fn only_folders_that_were_made_and_are_empty_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/c.conf");
-        let made = make_folders(DISK, &path).unwrap();
-        assert_eq!(made, [folder.path().join("a"), folder.path().join("a/b")]);
-        assert_eq!(make_folders(DISK, &path).unwrap(), Vec::<PathBuf>::new());
-        fs::write(folder.path().join("a/other"), "").unwrap();
-        remove_empty_folders(DISK, &made).unwrap();
-        assert!(folder.path().join("a/other").exists() && !folder.path().join("a/b").exists());
-    }
-
-    #[test]
-    fn a_write_that_fails_leaves_the_old_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("missing/file");
-        let error = put(DISK, &path, &FileState::readable(b"x"), b"x").unwrap_err();
-        assert!(error.to_string().contains("missing/"), "{error}");
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use heaptrial_allocator::prove;
-use heaptrial_host::systemd::{Activity, SystemdError, UnitStatus};
+use heaptrial_host::systemd::{SystemdError, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::{Host, can_be_asked};
-use crate::error::ProofError;
+use crate::error::ServiceError;
 use crate::treatment::ServiceTreatment;
 
 /// A process may show its loader's or its predecessor's image for a moment after its start.
@@ -24,10 +24,7 @@ pub(crate) enum Running {
     /// Nothing at this moment: it failed, or it is on its way up or down.
     Nothing,
     /// Nothing, and nothing is about to start it: somebody stopped it, or it was through with its work.
-    Stopped {
-        /// Which boot of the host this is.
-        boot_id: Option<String>,
-    },
+    Stopped,
 }
 
 impl Running {
@@ -39,7 +36,7 @@ impl Running {
 
 /// What is known of a service that is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     Waiting {
         what: String,
         /// How it ended by itself just now, if it did.
@@ -59,27 +56,18 @@ impl Health {
 
 pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
     let service = &treatment.service;
-    let activity = match activity(host, service) {
-        Ok(activity) => activity,
+    let status = match status(host, service) {
+        Ok(status) => status,
         Err(error) => return Health::waiting(error.to_string()),
     };
-    // Between the two halves of a restart it is inactive, with a job.
-    if activity.active_state == "failed" || activity.is_stopped() {
-        let why = match status(host, service) {
-            Ok(status) => format!(
-                "it is {} ({}); see `journalctl -u {service}`",
-                status.active_state,
-                how_it_ended(&status)
-            ),
-            Err(error) => format!("it is {} ({error})", activity.active_state),
-        };
-        return Health::Sick(why);
+    if status.active_state == "failed" || status.is_stopped() {
+        let how = how_it_ended(&status);
+        return Health::Sick(format!("it is {} ({how}); see `journalctl -u {service}`", status.active_state));
     }
-    let Some(pid) = activity.main_pid.filter(|_| activity.active_state == "active") else {
-        let what = format!("it is {} ({})", activity.active_state, activity.sub_state);
-        let by_itself = activity.sub_state == "auto-restart";
-        let ended = by_itself.then(|| status(host, service).map(|status| how_it_ended(&status)).ok());
-        return Health::Waiting { what, ended: ended.flatten(), restarts: Some(activity.restarts) };
+    let Some(pid) = status.main_pid.filter(|_| status.active_state == "active") else {
+        let what = format!("it is {} ({})", status.active_state, status.sub_state);
+        let ended = (status.sub_state == "auto-restart").then(|| how_it_ended(&status));
+        return Health::Waiting { what, ended, restarts: Some(status.restarts) };
     };
     let Some(life) = host.programs.life(pid) else {
         return Health::waiting("its main process has just ended");
@@ -92,36 +80,28 @@ pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
         Some(percent) => format!("the relay is bootstrapped to {percent}%"),
         None => "the relay's control socket does not answer".to_owned(),
     };
-    Health::Waiting { what, ended: None, restarts: Some(activity.restarts) }
-}
-
-pub(crate) fn activity(host: Host<'_>, service: &ServiceName) -> Result<Activity, SystemdError> {
-    one(host.manager.activities(std::slice::from_ref(service)), service)
+    Health::Waiting { what, ended: None, restarts: Some(status.restarts) }
 }
 
 pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus, SystemdError> {
-    one(host.manager.statuses(std::slice::from_ref(service)), service)
-}
-
-fn one<T>(mut answers: Vec<Result<T, SystemdError>>, service: &ServiceName) -> Result<T, SystemdError> {
     let nothing = || SystemdError::Call {
         doing: format!("reading the state of {service}"),
         said: "nothing".to_owned(),
     };
-    answers.pop().unwrap_or_else(|| Err(nothing()))
+    host.manager.statuses(std::slice::from_ref(service)).pop().unwrap_or_else(|| Err(nothing()))
 }
 
 /// What runs of several services, in their order.
 pub(crate) fn running(host: Host<'_>, services: &[ServiceName]) -> Vec<Running> {
-    let one = |activity: Result<Activity, SystemdError>| {
-        let Ok(activity) = activity else { return Running::Nothing };
-        match activity.main_pid.and_then(|pid| host.programs.life(pid)) {
+    let one = |status: Result<UnitStatus, SystemdError>| {
+        let Ok(status) = status else { return Running::Nothing };
+        match status.main_pid.and_then(|pid| host.programs.life(pid)) {
             Some(life) => Running::Life(life),
-            None if activity.is_stopped() => Running::Stopped { boot_id: host.programs.boot_id() },
+            None if status.is_stopped() => Running::Stopped,
             None => Running::Nothing,
         }
     };
-    host.manager.activities(services).into_iter().map(one).collect()
+    host.manager.statuses(services).into_iter().map(one).collect()
 }
 
 /// What runs of a service.
@@ -143,7 +123,7 @@ pub(crate) fn proof(
     host: Host<'_>,
     life: &LifeKey,
     treatment: &ServiceTreatment,
-) -> Result<Identity, ProofError> {
+) -> Result<Identity, ServiceError> {
     let began = host.clock.now();
     // It was restarted after its drop-in was loaded: what systemd has loaded is what it was started with.
     let passed = || {
@@ -151,7 +131,7 @@ pub(crate) fn proof(
         Some(found.pop()?.variables())
     };
     loop {
-        let found = host.programs.identify(life.pid, &passed).map_err(ProofError::from);
+        let found = host.programs.identify(life.pid, &passed).map_err(ServiceError::from);
         let proved = found.and_then(|identity| {
             prove(&treatment.expected, &identity)?;
             Ok(identity)
@@ -161,9 +141,13 @@ pub(crate) fn proof(
         let begun = host.programs.is_begun(life.pid);
         let late = host.clock.now() - began >= PROOF_PATIENCE;
         match proved {
-            _ if !same_life => return Err(ProofError::Ended),
+            _ if !same_life => {
+                return Err(ServiceError("its main process ended while it was being identified".to_owned()));
+            }
             Ok(identity) if begun => return Ok(identity),
-            Ok(_) if late => return Err(ProofError::NotBegun),
+            Ok(_) if late => {
+                return Err(ServiceError("its main process is still systemd's own code".to_owned()));
+            }
             Err(why) if late => return Err(why),
             _ => host.clock.sleep(PROOF_GAP),
         }
@@ -171,7 +155,7 @@ pub(crate) fn proof(
 }
 
 /// Whether the torrc options are in force, by the relay's own word.
-pub(crate) fn options_in_force(host: Host<'_>, treatment: &ServiceTreatment) -> Result<(), ProofError> {
+pub(crate) fn options_in_force(host: Host<'_>, treatment: &ServiceTreatment) -> Result<(), ServiceError> {
     let Some(relay) = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty()) else { return Ok(()) };
-    Ok(host.programs.options_in_force(relay, &treatment.torrc)?)
+    host.programs.options_in_force(relay, &treatment.torrc)
 }

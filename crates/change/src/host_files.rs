@@ -9,9 +9,10 @@ use heaptrial_model::ServiceName;
 use crate::edges::Disk;
 use crate::edit;
 use crate::error::ChangeError;
-use crate::files::{self, FileState};
+use crate::files::{self, FileError, FileState};
 use crate::journal::{Change, Event};
 use crate::ledger::made_folders_of;
+use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
 
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
@@ -79,11 +80,8 @@ impl Trial<'_> {
 
     /// Copies the program to where the recovery timer finds it, should its own file go.
     fn install_program(&mut self) -> Result<(), ChangeError> {
-        let own = self.host.programs.own_program().map_err(|source| ChangeError::Folder {
-            doing: "finding the running program",
-            path: "/proc/self/exe".into(),
-            source,
-        })?;
+        let own = self.host.programs.own_program();
+        let own = own.map_err(FileError::new("finding the running program", Path::new("/proc/self/exe")))?;
         let program = self.paths.program();
         if own != program {
             let copy = self.library(&own, &program, None, 0o755)?;
@@ -179,12 +177,8 @@ impl Trial<'_> {
             used.insert(&program);
         }
         // What was given up may still name its library.
-        let is_left = |service: &&ServiceName| {
-            let mut changes = self.state.services.get(*service).into_iter().flat_map(|found| &found.changes);
-            changes.any(|change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now)))
-        };
-        let left: Vec<&ServiceName> = self.state.given_up().filter(is_left).collect();
-        let named = self.prepared.services.iter().filter(|treatment| left.contains(&&treatment.service));
+        let given_up = |treatment: &&ServiceTreatment| self.state.given_up.contains(&treatment.service);
+        let named = self.prepared.services.iter().filter(given_up);
         let named: Vec<PathBuf> = named.filter_map(|treatment| treatment.expected.object.clone()).collect();
         // A package that was installed since may have brought the same file: it is the package's now.
         let own = |change: &&Change| {
@@ -216,13 +210,11 @@ impl Trial<'_> {
             files::remove_empty_folders(disk, &change.made_folders)?;
         }
         let own = made_folders_of(self.journal.records().iter(), &self.paths);
-        let folders = [own, self.others.made_folders(&self.paths)].concat();
+        let folders = [own, self.others.made_folders()].concat();
         if let Err(error) = files::remove_empty_folders(disk, &folders) {
             witness.warning(&error.to_string());
         }
-        self.host.manager.reload()?;
-        self.note_done(Event::HostReverted, witness);
-        Ok(())
+        Ok(self.host.manager.reload()?)
     }
 
     /// A unit that is gone is not to stay among those that failed.
@@ -278,9 +270,9 @@ impl Trial<'_> {
                 Some(known) if known.after.is_same(&before) => {}
                 Some(known) => {
                     let drift = edit::drift(known, &before, &present, &known.after, &self.journal);
-                    return Err(drift.into());
+                    return Err(drift);
                 }
-                None => return Err(edit::foreign(&file.path, &before, &present).into()),
+                None => return Err(edit::foreign(&file.path, &before, &present)),
             }
             if let FileState::File { .. } = before {
                 self.journal.save_original(&present)?;
@@ -309,12 +301,13 @@ impl Trial<'_> {
         sha256: Option<&str>,
         mode: u32,
     ) -> Result<Installed, ChangeError> {
-        let bytes = self.host.disk.read(source);
-        let bytes = bytes.map_err(|error| ChangeError::Library { path: source.to_owned(), source: error })?;
+        let bytes = self.host.disk.read(source).map_err(FileError::new("reading", source))?;
         let found = files::digest(&bytes);
         if let Some(wanted) = sha256.filter(|wanted| *wanted != found) {
-            let (path, wanted) = (source.to_owned(), wanted.to_owned());
-            return Err(ChangeError::OtherLibrary { path, found, wanted });
+            return Err(ChangeError::Refused(format!(
+                "{}: its SHA-256 is {found}, and the plan was made for {wanted}",
+                source.display()
+            )));
         }
         let state = FileState::of_this_user(found, mode);
         Ok(Installed { path: path.to_owned(), state, bytes })

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::edges::{Disk, ThisDisk};
-use crate::files::{FileState, digest};
-use crate::prepared::Prepared;
+use crate::error::ChangeError;
+use crate::files::{FileError, FileState, digest};
 
 /// Name of the journal in a trial's folder.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -66,18 +66,10 @@ impl fmt::Display for Action {
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Event {
     /// A process began to work on it.
-    Opened {
-        /// [`Prepared::VERSION`](crate::Prepared::VERSION) of who opened it.
-        schema_version: u32,
-        action: Action,
-        tool_version: String,
-        pid: u32,
-    },
+    Opened { action: Action, tool_version: String, pid: u32 },
     /// Files that belong to no single service are about to change: libraries, the agent's unit, the recovery timer.
-    HostIntent {
-        changes: Vec<Change>,
-    },
-    /// A service's files are about to change.
+    HostIntent { changes: Vec<Change> },
+    /// A service's files are about to change, and then it is restarted.
     Intent {
         service: ServiceName,
         arm: String,
@@ -85,61 +77,25 @@ pub enum Event {
         /// The life that ran before.
         life: Option<LifeKey>,
     },
-    /// A service is about to be restarted.
-    Restarting {
-        service: ServiceName,
-    },
-    /// A service is as its arm wants it.
-    Committed {
-        service: ServiceName,
-        /// The life that was proved.
-        life: LifeKey,
-        identity: Option<Identity>,
-    },
-    /// A service did not become what its arm wants, and is about to be put back.
-    Failed {
-        service: ServiceName,
-        why: String,
-    },
-    /// A service is about to be put back.
-    Reverting {
-        service: ServiceName,
-    },
+    /// The life was proved to run what the service's arm wants.
+    Committed { service: ServiceName, life: LifeKey, identity: Option<Identity> },
+    /// A service is about to be put back; `why` if it did not become what its arm wants.
+    Reverting { service: ServiceName, why: Option<String> },
     /// A service's files are as before, and it runs what it ran.
-    Reverted {
-        service: ServiceName,
-    },
+    Reverted { service: ServiceName },
     /// A service could not be put back.
-    RevertFailed {
-        service: ServiceName,
-        why: String,
-    },
-    /// A person is taking a service out: a resume does not bring it back.
-    Dropping {
-        service: ServiceName,
-    },
-    /// A person took a service out: neither a resume nor a revert comes to it from here on.
-    Dropped {
-        service: ServiceName,
-        /// Whether it is as before; if not, it was given up where it could not be put back.
-        reverted: bool,
-    },
-    /// Something that whoever uses the transaction wants to know later.
-    Note {
-        /// What; it is not looked at here.
-        note: Value,
-    },
+    RevertFailed { service: ServiceName, why: String },
+    /// A person takes a service out: it is put back, and no resume gives it its treatment again. One that is given up stays as
+    /// it is.
+    Dropped { service: ServiceName, given_up: bool },
+    /// Something that whoever uses the transaction wants to know later; it is not looked at here.
+    Note { note: Value },
+    /// Every service has what its arm wants.
     Started,
     /// The process stopped before everything was done.
-    Interrupted {
-        why: String,
-    },
-    /// The host's own files are as before.
-    HostReverted,
-    Ended {
-        /// Whether everything is as before it.
-        reverted: bool,
-    },
+    Interrupted { why: String },
+    /// No process goes on with it; if it was reverted, everything is as before it.
+    Ended { reverted: bool },
 }
 
 impl Event {
@@ -147,21 +103,12 @@ impl Event {
     pub fn service(&self) -> Option<&ServiceName> {
         match self {
             Self::Intent { service, .. }
-            | Self::Restarting { service }
             | Self::Committed { service, .. }
-            | Self::Failed { service, .. }
-            | Self::Reverting { service }
+            | Self::Reverting { service, .. }
             | Self::Reverted { service }
             | Self::RevertFailed { service, .. }
-            | Self::Dropping { service }
             | Self::Dropped { service, .. } => Some(service),
-            Self::Opened { .. }
-            | Self::HostIntent { .. }
-            | Self::Note { .. }
-            | Self::Started
-            | Self::Interrupted { .. }
-            | Self::HostReverted
-            | Self::Ended { .. } => None,
+            _ => None,
         }
     }
 }
@@ -172,35 +119,6 @@ pub struct Record {
     pub wall_us: i64,
     #[serde(flatten)]
     pub event: Event,
-}
-
-/// Why the journal could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// A file could not be read or written.
-    #[error("{doing} {path}: {source}")]
-    File { doing: &'static str, path: PathBuf, source: io::Error },
-    /// A record in the middle is damaged.
-    #[error(
-        "{path}: line {line} is damaged ({source}); nothing is changed on the ground of a damaged journal. Compare it with a copy, or revert by hand: each line before it names the files, and their originals stand beside it in {ORIGINALS}/"
-    )]
-    Damaged {
-        path: PathBuf,
-        /// Which line, counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    #[error("{path} is of version {found}, and this program reads up to {known}: use a newer Heaptrial", known = Prepared::VERSION)]
-    Newer { path: PathBuf, found: u32 },
-    /// A saved original is not what the journal says.
-    #[error("{path}: the saved original is damaged or missing; its SHA-256 should be its name")]
-    Original { path: PathBuf },
-}
-
-fn file_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
-    let path = path.to_owned();
-    move |source| JournalError::File { doing, path, source }
 }
 
 /// The journal of one transaction, open for reading and appending.
@@ -218,17 +136,17 @@ impl fmt::Debug for Journal<'_> {
 
 impl<'a> Journal<'a> {
     /// Opens the journal in a transaction's folder, which exists; makes an empty one where there is none.
-    pub(crate) fn open(disk: &'a dyn Disk, folder: &Path) -> Result<Self, JournalError> {
+    pub(crate) fn open(disk: &'a dyn Disk, folder: &Path) -> Result<Self, ChangeError> {
         let path = folder.join(JOURNAL);
         let (records, length) = read_records(disk, &path)?;
         let originals = folder.join(ORIGINALS);
         match disk.make_folder(&originals) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.map_err(file_error("making the folder", &originals))?,
+            made => made.map_err(FileError::new("making the folder", &originals))?,
         }
         // A line that a crash cut off would spoil the next one.
-        disk.cut(&path, length).map_err(file_error("cutting off the torn end of", &path))?;
-        disk.sync_folder(folder).map_err(file_error("syncing", folder))?;
+        disk.cut(&path, length).map_err(FileError::new("cutting off the torn end of", &path))?;
+        disk.sync_folder(folder).map_err(FileError::new("syncing", folder))?;
         Ok(Self { disk, folder: folder.to_owned(), records })
     }
 
@@ -237,11 +155,11 @@ impl<'a> Journal<'a> {
     }
 
     /// Appends a record; it is on disk when this returns.
-    pub(crate) fn append(&mut self, wall_us: i64, event: Event) -> Result<(), JournalError> {
+    pub(crate) fn append(&mut self, wall_us: i64, event: Event) -> Result<(), ChangeError> {
         let disk = self.disk;
         let record = Record { wall_us, event };
         let path = self.folder.join(JOURNAL);
-        let fail = |doing| file_error(doing, &path);
+        let fail = |doing| FileError::new(doing, &path);
         let length = disk.length(&path).map_err(fail("reading"))?;
         let mut line = serde_json::to_vec(&record).map_err(|error| fail("writing")(error.into()))?;
         line.push(b'\n');
@@ -249,14 +167,14 @@ impl<'a> Journal<'a> {
         if let Err(error) = written {
             // On a full disk half a line may stand there; the next record must not follow it.
             let _ = disk.cut(&path, length);
-            return Err(fail("writing the journal")(error));
+            return Err(fail("writing the journal")(error).into());
         }
         self.records.push(record);
         Ok(())
     }
 
     /// Saves the bytes of a file before it is changed.
-    pub(crate) fn save_original(&self, bytes: &[u8]) -> Result<(), JournalError> {
+    pub(crate) fn save_original(&self, bytes: &[u8]) -> Result<(), ChangeError> {
         let name = digest(bytes);
         let path = self.folder.join(ORIGINALS).join(&name);
         if self.original(&name).is_ok() {
@@ -264,53 +182,48 @@ impl<'a> Journal<'a> {
         }
         // It may hold what only its owner could read.
         let state = FileState::own(bytes);
-        crate::files::put(self.disk, &path, &state, bytes).map_err(|error| JournalError::File {
-            doing: "saving the original as",
-            path: path.clone(),
-            source: error.source,
-        })
+        Ok(crate::files::put(self.disk, &path, &state, bytes)?)
     }
 
     /// The bytes of a saved original.
-    pub(crate) fn original(&self, sha256: &str) -> Result<Vec<u8>, JournalError> {
+    pub(crate) fn original(&self, sha256: &str) -> Result<Vec<u8>, ChangeError> {
         saved_original(self.disk, &self.folder, sha256)
     }
 }
 
 /// The records of a transaction of this host, without opening its journal for writing.
-pub fn read(folder: &Path) -> Result<Vec<Record>, JournalError> {
+pub fn read(folder: &Path) -> Result<Vec<Record>, ChangeError> {
     records(&ThisDisk, folder)
 }
 
 /// The records of a transaction, without opening its journal for writing.
-pub(crate) fn records(disk: &dyn Disk, folder: &Path) -> Result<Vec<Record>, JournalError> {
+pub(crate) fn records(disk: &dyn Disk, folder: &Path) -> Result<Vec<Record>, ChangeError> {
     Ok(read_records(disk, &folder.join(JOURNAL))?.0)
 }
 
 /// The bytes of an original that was saved in a transaction's folder.
-pub(crate) fn saved_original(disk: &dyn Disk, folder: &Path, sha256: &str) -> Result<Vec<u8>, JournalError> {
+pub(crate) fn saved_original(disk: &dyn Disk, folder: &Path, sha256: &str) -> Result<Vec<u8>, ChangeError> {
     let path = folder.join(ORIGINALS).join(sha256);
     match disk.read(&path) {
         Ok(bytes) if digest(&bytes) == sha256 => Ok(bytes),
-        _ => Err(JournalError::Original { path }),
+        _ => Err(ChangeError::Failed(format!(
+            "{}: the saved original is damaged or missing; its SHA-256 should be its name",
+            path.display()
+        ))),
     }
 }
 
 /// The records, and the length of the file up to the last whole one.
-fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), JournalError> {
+fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), ChangeError> {
     let bytes = match disk.read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(file_error("reading the journal", path))?,
+        read => read.map_err(FileError::new("reading the journal", path))?,
     };
     let mut records = Vec::new();
     let mut length = 0;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((index, line)) = lines.next() {
-        let record = serde_json::from_slice(line);
-        if let Some(found) = version_of(&record, line).filter(|found| *found > Prepared::VERSION) {
-            return Err(JournalError::Newer { path: path.to_owned(), found });
-        }
-        match record {
+        match serde_json::from_slice(line) {
             Ok(record) if line.ends_with(b"\n") => {
                 records.push(record);
                 length += line.len() as u64;
@@ -319,24 +232,17 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Jour
             _ if lines.peek().is_none() && (!line.ends_with(b"\n") || line.contains(&0)) => break,
             Ok(_) => break,
             Err(source) => {
-                return Err(JournalError::Damaged { path: path.to_owned(), line: index + 1, source });
+                return Err(ChangeError::Failed(format!(
+                    "{}: line {} is damaged ({source}); nothing is changed on the ground of a damaged journal. Compare it with \
+                     a copy, or revert by hand: each line before it names the files, and their originals are next to it in \
+                     {ORIGINALS}/",
+                    path.display(),
+                    index + 1
+                )));
             }
         }
     }
     Ok((records, length))
-}
-
-/// The version that a record tells, also where a newer one gave it another form.
-fn version_of(record: &Result<Record, serde_json::Error>, line: &[u8]) -> Option<u32> {
-    #[derive(Deserialize)]
-    struct Version {
-        schema_version: u32,
-    }
-    match record {
-        Ok(Record { event: Event::Opened { schema_version, .. }, .. }) => Some(*schema_version),
-        Ok(_) => None,
-        Err(_) => serde_json::from_slice::<Version>(line).ok().map(|version| version.schema_version),
-    }
 }
 
 #[cfg(test)]
@@ -348,17 +254,10 @@ mod tests {
         let mut journal = Journal::open(&ThisDisk, folder.path()).unwrap();
         for number in 0..count {
             let service = format!("tor@r{number}.service").parse().unwrap();
-            journal.append(1, Event::Reverting { service }).unwrap();
+            journal.append(1, Event::Reverted { service }).unwrap();
         }
         let records = journal.records().to_vec();
         (folder, records)
-    }
-
-    #[test]
-    fn what_was_appended_is_read_again() {
-        let (folder, records) = written(3);
-        assert_eq!(Journal::open(&ThisDisk, folder.path()).unwrap().records(), records);
-        assert_eq!(read(folder.path()).unwrap(), records);
     }
 
     #[test]
@@ -380,24 +279,10 @@ mod tests {
     fn damage_in_the_middle_is_refused_with_its_line() {
         let (folder, _) = written(3);
         let path = folder.path().join(JOURNAL);
-        let text = std::fs::read_to_string(&path).unwrap().replacen("reverting", "rev\u{1}rting", 2);
+        let text = std::fs::read_to_string(&path).unwrap().replacen("reverted", "rev\u{1}rted", 2);
         std::fs::write(&path, text).unwrap();
         let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
-        assert!(matches!(error, JournalError::Damaged { line: 1, .. }), "{error}");
-    }
-
-    #[test]
-    fn a_newer_journal_is_refused_in_one_sentence_and_left_alone() {
-        let (folder, _) = written(1);
-        let path = folder.path().join(JOURNAL);
-        for event in ["\"what\":\"opened\",\"action\":\"start\"", "\"what\":\"something_new\""] {
-            let line =
-                format!("{{\"wall_us\":1,\"schema_version\":2,{event},\"tool_version\":\"9\",\"pid\":1}}\n");
-            std::fs::write(&path, &line).unwrap();
-            let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
-            assert!(matches!(error, JournalError::Newer { found: 2, .. }), "{error}");
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
-        }
+        assert!(error.to_string().contains("line 1 is damaged"), "{error}");
     }
 
     #[test]
@@ -413,7 +298,7 @@ mod tests {
             Journal::open(&ThisDisk, folder.path())
         };
         let error = with(1).unwrap_err();
-        assert!(matches!(error, JournalError::Damaged { line: 3, .. }), "{error}");
+        assert!(error.to_string().contains("line 3 is damaged"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap().len(), whole.len(), "nothing is cut off");
         assert_eq!(with(0).unwrap().records(), &records[..2]);
     }
@@ -426,7 +311,7 @@ mod tests {
         let name = digest(b"ORPort 1\n");
         assert_eq!(journal.original(&name).unwrap(), b"ORPort 1\n");
         std::fs::write(folder.path().join(ORIGINALS).join(&name), "other").unwrap();
-        assert!(matches!(journal.original(&name), Err(JournalError::Original { .. })));
+        assert!(journal.original(&name).is_err());
         journal.save_original(b"ORPort 1\n").unwrap();
         assert_eq!(journal.original(&name).unwrap(), b"ORPort 1\n");
     }

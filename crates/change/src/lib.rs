@@ -34,16 +34,12 @@ mod state;
 mod treatment;
 mod trial;
 
-pub use edit::EditError;
-pub use error::{ChangeError, ProofError, ServiceError};
+pub use error::{ChangeError, ServiceError};
 pub use files::{FileError, FileState};
-pub use health::Health;
-pub use ledger::{
-    Claim, Stray, check_takeover, claims, free, inherited, made_folders, refuse_strays, strays, taken_over_by,
-};
+pub use ledger::{Claim, Ledger, Stray, free};
 pub use lock::{Holder, Lock, LockError};
 pub use preflight::preflight;
-pub use prepare::{PRELOAD, PrepareError, expected_of_arm, prepare, to_unset};
+pub use prepare::{PRELOAD, expected_of_arm, prepare, to_unset};
 pub use prepared::{HostUnit, Library, Owner, Prepared};
 pub use run::{Halt, Notification, Outcome};
 pub use standing::{Standing, changed_files, is_as_wanted, standings};

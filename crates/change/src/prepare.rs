@@ -7,19 +7,15 @@ use heaptrial_host::Paths;
 use heaptrial_inspect::Service;
 use heaptrial_model::{AllocatorSpec, Arm, DrawnPlan, ServiceName};
 
+use crate::error::ChangeError;
 use crate::prepared::{HostUnit, Library, Owner, Prepared};
 use crate::treatment::{ServiceTreatment, expected_of};
 
 /// The loader's variable for libraries to load first.
 pub const PRELOAD: &str = "LD_PRELOAD";
 
-/// Why a plan cannot be carried out on this host. Nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PrepareError(String);
-
-fn refuse<T>(why: String) -> Result<T, PrepareError> {
-    Err(PrepareError(why))
+fn refuse<T>(why: String) -> Result<T, ChangeError> {
+    Err(ChangeError::Refused(why))
 }
 
 /// What a start needs, from a plan, the services of this host and the allocators that were obtained, by arm.
@@ -30,7 +26,7 @@ pub fn prepare(
     obtained: &BTreeMap<String, Obtained>,
     paths: &Paths,
     agent: Option<HostUnit>,
-) -> Result<Prepared, PrepareError> {
+) -> Result<Prepared, ChangeError> {
     let own: Vec<_> = plan.services.iter().filter(|assignment| assignment.host == host).collect();
     if own.is_empty() {
         let hosts: BTreeSet<&str> = plan.services.iter().map(|service| service.host.as_str()).collect();
@@ -90,7 +86,7 @@ fn of_service(
     service: &Service,
     obtained: &BTreeMap<String, Obtained>,
     paths: &Paths,
-) -> Result<ServiceTreatment, PrepareError> {
+) -> Result<ServiceTreatment, ChangeError> {
     let name = service.name().clone();
     let of_arm = format!("arm `{}`", arm.name);
     let Some(process) = &service.process else {

@@ -5,17 +5,17 @@
 //! |---|---|
 //! | record `Intent`, the bytes of before and after saved | the journal has all that undoes the change |
 //! | files written, systemd reloaded, its view compared | the next life will have the treatment |
-//! | record `Restarting`, restart | whatever ran before may be gone |
+//! | restart | whatever ran before may be gone |
 //! | healthy, settled, proved, its timer started, record `Committed` | that life runs what the arm wants |
 //!
 //! | putting back | what is true after it |
 //! |---|---|
-//! | record `Reverting` (or `Failed`), files as before, systemd reloaded | the next life will be as before |
+//! | record `Reverting`, files as before, systemd reloaded | the next life will be as before |
 //! | restarted if what runs may have the treatment, healthy, record `Reverted` | it is as if nothing had been |
 //!
-//! A record comes before what cannot be seen afterwards (a restart) and before what it needs to be undone by (a change of
-//! files); all else is found out again by looking. A run that is cut short leaves services in the middle, and whoever goes
-//! on puts these back first: so a treatment begins on a service that is as before, always.
+//! A record comes before what it needs to be undone by; all else is found out again by looking. A run that is cut short
+//! leaves services in the middle, and whoever goes on puts these back first, with a restart where they may have the
+//! treatment: so a treatment begins on a service that is as before, always.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use heaptrial_model::{LifeKey, Pace, ServiceName};
 
 use crate::edges::can_be_asked;
 use crate::error::{ChangeError, ServiceError};
-use crate::health;
+use crate::health::{self, Running};
 use crate::journal::Event;
 use crate::restart::{Progress, Queued, Restart, Still};
 use crate::state::Stage;
@@ -66,8 +66,6 @@ pub enum Notification {
     RevertFailed(ServiceName, String),
     /// Nothing happens for a moment: so many are done of so many.
     Waiting(usize, usize),
-    /// Something that nobody asked for, and that a person should know.
-    Warning(String),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -225,14 +223,14 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
             }
         }
-        failed.into_iter().try_for_each(|(service, why)| self.fail(service, why))
+        failed.into_iter().try_for_each(|(service, why)| self.fail(service, why, false))
     }
 
     /// Puts the files of services back; gives those of which that was done.
     fn undo(&mut self, services: Vec<ServiceName>) -> Result<Vec<ServiceName>, ChangeError> {
         let mut undone = Vec::new();
         for service in services {
-            self.trial.note_done(Event::Reverting { service: service.clone() }, self.witness);
+            self.trial.note_done(Event::Reverting { service: service.clone(), why: None }, self.witness);
             match self.trial.undo_files(&service) {
                 Ok(()) => undone.push(service),
                 Err(why) => self.stuck(service, &why),
@@ -257,10 +255,10 @@ impl<'r, 'a> Run<'r, 'a> {
         };
         let Some(service) = self.ready.remove(next) else { return Ok(false) };
         match self.purpose {
-            Purpose::Revert => self.files_are_back(service)?,
+            Purpose::Revert => self.files_are_back(service, true)?,
             Purpose::Apply => match self.check_before_restart(&service) {
                 Ok(()) => self.restart(service, Purpose::Apply)?,
-                Err(why) => self.fail(service, why)?,
+                Err(why) => self.fail(service, why, false)?,
             },
         }
         Ok(true)
@@ -276,8 +274,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn check_before_restart(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
         // Somebody may have stopped it since its files were changed.
-        let running = health::running_one(self.trial.host, service);
-        if self.trial.state.stays_stopped(service, &running) {
+        if health::running_one(self.trial.host, service) == Running::Stopped {
             return Err(ServiceError::stopped());
         }
         self.trial.check_library(service)
@@ -288,11 +285,6 @@ impl<'r, 'a> Run<'r, 'a> {
         self.first_launch.get_or_insert(now);
         self.last_launch = Some(now);
         self.launches += 1;
-        let announced = Event::Restarting { service: service.clone() };
-        match purpose {
-            Purpose::Apply => self.trial.record(announced)?,
-            Purpose::Revert => self.trial.note_done(announced, self.witness),
-        }
         self.witness.told(&self.trial.prepared, &Notification::Restarting(service.clone()));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
@@ -351,7 +343,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.witness.told(&self.trial.prepared, &Notification::Committed(service, life));
                 Ok(())
             }
-            Err(why) => self.fail(service, why),
+            Err(why) => self.fail(service, why, true),
         }
     }
 
@@ -363,7 +355,7 @@ impl<'r, 'a> Run<'r, 'a> {
         why: ServiceError,
     ) -> Result<(), ChangeError> {
         match purpose {
-            Purpose::Apply => self.fail(service, why),
+            Purpose::Apply => self.fail(service, why, true),
             Purpose::Revert => {
                 self.stuck(service, &why);
                 Ok(())
@@ -371,20 +363,22 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// A service did not become what it should: it is put back at once.
-    fn fail(&mut self, service: ServiceName, why: ServiceError) -> Result<(), ChangeError> {
+    /// A service did not become what it should: it is put back at once. `restarted`: whether what ran before may be gone.
+    fn fail(&mut self, service: ServiceName, why: ServiceError, restarted: bool) -> Result<(), ChangeError> {
         let why = why.to_string();
-        self.trial.note_done(Event::Failed { service: service.clone(), why: why.clone() }, self.witness);
+        let event = Event::Reverting { service: service.clone(), why: Some(why.clone()) };
+        self.trial.note_done(event, self.witness);
         self.witness.told(&self.trial.prepared, &Notification::Failed(service.clone(), why.clone()));
         self.outcome.failed.push((service.clone(), why));
         if self.trial.stage(&service).is_none() {
             // Nothing of it was changed.
+            self.trial.note_done(Event::Reverted { service }, self.witness);
             return Ok(());
         }
         match self.trial.undo_files(&service) {
             Ok(()) => {
                 self.trial.host.manager.reload()?;
-                self.files_are_back(service)
+                self.files_are_back(service, restarted)
             }
             Err(why) => {
                 self.stuck(service, &why);
@@ -394,17 +388,12 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// A service's files are as before and systemd knows it: what runs may still have the treatment.
-    fn files_are_back(&mut self, service: ServiceName) -> Result<(), ChangeError> {
+    fn files_are_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
         let running = health::running_one(self.trial.host, &service);
-        if self.trial.state.stays_stopped(&service, &running) {
-            let text = format!(
-                "{service} does not run: somebody stopped it, or it was through with its work. It stays so; its files are as before"
-            );
-            self.witness.told(&self.trial.prepared, &Notification::Warning(text));
-            self.reverted(service);
-            return Ok(());
-        }
-        if self.trial.state.may_be_treated(&service, &running) {
+        let by_somebody = !restarted && running == Running::Stopped;
+        if by_somebody || self.trial.state.stays_stopped(&service, &running) {
+            self.witness.warning(&format!("{service} is stopped and stays so; its files are as before"));
+        } else if self.trial.state.may_be_treated(&service, &running) {
             return self.restart(service, Purpose::Revert);
         }
         self.reverted(service);
@@ -413,8 +402,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn reverted(&mut self, service: ServiceName) {
         if let Err(why) = self.trial.start_timers_again(&service) {
-            let text = format!("{service}: {why}");
-            self.witness.told(&self.trial.prepared, &Notification::Warning(text));
+            self.witness.warning(&format!("{service}: {why}"));
         }
         self.trial.note_done(Event::Reverted { service: service.clone() }, self.witness);
         self.witness.told(&self.trial.prepared, &Notification::Reverted(service));
@@ -436,7 +424,7 @@ impl<'r, 'a> Run<'r, 'a> {
             return Ok(());
         }
         let undone = self.undo(ready.into())?;
-        undone.into_iter().try_for_each(|service| self.files_are_back(service))
+        undone.into_iter().try_for_each(|service| self.files_are_back(service, false))
     }
 
     /// Looks once more at every service that was committed: one may have ended since. Which a timer, an administrator or a
@@ -449,8 +437,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 Still::Stopped => "was stopped meanwhile, and stays so; its files keep the treatment",
                 Still::Ended(_) => "was restarted meanwhile; looking at what it runs now",
             };
-            let warning = Notification::Warning(format!("{service} {what}"));
-            self.witness.told(&self.trial.prepared, &warning);
+            self.witness.warning(&format!("{service} {what}"));
             if still != Still::Stopped {
                 self.watch(service, Purpose::Apply, Queued::default());
             }

@@ -1,16 +1,15 @@
 //! What is done to one service and found out about it; each step can be repeated after a crash at any moment.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fmt::Display;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment};
+use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
-use crate::edges::{Disk, Stamp};
-use crate::edit::{self, EditError};
-use crate::error::{ChangeError, ProofError, ServiceError};
+use crate::edges::Disk;
+use crate::edit;
+use crate::error::{ChangeError, ServiceError};
 use crate::files::FileState;
 use crate::health::{self, Health, Running};
 use crate::journal::{Change, Event};
@@ -63,11 +62,11 @@ impl Trial<'_> {
                 let left = left.iter().find(|left| left.path == file.path);
                 edit::plan(file, left, self.mark(), &self.journal)
             })
-            .collect::<Result<_, EditError>>()?;
+            .collect::<Result<_, ChangeError>>()?;
         if let (Some(relay), false) = (&treatment.relay, treatment.torrc.is_empty()) {
             if let Some(found) = planned.iter().find(|planned| planned.change.path == relay.torrc) {
                 let checked = self.host.programs.verify_torrc(relay, &found.change.after, &found.bytes);
-                checked.map_err(|source| EditError::Relay { path: relay.torrc.clone(), source })?;
+                checked.map_err(|why| ServiceError(format!("{}: {why}", relay.torrc.display())))?;
             }
         }
         Ok(planned.into_iter().map(|planned| planned.change).collect())
@@ -77,8 +76,8 @@ impl Trial<'_> {
     ///
     /// # Errors
     ///
-    /// [`EditError::Drift`] where one is something else.
-    pub(crate) fn is_written(&self, service: &ServiceName) -> Result<bool, EditError> {
+    /// Where one is something else.
+    pub(crate) fn is_written(&self, service: &ServiceName) -> Result<bool, ChangeError> {
         let mut all = true;
         for change in &self.changes(service) {
             edit::check_undo(change, &self.journal)?;
@@ -106,7 +105,7 @@ impl Trial<'_> {
     /// What ended ones left on a service, where this one takes their place.
     fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
         match self.prepared.owner.takes_over {
-            true => self.others.left_on(self.host.disk, service),
+            true => self.others.left_on(service),
             false => Ok(Vec::new()),
         }
     }
@@ -193,44 +192,40 @@ impl Trial<'_> {
     }
 
     /// Whether the library that a service is about to load is still the one that was installed.
-    pub(crate) fn check_library(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        let treatment = self.prepared.services.iter().find(|treatment| treatment.service == *service);
-        let Some(treatment) = treatment else { return Ok(()) };
-        check_library(self.host.disk, &self.paths, treatment, &mut self.checked_libraries)
+    pub(crate) fn check_library(&self, service: &ServiceName) -> Result<(), ServiceError> {
+        check_library(self.host.disk, &self.paths, self.planned(service)?)
     }
 
     /// Queues a restart. If systemd went away before it answered, the unit itself tells whether it had heard: it has another
     /// job than before, or another life; if not, it is asked again.
     pub(crate) fn restart(&self, service: &ServiceName) -> Result<Queued, ServiceError> {
         for _ in 0..MOST_ASKED {
-            let earlier = health::activity(self.host, service).ok();
+            let earlier = health::status(self.host, service).ok();
             let before = earlier.as_ref().and_then(|earlier| self.life_of(earlier));
             match self.host.manager.restart(service) {
                 Err(SystemdError::Lost { .. }) => {}
                 queued => return Ok(Queued { before, job: Some(queued?) }),
             }
-            let now = health::activity(self.host, service)?;
+            let now = health::status(self.host, service)?;
             let has_new_job = now.job.is_some() && now.job != earlier.and_then(|earlier| earlier.job);
-            let has_new_life = before.is_some() && self.life_of(&now) != before;
             // One that systemd started again by itself is counted, and a restart that was asked for begins the count anew.
-            let is_asked_for = || health::status(self.host, service).is_ok_and(|status| status.restarts == 0);
-            if has_new_job || (has_new_life && is_asked_for()) {
+            let has_new_life = before.is_some() && self.life_of(&now) != before && now.restarts == 0;
+            if has_new_job || has_new_life {
                 return Ok(Queued { before, job: None });
             }
         }
         Ok(Queued { before: None, job: Some(self.host.manager.restart(service)?) })
     }
 
-    fn life_of(&self, activity: &Activity) -> Option<LifeKey> {
-        activity.main_pid.and_then(|pid| self.host.programs.life(pid))
+    fn life_of(&self, status: &UnitStatus) -> Option<LifeKey> {
+        status.main_pid.and_then(|pid| self.host.programs.life(pid))
     }
 
     /// What a life runs, options of a torrc included, if that is what it should.
     pub(crate) fn prove(&self, service: &ServiceName, life: &LifeKey) -> Result<Identity, ServiceError> {
         let treatment = self.planned(service)?;
-        let proved: Result<Identity, ProofError> = health::options_in_force(self.host, treatment)
-            .and_then(|()| health::proof(self.host, life, treatment));
-        Ok(proved?)
+        health::options_in_force(self.host, treatment)?;
+        health::proof(self.host, life, treatment)
     }
 
     /// Whether a service does its work.
@@ -246,37 +241,30 @@ impl Trial<'_> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
             return Still::Runs;
         }
-        if let Running::Stopped { .. } = health::running_one(self.host, service) {
+        if health::running_one(self.host, service) == Running::Stopped {
             return Still::Stopped;
         }
         Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
     }
 }
 
-/// Whether the library of a treatment is still the one that was installed; what was hashed before is remembered by its stamp.
+/// Whether the library of a treatment is still the one that was installed.
 pub(crate) fn check_library(
     disk: &dyn Disk,
     paths: &Paths,
     treatment: &ServiceTreatment,
-    checked: &mut HashMap<PathBuf, Stamp>,
 ) -> Result<(), ServiceError> {
-    let Some(path) = treatment.expected.object.clone().filter(|path| paths.owns(path)) else { return Ok(()) };
-    let gone = |source| ServiceError(format!("its library {}: {source}", path.display()));
-    let seen = disk.stamp(&path).map_err(gone)?;
-    if checked.get(&path) == Some(&seen) {
+    let Some(path) = treatment.expected.object.as_ref().filter(|path| paths.owns(path)) else {
         return Ok(());
-    }
-    let present = disk.look(&path).map_err(gone)?.0;
+    };
+    let failed = |why: &dyn Display| ServiceError(format!("its library {}: {why}", path.display()));
+    let present = disk.look(path).map_err(|error| failed(&error))?.0;
     match &present {
         FileState::File { sha256, .. }
             if *sha256 == treatment.expected.sha256 && present.is_untouched_by_others() =>
         {
-            checked.insert(path, seen);
             Ok(())
         }
-        _ => Err(ServiceError(format!(
-            "its library {}: it is not the file that was installed, or others can write it",
-            path.display()
-        ))),
+        _ => Err(failed(&"it is not the file that was installed, or others can write it")),
     }
 }

@@ -9,7 +9,7 @@ use heaptrial_host::{HostRoot, Paths};
 use heaptrial_inspect::{NextStart, Service};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
-use crate::edges::{Host, Stamp, in_force, is_program_begun};
+use crate::edges::{Host, in_force, is_program_begun};
 use crate::error::ChangeError;
 use crate::files::{FileState, digest};
 use crate::health::{self, Health};
@@ -42,9 +42,7 @@ impl Trial<'_> {
         services: &[ServiceName],
         witness: &mut dyn Witness,
     ) -> Result<Vec<Standing>, ChangeError> {
-        let mut checked = std::mem::take(&mut self.checked_libraries);
-        let seen = look(self.host, &self.paths, &self.prepared, &self.state, services, &mut checked);
-        self.checked_libraries = checked;
+        let seen = look(self.host, &self.paths, &self.prepared, &self.state, services);
         let mut standings = Vec::with_capacity(services.len());
         for (service, (standing, other)) in services.iter().zip(seen) {
             if let Some((life, identity)) = other {
@@ -66,7 +64,7 @@ pub fn standings(
     state: &TrialState,
     services: &[ServiceName],
 ) -> Vec<Standing> {
-    let seen = look(host, paths, prepared, state, services, &mut HashMap::new());
+    let seen = look(host, paths, prepared, state, services);
     seen.into_iter().map(|(standing, _)| standing).collect()
 }
 
@@ -79,9 +77,9 @@ fn look(
     prepared: &Prepared,
     state: &TrialState,
     services: &[ServiceName],
-    checked: &mut HashMap<PathBuf, Stamp>,
 ) -> Vec<Seen> {
     let statuses = host.manager.statuses(services);
+    let mut libraries = HashMap::new();
     let one = |(service, status): (&ServiceName, Result<UnitStatus, SystemdError>)| {
         let status = match status {
             Ok(status) => status,
@@ -92,7 +90,10 @@ fn look(
         let (Some(known), Some(treatment)) = (found.and_then(|found| found.life.as_ref()), treatment) else {
             return (Standing::Untreated, None);
         };
-        if let Err(why) = check_library(host.disk, paths, treatment, checked) {
+        // Services of an arm have one library in common.
+        let object = treatment.expected.object.clone();
+        let checked = libraries.entry(object).or_insert_with(|| check_library(host.disk, paths, treatment));
+        if let Err(why) = checked {
             return (Standing::Failed(why.to_string()), None);
         }
         look_at(host, treatment, known, &status)
@@ -101,9 +102,7 @@ fn look(
 }
 
 fn look_at(host: Host<'_>, treatment: &ServiceTreatment, known: &LifeKey, status: &UnitStatus) -> Seen {
-    // Between the two halves of a restart it is inactive, with a job.
-    let is_between = || health::activity(host, &treatment.service).is_ok_and(|now| !now.is_stopped());
-    if status.active_state == "failed" || status.active_state == "inactive" && !is_between() {
+    if status.active_state == "failed" || status.is_stopped() {
         let how = format!("it is {} ({})", status.active_state, health::how_it_ended(status));
         return (Standing::Failed(how), None);
     }

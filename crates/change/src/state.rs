@@ -20,23 +20,11 @@ pub enum Stage {
     Changing,
     /// It runs what its arm wants.
     Committed,
-    /// It did not become what its arm wants, and is not yet put back.
-    Failed,
-    /// It is being put back.
+    /// It is being put back, perhaps because it did not become what its arm wants.
     Reverting,
     Reverted,
     /// It could not be put back.
     RevertFailed,
-}
-
-/// What became of a service's process since its files were changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Since {
-    NotRestarted,
-    /// It was, or may have been, restarted; if it ended, its treatment may be why.
-    Restarted,
-    /// It ran as it should. If it is found stopped, somebody else stopped it.
-    Settled,
 }
 
 /// What the journal says of a service.
@@ -51,8 +39,9 @@ pub struct ServiceState {
     /// The life that was proved.
     pub life: Option<LifeKey>,
     pub identity: Option<Identity>,
+    /// Whether it ran as it should after its last restart: if it is found stopped, somebody else stopped it.
     #[serde(skip)]
-    pub(crate) since: Since,
+    pub(crate) is_settled: bool,
     pub why: Option<String>,
     /// When it was committed, microseconds since 1970.
     pub committed_wall_us: Option<i64>,
@@ -81,11 +70,10 @@ pub struct TrialState {
     /// Changed files that belong to no single service, in order.
     #[serde(skip)]
     pub host_changes: Vec<Change>,
-    /// Services that a person is taking out, or took out.
-    #[serde(skip)]
-    pub dropping: BTreeSet<ServiceName>,
-    /// Services that a person took out.
+    /// Services that a person took out, or is taking out.
     pub dropped: BTreeSet<ServiceName>,
+    /// Those of them that were given up where they could not be put back.
+    pub given_up: BTreeSet<ServiceName>,
     /// Why the last process stopped before everything was done.
     pub interrupted: Option<String>,
     /// Services that failed, over the whole run.
@@ -104,8 +92,8 @@ impl TrialState {
             stage: TrialStage::Planned,
             services: BTreeMap::new(),
             host_changes: Vec::new(),
-            dropping: BTreeSet::new(),
             dropped: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             interrupted: None,
             failures: 0,
             notes: Vec::new(),
@@ -154,18 +142,13 @@ impl TrialState {
                     life_before: life.clone(),
                     life: None,
                     identity: None,
-                    since: Since::NotRestarted,
+                    is_settled: false,
                     why: None,
                     committed_wall_us: None,
                 };
                 self.services.insert(service.clone(), fresh);
             }
             Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
-            Event::Restarting { service } => {
-                if let Some(found) = self.services.get_mut(service) {
-                    found.since = Since::Restarted;
-                }
-            }
             Event::Committed { service, life, identity } => {
                 if let Some(found) = self.services.get_mut(service) {
                     found.stage = Stage::Committed;
@@ -173,46 +156,39 @@ impl TrialState {
                     found.identity = identity.clone();
                     found.committed_wall_us = Some(record.wall_us);
                     found.why = None;
-                    found.since = Since::Settled;
+                    found.is_settled = true;
                 }
             }
-            Event::Failed { service, why } => {
-                self.failures += 1;
-                self.to(service, Stage::Failed);
-                self.because(service, why);
+            Event::Reverting { service, why } => {
+                self.failures += u32::from(why.is_some());
+                self.to(service, Stage::Reverting, why.as_ref());
             }
-            Event::Reverting { service } => self.to(service, Stage::Reverting),
             Event::Reverted { service } => {
+                self.to(service, Stage::Reverted, None);
                 if let Some(found) = self.services.get_mut(service) {
-                    found.stage = Stage::Reverted;
-                    found.since = Since::Settled;
+                    found.is_settled = true;
                 }
             }
-            Event::Dropping { service } => {
-                self.dropping.insert(service.clone());
-            }
-            Event::Dropped { service, reverted } => {
+            Event::RevertFailed { service, why } => self.to(service, Stage::RevertFailed, Some(why)),
+            Event::Dropped { service, given_up } => {
                 self.dropped.insert(service.clone());
-                self.to(service, if *reverted { Stage::Reverted } else { Stage::RevertFailed });
-            }
-            Event::RevertFailed { service, why } => {
-                self.to(service, Stage::RevertFailed);
-                self.because(service, why);
+                if *given_up {
+                    self.given_up.insert(service.clone());
+                }
             }
             Event::Started => self.stage = TrialStage::Running,
             Event::Interrupted { why } => self.interrupted = Some(why.clone()),
-            Event::HostReverted => self.host_changes.clear(),
-            Event::Ended { reverted } => {
-                self.stage = if *reverted { TrialStage::Reverted } else { TrialStage::Stopped };
+            Event::Ended { reverted: false } => self.stage = TrialStage::Stopped,
+            Event::Ended { reverted: true } => {
+                self.stage = TrialStage::Reverted;
+                self.host_changes.clear();
             }
         }
     }
 
     /// What was recorded with [`crate::Trial::note`], with times in microseconds since 1970, oldest first.
     pub fn notes<T: DeserializeOwned>(&self) -> Result<Vec<(i64, T)>, ChangeError> {
-        let note = |(at, note): &(i64, Value)| {
-            Ok((*at, T::deserialize(note).map_err(|source| ChangeError::Note { source })?))
-        };
+        let note = |(at, note): &(i64, Value)| Ok((*at, T::deserialize(note).map_err(ChangeError::note)?));
         self.notes.iter().map(note).collect()
     }
 
@@ -221,13 +197,18 @@ impl TrialState {
         self.noted_before
     }
 
-    /// Services that are neither committed nor as before: what a crash leaves. Not those that a person
-    /// took out.
+    /// Services that are neither committed nor as before: what a crash leaves. Not those that were given up.
     pub fn in_flight(&self) -> Vec<ServiceName> {
         let open = |state: &ServiceState| !matches!(state.stage, Stage::Committed | Stage::Reverted);
-        let kept = |name: &&ServiceName| !self.dropped.contains(*name);
-        let in_flight = self.services.iter().filter(|(_, state)| open(state)).map(|(name, _)| name);
-        in_flight.filter(kept).cloned().collect()
+        let in_flight =
+            self.services.iter().filter(|(name, state)| open(state) && !self.given_up.contains(*name));
+        in_flight.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a revert comes to a service: something of it was changed, and nobody gave it up.
+    pub(crate) fn is_to_revert(&self, service: &ServiceName) -> bool {
+        let changed = self.services.get(service).is_some_and(|found| found.stage != Stage::Reverted);
+        changed && !self.given_up.contains(service)
     }
 
     /// Services that run what their arms want, each with the life that was proved.
@@ -236,16 +217,11 @@ impl TrialState {
         committed.filter_map(|(service, found)| Some((service.clone(), found.life.clone()?))).collect()
     }
 
-    /// Whether a service that does not run stays so: nobody but us or its treatment ends a service that is in the middle.
+    /// Whether a service that does not run was stopped by somebody else, and stays so. Of one in the middle its treatment may be
+    /// why.
     pub(crate) fn stays_stopped(&self, service: &ServiceName, running: &Running) -> bool {
-        let Running::Stopped { boot_id } = running else { return false };
-        let Some(found) = self.services.get(service) else { return true };
-        match found.since {
-            Since::Settled => true,
-            Since::Restarted => false,
-            // A boot is a restart too.
-            Since::NotRestarted => found.life_before.as_ref().map(|life| &life.boot_id) == boot_id.as_ref(),
-        }
+        let is_settled = self.services.get(service).is_none_or(|found| found.is_settled);
+        *running == Running::Stopped && is_settled
     }
 
     /// Whether a service whose files are as before has to be restarted: what runs may have been started with the treatment,
@@ -254,32 +230,19 @@ impl TrialState {
         let Some(found) = self.services.get(service) else { return false };
         match running {
             Running::Life(life) => !found.changes.is_empty() && found.life_before.as_ref() != Some(life),
-            Running::Nothing | Running::Stopped { .. } => true,
+            Running::Nothing | Running::Stopped => true,
         }
     }
 
-    /// Services that were given up where they could not be put back.
-    pub fn given_up(&self) -> impl Iterator<Item = &ServiceName> {
-        let stuck = |name: &&ServiceName| {
-            self.services.get(*name).is_some_and(|found| found.stage == Stage::RevertFailed)
-        };
-        self.dropped.iter().filter(stuck)
-    }
-
-    /// How many services stand at a stage.
+    /// How many services are at a stage.
     pub fn count(&self, stage: Stage) -> usize {
         self.services.values().filter(|state| state.stage == stage).count()
     }
 
-    fn to(&mut self, service: &ServiceName, stage: Stage) {
+    fn to(&mut self, service: &ServiceName, stage: Stage, why: Option<&String>) {
         if let Some(found) = self.services.get_mut(service) {
             found.stage = stage;
-        }
-    }
-
-    fn because(&mut self, service: &ServiceName, why: &str) {
-        if let Some(found) = self.services.get_mut(service) {
-            found.why = Some(why.to_owned());
+            found.why = why.cloned().or(found.why.take());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A transaction on a host: its folder, its journal, its lock.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 use serde::Serialize;
 
-use crate::edges::{Disk, Host, Stamp, ThisDisk};
+use crate::edges::{Disk, Host, ThisDisk};
 use crate::error::ChangeError;
-use crate::files::{self, FileState};
-use crate::journal::{self, Action, Event, JOURNAL, Journal, JournalError, Record};
-use crate::ledger::{Ledger, free};
+use crate::files::{self, FileError, FileState};
+use crate::journal::{self, Action, Event, JOURNAL, Journal, Record};
+use crate::ledger::{Ledger, free, some};
 use crate::lock::{Holder, Lock};
 use crate::prepared::Prepared;
 use crate::run::Notification;
@@ -41,10 +41,8 @@ pub struct Trial<'a> {
     pub(crate) prepared: Prepared,
     pub(crate) journal: Journal<'a>,
     pub(crate) state: TrialState,
-    /// Installed libraries that were hashed.
-    pub(crate) checked_libraries: HashMap<PathBuf, Stamp>,
     /// What the others have on this host; nobody changes that while this is locked.
-    pub(crate) others: Ledger,
+    pub(crate) others: Ledger<'a>,
     _lock: Lock,
 }
 
@@ -58,8 +56,8 @@ impl<'a> Trial<'a> {
         }
         // Two operators may have planned with the same services.
         let services = prepared.services.iter().map(|treatment| &treatment.service);
-        let others = Ledger::of_others(host.disk, paths, &prepared.plan.name)?;
-        free(&others.claims()?, services)?;
+        let others = Ledger::read(host.disk, paths)?.without(&prepared.plan.name);
+        free(&others.claims(), services)?;
         freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, others, lock)
     }
@@ -90,7 +88,7 @@ impl<'a> Trial<'a> {
             // It was lost, and is read from its copy; what is to be put back does not wait for a full disk.
             let _ = freeze(host.disk, &folder, &prepared);
         }
-        let others = Ledger::of_others(host.disk, paths, name)?;
+        let others = Ledger::read(host.disk, paths)?.without(name);
         Self::of(host, paths, prepared, others, lock)
     }
 
@@ -98,21 +96,12 @@ impl<'a> Trial<'a> {
         host: Host<'a>,
         paths: &Paths,
         prepared: Prepared,
-        others: Ledger,
+        others: Ledger<'a>,
         lock: Lock,
     ) -> Result<Self, ChangeError> {
         let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
         let state = TrialState::of(journal.records());
-        Ok(Self {
-            host,
-            paths: paths.clone(),
-            prepared,
-            journal,
-            state,
-            checked_libraries: HashMap::new(),
-            others,
-            _lock: lock,
-        })
+        Ok(Self { host, paths: paths.clone(), prepared, journal, state, others, _lock: lock })
     }
 
     pub fn state(&self) -> &TrialState {
@@ -121,11 +110,7 @@ impl<'a> Trial<'a> {
 
     /// Refuses to say that all is known, or as before, where files are on the host that the journal knows nothing of.
     pub(crate) fn check_accounted(&self) -> Result<(), ChangeError> {
-        let files = unaccounted(self.host.disk, &self.paths, &self.prepared, &self.state);
-        if files.is_empty() {
-            return Ok(());
-        }
-        Err(ChangeError::JournalLost { folder: self.paths.trial(&self.prepared.plan.name), files })
+        check_accounted(self.host.disk, &self.paths, &self.prepared, &self.state)
     }
 
     /// What was frozen when it began.
@@ -135,18 +120,17 @@ impl<'a> Trial<'a> {
 
     /// Records something that the crate above wants to know later; [`TrialState::notes`] gives it back.
     pub fn note<T: Serialize>(&mut self, note: &T) -> Result<(), ChangeError> {
-        let note = serde_json::to_value(note).map_err(|source| ChangeError::Note { source })?;
+        let note = serde_json::to_value(note).map_err(ChangeError::note)?;
         self.record(Event::Note { note })
     }
 
-    /// The same of something after which services are put back: that a full disk keeps it from being written is told, and is
-    /// no reason to leave them as they are.
+    /// The same of something after which services are put back: a full disk is no reason to leave them as they are.
     pub fn note_or_warn<T: Serialize>(
         &mut self,
         note: &T,
         witness: &mut dyn Witness,
     ) -> Result<(), ChangeError> {
-        let note = serde_json::to_value(note).map_err(|source| ChangeError::Note { source })?;
+        let note = serde_json::to_value(note).map_err(ChangeError::note)?;
         self.note_done(Event::Note { note }, witness);
         Ok(())
     }
@@ -160,11 +144,10 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Records something that was done. If the journal cannot be written, a repeat would find it done: the files
-    /// themselves tell.
+    /// Records something that was done. If the journal cannot be written, a repeat would find it done by the files.
     pub(crate) fn note_done(&mut self, event: Event, witness: &mut dyn Witness) {
         if let Err(error) = self.record(event.clone()) {
-            witness.warning(&format!("{error}; going on, since what is on disk tells as much"));
+            witness.warning(&format!("{error}; going on, since what is on disk shows it"));
             self.state.apply(&Record { wall_us: 0, event });
         }
     }
@@ -187,8 +170,7 @@ impl<'a> Trial<'a> {
         if !self.journal.records().is_empty() {
             return Ok(());
         }
-        let removed = self.host.disk.remove_tree(&path);
-        removed.map_err(|source| ChangeError::Folder { doing: "removing", path, source })
+        Ok(self.host.disk.remove_tree(&path).map_err(FileError::new("removing", &path))?)
     }
 }
 
@@ -204,7 +186,7 @@ fn holder(prepared: &Prepared, action: Action) -> Holder {
 /// Writes what is frozen, and its copy first: one that is cut short in between has not begun.
 fn freeze(disk: &dyn Disk, folder: &Path, prepared: &Prepared) -> Result<(), ChangeError> {
     let text = serde_json::to_vec_pretty(prepared)
-        .map_err(|source| ChangeError::Prepared { path: folder.join(PREPARED), source })?;
+        .map_err(|source| ChangeError::damaged(&folder.join(PREPARED), source))?;
     for path in [folder.join(COPY), folder.join(PREPARED)] {
         files::make_folders(disk, &path)?;
         files::put(disk, &path, &FileState::own(&text), &text)?;
@@ -213,15 +195,15 @@ fn freeze(disk: &dyn Disk, folder: &Path, prepared: &Prepared) -> Result<(), Cha
 }
 
 fn frozen(disk: &dyn Disk, path: &Path) -> Result<Prepared, ChangeError> {
-    let text = disk.read(path);
-    let text =
-        text.map_err(|source| ChangeError::Folder { doing: "reading", path: path.to_owned(), source })?;
-    let damaged = |source| ChangeError::Prepared { path: path.to_owned(), source };
+    let text = disk.read(path).map_err(FileError::new("reading", path))?;
+    let damaged = |source| ChangeError::damaged(path, source);
     let value: serde_json::Value = serde_json::from_slice(&text).map_err(damaged)?;
     match value["schema_version"].as_u64() {
-        Some(found) if found > u64::from(Prepared::VERSION) => {
-            Err(JournalError::Newer { path: path.to_owned(), found: found as u32 }.into())
-        }
+        Some(found) if found > u64::from(Prepared::VERSION) => Err(ChangeError::Failed(format!(
+            "{} is of version {found}, and this program reads up to {}: use a newer Heaptrial",
+            path.display(),
+            Prepared::VERSION
+        ))),
         _ => serde_json::from_value(value).map_err(damaged),
     }
 }
@@ -234,8 +216,13 @@ pub fn check_trusted(paths: &Paths, name: &str) -> Result<(), ChangeError> {
 fn trusted(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<(), ChangeError> {
     let folder = paths.trial(name);
     for file in [JOURNAL, PREPARED, COPY] {
-        disk.check_trusted(&folder.join(file), paths.scope)
-            .map_err(|source| ChangeError::Untrusted { folder: folder.clone(), source })?;
+        disk.check_trusted(&folder.join(file), paths.scope).map_err(|why| {
+            ChangeError::Refused(format!(
+                "{why}; what lies in {} decides what is written to this host. Look whether it still says what was done, and \
+                 give it back with `chown` and `chmod go-w`. Nothing was changed",
+                folder.display()
+            ))
+        })?;
     }
     Ok(())
 }
@@ -253,13 +240,13 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
     }
     let prepared = frozen(disk, &path).or_else(|why| frozen(disk, &folder.join(COPY)).map_err(|_| why))?;
     if prepared.plan.name != name {
-        let source = io::Error::other(format!("it is of `{}`: the folder is a copy", prepared.plan.name));
-        return Err(ChangeError::Folder { doing: "reading", path, source });
+        let (path, of) = (path.display(), &prepared.plan.name);
+        return Err(ChangeError::Failed(format!("reading {path}: it is of `{of}`: the folder is a copy")));
     }
     Ok(prepared)
 }
 
-/// Where one of this host stands, without its lock.
+/// How far one of this host has come, without its lock.
 ///
 /// # Errors
 ///
@@ -269,25 +256,27 @@ pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> 
     if !is_begun(&ThisDisk, &folder) {
         return Err(unknown(&ThisDisk, paths, name, folder));
     }
-    let state = state_of(&ThisDisk, &folder)?;
     let prepared = prepared_of(&ThisDisk, paths, name)?;
-    if unaccounted(&ThisDisk, paths, &prepared, &state).is_empty() {
-        return Ok(state);
-    }
+    let read = || {
+        let state = TrialState::of(&journal::read(&folder)?);
+        check_accounted(&ThisDisk, paths, &prepared, &state).map(|()| state)
+    };
     // Somebody may be at work: what a journal that is read now does not know is lost.
-    let state = state_of(&ThisDisk, &folder)?;
-    let files = unaccounted(&ThisDisk, paths, &prepared, &state);
-    if files.is_empty() { Ok(state) } else { Err(ChangeError::JournalLost { folder, files }) }
+    read().or_else(|_| read())
 }
 
-/// Files that bear the mark of a transaction on services of which its journal tells no change, or that they are as before.
-/// Each change is recorded before it is made, so that there are none unless records were lost.
-fn unaccounted(disk: &dyn Disk, paths: &Paths, prepared: &Prepared, state: &TrialState) -> Vec<PathBuf> {
+/// Refuses files that bear the mark of a transaction on services of which its journal has no change, or that they are as
+/// before. Each change is recorded before it is made, so that there are none unless records were lost.
+fn check_accounted(
+    disk: &dyn Disk,
+    paths: &Paths,
+    prepared: &Prepared,
+    state: &TrialState,
+) -> Result<(), ChangeError> {
     let id = prepared.plan.id.as_str().as_bytes();
     let mark = Mark { trial: &prepared.plan.name, id: prepared.plan.id.as_str() };
     let as_before = |service: &ServiceName| {
-        let stage = state.services.get(service).map(|found| found.stage);
-        matches!(stage, None | Some(Stage::Reverted)) && !state.dropped.contains(service)
+        state.services.get(service).is_none_or(|found| found.stage == Stage::Reverted)
     };
     let own = prepared.services.iter().filter(|treatment| as_before(&treatment.service));
     let files = own.flat_map(|treatment| treatment.files(paths, mark)).map(|file| file.path);
@@ -295,15 +284,16 @@ fn unaccounted(disk: &dyn Disk, paths: &Paths, prepared: &Prepared, state: &Tria
         let (state, bytes) = disk.look(path).unwrap_or((FileState::Absent, Vec::new()));
         matches!(state, FileState::File { .. }) && bytes.windows(id.len()).any(|part| part == id)
     };
-    let mut files: Vec<PathBuf> = files.filter(bears_mark).collect();
-    files.sort();
-    files.dedup();
-    files
-}
-
-/// Where the one of a folder stands.
-pub(crate) fn state_of(disk: &dyn Disk, folder: &Path) -> Result<TrialState, ChangeError> {
-    Ok(TrialState::of(&journal::records(disk, folder)?))
+    let files: BTreeSet<String> = files.filter(bears_mark).map(|path| path.display().to_string()).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let folder = paths.trial(&prepared.plan.name).display().to_string();
+    Err(ChangeError::JournalLost(format!(
+        "the journal in {folder} has lost records: it knows nothing of {}, which its services run with; these files have to be \
+         removed by hand, and what was there before is in {folder}/originals",
+        some(files.into_iter())
+    )))
 }
 
 fn unknown(disk: &dyn Disk, paths: &Paths, name: &str, folder: PathBuf) -> ChangeError {
@@ -323,7 +313,7 @@ pub(crate) fn names(disk: &dyn Disk, paths: &Paths) -> Result<Vec<String>, Chang
     let folder = paths.trials();
     let names = match disk.names(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(|source| ChangeError::Folder { doing: "reading", path: folder, source })?,
+        names => names.map_err(FileError::new("reading", &folder))?,
     };
     let mut names: Vec<String> =
         names.into_iter().filter(|name| is_begun(disk, &paths.trial(name))).collect();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use heaptrial_host::Scope;
-use heaptrial_host::systemd::{Systemd, SystemdError};
+use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError};
 use heaptrial_model::ServiceName;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let gone: ServiceName = "is-not-there.service".parse()?;
     assert_eq!(systemd.service(&gone)?.load_state, "not-found");
-    let error = systemd.queue_restart(&gone).expect_err("a unit that is not there was restarted");
+    let error = systemd.restart(&gone).expect_err("a unit that is not there was restarted");
     assert!(error.to_string().contains("NoSuchUnit") && error.to_string().contains(gone.as_str()), "{error}");
     println!("restarted {}", restarted.len());
     Ok(())
@@ -41,7 +41,7 @@ fn restart_together(systemd: &Systemd, units: &[ServiceName]) -> Result<(), Syst
             .iter()
             .map(|unit| {
                 scope.spawn(move || {
-                    let job = systemd.queue_restart(unit)?;
+                    let job = systemd.restart(unit)?;
                     let result = systemd.wait(&job, LONG)?;
                     assert_eq!(systemd.job_result(&job)?, Some(result.clone()));
                     Ok(result)
@@ -62,7 +62,7 @@ fn restart_together(systemd: &Systemd, units: &[ServiceName]) -> Result<(), Syst
 }
 
 fn fails(systemd: &Systemd, unit: &ServiceName) -> Result<(), SystemdError> {
-    let job = systemd.queue_start(unit)?;
+    let job = systemd.start(unit)?;
     assert_eq!(systemd.wait(&job, LONG)?.0, "failed");
     assert_eq!(systemd.status(unit)?.active_state, "failed");
     systemd.reset_failed(unit)?;
@@ -71,11 +71,11 @@ fn fails(systemd: &Systemd, unit: &ServiceName) -> Result<(), SystemdError> {
 }
 
 fn slow(systemd: &Systemd, unit: &ServiceName) -> Result<(), SystemdError> {
-    let job = systemd.queue_start(unit)?;
+    let job = systemd.start(unit)?;
     assert_eq!(systemd.job_result(&job)?, None);
     let limit = Duration::from_millis(20);
     assert!(matches!(systemd.wait(&job, limit), Err(SystemdError::Timeout { .. })));
-    let stop = systemd.queue_stop(unit)?;
+    let stop = systemd.stop(unit)?;
     assert_eq!(systemd.wait(&job, LONG)?.0, "canceled");
     assert!(systemd.wait(&stop, LONG)?.is_done());
     Ok(())

@@ -313,39 +313,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_share_a_processor_wait_for_it() {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        use rustix::time::{ClockId, clock_gettime};
-        let spent = Duration::from_millis(100);
-        let allowed = sched_getaffinity(None).unwrap();
-        let processor = (0..CpuSet::MAX_CPU).find(|number| allowed.is_set(*number)).unwrap();
-        let barrier = std::sync::Barrier::new(3);
-        let own = Process::new(&HostRoot::default(), std::process::id() as i32);
-        let before = own.waited_for_processors().unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let mut one = CpuSet::new();
-                    one.set(processor);
-                    sched_setaffinity(None, &one).unwrap();
-                    barrier.wait();
-                    let cpu = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
-                    let begin = cpu();
-                    while cpu() - begin < spent {}
-                    barrier.wait();
-                    barrier.wait();
-                });
-            }
-            barrier.wait();
-            barrier.wait();
-            // While one of them runs the other waits, whatever else the machine does.
-            let waited = own.waited_for_processors().unwrap() - before;
-            barrier.wait();
-            assert!(waited > spent / 2, "{waited:?}");
-        });
-    }
-
-    #[test]
     fn mappings_are_taken_apart() {
         let line = "7f1c2a000000-7f1c2a021000 r-xp 00001000 fe:00 1234   /usr/lib/lib a.so (deleted)";
         let mapping = parse_mapping(line).unwrap();
@@ -377,11 +344,5 @@ mod tests {
         let mut buffer = [0; 8];
         me.memory().unwrap().read_at(std::ptr::from_ref(&value) as u64, &mut buffer).unwrap();
         assert_eq!(u64::from_ne_bytes(buffer), value);
-    }
-
-    #[test]
-    fn a_process_that_is_gone_is_told_apart_from_an_unreadable_one() {
-        let error = Process::new(&HostRoot::default(), i32::MAX).mappings().unwrap_err();
-        assert!(error.is_gone(), "{error}");
     }
 }

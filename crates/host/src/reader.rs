@@ -37,8 +37,6 @@ pub struct ProcessReader {
     dir: PathBuf,
     root: HostRoot,
     buffer: Vec<u8>,
-    /// The clock of its CPU time.
-    clock: Option<libc::clockid_t>,
     /// As it was read last.
     last: ProcessReading,
 }
@@ -65,7 +63,6 @@ impl ProcessReader {
             buffer: vec![0; BUFFER_BYTES],
             dir,
             root: root.clone(),
-            clock: cpu_clock(root, pid),
             last: ProcessReading::default(),
         })
     }
@@ -104,9 +101,8 @@ impl ProcessReader {
         let mut reading =
             ProcessReading { sample: Sample { processes: 1, ..Sample::default() }, ..Default::default() };
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
-        let cpu = parse_stat(&self.buffer[..length], &mut reading)
+        parse_stat(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("stat", "52 fields", length))?;
-        reading.sample.cpu_us = cpu.time(self.clock.and_then(time_of));
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
         parse_status(&self.buffer[..length], &mut reading)
@@ -176,13 +172,13 @@ fn fill(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
 
 pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
     let mut reading = ProcessReading::default();
-    parse_stat(text, &mut reading).map(|_| reading)
+    parse_stat(text, &mut reading).map(|()| reading)
 }
 
 /// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5), from 3 to 28.
-fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
+fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
     let after_name = text.iter().rposition(|b| *b == b')')? + 2;
-    let mut cpu = CpuTicks::default();
+    let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
     for (number, field) in (3..=28).zip(text.get(after_name..)?.split(|b| *b == b' ')) {
         match number {
             3 => reading.zombie = matches!(field, b"Z" | b"X"),
@@ -190,8 +186,7 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
             // Of itself, and of the children it waited for.
             10 | 11 => reading.sample.minor_faults += digits(field)?,
             12 | 13 => reading.sample.major_faults += digits(field)?,
-            14 | 15 => cpu.own += digits(field)?,
-            16 | 17 => cpu.children += digits(field)?,
+            14..=17 => reading.sample.cpu_us += digits(field)? * tick_us,
             20 => reading.sample.threads = digits(field)? as u32,
             22 => reading.start_ticks = digits(field)?,
             // 0 where one may not know.
@@ -201,7 +196,7 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
     }
     reading.main_thread_ended = reading.zombie && reading.sample.threads > 1;
     reading.zombie &= !reading.main_thread_ended;
-    (reading.start_ticks > 0 || reading.parent == 0).then_some(cpu)
+    (reading.start_ticks > 0 || reading.parent == 0).then_some(())
 }
 
 /// The folder that has the files of a process: where its main thread has ended and others live on, that of one of them.
@@ -217,44 +212,6 @@ pub(crate) fn living_dir(root: &HostRoot, pid: i32) -> PathBuf {
     let living =
         |dir: &PathBuf| reading(dir).is_some_and(|reading| !reading.zombie && !reading.main_thread_ended);
     of_threads.into_iter().find(living).unwrap_or(own)
-}
-
-/// CPU time as `stat` has it. The kernel knows it to the nanosecond and cuts each of its four parts off at whole ticks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct CpuTicks {
-    own: u64,
-    /// The same of children that ended and were waited for, and of theirs.
-    children: u64,
-}
-
-impl CpuTicks {
-    /// CPU time in microseconds; `exact` is the process' own by its clock.
-    fn time(self, exact: Option<u64>) -> u64 {
-        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
-        let own = exact.unwrap_or(0).max(self.own * tick_us);
-        own + self.children * tick_us
-    }
-}
-
-/// The clock of a process' CPU time: of all its threads, ended ones too. `None` where the process ids of `root` are not those
-/// of this process.
-fn cpu_clock(root: &HostRoot, pid: i32) -> Option<libc::clockid_t> {
-    let own = std::fs::read_link(root.path("/proc/self")).ok()?;
-    if !root.is_live() || own.to_str()?.parse() != Ok(std::process::id()) {
-        return None;
-    }
-    let mut clock = 0;
-    // SAFETY: writes one number, of this type, and keeps nothing.
-    let found = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
-    (found == 0).then_some(clock)
-}
-
-/// What a clock shows, in microseconds; `None` of a process that is gone.
-fn time_of(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one value of this type, and keeps nothing.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (result == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0; who has a size has all of them.
@@ -311,14 +268,11 @@ mod tests {
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let stat = b"42 (a) b (c) S 7 42 42 0 -1 4194560 11 2 3 1 5 6 7 8 20 0 9 0 12345 1 2";
         let mut reading = ProcessReading::default();
-        let cpu = parse_stat(stat, &mut reading).unwrap();
+        parse_stat(stat, &mut reading).unwrap();
         assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
-        assert_eq!(cpu, CpuTicks { own: 11, children: 15 });
-        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
-        assert_eq!(cpu.time(None), 26 * tick_us);
-        assert_eq!(cpu.time(Some(12 * tick_us + 7)), 27 * tick_us + 7);
+        assert_eq!(reading.sample.cpu_us, 26 * 1_000_000 / rustix::param::clock_ticks_per_second());
     }
 
     #[test]

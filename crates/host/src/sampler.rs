@@ -191,9 +191,7 @@ impl ServiceSampler {
         for last in ended {
             let counts = |pid: i32| pid != self.main_pid || self.main_counts;
             if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
-                self.ended.cpu_us += last.sample.cpu_us;
-                self.ended.minor_faults += last.sample.minor_faults;
-                self.ended.major_faults += last.sample.major_faults;
+                add_taken(&mut self.ended, &last.sample);
             }
         }
     }
@@ -265,9 +263,7 @@ impl ServiceSampler {
             }
             // Its CPU time and page faults are its parent's only when that has waited for it.
             Ok(reading) => {
-                total.cpu_us += reading.sample.cpu_us;
-                total.minor_faults += reading.sample.minor_faults;
-                total.major_faults += reading.sample.major_faults;
+                add_taken(&mut total, &reading.sample);
                 true
             }
             Err(error) if reader.pid() == main_pid || !error.is_gone() => {
@@ -284,9 +280,7 @@ impl ServiceSampler {
             return Err(error);
         }
         self.hugetlb_bytes = hugetlb_bytes;
-        total.cpu_us += self.ended.cpu_us;
-        total.minor_faults += self.ended.minor_faults;
-        total.major_faults += self.ended.major_faults;
+        add_taken(&mut total, &self.ended);
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
@@ -388,6 +382,13 @@ impl ServiceSampler {
         total.cost_us = started.elapsed().as_micros() as u64;
         Ok(total)
     }
+}
+
+/// Adds what a process took over its lifetime, which is left when its memory is gone.
+fn add_taken(total: &mut Sample, of: &Sample) {
+    total.cpu_us += of.cpu_us;
+    total.minor_faults += of.minor_faults;
+    total.major_faults += of.major_faults;
 }
 
 /// Decides when the next expensive reading may be taken, so that such readings take at most a given
@@ -551,95 +552,6 @@ mod tests {
         assert_eq!(processes("^sh -c").unwrap(), 1);
         assert!("(".parse::<ProcessPattern>().is_err());
         end(child, &root);
-    }
-
-    #[test]
-    fn a_process_whose_title_changes_counts_no_more() {
-        let root = HostRoot::default();
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let script = "sh -c 'read line < \"$0\"; exec sleep 64' \"$0\" & wait";
-        let child = std::process::Command::new("sh").args(["-c", script]).arg(&fifo).spawn().unwrap();
-        let pid = child.id() as i32;
-        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
-        sampler.count_only("^sh -c read".parse().unwrap());
-        let deadline = Stopwatch::now() + Duration::from_secs(10);
-        let mut until = |counts: bool| loop {
-            sampler.follow(&ProcessTree::scan(&root).unwrap());
-            if sampler.read().is_ok() == counts {
-                break;
-            }
-            assert!(Stopwatch::now() < deadline, "counts: {}", !counts);
-        };
-        until(true);
-        std::fs::write(&fifo, "go\n").unwrap();
-        until(false);
-        end(child, &root);
-    }
-
-    /// Takes a number of milliseconds itself, the same in each of so many children that end, and prints what their own clocks
-    /// showed in sum, in microseconds. Then it stays.
-    const BURNER: &str = "import os, sys, time\n\
-        def burn(milliseconds):\n\
-        \x20   while time.process_time_ns() < milliseconds * 1e6: pass\n\
-        shown = 0\n\
-        for _ in range(int(sys.argv[2])):\n\
-        \x20   ours, theirs = os.pipe()\n\
-        \x20   pid = os.fork()\n\
-        \x20   if pid == 0:\n\
-        \x20       burn(float(sys.argv[1]))\n\
-        \x20       os.write(theirs, b'%d' % time.process_time_ns())\n\
-        \x20       os._exit(0)\n\
-        \x20   shown += int(os.read(ours, 30))\n\
-        \x20   os.waitpid(pid, 0)\n\
-        burn(time.process_time_ns() / 1e6 + float(sys.argv[1]))\n\
-        print((shown + time.process_time_ns()) // 1000, flush=True)\n\
-        sys.stdin.read()\n";
-
-    /// CPU time of a process of one thread as the scheduler accounts for it, in microseconds (`schedstat`).
-    fn scheduled(pid: u32) -> u64 {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
-        text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1_000
-    }
-
-    /// What the clocks showed, what a sample has, and what the scheduler had of the parent before and after.
-    fn burned(milliseconds: &str, children: &str) -> [u64; 4] {
-        use std::io::BufRead as _;
-        let mut child = std::process::Command::new("/usr/bin/python3")
-            .args(["-c", BURNER, milliseconds, children])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut shown = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut shown).unwrap();
-        let mut sampler = ServiceSampler::open(&HostRoot::default(), child.id() as i32).unwrap();
-        let before = scheduled(child.id());
-        let read = sampler.read().unwrap().cpu_us;
-        let after = scheduled(child.id());
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        [shown.trim().parse().unwrap(), read, before, after]
-    }
-
-    #[test]
-    fn cpu_time_is_what_the_clock_of_a_process_shows() {
-        for milliseconds in ["13", "26", "39"] {
-            let [shown, read, before, after] = burned(milliseconds, "0");
-            assert!(shown <= read, "{milliseconds} ms: shown {shown}, read {read} µs");
-            assert!((before..=after).contains(&read), "{milliseconds} ms: {before}, {read}, {after} µs");
-        }
-    }
-
-    #[test]
-    fn cpu_time_of_children_that_ended_is_known_but_for_two_ticks() {
-        let children = 12;
-        let [shown, read, ..] = burned("17", "12");
-        let uncertain = 2 * 1_000_000 / rustix::param::clock_ticks_per_second();
-        // Each child takes something after it wrote, for its end: less than what it burned, on a slow machine too.
-        let most = shown + 17_000 * (children + 1);
-        assert!(shown <= read + uncertain && read < most, "shown {shown}, read {read} µs");
     }
 
     #[test]

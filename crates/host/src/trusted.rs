@@ -63,14 +63,9 @@ pub fn path_is_trustworthy(root: &HostRoot, path: &Path, scope: Scope) -> Result
 
 /// The path with all symbolic links followed, within the root; `None` where it does not exist or cannot be followed.
 pub fn resolve(root: &HostRoot, path: &Path) -> Option<PathBuf> {
-    let found = followed(root, path)?;
+    let found = walk(root, path, |_, _| Ok(())).ok()?;
     examine(root, &found).ok()??;
     Some(found)
-}
-
-/// As [`resolve`], of a path that need not be there: what does not exist is taken as it is.
-fn followed(root: &HostRoot, path: &Path) -> Option<PathBuf> {
-    walk(root, path, |_, _| Ok(())).ok()
 }
 
 /// Goes along a path within the root and calls `visit` with everything on it, links before what they lead to.

@@ -7,7 +7,7 @@ use heaptrial_host::trusted::{Untrusted, path_is_trustworthy};
 use heaptrial_host::{HostRoot, Scope};
 use rustix::fs::{FlockOperation, OFlags, Timespec, Timestamps, XattrFlags, flock, futimens};
 
-use super::{Disk, HeldLock, Stamp};
+use super::{Disk, HeldLock};
 use crate::files::{FileState, digest};
 
 /// What lies in a transaction's folder decides what is written to the host: nobody else is to change it.
@@ -64,11 +64,6 @@ impl Disk for ThisDisk {
 
     fn exists(&self, path: &Path) -> bool {
         path.exists()
-    }
-
-    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        let found = fs::symlink_metadata(path)?;
-        Ok((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
     }
 
     fn check_trusted(&self, path: &Path, scope: Scope) -> Result<(), Untrusted> {

@@ -6,7 +6,6 @@
 mod clock;
 mod disk;
 mod programs;
-mod systemd;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,15 +14,16 @@ use std::time::Duration;
 
 use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_host::Scope;
-use heaptrial_host::systemd::{Activity, Job, JobResult, Systemd, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_host::systemd::{Manager, Systemd};
 use heaptrial_host::trusted::Untrusted;
-use heaptrial_model::{Identity, LifeKey, ServiceName};
+use heaptrial_model::{Identity, LifeKey};
 use heaptrial_relay::Relay;
 
 pub use disk::ThisDisk;
-pub use programs::{RelayError, ThisHostsPrograms};
+pub use programs::ThisHostsPrograms;
 pub(crate) use programs::{can_be_asked, in_force, is_program_begun};
 
+use crate::error::ServiceError;
 use crate::files::FileState;
 
 /// Files and folders. Nothing is sure to survive a power cut before it is synced: the bytes of a file by [`Self::sync`],
@@ -35,8 +35,6 @@ pub trait Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Whether there is something at a path; links are followed.
     fn exists(&self, path: &Path) -> bool;
-    /// What tells a change of a file without reading it: device, inode, size, and time in seconds and nanoseconds.
-    fn stamp(&self, path: &Path) -> io::Result<Stamp>;
     /// Whether nobody but root, and who runs services of this scope, can change what a path leads to.
     fn check_trusted(&self, path: &Path, scope: Scope) -> Result<(), Untrusted>;
     /// Makes a file or a link where nothing is, with all that `state` says.
@@ -69,41 +67,14 @@ pub trait Disk {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
 }
 
-/// Device, inode, size, and time of the last change in seconds and nanoseconds.
-pub type Stamp = (u64, u64, u64, i64, i64);
-
 /// A file that is locked.
 pub trait HeldLock: std::fmt::Debug {
     /// Replaces what is in it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-pub trait Manager {
-    /// Whether services run, in the order of the names.
-    fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>>;
-    /// What changes about units, in the order of the names.
-    fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
-    /// What services' processes would get from their units and drop-ins as loaded, in the order of the names.
-    fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
-    /// Reads all unit files anew.
-    fn reload(&self) -> Result<(), SystemdError>;
-    fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    /// How a job ended; `None` while it is queued or runs.
-    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
-    /// Waits for a job, as long as `limit`.
-    fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError>;
-    /// Waits until one of some jobs has ended, as long as `limit`.
-    fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError>;
-    /// Forgets a unit's failed state and its count of starts.
-    fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError>;
-}
-
 /// Processes, and what the programs in them say of themselves.
 pub trait Programs {
-    /// Which boot of the host this is; `None` where it cannot be read.
-    fn boot_id(&self) -> Option<String>;
     /// The life that a process id stands for now.
     fn life(&self, pid: i32) -> Option<LifeKey>;
     /// Which allocator a process uses; `passed` tells what its service was started with, where that cannot be read from the
@@ -114,9 +85,10 @@ pub trait Programs {
     /// How far a relay has come with its start, in percent; `None` while it does not answer.
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8>;
     /// Has the relay's own program check what is to be its torrc, read as `state` lets it.
-    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), RelayError>;
+    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), ServiceError>;
     /// Whether a relay has its options in force, by its own word where it can be asked.
-    fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError>;
+    fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>)
+    -> Result<(), ServiceError>;
     /// The file of the running program.
     fn own_program(&self) -> io::Result<PathBuf>;
     /// Whether a package of the distribution has this file.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use heaptrial_allocator::{Identifier, IdentifyError, PassedVariables};
 use heaptrial_host::{HostRoot, Process, Scope, package_of};
 use heaptrial_model::{Identity, LifeKey};
-use heaptrial_relay::{Control, Relay, TorError};
+use heaptrial_relay::{Control, Relay};
 
 use super::Programs;
+use crate::error::ServiceError;
 use crate::files::FileState;
 
 /// What a control socket gets to answer.
@@ -21,27 +22,6 @@ fn checked_in(scope: Scope) -> PathBuf {
         Scope::User => PathBuf::from(format!("/run/user/{}", scope.owner())),
     }
     .join("heaptrial")
-}
-
-/// Why a relay's options cannot be used, or are not in force.
-#[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    /// A copy of the torrc for Tor to check cannot be written.
-    #[error("a copy to check, {path}: {source}")]
-    Copy { path: PathBuf, source: io::Error },
-    #[error("Tor refuses what was to be written: {0}")]
-    Refused(#[source] TorError),
-    /// The relay cannot be asked.
-    #[error(transparent)]
-    Tor(#[from] TorError),
-    /// An option has another value.
-    #[error("the relay says {option} is `{found}` and not `{wanted}`")]
-    NotInForce {
-        option: String,
-        /// Its values, with commas between.
-        found: String,
-        wanted: String,
-    },
 }
 
 /// The processes of the host that this program runs on.
@@ -64,10 +44,6 @@ fn process(pid: i32) -> Process {
 }
 
 impl Programs for ThisHostsPrograms {
-    fn boot_id(&self) -> Option<String> {
-        Some(self.life(std::process::id() as i32)?.boot_id)
-    }
-
     fn life(&self, pid: i32) -> Option<LifeKey> {
         process(pid).life_key().ok()
     }
@@ -84,12 +60,17 @@ impl Programs for ThisHostsPrograms {
         Control::of(relay, CONTROL_PATIENCE).ok()?.bootstrap_percent().ok()
     }
 
-    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), RelayError> {
+    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), ServiceError> {
         let candidate = Candidate::write(&self.checked_in, state, bytes)?;
-        relay.verify_config(&candidate.path).map_err(RelayError::Refused)
+        let refused = |why| ServiceError(format!("Tor refuses what was to be written: {why}"));
+        relay.verify_config(&candidate.path).map_err(refused)
     }
 
-    fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError> {
+    fn options_in_force(
+        &self,
+        relay: &Relay,
+        options: &BTreeMap<String, String>,
+    ) -> Result<(), ServiceError> {
         in_force(relay, options)
     }
 
@@ -111,7 +92,7 @@ pub(crate) fn is_program_begun(pid: i32) -> bool {
 }
 
 /// Whether options are in force. A relay without a control socket is checked by the files alone.
-pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError> {
+pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), ServiceError> {
     let wanted = relay.effective_options(&relay.torrc)?;
     if !can_be_asked(relay) {
         return Ok(());
@@ -120,7 +101,7 @@ pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Res
     for (option, value) in options {
         if !control.is_in_force(option, value, &wanted)? {
             let found = control.conf(option)?.join(", ");
-            return Err(RelayError::NotInForce { option: option.clone(), found, wanted: value.clone() });
+            return Err(ServiceError(format!("the relay says {option} is `{found}` and not `{value}`")));
         }
     }
     Ok(())
@@ -137,9 +118,9 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn write(folder: &Path, state: &FileState, bytes: &[u8]) -> Result<Self, RelayError> {
+    fn write(folder: &Path, state: &FileState, bytes: &[u8]) -> Result<Self, ServiceError> {
         let candidate = Self { path: folder.join(format!("torrc-{}", std::process::id())) };
-        let fail = |source| RelayError::Copy { path: candidate.path.clone(), source };
+        let fail = |why| ServiceError(format!("a copy to check, {}: {why}", candidate.path.display()));
         candidate.fill(folder, state, bytes).map_err(fail)?;
         Ok(candidate)
     }

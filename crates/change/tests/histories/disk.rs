@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use heaptrial_change::FileState;
-use heaptrial_change::edges::{Disk, HeldLock, Stamp};
+use heaptrial_change::edges::{Disk, HeldLock};
 use heaptrial_host::Scope;
 use heaptrial_host::trusted::Untrusted;
 use heaptrial_model::ServiceName;
@@ -318,13 +318,6 @@ impl Disk for World {
     fn exists(&self, path: &Path) -> bool {
         self.operate();
         self.files.borrow().has(path)
-    }
-
-    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        self.operate();
-        let files = self.files.borrow();
-        let inode = files.inode(path)?;
-        Ok((1, inode as u64, files.inodes[inode].bytes.len() as u64, files.inodes[inode].modified_ns, 0))
     }
 
     fn check_trusted(&self, _path: &Path, _scope: Scope) -> Result<(), Untrusted> {

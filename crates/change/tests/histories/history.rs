@@ -88,28 +88,17 @@ thread_local! {
     static WANTED: RefCell<BTreeMap<Vec<usize>, Rc<FilesWanted>>> = RefCell::default();
 }
 
-/// The recovery timer's program while another process has the lock: it ends at once.
-pub fn timer_fires_beside_a_process(world: &World) {
+/// Others who want to change the same services while a process has the lock: the recovery timer's program ends at once, and
+/// another operator is refused.
+pub fn others_beside_a_process(world: &World, actions: &[Action]) {
     if !world.locked.get() {
         return;
     }
-    match Trial::open(world.host(), &paths(), NAME, Action::Recover) {
-        Err(ChangeError::Lock(LockError::Held { .. }) | ChangeError::Unknown { .. }) => {}
-        Err(error) => panic!("beside a process: {error}"),
-        Ok(_) => panic!("two processes have the lock"),
-    }
-}
-
-/// Another operator who resumes, reverts or ends the same, or begins something else, while a process has the lock.
-pub fn another_operator_beside_a_process(world: &World) {
-    if !world.locked.get() {
-        return;
-    }
-    for action in [Action::Resume, Action::Revert, Action::Drop, Action::Stop] {
-        match Trial::open(world.host(), &paths(), NAME, action) {
+    for action in actions {
+        match Trial::open(world.host(), &paths(), NAME, *action) {
             Err(ChangeError::Lock(LockError::Held { .. }) | ChangeError::Unknown { .. }) => {}
-            Err(error) => panic!("another operator: {error}"),
-            Ok(_) => panic!("two operators have the lock"),
+            Err(error) => panic!("{action:?} beside a process: {error}"),
+            Ok(_) => panic!("two processes have the lock"),
         }
     }
 }
@@ -126,28 +115,18 @@ fn journal_of(world: &World) -> Vec<u8> {
     world.files.borrow().bytes(&path).unwrap_or_default().to_vec()
 }
 
-/// What a journal says.
-fn state_of(journal: &[u8]) -> TrialState {
+/// What the journal says.
+fn state_of(world: &World) -> TrialState {
+    let journal = journal_of(world);
     // A line that was cut off is none.
     let records = journal.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     TrialState::of(&records.collect::<Vec<Record>>())
 }
 
-/// Services in the middle.
-fn in_flight(journal: &[u8]) -> Vec<ServiceName> {
-    state_of(journal).in_flight()
-}
-
 /// Services that could not be put back.
-fn stuck(journal: &[u8]) -> Vec<ServiceName> {
-    let state = state_of(journal);
+fn stuck(state: &TrialState) -> BTreeSet<ServiceName> {
     let stuck = state.services.iter().filter(|(_, found)| found.stage == Stage::RevertFailed);
     stuck.map(|(name, _)| name.clone()).collect()
-}
-
-/// Services that were given up where they could not be put back.
-fn given_up(journal: &[u8]) -> Vec<ServiceName> {
-    state_of(journal).given_up().cloned().collect()
 }
 
 /// Whether a file is a service's own, or of its timer, which has its name escaped, or the folder with links to timers.
@@ -231,8 +210,8 @@ impl History {
             world.hindered.set(true);
         }
         let hindered = world.hindered.get();
-        let journal_before = journal_of(world);
-        let stopped = self.stopped_for_good(world, &script, &journal_before);
+        let begun_before = state_of(world).in_flight();
+        let stopped = self.stopped_for_good(world, &script, &begun_before);
         world.begin(script.clone());
         let ran = catch_unwind(AssertUnwindSafe(|| self.carry_out(world, command)));
         let operations = world.end();
@@ -270,7 +249,7 @@ impl History {
                     matches!(what, Happening::Restart(_) | Happening::Stop(_) | Happening::Drift(_))
                 };
                 let disturbed = script.iter().any(|(_, what)| disturbs(what));
-                self.check(world, &ended, before, &journal_before, hindered, disturbed);
+                self.check(world, &ended, before, &begun_before, hindered, disturbed);
                 let is_gone = !world.services.borrow().gone().is_empty();
                 let whole = ended.outcome.is_complete() && !matches!(command, Command::Stop | Command::Drop);
                 if whole && !is_gone && !script.iter().any(hinders) {
@@ -283,7 +262,7 @@ impl History {
                 ChangeError::Unknown { .. }
                 | ChangeError::Stage { .. }
                 | ChangeError::InFlight { .. }
-                | ChangeError::NotOne { .. },
+                | ChangeError::Refused(_),
             )) => None,
             Ok(Err(ChangeError::Exists { .. })) if command == Command::Start => None,
             Ok(Err(_)) if hindered => None,
@@ -297,7 +276,7 @@ impl History {
         &self,
         world: &World,
         script: &[(u64, Happening)],
-        journal: &[u8],
+        in_flight: &[ServiceName],
     ) -> Vec<ServiceName> {
         let starts = |what: &Happening| {
             matches!(
@@ -309,7 +288,6 @@ impl History {
         if script.iter().any(|(_, what)| starts(what)) {
             return Vec::new();
         }
-        let in_flight = in_flight(journal);
         let at_first = script.iter().filter(|(at, _)| *at == 0).filter_map(|(_, what)| match what {
             Happening::Stop(service) => Some(service.clone()),
             _ => None,
@@ -407,7 +385,7 @@ impl History {
         world: &World,
         ended: &Ended,
         before: &BTreeMap<PathBuf, FileState>,
-        journal_before: &[u8],
+        begun_before: &[ServiceName],
         hindered: bool,
         disturbed: bool,
     ) {
@@ -424,10 +402,7 @@ impl History {
             // What stuck in an earlier process is stuck still.
             let earlier = stage == Some(Stage::RevertFailed);
             // What an earlier process began and this one did not come to is left to the timer.
-            let later = || {
-                let begun_before = in_flight(journal_before).contains(service);
-                begun_before && !ended.outcome.is_complete() && is_armed(world)
-            };
+            let later = || begun_before.contains(service) && !ended.outcome.is_complete() && is_armed(world);
             assert!(known || earlier || hindered || later(), "{service} is left as {stage:?}");
             if known && !hindered {
                 self.check_service(world, service, before, Some(stage == Some(Stage::Committed)));
@@ -472,7 +447,7 @@ impl History {
             return;
         }
         // What an earlier process could not put back, and said so, waits for a person.
-        let stuck = stuck(&journal_of(world));
+        let stuck = stuck(&state_of(world));
         for service in names(&self.faults).iter().filter(|service| !stuck.contains(service)) {
             self.check_service(world, service, before, None);
         }
@@ -481,7 +456,7 @@ impl History {
     /// Everything is as before the first process.
     fn check_the_end(&self, world: &World, before: &BTreeMap<PathBuf, FileState>) {
         let services = world.services.borrow();
-        let (gone, given_up) = (services.gone(), given_up(&journal_of(world)));
+        let (gone, given_up) = (services.gone(), state_of(world).given_up);
         let is_left = |service: &ServiceName| gone.contains(service) || given_up.contains(service);
         let down: Vec<ServiceName> =
             services.down().into_iter().filter(|service| !is_left(service)).collect();

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_allocator::{IdentifyError, PassedVariables};
-use heaptrial_change::FileState;
-use heaptrial_change::edges::{Manager, Programs, RelayError};
-use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_change::edges::Programs;
+use heaptrial_change::{FileState, ServiceError};
+use heaptrial_host::systemd::{Job, JobResult, Manager, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, Linkage, ServiceName};
 use heaptrial_relay::Relay;
 
@@ -364,7 +364,7 @@ impl Services {
 }
 
 impl Service {
-    fn activity(&self) -> Activity {
+    fn status(&self) -> UnitStatus {
         let (active, sub, main_pid) = match &self.state {
             State::Running { life, .. } => ("active", "running", Some(life.pid)),
             State::Starting { .. } => ("activating", "start", None),
@@ -372,12 +372,17 @@ impl Service {
             State::Failed => ("failed", "failed", None),
             State::Ended | State::Stopped => ("inactive", "dead", None),
         };
-        Activity {
+        UnitStatus {
             active_state: active.to_owned(),
             sub_state: sub.to_owned(),
             main_pid,
-            job: self.job,
+            control_group: String::new(),
             restarts: self.restarts,
+            result: "exit-code".to_owned(),
+            exec_main_code: 1,
+            exec_main_status: 3,
+            invocation_id: String::new(),
+            job: self.job,
         }
     }
 }
@@ -428,25 +433,8 @@ fn number_of(job: &Job) -> u32 {
 }
 
 impl Manager for World {
-    fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
-        self.ask(names, Service::activity)
-    }
-
     fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
-        self.ask(names, |service| {
-            let activity = service.activity();
-            UnitStatus {
-                active_state: activity.active_state,
-                sub_state: activity.sub_state,
-                main_pid: activity.main_pid,
-                control_group: String::new(),
-                restarts: service.restarts,
-                result: "exit-code".to_owned(),
-                exec_main_code: 1,
-                exec_main_status: 3,
-                invocation_id: String::new(),
-            }
-        })
+        self.ask(names, Service::status)
     }
 
     fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
@@ -534,10 +522,6 @@ impl Manager for World {
 }
 
 impl Programs for World {
-    fn boot_id(&self) -> Option<String> {
-        Some(format!("boot-{}", self.services.borrow().boots))
-    }
-
     fn life(&self, pid: i32) -> Option<LifeKey> {
         self.operate();
         self.pass(Duration::ZERO);
@@ -573,12 +557,16 @@ impl Programs for World {
         Some(100)
     }
 
-    fn verify_torrc(&self, _relay: &Relay, _state: &FileState, _bytes: &[u8]) -> Result<(), RelayError> {
+    fn verify_torrc(&self, _relay: &Relay, _state: &FileState, _bytes: &[u8]) -> Result<(), ServiceError> {
         self.operate();
         Ok(())
     }
 
-    fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError> {
+    fn options_in_force(
+        &self,
+        relay: &Relay,
+        options: &BTreeMap<String, String>,
+    ) -> Result<(), ServiceError> {
         self.operate();
         let services = self.services.borrow();
         let own = services.services.iter().find(|(name, _)| torrc_of(name) == relay.torrc);
@@ -589,11 +577,7 @@ impl Programs for World {
         let text = String::from_utf8_lossy(&torrc).into_owned();
         match options.iter().find(|(name, value)| !text.contains(&format!("{name} {value}"))) {
             None => Ok(()),
-            Some((option, wanted)) => Err(RelayError::NotInForce {
-                option: option.clone(),
-                found: "another".to_owned(),
-                wanted: wanted.clone(),
-            }),
+            Some((option, wanted)) => Err(ServiceError(format!("{option} is not {wanted}"))),
         }
     }
 

@@ -8,9 +8,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use heaptrial_change::edges::{Clock, Host};
+use heaptrial_change::journal::Action;
 use heaptrial_model::ServiceName;
 
 use crate::disk::Files;
+use crate::history::others_beside_a_process;
 use crate::random::Random;
 use crate::services::Services;
 
@@ -190,8 +192,10 @@ impl World {
             Happening::Stop(service) => self.services.borrow_mut().stop(&service),
             Happening::Gone(service) => self.services.borrow_mut().set_gone(&service, true),
             Happening::Back(service) => self.services.borrow_mut().set_gone(&service, false),
-            Happening::Timer => crate::history::timer_fires_beside_a_process(self),
-            Happening::Operator => crate::history::another_operator_beside_a_process(self),
+            Happening::Timer => others_beside_a_process(self, &[Action::Recover]),
+            Happening::Operator => {
+                others_beside_a_process(self, &[Action::Resume, Action::Revert, Action::Drop, Action::Stop]);
+            }
         }
     }
 

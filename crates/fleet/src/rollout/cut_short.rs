@@ -40,7 +40,7 @@ mod tests {
     }
 
     fn opened(action: Action) -> Event {
-        Event::Opened { schema_version: 1, action, tool_version: "0".into(), pid: 1 }
+        Event::Opened { action, tool_version: "0".into(), pid: 1 }
     }
 
     #[test]
@@ -52,8 +52,8 @@ mod tests {
         let begun = serde_json::to_value(RolloutStep::WaveBegun { wave: 1 }).unwrap();
         events.push(Event::Note { note: begun });
         assert_eq!(told(&events).unwrap(), "last record, 1970-01-01 00:00:01 UTC: wave begun");
-        events.push(Event::Restarting { service: service.clone() });
-        let last = "last record, 1970-01-01 00:00:02 UTC: b.service restarting";
+        events.push(Event::Reverting { service: service.clone(), why: None });
+        let last = "last record, 1970-01-01 00:00:02 UTC: b.service reverting";
         assert_eq!(told(&events).unwrap(), last);
         // The recovery timer is another process.
         events.extend([opened(Action::Recover), Event::Reverted { service }]);

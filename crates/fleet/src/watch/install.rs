@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_change::{inherited, made_folders};
-use heaptrial_host::systemd::{Systemd, SystemdError};
+use heaptrial_change::Ledger;
+use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError};
 use heaptrial_host::{HostRoot, Paths, package_of};
 use heaptrial_model::ServiceName;
 use sha2::{Digest, Sha256};
@@ -131,7 +131,7 @@ pub(crate) fn install(systemd: &Systemd, files: &[HostFile], name: &str) -> Resu
     }
     systemd.reload()?;
     let timer = unit_name(&timer_name(name))?;
-    let job = systemd.queue_start(&timer)?;
+    let job = systemd.start(&timer)?;
     let result = systemd.wait(&job, UNIT_PATIENCE)?;
     if result.is_done() {
         return Ok(());
@@ -198,7 +198,7 @@ pub(crate) fn remove(
         }
     }
     let timer = unit_name(&timer_name(name))?;
-    match systemd.queue_stop(&timer).and_then(|job| systemd.wait(&job, UNIT_PATIENCE)) {
+    match systemd.stop(&timer).and_then(|job| systemd.wait(&job, UNIT_PATIENCE)) {
         // One that was never there is no obstacle.
         Ok(_) | Err(SystemdError::Call { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -211,15 +211,17 @@ pub(crate) fn remove(
             _ => {}
         }
     }
+    let ledger = Ledger::of_this_host(paths).ok();
     let program = paths.program();
     let is_used = names(&paths.state).iter().any(|other| other != name)
-        || inherited(paths, &program).is_some()
+        || ledger.as_ref().is_some_and(|ledger| ledger.brought(&program).is_some())
         || package_of(&HostRoot::default(), &program).is_some();
     if !is_used {
         // A trial that was reverted left it to the watch.
         let _ = fs::remove_file(&program);
     }
-    for folder in folders.iter().rev().chain(made_folders(paths).iter().rev()) {
+    let of_trials = ledger.map(|ledger| ledger.made_folders()).unwrap_or_default();
+    for folder in folders.iter().rev().chain(of_trials.iter().rev()) {
         // Somebody else's file may be in it by now.
         let _ = fs::remove_dir(folder);
     }

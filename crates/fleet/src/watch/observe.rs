@@ -8,7 +8,7 @@ use heaptrial_allocator::{Expected, IdentifyError, identify_started_with};
 use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_evaluate::analysis::{DAY, Worked};
 use heaptrial_evaluate::judgement::{JudgementError, TRAFFIC, dated_lives, find_trial, traffic_since};
-use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
+use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_inspect::{NextStart, files_with_preload};
 use heaptrial_model::{Identity, Metric, ServiceName, TorFlag};

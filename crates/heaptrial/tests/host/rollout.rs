@@ -123,7 +123,7 @@ impl Host {
         let journal =
             self.bed.container.read_text("/var/lib/heaptrial/trials/three-way-rollout/journal.jsonl");
         let told = |line: &&str| {
-            ["rollout", "opened", "failed", "interrupted"]
+            ["rollout", "opened", "reverting", "interrupted"]
                 .iter()
                 .any(|what| line.contains(&format!("\"what\":\"{what}\"")))
         };

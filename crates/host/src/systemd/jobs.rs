@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::select;
 use zbus::zvariant::ObjectPath;
 use zbus::{Connection, MatchRule, MessageStream, Task, block_on, message};
 
-use super::{Job, JobResult};
+use super::{Job, JobResult, SystemdError};
 
 /// The results of so many jobs are kept; numbers of jobs only grow, so that the oldest goes first.
 const KEPT_RESULTS: usize = 4096;
@@ -39,14 +39,6 @@ impl Seen {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Why there is no result.
-pub(super) enum NoResult {
-    /// It did not come in time.
-    Timeout,
-    /// The connection ended, or systemd left it.
-    Disconnected,
 }
 
 impl JobWatch {
@@ -112,25 +104,25 @@ impl JobWatch {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// How a job ended, waiting as long as `limit`.
-    pub(super) fn result(&self, job: &Job, limit: Duration) -> Result<JobResult, NoResult> {
+    /// How a job ended, waiting as long as `limit`; `None` if it has not.
+    pub(super) fn result(&self, job: &Job, limit: Duration) -> Result<Option<JobResult>, SystemdError> {
         // A path that is not one of a job never gets a result.
-        let id = job_id(job).ok_or(NoResult::Timeout)?;
-        let deadline = Instant::now() + limit;
-        let mut state = self.seen.state();
-        loop {
-            if let Some(result) = state.results.get(&id) {
-                return Ok(result.clone());
-            }
-            if state.ended {
-                return Err(NoResult::Disconnected);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(NoResult::Timeout);
-            }
-            state = self.seen.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        let Some(id) = job_id(job) else { return Ok(None) };
+        let nothing = |state: &mut State| !state.ended && !state.results.contains_key(&id);
+        let waited = self.seen.changed.wait_timeout_while(self.seen.state(), limit, nothing);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match state.results.get(&id) {
+            None if state.ended => Err(disconnected(job)),
+            result => Ok(result.cloned()),
         }
+    }
+}
+
+/// Nothing is heard of a job any more.
+pub(super) fn disconnected(job: &Job) -> SystemdError {
+    SystemdError::Lost {
+        doing: format!("waiting for the job of {}", job.unit),
+        said: "the connection ended".to_owned(),
     }
 }
 

@@ -8,9 +8,9 @@ use zbus::Message;
 use zbus::zvariant::{ObjectPath, Value};
 
 use super::bus::{self, Bus};
-use super::jobs::{JobWatch, NoResult};
+use super::jobs::JobWatch;
 use super::properties::Properties;
-use super::{Job, JobResult, SystemdError, Unit, name};
+use super::{Job, SystemdError, Unit, name};
 use crate::Scope;
 
 /// A connection, and what is heard over it.
@@ -27,12 +27,14 @@ pub(super) struct Link {
 
 pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
+/// What a job does to those that are queued (systemctl(1), --job-mode).
+const REPLACE: &str = "replace";
 /// An interface and a name of it.
 pub(super) type Property = (&'static str, &'static str);
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd has of a unit: after each
 /// reload it looks again for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 11] = [
+const FACTS_OF_UNIT: [&str; 12] = [
     "Id",
     "Description",
     "LoadState",
@@ -44,6 +46,7 @@ const FACTS_OF_UNIT: [&str; 11] = [
     "ActiveState",
     "SubState",
     "InvocationID",
+    "Job",
 ];
 impl Link {
     /// Connects, with calls that wait for a reply no longer than `call_limit`.
@@ -119,28 +122,17 @@ impl Link {
             .collect()
     }
 
-    pub(super) fn queue(
-        &self,
-        method: &str,
-        doing: &str,
-        name: &ServiceName,
-        mode: &str,
-    ) -> Result<Job, SystemdError> {
+    pub(super) fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
         self.jobs()?;
         let doing = format!("{doing} {name}");
-        let reply = self.bus.manager(&doing, method, &(name.as_str(), mode))?;
+        let reply = self.bus.manager(&doing, method, &(name.as_str(), REPLACE))?;
         let body = reply.body();
         let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.error(&doing, error))?;
         Ok(Job { path: path.as_str().to_owned(), unit: name.clone(), connection: self.number })
     }
 
-    /// Listens for results of jobs, if it does not yet.
-    pub(super) fn listen(&self) -> Result<(), SystemdError> {
-        self.jobs().map(drop)
-    }
-
     /// The watch over jobs, which begins with the first one.
-    fn jobs(&self) -> Result<&JobWatch, SystemdError> {
+    pub(super) fn jobs(&self) -> Result<&JobWatch, SystemdError> {
         if let Some(jobs) = self.jobs.get() {
             return Ok(jobs);
         }
@@ -152,36 +144,5 @@ impl Link {
         let watch = JobWatch::begin(self.bus.connection()).map_err(|error| self.bus.error(doing, error))?;
         self.bus.manager(doing, "Subscribe", &())?;
         Ok(self.jobs.get_or_init(|| watch))
-    }
-
-    /// How a job that was queued over this connection ended; `None` while it is queued or runs.
-    pub(super) fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
-        match self.jobs()?.result(job, Duration::ZERO) {
-            Ok(result) => Ok(Some(result)),
-            Err(NoResult::Timeout) => Ok(None),
-            Err(NoResult::Disconnected) => Err(disconnected(job)),
-        }
-    }
-
-    /// Waits for a job, as long as `limit`.
-    pub(super) fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
-        self.jobs()?.result(job, limit).map_err(|why| match why {
-            NoResult::Timeout => SystemdError::Timeout { doing: format!("the job of {}", job.unit), limit },
-            NoResult::Disconnected => disconnected(job),
-        })
-    }
-
-    /// Waits until one of some jobs has ended, as long as `limit`.
-    pub(super) fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
-        self.jobs()?.wait_for_any(jobs, limit);
-        Ok(())
-    }
-}
-
-/// Nothing is heard of a job any more.
-pub(super) fn disconnected(job: &Job) -> SystemdError {
-    SystemdError::Lost {
-        doing: format!("waiting for the job of {}", job.unit),
-        said: "the connection ended".to_owned(),
     }
 }

@@ -22,7 +22,7 @@ use link::Link;
 pub use essential::why_essential;
 pub use name::{escape, quoted, template_and_instance, unescape};
 pub use transient::{TransientCommand, TransientEnd};
-pub use unit::{Activity, BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus};
+pub use unit::{BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
 #[derive(Debug, thiserror::Error)]
@@ -113,10 +113,29 @@ pub struct Systemd {
     patience: Duration,
 }
 
+/// What a transaction asks of a service manager, and does by it.
+pub trait Manager {
+    /// What changes about units, in the order of the names.
+    fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
+    /// What services' processes get from their units and drop-ins as loaded, in the order of the names.
+    fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
+    /// Reads all unit files again (`systemctl daemon-reload`).
+    fn reload(&self) -> Result<(), SystemdError>;
+    fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.
+    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
+    /// Waits for a job, as long as `limit`.
+    fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError>;
+    /// Waits until one of some jobs has ended, or can no longer be heard of, as long as `limit`.
+    fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError>;
+    /// Forgets a unit's failed state and its count of starts.
+    fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError>;
+}
+
 /// How long systemd may be away from the bus. It is back within a second, or much later on a host in need.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a job does to those that are queued (systemctl(1), --job-mode).
-const REPLACE: &str = "replace";
 /// Between two attempts to reach it.
 const RETRY_GAP: Duration = Duration::from_millis(100);
 
@@ -189,26 +208,14 @@ impl Systemd {
         }
     }
 
-    pub fn queue_restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("RestartUnit", "restarting", name, REPLACE)
-    }
-
-    pub fn queue_start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("StartUnit", "starting", name, REPLACE)
-    }
-
-    pub fn queue_stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("StopUnit", "stopping", name, REPLACE)
-    }
-
-    fn queue(&self, method: &str, doing: &str, name: &ServiceName, mode: &str) -> Result<Job, SystemdError> {
+    fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
         let link = self.link();
         if link.is_deaf() {
             self.renew(&link);
         }
         // Before anything is queued this can be asked again.
-        self.ask(Link::listen)?;
-        self.link().queue(method, doing, name, mode)
+        self.ask(|link| link.jobs().map(drop))?;
+        self.link().queue(method, doing, name)
     }
 
     /// Runs a command once where a service would run, in a transient unit that is gone afterwards.
@@ -220,29 +227,10 @@ impl Systemd {
         self.link().run_like(service, command, |unit| self.status(unit))
     }
 
-    /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.
-    pub fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
-        self.of_job(job)?.job_result(job)
-    }
-
-    /// Waits for a job, as long as `limit`.
-    pub fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
-        self.of_job(job)?.wait(job, limit)
-    }
-
-    /// Waits until one of some jobs has ended, or can no longer be heard of, as long as `limit`.
-    pub fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
-        let link = self.link();
-        if jobs.iter().any(|job| job.connection != link.number()) {
-            return Ok(());
-        }
-        link.wait_for_any(jobs, limit)
-    }
-
     /// The connection over which a job was queued.
     fn of_job(&self, job: &Job) -> Result<Arc<Link>, SystemdError> {
         let link = self.link();
-        if job.connection == link.number() { Ok(link) } else { Err(link::disconnected(job)) }
+        if job.connection == link.number() { Ok(link) } else { Err(jobs::disconnected(job)) }
     }
 }
 

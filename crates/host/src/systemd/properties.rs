@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use heaptrial_model::ServiceName;
 use zbus::zvariant::{Array, Structure, Value};
 
-use super::{Activity, BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
+use super::{BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
 use crate::Scope;
 
 /// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
@@ -103,16 +103,6 @@ impl<'m> Properties<'m> {
         }
     }
 
-    pub(super) fn activity(&'m self) -> Activity {
-        Activity {
-            active_state: self.text("ActiveState"),
-            sub_state: self.text("SubState"),
-            main_pid: self.main_pid(),
-            job: self.job(),
-            restarts: self.value("NRestarts").unwrap_or_default(),
-        }
-    }
-
     /// A unit without a job has number 0 there.
     fn job(&'m self) -> Option<u32> {
         match fields(self.0.get("Job")?).first() {
@@ -137,6 +127,7 @@ impl<'m> Properties<'m> {
             exec_main_code: self.value("ExecMainCode").unwrap_or_default(),
             exec_main_status: self.value("ExecMainStatus").unwrap_or_default(),
             invocation_id: hex::encode(id),
+            job: self.job(),
         }
     }
 

@@ -1,14 +1,16 @@
 //! What is asked of systemd, and asked again where it was not heard.
 
+use std::time::Duration;
+
 use heaptrial_model::{ServiceName, ServicePattern};
 use zbus::zvariant::ObjectPath;
 
 use super::link::{Property, SERVICE, UNIT};
-use super::{Activity, Matched, Systemd, SystemdError, Unit, UnitEnvironment, UnitStatus};
+use super::{Job, JobResult, Manager, Matched, Systemd, SystemdError, Unit, UnitEnvironment, UnitStatus};
 
 const TIMER: &str = "org.freedesktop.systemd1.Timer";
 /// What makes up a [`UnitStatus`].
-const STATUS_OF_UNIT: [&str; 3] = ["ActiveState", "SubState", "InvocationID"];
+const STATUS_OF_UNIT: [&str; 4] = ["ActiveState", "SubState", "InvocationID", "Job"];
 const STATUS_OF_SERVICE: [&str; 6] =
     ["MainPID", "ControlGroup", "NRestarts", "Result", "ExecMainCode", "ExecMainStatus"];
 const STATUS_OF_TIMER: [&str; 1] = ["Result"];
@@ -94,9 +96,10 @@ impl Systemd {
     pub fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
         self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
     }
+}
 
-    /// What changes about several units, in their order; the calls are sent together.
-    pub fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
+impl Manager for Systemd {
+    fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
         let wanted = |name: &ServiceName| {
             let own: &[&str] = match name.as_str().rsplit('.').next() {
                 Some("timer") => return [of(UNIT, &STATUS_OF_UNIT), of(TIMER, &STATUS_OF_TIMER)].concat(),
@@ -108,16 +111,7 @@ impl Systemd {
         self.ask_each(|link| link.some_properties(names, wanted, |properties, _| properties.status()))
     }
 
-    /// Whether several services run, the least that answers it, in their order.
-    pub fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
-        let wanted = |_: &ServiceName| {
-            [of(UNIT, &["ActiveState", "SubState", "Job"]), of(SERVICE, &["MainPID", "NRestarts"])].concat()
-        };
-        self.ask_each(|link| link.some_properties(names, wanted, |properties, _| properties.activity()))
-    }
-
-    /// What several services' processes get from their units and drop-ins, in the order of the names.
-    pub fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
+    fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
         let wanted = |_: &ServiceName| {
             [of(UNIT, &["DropInPaths"]), of(SERVICE, &["Environment", "UnsetEnvironment"])].concat()
         };
@@ -127,13 +121,40 @@ impl Systemd {
         environments.into_iter().collect()
     }
 
-    /// Reads all unit files again (`systemctl daemon-reload`).
-    pub fn reload(&self) -> Result<(), SystemdError> {
+    fn reload(&self) -> Result<(), SystemdError> {
         self.ask(|link| link.bus.manager("reading all unit files again", "Reload", &()).map(drop))
     }
 
-    /// Forgets a unit's failed state and its count of starts.
-    pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
+    fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("RestartUnit", "restarting", name)
+    }
+
+    fn start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("StartUnit", "starting", name)
+    }
+
+    fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("StopUnit", "stopping", name)
+    }
+
+    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
+        self.of_job(job)?.jobs()?.result(job, Duration::ZERO)
+    }
+
+    fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
+        let late = || SystemdError::Timeout { doing: format!("the job of {}", job.unit), limit };
+        self.of_job(job)?.jobs()?.result(job, limit)?.ok_or_else(late)
+    }
+
+    fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
+        let link = self.link();
+        if jobs.iter().all(|job| job.connection == link.number()) {
+            link.jobs()?.wait_for_any(jobs, limit);
+        }
+        Ok(())
+    }
+
+    fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
         let doing = format!("resetting {name}");
         self.ask(|link| link.bus.manager(&doing, "ResetFailedUnit", &name.as_str()).map(drop))
     }

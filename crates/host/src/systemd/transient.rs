@@ -119,7 +119,7 @@ impl Link {
         command: &TransientCommand<'_>,
         status: impl FnOnce(&ServiceName) -> Result<UnitStatus, SystemdError>,
     ) -> Result<TransientEnd, SystemdError> {
-        self.listen()?;
+        let jobs = self.jobs()?;
         let doing = format!("running {} in place of {service}", command.unit);
         let failed = |error: zbus::Error| self.bus.error(&doing, error);
         let reply = self.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
@@ -159,14 +159,18 @@ impl Link {
         let path: ObjectPath<'_> = body.deserialize().map_err(failed)?;
         let job =
             Job { path: path.as_str().to_owned(), unit: command.unit.clone(), connection: self.number() };
-        let waited = self.wait(&job, command.limit + STOP_LIMIT + GRACE);
+        let limit = command.limit + STOP_LIMIT + GRACE;
+        let waited = jobs.result(&job, limit);
         let status = status(command.unit);
-        if waited.is_err() {
+        let has_ended = matches!(waited, Ok(Some(_)));
+        if !has_ended {
             // What does not end is stopped; then reading ends too.
             let _ = self.bus.manager(&doing, "StopUnit", &(command.unit.as_str(), "replace"));
         }
         let _ = self.bus.manager(&doing, "UnrefUnit", &command.unit.as_str());
-        waited?;
+        if waited?.is_none() {
+            return Err(SystemdError::Timeout { doing, limit });
+        }
         let status = status?;
         let text = |reader: JoinHandle<String>| reader.join().unwrap_or_default();
         Ok(TransientEnd { stdout: text(stdout), stderr: text(stderr), status })

@@ -68,6 +68,9 @@ pub struct UnitStatus {
     pub exec_main_status: i32,
     /// Identifies this run of the unit, in hexadecimal (InvocationID).
     pub invocation_id: String,
+    /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
+    #[serde(skip)]
+    pub job: Option<u32>,
 }
 
 impl UnitStatus {
@@ -75,30 +78,17 @@ impl UnitStatus {
     pub fn is_running(&self) -> bool {
         self.active_state == "active" && self.main_pid.is_some()
     }
+
+    /// Whether it is stopped, and nothing is about to start it: by a person, or because it was through with its work.
+    pub fn is_stopped(&self) -> bool {
+        self.active_state == "inactive" && self.job.is_none()
+    }
 }
 
 impl Unit {
     /// The variables of its Environment=, each once; those of its EnvironmentFile and systemd's own are not among them.
     pub fn variables(&self) -> Vec<(String, String)> {
         variables(&self.environment, &self.unset_environment)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Activity {
-    pub active_state: String,
-    pub sub_state: String,
-    /// The main process; `None` when there is none.
-    pub main_pid: Option<i32>,
-    /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
-    pub job: Option<u32>,
-    pub restarts: u32,
-}
-
-impl Activity {
-    /// Whether it is stopped, and nothing is about to start it: by a person, or because it was through with its work.
-    pub fn is_stopped(&self) -> bool {
-        self.active_state == "inactive" && self.job.is_none()
     }
 }
 
