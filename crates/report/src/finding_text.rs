@@ -279,7 +279,7 @@ pub(crate) fn of(kind: Kind) -> FindingText {
 }
 
 /// What an objection says after the arm's name: `is bloating`, `is compared at a young age (observe it longer)`.
-pub(crate) fn objection(objection: &Objection) -> String {
+pub fn objection(objection: &Objection) -> String {
     let text = match &objection.reason {
         Reason::LessWork => {
             "does less work than the control: compare memory for each unit of work".to_owned()

@@ -101,14 +101,14 @@ impl Host {
         self.bed.maps(unit).contains("libmimalloc")
     }
 
-    /// The rollout stopped in a wave, whose services run what they ran, and told why.
+    /// The rollout stopped in a wave, whose services run what they ran, and said why.
     #[track_caller]
     fn assert_stopped(&self, output: &std::process::Output, wave: usize, service: &str, why: &str) {
         assert_eq!(output.status.code(), Some(1), "{}{}", stdout(output), stderr(output));
         let text = stdout(output);
         assert!(text.contains(&format!("STOPPED in wave {wave} of")), "{text}");
-        let told = text.lines().any(|line| line.contains(service) && line.contains(why));
-        assert!(told, "nothing tells of {service} that {why}:\n{text}");
+        let is_said = text.lines().any(|line| line.contains(service) && line.contains(why));
+        assert!(is_said, "nothing says of {service} that {why}:\n{text}");
         assert_eq!(self.stage(wave), "stopped");
         self.bed.assert_active(&self.units);
         for unit in self.wave(wave) {
@@ -118,18 +118,6 @@ impl Host {
             assert_eq!(self.stage(passed), "passed");
         }
         eprintln!("{text}");
-    }
-
-    /// What the journal tells, without the services' own steps.
-    fn steps(&self) -> String {
-        let journal =
-            self.bed.container.read_text("/var/lib/heaptrial/trials/three-way-rollout/journal.jsonl");
-        let told = |line: &&str| {
-            ["rollout", "opened", "failed", "interrupted"]
-                .iter()
-                .any(|what| line.contains(&format!("\"what\":\"{what}\"")))
-        };
-        journal.unwrap().lines().filter(told).map(|line| format!("{line}\n")).collect()
     }
 
     fn resume(&self) -> std::process::Output {
@@ -238,26 +226,6 @@ fn memory_above_what_the_trial_lets_expect_stops_a_wave() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn a_library_that_goes_stops_its_wave_and_resuming_brings_it_back() {
-    let Some(()) = drawn(1, 4) else { return };
-    let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
-    let mut process = host.start_in_background(&format!("{WAVES} --soak 3s,30s,3s"));
-    host.wait_for_wave(2, |wave| wave["stage"] == "soaking");
-    let library = host.bed.container.ok(&["find", "/usr/lib/heaptrial/allocators", "-name", "libmimalloc*"]);
-    host.bed.container.ok(&["rm", library.trim()]);
-    assert_eq!(process.wait().unwrap().code(), Some(1));
-    assert_eq!(host.stage(2), "stopped");
-    let status = host.status();
-    let reasons = status["reasons"].as_array().unwrap();
-    // A gate that looked at some services a moment before the library went tells of the others.
-    assert!(reasons.iter().any(|reason| reason["service"].is_string()), "{reasons:?}\n{}", host.steps());
-    assert!(reasons.iter().all(|reason| reason["what"].as_str().unwrap().contains("its library")));
-    host.bed.assert_active(&host.units);
-    host.assert_completes();
-}
-
-#[test]
-#[ignore = "needs root and a container"]
 fn a_power_cut_within_a_wave_is_resumed_to_the_end() {
     let Some(()) = drawn(1, 6) else { return };
     let Some(mut host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
@@ -273,7 +241,7 @@ fn a_power_cut_within_a_wave_is_resumed_to_the_end() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn a_complete_rollout_changes_nothing_more_and_tells_what_was_taken_away() {
+fn a_complete_rollout_changes_nothing_more_and_says_what_was_taken_away() {
     let Some(()) = drawn(2, 4) else { return };
     let Some(host) = Host::with_trial(12, Duration::from_secs(8)) else { return };
     let options = format!("{WAVES} --soak 3s");
@@ -288,9 +256,9 @@ fn a_complete_rollout_changes_nothing_more_and_tells_what_was_taken_away() {
     assert!(stdout(&host.resume()).contains("nothing to do"));
     let drop_in = format!("/etc/systemd/system/{canary}.d/zz-heaptrial.conf");
     host.bed.container.ok(&["mv", &drop_in, "/root/aside"]);
-    let told = host.resume();
-    assert_eq!(told.status.code(), Some(3));
-    assert!(stderr(&told).contains(&canary), "{}", stderr(&told));
+    let refused = host.resume();
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(stderr(&refused).contains(&canary), "{}", stderr(&refused));
     assert_eq!(host.status()["waves"][0]["in_force"], 0);
     host.bed.container.ok(&["mv", "/root/aside", &drop_in]);
     assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
@@ -330,16 +298,6 @@ fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
 
     let output = host.bed.succeeds("rollout rollback three-way-rollout --yes --pause 0s --at-once 8");
     assert!(stdout(&output).contains("8 services as before the rollout"), "{}", stdout(&output));
-    // What is over is not opened again by a resume that is refused.
-    let running = || {
-        let store = heaptrial_store::Store::open(&host.bed.database()).unwrap();
-        store.running_trials().unwrap().into_iter().map(|record| record.plan.name).collect::<Vec<_>>()
-    };
-    let running_before = running();
-    assert!(!running_before.contains(&"three-way-rollout".to_owned()));
-    assert_eq!(host.resume().status.code(), Some(3));
-    assert_eq!(host.bed.heaptrial("trial resume three-way").status.code(), Some(3));
-    assert_eq!(running(), running_before);
     assert_eq!(before.difference(&host.bed.snapshot()), Vec::<String>::new());
     host.bed.assert_active(&host.units);
     assert_eq!(["libmimalloc", "libjemalloc"].map(run), ran);
@@ -430,7 +388,8 @@ fn only_the_very_treatment_that_was_measured_is_rolled_out() {
         assert_ne!(connection.execute(&sql, []).unwrap(), 0);
     };
     contaminate("'it ran another one'");
-    refused(of_arm("mimalloc"), &["did not run the treatment of mimalloc", "--force REASON"]);
+    let output = of_arm("mimalloc");
+    assert!(stderr(&output).contains("mimalloc has services that ran something else"), "{}", stderr(&output));
     contaminate("NULL");
     let spec = format!("rollout start mimalloc@2.0.9 --services churn@* --dry-run {PACE}");
     refused(host.bed.heaptrial(&spec), &["no trial measured mimalloc@2.0.9"]);

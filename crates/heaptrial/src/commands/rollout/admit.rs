@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use heaptrial_allocator::Obtained;
-use heaptrial_fleet::rollout::{Forced, RolloutPlan, Whole, settings_of};
+use heaptrial_fleet::rollout::{Forced, MeasuredTreatment, RolloutPlan, settings_of};
 use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_model::units;
 
@@ -18,7 +18,7 @@ pub(super) fn admit(
     obtained: &BTreeMap<String, Obtained>,
 ) -> Result<Option<Forced>, Failure> {
     let host = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
-    let objections = target.verdict.objections(&host, &wanted(target, obtained, &host));
+    let objections = target.verdict.refusals(&host, &wanted(target, obtained, &host));
     match (&options.force, objections.is_empty()) {
         (_, true) => Ok(None),
         (Some(reason), false) => Ok(Some(Forced { reason: reason.clone(), objections })),
@@ -33,12 +33,12 @@ pub(super) fn admit(
 }
 
 /// The treatment as services would get it now.
-fn wanted(target: &Target, obtained: &BTreeMap<String, Obtained>, host: &HostFacts) -> Whole {
+fn wanted(target: &Target, obtained: &BTreeMap<String, Obtained>, host: &HostFacts) -> MeasuredTreatment {
     let treatment = &target.verdict.arm.treatment;
     let obtained = obtained.get(&target.verdict.arm.name);
     let library = obtained.filter(|obtained| obtained.library.is_some());
     let own = obtained.filter(|obtained| obtained.library.is_none());
-    Whole {
+    MeasuredTreatment {
         library: library.map(|obtained| obtained.sha256.clone()),
         c_library: own.and_then(|obtained| obtained.version.as_ref()).map(ToString::to_string),
         settings: obtained.map(|obtained| settings_of(&obtained.settings)).unwrap_or_default(),

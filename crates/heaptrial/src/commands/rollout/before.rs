@@ -5,7 +5,7 @@ use std::time::Duration;
 use heaptrial_evaluate::analysis::FleetService;
 use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
 use heaptrial_evaluate::judgement::LifeFigures;
-use heaptrial_fleet::rollout::{Before, RolloutPlan, Tells};
+use heaptrial_fleet::rollout::{Before, Reports, RolloutPlan};
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_inspect::{MainProcess, Service};
 use heaptrial_model::{HumanDuration, Metric, ServiceName, units};
@@ -59,7 +59,7 @@ fn of_trial(service: &FleetService) -> Before {
         bytes: heaptrial_fleet::rollout::level(service),
         work: UsualWork::of_life(life),
         flags: life.flags(),
-        tells: Tells::default(),
+        reports: Reports::default(),
     }
 }
 
@@ -77,7 +77,7 @@ fn with_told(known: Before, relay: &Relay, told: Option<&RelayReadings>, age_sec
     let bytes = told.and_then(|told| Some(told.read_bytes? + told.written_bytes?));
     let flags = told.and_then(|told| Some(told.flags.as_ref()?.iter().copied().collect()));
     Before {
-        tells: Tells {
+        reports: Reports {
             work: told.is_none() || bytes.is_some() || known.work.is_some(),
             flags: has_control(relay) && LISTED.contains(&relay.role.as_str()),
         },
@@ -95,8 +95,8 @@ pub fn unjudged(plan: &RolloutPlan) -> Option<String> {
         );
     }
     let lacks =
-        |wanted: fn(Tells) -> bool| plan.before.values().filter(|before| !wanted(before.tells)).count();
-    let (work, flags) = (lacks(|tells| tells.work), lacks(|tells| tells.flags));
+        |wanted: fn(Reports) -> bool| plan.before.values().filter(|before| !wanted(before.reports)).count();
+    let (work, flags) = (lacks(|reports| reports.work), lacks(|reports| reports.flags));
     let of = units::counted(plan.before.len(), "service");
     (work + flags > 0).then(|| {
         format!(
@@ -108,8 +108,8 @@ pub fn unjudged(plan: &RolloutPlan) -> Option<String> {
 /// Refuses what is certain to be held up by a gate in the end: what services did before is known now or never.
 pub fn refuse_unknown(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -> Result<(), Failure> {
     let lacks = |before: &Before| {
-        let work = before.tells.work && before.work.is_none();
-        let flags = before.tells.flags && before.flags.is_none();
+        let work = before.reports.work && before.work.is_none();
+        let flags = before.reports.flags && before.flags.is_none();
         match (work, flags) {
             (true, true) => Some("work and flags"),
             (true, false) => Some("work"),
@@ -135,7 +135,7 @@ pub fn refuse_unknown(plan: &RolloutPlan, restart_every: Option<HumanDuration>) 
 
 /// Refuses waves that end before anything can be known of the services' work.
 fn refuse_short(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -> Result<(), Failure> {
-    if plan.before.values().all(|before| !before.tells.work) {
+    if plan.before.values().all(|before| !before.reports.work) {
         return Ok(());
     }
     if let Some(every) = restart_every.filter(|every| every.0.as_secs_f64() < 4.0 * LEAST_WORK_SECONDS) {
@@ -218,7 +218,7 @@ mod tests {
     fn a_relay_tells_now_what_no_trial_knows() {
         let told = told(Some(5_000_000), Some(&[TorFlag::Guard]));
         let now = with_told(Before::default(), &relay("relay", &[CONTROL]), Some(&told), Some(1000.0));
-        assert_eq!(now.tells, Tells { work: true, flags: true });
+        assert_eq!(now.reports, Reports { work: true, flags: true });
         assert_eq!(now.work, UsualWork::since_start(1e7, 1000.0));
         assert_eq!(now.flags, Some(vec![TorFlag::Guard]));
     }
@@ -227,23 +227,23 @@ mod tests {
     fn one_that_does_not_answer_or_is_young_is_not_known_and_might_be() {
         let silent = with_told(Before::default(), &relay("exit", &[CONTROL]), None, Some(1e5));
         assert_eq!(
-            (silent.tells, silent.work, silent.flags),
-            (Tells { work: true, flags: true }, None, None)
+            (silent.reports, silent.work, silent.flags),
+            (Reports { work: true, flags: true }, None, None)
         );
         let told = told(Some(10), None);
         let young = with_told(Before::default(), &relay("exit", &[CONTROL]), Some(&told), Some(60.0));
-        assert_eq!((young.tells, young.work), (Tells { work: true, flags: true }, None));
+        assert_eq!((young.reports, young.work), (Reports { work: true, flags: true }, None));
     }
 
     #[test]
     fn what_cannot_be_told_is_not_asked_for() {
         let none = told(None, None);
         let metrics = with_told(Before::default(), &relay("relay", &[METRICS]), Some(&none), Some(1e5));
-        assert_eq!(metrics.tells, Tells::default());
+        assert_eq!(metrics.reports, Reports::default());
         let bytes = told(Some(1), None);
         for role in ["bridge", "client"] {
             let unlisted = with_told(Before::default(), &relay(role, &[CONTROL]), Some(&bytes), Some(1e5));
-            assert_eq!(unlisted.tells, Tells { work: true, flags: false }, "{role}");
+            assert_eq!(unlisted.reports, Reports { work: true, flags: false }, "{role}");
         }
         assert!(!has_a_way(&relay("relay", &[])));
     }

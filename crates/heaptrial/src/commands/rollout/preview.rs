@@ -28,7 +28,7 @@ pub(super) fn show(target: &Target, plan: &RolloutPlan, services: &[Service]) {
         verdict::lines(&target.verdict).iter().for_each(|line| eprintln!("{line}"));
     }
     let objections = plan.forced.iter().flat_map(|forced| &forced.objections);
-    objections.chain(&target.verdict.warnings()).for_each(|line| eprintln!("warning: {line}"));
+    objections.chain(&target.verdict.caveats).for_each(|line| eprintln!("warning: {line}"));
     ratio_lines(plan).iter().for_each(|line| eprintln!("{line}"));
     for (number, wave) in plan.waves.iter().enumerate() {
         let names: Vec<&str> = wave.iter().take(4).map(ServiceName::as_str).collect();

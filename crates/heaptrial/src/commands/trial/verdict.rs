@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_evaluate::analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
+use heaptrial_evaluate::analysis::{FindingKind, Objection, Reason, objections};
 use heaptrial_evaluate::judgement::{Judgement, Options};
-use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
+use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, MeasuredTreatment, Verdict, kinds, settings_of};
 use heaptrial_host::HostFacts;
 use heaptrial_model::{Pace, TrialKind, units};
+use heaptrial_report::objection_text;
 use heaptrial_store::LifeRecord;
 use serde_json::Value;
 
@@ -20,12 +21,6 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::file_beside;
 use crate::target::Target;
-
-/// Services that are left of an arm whose figures bear that others ran something else: as many as an interval between order
-/// statistics takes,
-const FEWEST_LEFT: u32 = 6;
-/// and the share of the arm that ran something else at most.
-const MOST_LEFT_OUT: f64 = 0.25;
 
 /// Of which trial and arm.
 #[derive(Debug, Args)]
@@ -78,19 +73,18 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
         let ratio = verdict.ratio.map(|ratio| ratio.value);
         let document = serde_json::json!({
             "schema_version": 1, "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name, "ratio": ratio,
-            "verdict": verdict.verdict, "findings": verdict.findings, "borne": verdict.borne, "worth": worth.hosts,
+            "verdict": verdict.verdict, "objections": verdict.objections, "caveats": verdict.caveats, "worth": worth.hosts,
             "cpu_ratio": worth.cpu.as_ref().map(|ratio| ratio.estimate),
         });
         println!("{document:#}");
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}", lines(&verdict).join("\n"));
-    let against = verdict.against();
-    against.iter().chain(&verdict.warnings()).for_each(|line| println!("warning: {line}"));
+    verdict.objections.iter().chain(&verdict.caveats).for_each(|line| println!("warning: {line}"));
     println!("{}", worth.text(&verdict));
     println!("\n{digest}  {}", file.display());
     let next = format!("heaptrial rollout start {} --services PATTERN", file.display());
-    match against.is_empty() {
+    match verdict.objections.is_empty() {
         true => println!("Next, on each host: {next}"),
         false => {
             println!("What was found speaks against a rollout: `{next}` refuses it without --force REASON")
@@ -158,7 +152,7 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         })
         .map(|service| service.name.as_str())
         .collect();
-    let found = found(analysis, &judgement.fleet, index);
+    let (objections, caveats) = objections_and_caveats(judgement, index, control.unwrap_or(index));
     let result = &analysis.arms[index];
     let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
     let ratio = figures.ratio.as_ref().zip(analysis.matched_age_seconds).map(|(ratio, age_seconds)| {
@@ -195,42 +189,25 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
             .collect(),
         ratio,
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
-        findings: found.against,
-        borne: found.borne,
+        objections,
+        caveats,
     })
 }
 
-/// Grave findings that bear on an arm, in words.
-struct Found {
-    /// Those that speak against a rollout of it.
-    against: Vec<String>,
-    /// Those that its figures bear.
-    borne: Vec<String>,
-}
-
-/// The findings. That of a plan over several hosts one alone is here is none: it has the arm's services there.
-fn found(analysis: &Analysis, fleet: &Fleet, arm: usize) -> Found {
-    let control = fleet.arms.iter().position(|arm| arm.control);
-    let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
-    let grave = grave.filter(|finding| finding.kind != FindingKind::HostsMissing);
-    let (borne, against): (Vec<&Finding>, Vec<&Finding>) = grave
-        .filter(|finding| finding.bears_on(arm, control))
-        .partition(|finding| is_borne(analysis, finding));
-    let told = |findings: Vec<&Finding>| findings.iter().map(|finding| finding.evidence.clone()).collect();
-    Found { against: told(against), borne: told(borne) }
-}
-
-/// Whether figures of the arm stand without the services that were proved to run something else: those that are left are enough for an
-/// interval that assumes nothing, and most of the arm by far. Of more it is asked why treatments do not hold before they are
-/// brought to further services.
-fn is_borne(analysis: &Analysis, finding: &Finding) -> bool {
-    let left = |arm: &usize| {
-        let result = &analysis.arms[*arm];
-        let treated = result.as_treated.as_ref().map_or(0, |treated| treated.services_compared);
-        let few = MOST_LEFT_OUT * f64::from(result.as_assigned.services);
-        treated >= FEWEST_LEFT && finding.services.len() as f64 <= few
+/// What the analysis found that blocks a recommendation of an arm, and what is uncertain about it. Of a plan over several hosts of
+/// which one alone is here, it has the arm's services there.
+fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> (Vec<String>, Vec<String>) {
+    let name = &judgement.fleet.arms[arm].name;
+    let is_of_hosts =
+        |reason: &Reason| matches!(reason, Reason::Finding { kind: FindingKind::HostsMissing, .. });
+    let found = objections(&judgement.analysis, arm, control).into_iter();
+    let (blocking, uncertain): (Vec<Objection>, Vec<Objection>) =
+        found.filter(|objection| !is_of_hosts(&objection.reason)).partition(|objection| objection.blocks);
+    let texts = |objections: Vec<Objection>| {
+        let texts = objections.iter().map(|objection| format!("{name} {}", objection_text(objection)));
+        texts.collect::<Vec<_>>()
     };
-    finding.kind == FindingKind::Contaminated && finding.arms.iter().all(left)
+    (texts(blocking), texts(uncertain))
 }
 
 /// The hosts of the trial with their facts at its start.
@@ -249,7 +226,11 @@ pub(super) fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
 }
 
 /// What the arm's processes were proved to run, each treatment once, by host.
-fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> BTreeMap<String, Vec<Whole>> {
+fn proved(
+    judgement: &Judgement,
+    arm: usize,
+    hosts: &[(String, HostFacts)],
+) -> BTreeMap<String, Vec<MeasuredTreatment>> {
     let rows = &judgement.rows;
     let record = &rows.arms[arm];
     let expected: Option<Expected> =
@@ -274,7 +255,7 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
         let mut lives = judgement.fleet.services[index].lives.iter();
         lives.any(|own| own.started_at == started_at && own.contamination.is_none())
     };
-    let mut on: BTreeMap<String, Vec<Whole>> = BTreeMap::new();
+    let mut on: BTreeMap<String, Vec<MeasuredTreatment>> = BTreeMap::new();
     for life in &rows.lives {
         let (Some(identity), Some((index, (host, facts)))) = (&life.identity, services.get(&life.service_id))
         else {
@@ -283,7 +264,7 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
         if !was_treated(*index, life) {
             continue;
         }
-        let whole = Whole {
+        let whole = MeasuredTreatment {
             library: identity.sha256.clone().filter(|_| preloads),
             c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
             settings: settings.clone(),
@@ -379,26 +360,18 @@ mod tests {
         let judgement = Judgement::of(&store, id, &Options::default()).unwrap();
         ["a", "b", "c"].map(|arm| {
             let verdict = of(&judgement, arm).unwrap();
-            (verdict.against(), verdict.warnings())
+            (verdict.objections, verdict.caveats)
         })
     }
 
     #[test]
-    fn what_a_trial_of_this_host_found_of_an_arm_speaks_against_that_arm() {
-        let is_named = |text: &String| text.contains("did not run the treatment of b");
-        let [_, (against, _), (against_c, warnings_c)] = verdicts(1);
-        assert!(against.iter().any(is_named), "{against:?}");
-        assert!(!against_c.iter().chain(&warnings_c).any(is_named), "{against_c:?} {warnings_c:?}");
-        // Too few are left.
-        let [_, (against, warnings), _] = verdicts(6);
-        assert!(against.iter().any(is_named) && warnings.is_empty(), "{against:?} {warnings:?}");
-    }
-
-    #[test]
-    fn figures_of_enough_services_bear_that_one_ran_something_else() {
-        let is_named = |text: &String| text.contains("1 of its 7 services did not run the treatment of b");
-        let [_, (against, warnings), (_, warnings_c)] = verdicts(7);
-        assert!(!against.iter().any(is_named), "{against:?}");
-        assert!(warnings.iter().any(is_named) && warnings_c.is_empty(), "{warnings:?} {warnings_c:?}");
+    fn a_service_that_ran_another_allocator_is_a_caveat_of_its_arm_alone() {
+        let is_named = |text: &String| text.contains("b has services that ran something else");
+        let [_, (objections, caveats), (_, caveats_of_c)] = verdicts(7);
+        assert!(!objections.iter().any(is_named), "{objections:?}");
+        assert!(
+            caveats.iter().any(is_named) && !caveats_of_c.iter().any(is_named),
+            "{caveats:?} {caveats_of_c:?}"
+        );
     }
 }
