@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_fleet::watch::{
-    Channels, HostContent, Proposal, Request, Source, WatchPlan, begin, check_hook, look_days, propose,
-    stored_name,
+    Channels, Proposal, Request, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
 };
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
@@ -118,7 +117,6 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     );
     on_host::confirm(&what, options.yes)?;
     let mut store = Store::create(&database).map_err(Failure::failed)?;
-    let files = proposal.files.clone();
     let plan = begin(proposal, &mut store, &systemd, &paths).map_err(|error| {
         Failure::from(error).about(format!(
             "the watch was not started; `heaptrial watch stop {name}` removes what there is of it"
@@ -129,7 +127,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
         return Ok(ExitCode::SUCCESS);
     }
     describe(&plan, options.every);
-    for file in &files {
+    for file in &plan.installed {
         println!("installed {}", file.path.display());
     }
     println!("`heaptrial watch status {}` shows how it goes", plan.name);
@@ -170,7 +168,7 @@ fn source(
             unmatched.join(" ")
         )));
     }
-    Ok(Source::as_found(store.as_ref(), &found.services, &patterns, paths)?)
+    Ok(Source::as_found(store.as_ref(), &found.services, &patterns)?)
 }
 
 fn channels(options: &StartOptions) -> Result<Channels, Failure> {
@@ -209,11 +207,9 @@ fn dry_run(proposal: &Proposal, every_minutes: u64, global: &GlobalOptions) -> R
         return Ok(ExitCode::SUCCESS);
     }
     describe(&proposal.plan, every_minutes);
-    for file in &proposal.files {
+    for file in &proposal.plan.installed {
         println!("would install {}", file.path.display());
-        if let HostContent::Text(text) = &file.content {
-            text.lines().filter(|line| !line.is_empty()).for_each(|line| println!("    {line}"));
-        }
+        file.text.lines().filter(|line| !line.is_empty()).for_each(|line| println!("    {line}"));
     }
     println!("nothing was changed");
     Ok(ExitCode::SUCCESS)
