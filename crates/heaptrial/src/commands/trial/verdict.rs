@@ -201,8 +201,10 @@ fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> 
     let is_of_hosts =
         |reason: &Reason| matches!(reason, Reason::Finding { kind: FindingKind::HostsMissing, .. });
     let found = objections(&judgement.analysis, arm, control).into_iter();
-    let (blocking, uncertain): (Vec<Objection>, Vec<Objection>) =
-        found.filter(|objection| !is_of_hosts(&objection.reason)).partition(|objection| objection.blocks);
+    let found = found.filter(|objection| !is_of_hosts(&objection.reason));
+    // How an arm grows is what gates look at, wave after wave.
+    let is_blocking = |objection: &Objection| objection.blocks && objection.reason != Reason::GrowthUnknown;
+    let (blocking, uncertain): (Vec<Objection>, Vec<Objection>) = found.partition(is_blocking);
     let texts = |objections: Vec<Objection>| {
         let texts = objections.iter().map(|objection| format!("{name} {}", objection_text(objection)));
         texts.collect::<Vec<_>>()
