@@ -74,7 +74,6 @@ fn a_verdict_is_of_the_hosts_and_caveats_of_its_own_arm() {
     for arm in ARMS {
         assert_eq!(hosts(&verdict(folder, arm).0), HOSTS, "{arm}");
     }
-    let before = verdict(folder, ARMS[0]).0.caveats;
 
     // On the second host the arm never ran as it should: nothing is known of it on a host like that one.
     change(folder, "UPDATE life SET contamination = 'it ran another one'", ARMS[1], HOSTS[1]);
@@ -85,7 +84,8 @@ fn a_verdict_is_of_the_hosts_and_caveats_of_its_own_arm() {
     assert!(said.contains(&format!("warning: {about}")), "{said}");
     // Of the other arm neither is true.
     let (other, _) = verdict(folder, ARMS[0]);
-    assert_eq!((hosts(&other), &other.caveats), (HOSTS.to_vec(), &before));
+    assert_eq!(hosts(&other), HOSTS);
+    assert!(!other.caveats.iter().any(|caveat| caveat.contains("ran something else")), "{:?}", other.caveats);
     // What was not proved there counts no more.
     change(folder, "UPDATE life SET contamination = NULL, identity_json = NULL", ARMS[1], HOSTS[1]);
     assert_eq!(hosts(&verdict(folder, ARMS[1]).0), HOSTS[..1]);
