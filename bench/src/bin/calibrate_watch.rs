@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use heaptrial_fleet::watch::{AlertChange, AlertKind};
 use heaptrial_stats::quantile;
 use rayon::prelude::*;
-use simulation::{Event, Month, Noise, Told, first};
+use simulation::{Event, Month, Noise, Reported, first};
 
 const SIZES: [usize; 4] = [5, 10, 20, 40];
 /// When something goes wrong: between the looks of days 7 and 10.
@@ -48,18 +48,18 @@ fn quiet(months: u64, seed: u64) {
     let mut by_kind: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, noise) in noises {
         let cells = SIZES.map(|size| {
-            let told: Vec<_> = (0..months)
+            let reported: Vec<_> = (0..months)
                 .into_par_iter()
                 .map(|month| {
                     let restarted = month % 2 == 0;
                     Month { noise, restarted, ..Month::quiet(size) }.live(seed * 1_000_000 + month)
                 })
-                .filter(|told| !told.is_empty())
+                .filter(|reported| !reported.is_empty())
                 .collect();
-            let raised = |of: &Told| -> Vec<AlertKind> {
+            let raised = |of: &Reported| -> Vec<AlertKind> {
                 of.iter().filter(|alert| alert.1 == AlertChange::Raised).map(|alert| alert.2).collect()
             };
-            let kinds: Vec<Vec<AlertKind>> = told.iter().map(raised).collect();
+            let kinds: Vec<Vec<AlertKind>> = reported.iter().map(raised).collect();
             for kind in kinds.iter().flatten() {
                 *by_kind.entry(kind.as_str()).or_default() += 1;
             }
@@ -105,9 +105,9 @@ fn cell(size: usize, event: Event, months: u64, seed: u64) -> String {
         .into_par_iter()
         .filter_map(|month| {
             let restarted = month % 2 == 0;
-            let told =
+            let reported =
                 Month { restarted, ..Month::quiet(size) }.with(event, SINCE).live(seed * 1_000_000 + month);
-            first(&told, event.kind()).filter(|day| *day >= SINCE)
+            first(&reported, event.kind()).filter(|day| *day >= SINCE)
         })
         .collect();
     match (quantile(&days, 0.5), quantile(&days, 1.0)) {

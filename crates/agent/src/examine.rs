@@ -130,14 +130,9 @@ fn differs(main: &Identity, other: &Identity, files: &Signature) -> Option<Strin
         return (!files.iter().any(|(name, ..)| name == path)).then(|| "an unknown allocator".to_owned());
     }
     // The C library of a process that was started after an upgrade is another build of the same.
-    let own = main.linkage == Linkage::Libc && other.linkage == Linkage::Libc;
-    let same_build = match (&main.sha256, &other.sha256) {
-        _ if own => true,
-        (Some(a), Some(b)) => a == b,
-        _ => main.build_id == other.build_id,
-    };
-    let same = main.family == other.family && main.version == other.version && same_build;
-    (!same).then(|| other.label())
+    let both_own = main.linkage == Linkage::Libc && other.linkage == Linkage::Libc;
+    let is_same = main.family == other.family && (both_own || main.is_same_build(other));
+    (!is_same).then(|| other.label())
 }
 
 fn signature_of(mappings: &[Mapping]) -> Signature {

@@ -7,8 +7,8 @@ use heaptrial_host::Instant;
 use heaptrial_model::{Arm, Metric, ServiceName, Treatment, TrialKind};
 use heaptrial_store::{NewService, NewTrial, StoreError};
 
-use crate::session::Session;
-use crate::watched::{Seat, Watched};
+use crate::agent::Agent;
+use crate::watched::Seat;
 
 /// New services are looked for this often.
 const EVERY_US: i64 = 600_000_000;
@@ -17,7 +17,7 @@ const AGAIN_US: i64 = 10_000_000;
 const NAME: &str = "host";
 const ARM: &str = "as found";
 
-impl Session {
+impl Agent {
     /// Looks for services of the host that match the patterns and are not sampled yet.
     pub(crate) fn refresh_host(&mut self) {
         let now = self.clock.now();
@@ -46,19 +46,15 @@ impl Session {
     /// gather without end, and what an earlier agent was asked for may be more than this one is.
     fn drop_absent(&mut self, listed: &[ServiceName], now: Instant) {
         let listed: BTreeSet<&ServiceName> = listed.iter().collect();
-        let absent = |watched: &Watched| {
-            watched.seats.iter().all(|seat| seat.of_host) && !listed.contains(&watched.name)
-        };
-        let names: Vec<ServiceName> = self
-            .watched
-            .values()
-            .filter(|watched| absent(watched))
-            .map(|watched| watched.name.clone())
-            .collect();
-        let dropped: Vec<Watched> = names.iter().filter_map(|name| self.watched.remove(name)).collect();
-        for seat in dropped.iter().flat_map(|watched| &watched.seats) {
-            self.hand_over(seat, now);
-        }
+        let mut left = Vec::new();
+        self.watched.retain(|name, watched| {
+            let stays = listed.contains(name) || watched.seats.iter().any(|seat| !seat.of_host);
+            if !stays {
+                left.append(&mut watched.seats);
+            }
+            stays
+        });
+        self.leave(&left, now);
     }
 
     fn begin_host_trial(&mut self, now: Instant) -> Result<(), StoreError> {
@@ -93,24 +89,18 @@ impl Session {
         let services = self.ledger.store.services(trial_id)?;
         let known: HashMap<&str, i64> =
             services.iter().map(|service| (service.name.as_str(), service.id)).collect();
-        let mut position = services.len() as u32;
-        for name in names {
+        for (name, position) in names.into_iter().zip(services.len() as u32..) {
             let service_id = match known.get(name.as_str()) {
                 Some(id) => *id,
                 None => {
-                    position += 1;
-                    let service = NewService {
-                        name: name.to_string(),
-                        arm: 0,
-                        block: 0,
-                        position: position - 1,
-                        attributes: serde_json::Value::Null,
-                    };
+                    let (name, attributes) = (name.to_string(), serde_json::Value::Null);
+                    let service = NewService { name, arm: 0, block: 0, position, attributes };
                     self.ledger.store.add_new_service(trial_id, arm_id, &service)?
                 }
             };
-            let seat = Seat::new(trial_id, service_id, NAME.into(), ARM.into());
-            self.seat(name, Seat { of_host: true, ..seat }, now);
+            let (arm, trial) = (ARM.to_owned(), NAME.to_owned());
+            let seat = Seat { of_host: true, trial_id, service_id, arm, trial, ..Seat::default() };
+            self.seat(name, seat, now);
         }
         Ok(())
     }
@@ -134,15 +124,15 @@ mod tests {
             (TrialKind::Field, false, false, true),
         ] {
             let mut fixture = Fixture::new();
-            fixture.session.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
-            let (trial, _) = fixture.begin(kind, None, hours_ago(1));
-            fixture.session.refresh_trials();
+            fixture.agent.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
+            let (trial, _) = fixture.begin(kind, hours_ago(1));
+            fixture.agent.refresh_trials();
             if runs {
                 fixture.find_main(hours_ago(1));
             }
             let names = if listed { vec![name.clone()] } else { Vec::new() };
-            fixture.session.drop_absent(&names, hours_ago(0));
-            assert_eq!(fixture.session.watched.contains_key(&name), kept, "{kind} {runs} {listed}");
+            fixture.agent.drop_absent(&names, hours_ago(0));
+            assert_eq!(fixture.agent.watched.contains_key(&name), kept, "{kind} {runs} {listed}");
             let lives = fixture.lives(trial);
             assert_eq!(lives.len(), usize::from(runs));
             assert!(lives.iter().all(|life| life.ending == Some(Ending::Planned)), "{lives:?}");

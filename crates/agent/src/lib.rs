@@ -6,9 +6,10 @@
 //! relays, serving metrics. Every tick of a trial is one transaction, so that a kill at any moment loses nothing that
 //! was committed; after a restart the ledger is continued, and what was missed is recorded as a gap.
 
+mod agent;
 mod announced;
 mod clock;
-mod ending;
+mod ends;
 mod error;
 mod examine;
 mod host_trial;
@@ -18,8 +19,9 @@ mod lock;
 mod manager;
 mod metrics;
 mod own;
+mod proofs;
 mod relays;
-mod session;
+mod rollup;
 mod systemd_journal;
 #[cfg(test)]
 mod testing;
@@ -27,21 +29,19 @@ mod tick;
 mod trials;
 mod unit_file;
 mod unread;
-mod upkeep;
 mod watched;
 
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_host::Scope;
 
+pub use agent::Agent;
 pub use error::AgentError;
 pub use metrics::{MetricsAddress, MetricsAddressError};
 pub use unit_file::{UNIT_FILE, UNIT_NAME, UnitOptions, unit_file};
 
 use heaptrial_model::ServicePattern;
-use session::Session;
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -72,24 +72,5 @@ impl Config {
             metrics: None,
             keep_raw: Duration::from_secs(14 * 86_400),
         }
-    }
-}
-
-/// The agent, before it runs.
-#[derive(Debug)]
-pub struct Agent {
-    session: Session,
-}
-
-impl Agent {
-    /// Opens the database, connects to systemd, and listens for metrics where asked. Refuses where another agent writes
-    /// into the same database. Where systemd cannot be reached, that is tried again while it runs.
-    pub fn new(config: Config) -> Result<Self, AgentError> {
-        Ok(Self { session: Session::open(config)? })
-    }
-
-    /// Samples until `stop` can be read from, then ends with everything written.
-    pub fn run(self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
-        self.session.run(stop)
     }
 }

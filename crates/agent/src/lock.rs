@@ -27,7 +27,10 @@ impl AgentLock {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(AgentError::Running { database: config.database.clone(), lock: path })
+                let (database, lock) = (config.database.display(), path.display());
+                let why =
+                    format!("another agent samples into {database} already (it holds {lock}); stop it first");
+                Err(AgentError::Refused(why))
             }
             Err(error) => Err(AgentError::system(format!("lock {}", path.display()))(error.into())),
         }

@@ -10,7 +10,7 @@ use heaptrial_host::{HostRoot, Instant, Process};
 use heaptrial_model::{KnownEvent, LifeKey, ServiceName, TorFlag};
 use heaptrial_relay::{Relay, RelayReadings, TorError};
 
-use crate::session::Session;
+use crate::agent::Agent;
 
 /// Relays are asked this often.
 const EVERY_US: i64 = 600_000_000;
@@ -83,7 +83,7 @@ fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) ->
     Some(relay.readings(PATIENCE))
 }
 
-impl Session {
+impl Agent {
     /// Begins a round, unless the last one is still under way.
     pub(crate) fn ask_relays(&mut self) {
         let now = Instant::now().boottime_us;

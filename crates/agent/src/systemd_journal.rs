@@ -16,17 +16,16 @@ const UNIT_SUCCESS: &str = "7ad2d189f7e94e70a38c781354912448";
 const UNIT_FAILURE: &str = "d9b373ed55a64feb8242e02dbe79a49c";
 const UNIT_STARTING: &str = "7d4958e842da4a758f6c1cdc7b36dcc5";
 const UNIT_STOPPING: &str = "de5b426a63be47a7b6ac3eaac82e2f6f";
-/// Under control groups v2 only.
+/// Under control groups v2 only: without them an OOM kill is a crash by SIGKILL.
 const UNIT_OUT_OF_MEMORY: &str = "fe6faa94e7774663a0da52717891d8ef";
 const OOMD_KILL: &str = "d989611b15e44c9dbf31e3c81256e4ed";
 
 const MESSAGES: [&str; 7] =
     [PROCESS_EXIT, UNIT_SUCCESS, UNIT_FAILURE, UNIT_STARTING, UNIT_STOPPING, UNIT_OUT_OF_MEMORY, OOMD_KILL];
 const FIELDS: &str =
-    "MESSAGE,MESSAGE_ID,UNIT,USER_UNIT,INVOCATION_ID,USER_INVOCATION_ID,EXIT_CODE,EXIT_STATUS,UNIT_RESULT";
+    "MESSAGE_ID,UNIT,USER_UNIT,INVOCATION_ID,USER_INVOCATION_ID,EXIT_CODE,EXIT_STATUS,UNIT_RESULT";
 /// The newest records of the units in question; a unit that is restarted for ever has no more than these.
 const MOST_RECORDS: &str = "2000";
-const SIGKILL: i32 = 9;
 
 /// The end of a run of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +101,6 @@ struct Record {
     wall_us: String,
     #[serde(rename = "__MONOTONIC_TIMESTAMP")]
     monotonic_us: String,
-    message: String,
     message_id: String,
     #[serde(alias = "USER_UNIT")]
     unit: String,
@@ -128,13 +126,7 @@ impl SystemdJournal {
         let mut matches: Vec<String> = units.map(|name| format!("{unit}={name}")).collect();
         matches.extend(MESSAGES.map(|id| format!("MESSAGE_ID={id}")));
         matches.push(manager);
-        let records = self.records(&matches)?;
-        let mut ends = fold(&records, services, monotonic_to_boot_us());
-        if ends.0.values().flatten().any(is_unexplained_kill) {
-            let kernel = self.records(&["_TRANSPORT=kernel".to_owned(), "PRIORITY=3".to_owned()]);
-            note_kernel_kills(&mut ends, &kernel.unwrap_or_default());
-        }
-        Some(ends)
+        Some(fold(&self.records(&matches)?, services, monotonic_to_boot_us()))
     }
 
     fn records(&mut self, matches: &[String]) -> Option<Vec<Record>> {
@@ -212,21 +204,6 @@ fn ends_of(service: &ServiceName, records: &[Record], offset_us: i64) -> Vec<End
     runs.into_iter().filter(|(_, ended)| *ended).map(|(run, _)| run).collect()
 }
 
-fn is_unexplained_kill(end: &End) -> bool {
-    end.how == Some(Ending::Signaled(SIGKILL)) && !end.by_job && !end.oom
-}
-
-/// Under control groups v1 only the kernel says that it killed a process for lack of memory, by the process' id and not by
-/// its unit: right before systemd saw the end.
-fn note_kernel_kills(ends: &mut Ends, kernel: &[Record]) {
-    const SEEN_WITHIN_US: i64 = 1_000_000;
-    let killed = kernel.iter().filter(|record| record.message.contains("Killed process "));
-    let killed_us: Vec<i64> = killed.filter_map(|record| record.wall_us.parse().ok()).collect();
-    for end in ends.0.values_mut().flatten().filter(|end| is_unexplained_kill(end)) {
-        end.oom = killed_us.iter().any(|at| (0..SEEN_WITHIN_US).contains(&(end.at.wall_us - at)));
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -285,33 +262,5 @@ pub(crate) mod tests {
             let ends = fold(&records, std::slice::from_ref(&service), 0);
             assert_eq!((ends.of(&service)[0].by_job, ends.of(&service)[0].by_timer), (true, by_timer));
         }
-    }
-
-    #[test]
-    fn the_kernel_says_who_was_killed_for_lack_of_memory() {
-        let service: ServiceName = "a.service".parse().unwrap();
-        let at = Instant { wall_us: 5_000_000, boottime_us: 5_000_000 };
-        let record = |message: &str, wall_us: &str| Record {
-            message: message.into(),
-            wall_us: wall_us.into(),
-            ..Record::default()
-        };
-        for (message, wall_us, oom) in [
-            ("Memory cgroup out of memory: Killed process 71 (tor) total-vm:1kB", "4990000", true),
-            ("Out of memory: Killed process 71 (tor) total-vm:1kB", "1000000", false),
-            ("EXT4-fs error", "4990000", false),
-        ] {
-            let killed = end("signal", Some(Ending::Signaled(9)), at);
-            let mut ends = Ends::with(&service, vec![killed]);
-            note_kernel_kills(&mut ends, &[record(message, wall_us)]);
-            assert_eq!(ends.of(&service)[0].oom, oom, "{message}");
-        }
-    }
-
-    #[test]
-    fn records_that_cannot_be_read_are_none() {
-        let mut journal = SystemdJournal::new(Scope::System, "0f1e2d3c-0000-4000-8000-000000000000");
-        let ends = journal.ends(&["a.service".parse().unwrap()]);
-        assert!(ends.is_none_or(|ends| ends.of(&"a.service".parse().unwrap()).is_empty()));
     }
 }

@@ -1,21 +1,19 @@
-//! A session on a database of its own, for tests; systemd may be there or not.
-
-use std::time::Duration;
+//! An agent on a database of its own, for tests; systemd may be there or not.
 
 use heaptrial_host::Instant;
-use heaptrial_model::{Arm, HumanDuration, LifeKey, Metric, ServiceName, Treatment, TrialKind};
+use heaptrial_model::{Arm, LifeKey, Metric, ServiceName, Treatment, TrialKind};
 use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial, TickInput};
 
 use crate::Config;
-use crate::session::Session;
+use crate::agent::Agent;
 use crate::watched::Main;
 
 pub(crate) const UNIT: &str = "heaptrial-test-of-lives.service";
 pub(crate) const HOUR_US: i64 = 3_600_000_000;
 
-/// The session, and the folder that it needs.
+/// The agent, and the folder that it needs.
 pub(crate) struct Fixture {
-    pub(crate) session: Session,
+    pub(crate) agent: Agent,
     _folder: tempfile::TempDir,
 }
 
@@ -23,28 +21,22 @@ impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("state/test.db");
-        let session = Session::open(Config::new(database, folder.path().join("trials"))).unwrap();
-        Self { session, _folder: folder }
+        let agent = Agent::new(Config::new(database, folder.path().join("trials"))).unwrap();
+        Self { agent, _folder: folder }
     }
 
     /// Begins a trial with the one service; gives the row ids of both.
-    pub(crate) fn begin(
-        &mut self,
-        kind: TrialKind,
-        restart_every: Option<Duration>,
-        start: Instant,
-    ) -> (i64, i64) {
-        let treatment = Treatment { restart_every: restart_every.map(HumanDuration), ..Treatment::default() };
+    pub(crate) fn begin(&mut self, kind: TrialKind, start: Instant) -> (i64, i64) {
         let trial = NewTrial {
             name: kind.to_string(),
             kind,
-            boot_id: self.session.boot_id.clone(),
+            boot_id: self.agent.boot_id.clone(),
             host_facts: serde_json::json!({}),
             metric: Metric::Rss,
             seed: 0,
             repeats: 1,
             planned_us: 0,
-            arms: vec![Arm { name: "arm".into(), control: true, treatment }],
+            arms: vec![Arm { name: "arm".into(), control: true, treatment: Treatment::default() }],
             parameters: serde_json::json!({ "started_boottime_us": start.boottime_us }),
             command: String::new(),
             tool_version: String::new(),
@@ -57,24 +49,24 @@ impl Fixture {
             position: 0,
             attributes: serde_json::Value::Null,
         };
-        let store = &mut self.session.ledger.store;
+        let store = &mut self.agent.ledger.store;
         let trial = store.begin_field_trial(&trial, &[None], &[service]).unwrap();
         (trial, store.services(trial).unwrap()[0].id)
     }
 
     /// Ends the agent and starts another one on the same database; the clock stays as it was set.
     pub(crate) fn restart_agent(&mut self) {
-        let (config, clock) = (self.session.config.clone(), std::mem::take(&mut self.session.clock));
-        let place = self.session.config.database.with_extension("away");
-        let away = Session::open(Config::new(place, Default::default())).unwrap();
-        drop(std::mem::replace(&mut self.session, away));
-        self.session = Session::open(config).unwrap();
-        self.session.clock = clock;
+        let (config, clock) = (self.agent.config.clone(), std::mem::take(&mut self.agent.clock));
+        let place = self.agent.config.database.with_extension("away");
+        let away = Agent::new(Config::new(place, Default::default())).unwrap();
+        drop(std::mem::replace(&mut self.agent, away));
+        self.agent = Agent::new(config).unwrap();
+        self.agent.clock = clock;
     }
 
     /// A tick of another boot, so many milliseconds ago by the wall clock.
     pub(crate) fn tick_of_other_boot(&mut self, trial: i64, boot_id: &str, ago_ms: i64) {
-        let store = &mut self.session.ledger.store;
+        let store = &mut self.agent.ledger.store;
         let host_id = store.add_host(boot_id, &serde_json::json!({})).unwrap();
         let wall_us = Instant::now().wall_us - ago_ms * 1000;
         let tick = TickInput { wall_us, boottime_us: 7, host_id: Some(host_id), ..TickInput::default() };
@@ -88,27 +80,27 @@ impl Fixture {
         started: Instant,
         contamination: Option<&str>,
     ) -> i64 {
-        let key = LifeKey { boot_id: self.session.boot_id.clone(), pid: 1, start_ticks: 1 };
+        let key = LifeKey { boot_id: self.agent.boot_id.clone(), pid: 1, start_ticks: 1 };
         let started = (started.wall_us, started.boottime_us);
-        self.session.ledger.store.add_life(service, &key, started, None, contamination).unwrap()
+        self.agent.ledger.store.add_life(service, &key, started, None, contamination).unwrap()
     }
 
     /// Has this process be found as the main process, as if it had begun then.
     pub(crate) fn find_main(&mut self, started: Instant) {
         let name: ServiceName = UNIT.parse().unwrap();
         let pid = std::process::id() as i32;
-        let mut main = Main::open(&self.session.root, pid, "", Instant::now()).unwrap();
+        let mut main = Main::open(&self.agent.root, pid, "", Instant::now()).unwrap();
         main.started = started;
-        self.session.watched.get_mut(&name).unwrap().main = Some(main);
-        self.session.enter_lives(&name);
+        self.agent.watched.get_mut(&name).unwrap().main = Some(main);
+        self.agent.enter_lives(&name);
     }
 
     pub(crate) fn lives(&self, trial: i64) -> Vec<LifeRecord> {
-        self.session.ledger.store.lives(trial).unwrap()
+        self.agent.ledger.store.lives(trial).unwrap()
     }
 
     pub(crate) fn events(&self, trial: i64) -> Vec<EventRecord> {
-        self.session.ledger.store.events(trial).unwrap()
+        self.agent.ledger.store.events(trial).unwrap()
     }
 }
 

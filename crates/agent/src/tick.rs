@@ -7,9 +7,9 @@ use heaptrial_host::{Instant, SlowBudget, TickCost};
 use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
 use heaptrial_store::{LastTick, TickInput};
 
+use crate::agent::Agent;
 use crate::metrics::{ServiceLine, Snapshot};
 use crate::own::OwnCost;
-use crate::session::Session;
 use crate::trials::Lost;
 use crate::unread;
 use crate::watched::Tree;
@@ -47,7 +47,7 @@ impl Ticking {
     }
 }
 
-impl Session {
+impl Agent {
     /// Takes and writes one tick.
     pub(crate) fn tick(&mut self) {
         let now = self.clock.now();
@@ -222,8 +222,8 @@ mod tests {
     #[test]
     fn a_service_that_cannot_be_read_whole_has_no_sample_and_that_is_recorded_once() {
         let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
-        fixture.session.refresh_trials();
+        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
+        fixture.agent.refresh_trials();
         fixture.find_main(hours_ago(2));
         let name: ServiceName = UNIT.parse().unwrap();
         let gaps = |fixture: &Fixture| {
@@ -231,20 +231,20 @@ mod tests {
             events.filter(|event| event.service_id.is_some()).map(|event| event.text).collect::<Vec<_>>()
         };
         let tick = |fixture: &mut Fixture| {
-            fixture.session.tick();
-            fixture.session.watched[&name].main.as_ref().unwrap().last_sample.is_some()
+            fixture.agent.tick();
+            fixture.agent.watched[&name].main.as_ref().unwrap().last_sample.is_some()
         };
         assert!(tick(&mut fixture));
         // Without the list of processes nobody knows what the service has.
-        let root = std::mem::replace(&mut fixture.session.root, HostRoot::at("/nowhere"));
+        let root = std::mem::replace(&mut fixture.agent.root, HostRoot::at("/nowhere"));
         assert_eq!([tick(&mut fixture), tick(&mut fixture)], [false, false]);
         assert_eq!(gaps(&fixture).len(), 1, "{:?}", gaps(&fixture));
         assert!(gaps(&fixture)[0].contains("though it runs"), "{:?}", gaps(&fixture));
-        fixture.session.root = root;
+        fixture.agent.root = root;
         assert!(tick(&mut fixture));
         assert_eq!(gaps(&fixture).len(), 1);
         let life = &fixture.lives(trial)[0];
-        let store = &fixture.session.ledger.store;
+        let store = &fixture.agent.ledger.store;
         assert_eq!(store.tick_summary(trial).unwrap().ticks, 4);
         assert_eq!(store.series(life, Metric::Rss).unwrap().len(), 2);
     }

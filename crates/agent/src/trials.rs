@@ -1,15 +1,15 @@
 //! Which trials run, and the seats of their services.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use heaptrial_allocator::Expected;
 use heaptrial_host::Instant;
 use heaptrial_model::{Ending, ServiceName, TrialKind};
 use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
 
+use crate::agent::Agent;
 use crate::clock::{TrialStart, set_by};
 use crate::ledger::Write;
-use crate::session::Session;
 use crate::watched::{Seat, Watched};
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Lost {
     pub(crate) why: String,
 }
 
-impl Session {
+impl Agent {
     /// Takes up trials that began and drops those that ended. Whether that was done; if not, it may succeed later.
     pub(crate) fn refresh_trials(&mut self) -> bool {
         let running = match self.ledger.store.running_trials() {
@@ -56,14 +56,11 @@ impl Session {
                 return false;
             }
         };
-        let ended: Vec<i64> = self
-            .trials
-            .iter()
-            .map(|trial| trial.id)
-            .filter(|id| running.iter().all(|record| record.id != *id))
-            .collect();
-        for id in ended {
-            self.drop_trial(id);
+        let count = self.trials.len();
+        self.trials.retain(|trial| running.iter().any(|record| record.id == trial.id));
+        if self.trials.len() < count {
+            // Services that are free again go back to the host's own trial.
+            self.due.host_us = 0;
         }
         self.drop_services();
         let (mut taken_up, mut done) = (false, true);
@@ -89,28 +86,20 @@ impl Session {
         done
     }
 
-    /// Forgets services that a person took out of their trial.
+    /// Forgets services of trials that ended, and those that a person took out of their trial.
     fn drop_services(&mut self) {
-        for trial_id in self.trials.iter().map(|trial| trial.id).collect::<Vec<_>>() {
-            let dropped = match self.ledger.store.dropped_services(trial_id) {
-                Ok(dropped) => dropped,
+        let mut dropped = BTreeSet::new();
+        for trial in &self.trials {
+            match self.ledger.store.dropped_services(trial.id) {
+                Ok(ids) => dropped.extend(ids),
                 Err(error) => return self.ledger.say_unwritable(&error),
-            };
-            for watched in self.watched.values_mut().filter(|_| !dropped.is_empty()) {
-                watched.seats.retain(|seat| seat.trial_id != trial_id || !dropped.contains(&seat.service_id));
             }
         }
-        self.watched.retain(|_, watched| !watched.seats.is_empty());
-    }
-
-    fn drop_trial(&mut self, id: i64) {
-        self.trials.retain(|trial| trial.id != id);
+        let runs = |seat: &Seat| self.trials.iter().any(|trial| trial.id == seat.trial_id);
         for watched in self.watched.values_mut() {
-            watched.seats.retain(|seat| seat.trial_id != id);
+            watched.seats.retain(|seat| runs(seat) && !dropped.contains(&seat.service_id));
         }
         self.watched.retain(|_, watched| !watched.seats.is_empty());
-        // Services that are free again go back to the host's own trial.
-        self.due.host_us = 0;
     }
 
     fn take_up(&mut self, record: &TrialRecord) -> Result<(), StoreError> {
@@ -153,7 +142,11 @@ impl Session {
                 expected,
                 begins_after: (treats && !lives.iter().any(own)).then(|| start.clone()),
                 earlier: lives.iter().rev().find_map(|life| life.identity.clone()),
-                ..Seat::new(record.id, service.id, record.plan.name.clone(), arm.arm.name.clone())
+                trial_id: record.id,
+                service_id: service.id,
+                arm: arm.arm.name.clone(),
+                trial: record.plan.name.clone(),
+                ..Seat::default()
             };
             self.seat(name, seat, now);
         }
@@ -172,37 +165,33 @@ impl Session {
 
     /// Gives a service a place in a trial. In a trial it is no longer sampled for the host alone.
     pub(crate) fn seat(&mut self, name: ServiceName, seat: Seat, now: Instant) {
-        let watched =
-            self.watched.entry(name).or_insert_with_key(|name| Watched::new(name.clone(), now.boottime_us));
-        let name = watched.name.clone();
-        if seat.of_host && watched.seats.iter().any(|other| !other.of_host) {
-            return self.hand_over(&seat, now);
-        }
-        let mut left = Vec::new();
-        if !seat.of_host {
-            (left, watched.seats) =
-                std::mem::take(&mut watched.seats).into_iter().partition(|other| other.of_host);
-        }
+        let watched = self.watched.entry(name.clone());
+        let watched = watched.or_insert_with(|| Watched::new(name.clone(), now.boottime_us));
         watched.seats.push(seat);
-        for seat in &left {
-            self.hand_over(seat, now);
+        if watched.seats.iter().any(|seat| !seat.of_host) {
+            let (of_host, others) =
+                std::mem::take(&mut watched.seats).into_iter().partition(|seat| seat.of_host);
+            watched.seats = others;
+            self.leave(&of_host, now);
         }
         self.enter_lives(&name);
     }
 
-    /// Ends what the host's own trial holds as alive of a service that another trial has now, or that it is no longer asked for. Its
-    /// end will not be seen here; a life that is still the same when the service comes back is resumed.
-    pub(crate) fn hand_over(&mut self, seat: &Seat, now: Instant) {
-        let open = match self.ledger.store.open_lives(seat.service_id) {
-            Ok(open) => open,
-            Err(error) => return self.ledger.say_unwritable(&error),
-        };
-        for life in open {
-            let at = match seat.life_id == Some(life.id) {
-                true => (now.wall_us, now.boottime_us),
-                false => self.last_seen(&life),
+    /// Ends what the host's own trial holds as alive of services that another trial has now, or that it is no longer asked
+    /// for: their ends will not be seen here. A life that is the same when the service comes back is resumed.
+    pub(crate) fn leave(&mut self, seats: &[Seat], now: Instant) {
+        for seat in seats {
+            let open = match self.ledger.store.open_lives(seat.service_id) {
+                Ok(open) => open,
+                Err(error) => return self.ledger.say_unwritable(&error),
             };
-            self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Planned });
+            for life in open {
+                let at = match seat.life_id == Some(life.id) {
+                    true => (now.wall_us, now.boottime_us),
+                    false => self.last_seen(&life),
+                };
+                self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Planned });
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::quoted;
+use heaptrial_host::systemd::unit_word;
 
 pub const UNIT_NAME: &str = "heaptrial-agent.service";
 
@@ -32,7 +32,7 @@ pub fn unit_file(program: &Path, paths: &Paths, options: &UnitOptions) -> Option
     let text = if paths.scope.is_system() { UNIT_FILE } else { USER_UNIT_FILE };
     let written: Option<Vec<&str>> = options.writes_to.iter().map(|path| path.to_str()).collect();
     let words = |words: &mut dyn Iterator<Item = &str>| -> Option<String> {
-        words.map(|word| as_word(word).map(|word| format!(" {word}"))).collect()
+        words.map(|word| unit_word(word).map(|word| format!(" {word}"))).collect()
     };
     let arguments = words(&mut options.arguments.iter().map(String::as_str))?;
     let written = words(&mut written?.into_iter())?;
@@ -50,17 +50,6 @@ pub fn unit_file(program: &Path, paths: &Paths, options: &UnitOptions) -> Option
 
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "/-_.+@".contains(c)
-}
-
-/// A word of a command line or list in a unit file, without specifiers and variables (systemd.syntax(7), systemd.service(5)).
-fn as_word(word: &str) -> Option<String> {
-    if word.chars().any(char::is_control) {
-        return None;
-    }
-    if !word.is_empty() && word.chars().all(|c| is_plain(c) || "*?:".contains(c)) {
-        return Some(word.to_owned());
-    }
-    Some(quoted(word).replace('$', "$$"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! What happened since the tick before: the host was rebooted, nothing was read, or the wall clock was set. The tick before may be one of an earlier agent; before the first one it is the trial's start.
+//! What happened since the tick before: the host was rebooted, nothing was read, or the wall clock was set. The tick before
+//! may be one of an earlier agent; before the first one it is the trial's start.
 
 use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
 
 use crate::clock::human;
-use crate::trials::Trial;
+use crate::trials::{Lost, Trial};
 
 /// From the beginning of a trial to its first tick, at most.
 const TAKEN_UP_US: i64 = 10_000_000;
@@ -18,53 +19,46 @@ pub(crate) fn events(
     now: Instant,
     interval_us: i64,
 ) -> Vec<(KnownEvent, String)> {
-    let mut events: Vec<_> = clock_jump(trial, boot_id, now).into_iter().collect();
-    let before = trial.last;
+    let mut events = Vec::new();
+    if let Some(by_us) = trial.clock_set_by(boot_id, now) {
+        let (direction, by) = (if by_us > 0 { "forward" } else { "back" }, human(by_us.abs()));
+        let text = format!("the wall clock was set {direction} by {by}; ages are not touched");
+        events.push((KnownEvent::ClockJump, text));
+    }
     if let Some(earlier) = &trial.earlier_boot {
         // The boot clock of another boot says nothing, and the wall clock may have been set meanwhile.
-        let unread_us = match before {
-            Some(tick) => now.wall_us - tick.wall_us,
-            None => trial.start.elapsed_us(boot_id, now),
-        };
+        let unread_us = trial
+            .last
+            .map_or_else(|| trial.start.elapsed_us(boot_id, now), |tick| now.wall_us - tick.wall_us);
         let unread = match unread_us {
             0.. => format!("no sample was taken for {}", human(unread_us)),
             _ => "no sample was taken for a time that is not known: the wall clock was set back".to_owned(),
         };
         let (boot, earlier) = (short(boot_id), short(earlier));
-        events.push((
-            KnownEvent::Reboot,
-            format!("the host was rebooted as boot {boot} after {earlier}; {unread}"),
-        ));
+        let text = format!("the host was rebooted as boot {boot} after {earlier}; {unread}");
+        events.push((KnownEvent::Reboot, text));
+        if let Some(lost) = &trial.lost {
+            events.push((KnownEvent::Gap, unwritten(lost)));
+        }
+        return events;
     }
-    let unread_us = match before {
-        Some(before) => now.boottime_us - before.boottime_us,
-        None => trial.start.elapsed_us(boot_id, now),
+    let (unread_us, usual_us) = match trial.last {
+        Some(last) => (now.boottime_us - last.boottime_us, interval_us * 5 / 2),
+        // A trial that begins is taken up within some seconds.
+        None => (trial.start.elapsed_us(boot_id, now), TAKEN_UP_US.max(interval_us * 5 / 2)),
     };
-    let usual_us = interval_us * 5 / 2;
-    // A trial that begins is taken up within some seconds.
-    let usual_us = if before.is_some() { usual_us } else { usual_us.max(TAKEN_UP_US) };
-    let why = match (&trial.lost, trial.begun, before) {
-        (Some(lost), ..) => format!("{} ticks could not be written: {}", lost.ticks, lost.why),
-        _ if trial.earlier_boot.is_some() || unread_us < usual_us => return events,
-        (None, true, _) => "the host was suspended, or too busy for the agent to run".to_owned(),
-        (None, false, None) => "the agent did not run when the trial began".to_owned(),
-        (None, false, Some(_)) => "the agent did not run".to_owned(),
+    let why = match &trial.lost {
+        Some(lost) => unwritten(lost),
+        None if unread_us < usual_us => return events,
+        None if trial.begun => "the host was suspended, or too busy for the agent to run".to_owned(),
+        None => "the agent did not run".to_owned(),
     };
-    // Ticks that are lost on a new boot: the reboot has the time.
-    let text = match trial.earlier_boot {
-        Some(_) => why,
-        None => format!("no sample was taken for {}: {why}", human(unread_us)),
-    };
-    events.push((KnownEvent::Gap, text));
+    events.push((KnownEvent::Gap, format!("no sample was taken for {}: {why}", human(unread_us))));
     events
 }
 
-/// Written with the tick, in its transaction, so that it is there once whatever happens to the agent.
-fn clock_jump(trial: &Trial, boot_id: &str, now: Instant) -> Option<(KnownEvent, String)> {
-    let by_us = trial.clock_set_by(boot_id, now)?;
-    let direction = if by_us > 0 { "forward" } else { "back" };
-    let text = format!("the wall clock was set {direction} by {}; ages are not touched", human(by_us.abs()));
-    Some((KnownEvent::ClockJump, text))
+fn unwritten(lost: &Lost) -> String {
+    format!("{} ticks could not be written: {}", lost.ticks, lost.why)
 }
 
 fn short(boot_id: &str) -> &str {
@@ -87,18 +81,18 @@ mod tests {
     fn a_boot_is_recorded_once_however_short_it_was() {
         for unread_ms in [0, 1, 300, 86_400_000] {
             let mut fixture = Fixture::new();
-            let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
+            let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
             fixture.tick_of_other_boot(trial, "0f1e2d3c-0000-4000-8000-000000000000", unread_ms);
             // The agent is started twice on the new boot, and no life was open.
             for _ in 0..2 {
-                fixture.session.trials.clear();
-                fixture.session.refresh_trials();
-                fixture.session.tick();
-                fixture.session.tick();
+                fixture.agent.trials.clear();
+                fixture.agent.refresh_trials();
+                fixture.agent.tick();
+                fixture.agent.tick();
             }
             let boots = texts(&fixture, trial, KnownEvent::Reboot);
             assert_eq!(boots.len(), 1, "after {unread_ms} ms: {boots:?}");
-            let ids = format!("boot {} after 0f1e2d3c;", &fixture.session.boot_id[..8]);
+            let ids = format!("boot {} after 0f1e2d3c;", &fixture.agent.boot_id[..8]);
             assert!(boots[0].contains(&ids), "{}", boots[0]);
             assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
         }
@@ -108,24 +102,16 @@ mod tests {
     type Moment = (&'static str, fn(&mut Fixture), fn(&mut Fixture));
 
     const NOTHING: fn(&mut Fixture) = |_| {};
-    const TAKE_UP: fn(&mut Fixture) = |fixture| _ = fixture.session.refresh_trials();
     const TICK: fn(&mut Fixture) = |fixture| {
-        TAKE_UP(fixture);
-        fixture.session.tick();
+        fixture.agent.refresh_trials();
+        fixture.agent.tick();
     };
     const AGAIN: fn(&mut Fixture) = Fixture::restart_agent;
-    const MOMENTS: [Moment; 7] = [
+    const MOMENTS: [Moment; 4] = [
         ("before its start", NOTHING, AGAIN),
-        ("between its start and the first tick", TAKE_UP, NOTHING),
         ("between ticks", TICK, NOTHING),
         ("after its last tick", TICK, AGAIN),
-        ("while it starts again and again", TICK, |fixture| (0..3).for_each(|_| AGAIN(fixture))),
         ("while it is away", |fixture| [TICK, AGAIN].iter().for_each(|it| it(fixture)), AGAIN),
-        (
-            "between its restart and the first tick",
-            |fixture| [TICK, AGAIN, TAKE_UP].iter().for_each(|it| it(fixture)),
-            NOTHING,
-        ),
     ];
 
     #[test]
@@ -133,12 +119,12 @@ mod tests {
         for (when, before, after) in MOMENTS {
             for (by_us, said) in [(24 * HOUR_US, "forward by 1d"), (-24 * HOUR_US, "back by 1d")] {
                 let mut fixture = Fixture::new();
-                let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
+                let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(1));
                 before(&mut fixture);
-                fixture.session.clock.set_by_us += by_us;
+                fixture.agent.clock.set_by_us += by_us;
                 after(&mut fixture);
                 // And once over everything that comes then.
-                for then in [TICK, TICK, AGAIN, TICK, TICK] {
+                for then in [TICK, TICK, AGAIN, TICK] {
                     then(&mut fixture);
                 }
                 let jumps = texts(&fixture, trial, KnownEvent::ClockJump);
@@ -150,63 +136,33 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_while_a_tick_is_written_is_recorded_with_the_next() {
+    fn neither_a_boot_nor_a_slewed_clock_is_a_jump() {
         let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
-        fixture.session.refresh_trials();
-        // The tick took its time before, and cannot be written.
-        fixture.session.tick();
-        let last = fixture.session.trials[0].next_sequence;
-        fixture.session.trials[0].next_sequence = 0;
-        fixture.session.clock.set_by_us += 24 * HOUR_US;
-        fixture.session.tick();
-        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
-        fixture.session.trials[0].next_sequence = last;
-        fixture.session.tick();
-        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump).len(), 1);
-    }
-
-    #[test]
-    fn neither_a_boot_nor_a_trial_that_begins_later_nor_a_slewed_clock_is_a_jump() {
-        let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
+        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
         fixture.tick_of_other_boot(trial, "0f1e2d3c-0000-4000-8000-000000000000", 86_400_000);
-        fixture.session.refresh_trials();
-        fixture.session.tick();
+        fixture.agent.refresh_trials();
+        fixture.agent.tick();
         for _ in 0..5 {
-            fixture.session.clock.set_by_us += 900_000;
-            fixture.session.tick();
+            fixture.agent.clock.set_by_us += 900_000;
+            fixture.agent.tick();
         }
         assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
-        fixture.session.clock.set_by_us += 24 * HOUR_US;
-        let mut now = hours_ago(0);
-        now.wall_us += fixture.session.clock.set_by_us;
-        let (later, _) = fixture.begin(TrialKind::Watch, None, now);
-        fixture.session.refresh_trials();
-        fixture.session.tick();
-        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump).len(), 1);
-        assert_eq!(texts(&fixture, later, KnownEvent::ClockJump), Vec::<String>::new());
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_back_gives_no_time() {
+    fn a_boot_after_a_clock_that_was_set_back_or_before_the_first_tick_is_recorded() {
         let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
+        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
         fixture.tick_of_other_boot(trial, "0f1e2d3c", -3_600_000);
-        fixture.session.refresh_trials();
-        fixture.session.tick();
+        TICK(&mut fixture);
         let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("not known"), "{boots:?}");
-    }
 
-    #[test]
-    fn a_boot_before_the_first_tick_is_recorded() {
         let mut fixture = Fixture::new();
-        let boot = std::mem::replace(&mut fixture.session.boot_id, "0f1e2d3c".into());
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
-        fixture.session.boot_id = boot;
-        fixture.session.refresh_trials();
-        fixture.session.tick();
+        let boot = std::mem::replace(&mut fixture.agent.boot_id, "0f1e2d3c".into());
+        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(1));
+        fixture.agent.boot_id = boot;
+        TICK(&mut fixture);
         let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("after 0f1e2d3c; no sample was taken for 1h"), "{boots:?}");
         assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());

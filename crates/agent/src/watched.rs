@@ -10,12 +10,14 @@ use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
 
 use crate::clock::{TrialStart, start_of};
 use crate::examine::{Large, Signature};
-use crate::upkeep::STARTED_US;
+use crate::proofs::STARTED_US;
 
 /// A process of this age has executed its program.
 const STARTS_WITHIN_S: f64 = 10.0;
 /// systemd moves a process that it has forked into the unit's control group within moments.
 const MOVED_WITHIN: Duration = Duration::from_secs(1);
+/// What was proved of a lifetime is checked again this soon after a start of the agent.
+const CHECK_AGAIN_US: i64 = 10_000_000;
 /// What a process that holds more than this share of a service's memory runs matters to what the service needs.
 const LARGE_SHARE: f64 = 0.1;
 
@@ -35,14 +37,12 @@ pub(crate) struct Watched {
     pub(crate) known: bool,
     /// Whether it may have earlier lifetimes whose end is not recorded yet.
     pub(crate) unexplained: bool,
-    /// Whether such an end was looked for and not found.
-    pub(crate) waited: bool,
     /// Until when ends of its lifetimes are recorded, on the boot clock.
     pub(crate) explained_until_us: Option<i64>,
 }
 
 /// The place of a service in a trial.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Seat {
     pub(crate) trial_id: i64,
     pub(crate) service_id: i64,
@@ -106,64 +106,34 @@ impl Watched {
             is_unread: false,
             known: false,
             unexplained: true,
-            waited: false,
             explained_until_us: None,
         }
     }
-}
 
-impl Seat {
-    pub(crate) fn new(trial_id: i64, service_id: i64, trial: String, arm: String) -> Self {
-        Self {
-            trial_id,
-            service_id,
-            arm,
-            trial,
-            of_host: false,
-            expected: None,
-            begins_after: None,
-            earlier: None,
-            life_id: None,
-            older_than_trial: false,
-            contamination: None,
-            settled: false,
-        }
+    /// Its main process ended: systemd's journal says how, and systemd whether there is another.
+    pub(crate) fn main_ended(&mut self, now_us: i64) {
+        self.main = None;
+        self.missed_us = now_us;
+        self.is_down = false;
+        self.unexplained = true;
+        self.seats.iter_mut().for_each(|seat| seat.life_id = None);
     }
 }
 
-/// A counter made monotonic: from `/proc`, the time of a child that nobody waits for is lost with it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct MonotonicCounter {
-    lost: u64,
-    highest: u64,
-}
-
-impl MonotonicCounter {
-    /// What an earlier agent had read.
-    pub(crate) fn was(&mut self, read: u64) {
-        self.highest = self.highest.max(read);
-    }
-
-    pub(crate) fn of(&mut self, read: u64) -> u64 {
-        self.lost = self.lost.max(self.highest.saturating_sub(read));
-        self.highest = read + self.lost;
-        self.highest
-    }
-}
-
-/// CPU time of a life: of its control group since it was met, after what its processes that were there then had taken. Where there is
-/// none, of its processes.
+/// CPU time of a life: what its processes had taken when it was met, and what its control group has taken since; without a
+/// group, what its processes have taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CpuTime {
     /// Of the group and of the life when it was met.
     met: Option<(u64, u64)>,
-    total: MonotonicCounter,
+    /// Processes that end uncollected take their time out of the sum: it never falls.
+    highest: u64,
 }
 
 impl CpuTime {
     /// What an earlier agent had read of this life.
     pub(crate) fn was(&mut self, read: u64) {
-        self.total.was(read);
+        self.highest = self.highest.max(read);
         if let Some((_, of_life)) = &mut self.met {
             *of_life = (*of_life).max(read);
         }
@@ -171,9 +141,13 @@ impl CpuTime {
 
     /// What it has taken, in microseconds.
     pub(crate) fn of(&mut self, of_processes: u64, of_group: Option<u64>) -> u64 {
-        let Some(of_group) = of_group else { return self.total.of(of_processes) };
-        let (met, of_life) = *self.met.get_or_insert((of_group, of_processes.max(self.total.highest)));
-        self.total.of(of_life + of_group.saturating_sub(met))
+        let mut read = of_processes;
+        if let Some(of_group) = of_group {
+            let (met, of_life) = *self.met.get_or_insert((of_group, of_processes.max(self.highest)));
+            read = of_life + of_group.saturating_sub(met);
+        }
+        self.highest = self.highest.max(read);
+        self.highest
     }
 }
 
@@ -244,6 +218,23 @@ impl Main {
         }
     }
 
+    /// When it is to be examined next, on the boot clock.
+    pub(crate) fn examine_at_us(&self) -> Option<i64> {
+        match &self.proof {
+            Proof::Due { at_us } => Some(*at_us),
+            Proof::Asked => None,
+            Proof::Done(_) | Proof::Unknown(_) => Some(self.next_check_us),
+        }
+    }
+
+    /// Takes over what an earlier agent proved, which stays so while the same files are mapped.
+    pub(crate) fn resume_proof(&mut self, identity: Identity, now_us: i64) {
+        if let Proof::Due { .. } = &self.proof {
+            self.proof = Proof::Done(Box::new(identity));
+            self.next_check_us = now_us + CHECK_AGAIN_US;
+        }
+    }
+
     /// The processes beside it that hold much of the service's memory, as of the last sample. One that has just begun may still be
     /// about to execute its program.
     pub(crate) fn large(&self) -> Option<Large> {
@@ -284,7 +275,7 @@ impl Main {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuTime, MonotonicCounter};
+    use super::CpuTime;
 
     #[test]
     fn time_of_a_group_has_what_nobody_saw() {
@@ -301,19 +292,6 @@ mod tests {
         assert_eq!(cpu.of(95, Some(2_200)), 1_140);
         // Without a group it is that of the processes.
         let mut cpu = CpuTime::default();
-        assert_eq!([50, 20, 30].map(|of_processes| cpu.of(of_processes, None)), [50, 50, 60]);
-    }
-
-    #[test]
-    fn time_of_children_that_are_gone_stays() {
-        let mut cpu = MonotonicCounter::default();
-        // A child of 300 ends uncollected at 500, and one more of 250.
-        let shown: Vec<u64> = [100, 500, 200, 260, 510, 270].map(|read| cpu.of(read)).into();
-        assert_eq!(shown, [100, 500, 500, 560, 810, 810]);
-        // Another agent goes on, and finds the one child of 250 gone.
-        let mut cpu = MonotonicCounter::default();
-        cpu.was(810);
-        let shown: Vec<u64> = [20, 30].map(|read| cpu.of(read)).into();
-        assert_eq!(shown, [810, 820]);
+        assert_eq!([50, 20, 60].map(|of_processes| cpu.of(of_processes, None)), [50, 50, 60]);
     }
 }

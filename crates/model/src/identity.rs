@@ -118,6 +118,35 @@ impl Identity {
             (None, None) => format!("{} ?", self.family),
         }
     }
+
+    /// Whether both are one build of an allocator, by the bytes of its file where these are known of both.
+    pub fn is_same_build(&self, other: &Self) -> bool {
+        let is_same_file = match (&self.sha256, &other.sha256) {
+            (Some(own), Some(other)) => own == other,
+            _ => self.build_id == other.build_id && self.version == other.version,
+        };
+        self.family == other.family && is_same_file
+    }
+
+    /// Where this differs from what ran before, in words: another build, other settings.
+    pub fn differences(&self, before: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        if !self.is_same_build(before) {
+            differences.push(match self.label() == before.label() {
+                true => format!("another build of {}", self.label()),
+                false => format!("{} instead of {}", self.label(), before.label()),
+            });
+        }
+        if self.settings != before.settings {
+            let listed = |of: &Self| -> String {
+                let settings: Vec<String> =
+                    of.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                if settings.is_empty() { "none".to_owned() } else { settings.join(" ") }
+            };
+            differences.push(format!("settings {} instead of {}", listed(self), listed(before)));
+        }
+        differences
+    }
 }
 
 #[cfg(test)]

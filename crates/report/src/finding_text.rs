@@ -120,8 +120,8 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// An objection to an arm: `bloating`, `in two arms (control, 4 services)`.
-pub(crate) fn objection(objection: &Objection) -> String {
+/// What an objection says after the arm's name: `is bloating`, `is compared at a young age (observe it longer)`.
+pub fn objection(objection: &Objection) -> String {
     let text = match &objection.reason {
         Reason::LessWork => "does less work than the control".to_owned(),
         Reason::Bloats => "bloating".to_owned(),

@@ -41,6 +41,7 @@ pub use comparison::{
 };
 pub use document::*;
 pub use error::ReportError;
+pub use finding_text::objection as objection_text;
 pub use forms::{Document, Written};
 pub use heaptrial_evaluate::analysis::Settings;
 pub use heaptrial_evaluate::judgement::{Options, Trajectories};

@@ -82,8 +82,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Listens, and answers from a thread of its own. Where it cannot listen it says so and tries again later: sampling
-    /// does not wait for it.
+    /// Listens, and answers from a thread of its own.
     pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
         let shown = Arc::new(Mutex::new(Snapshot::default()));
         server::start(&address.0, shown.clone())

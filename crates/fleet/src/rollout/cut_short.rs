@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::rollout::step::RolloutStep;
 
-    fn told(events: &[Event]) -> Option<String> {
+    fn shown(events: &[Event]) -> Option<String> {
         let record =
             |(at, event): (usize, &Event)| Record { wall_us: at as i64 * 1_000_000, event: event.clone() };
         cut_short(&events.iter().enumerate().map(record).collect::<Vec<_>>())
@@ -47,18 +47,18 @@ mod tests {
     fn the_last_record_of_the_process_that_worked_last_is_reported() {
         let service: heaptrial_model::ServiceName = "b.service".parse().unwrap();
         let mut events = vec![opened(Action::Start)];
-        assert_eq!(told(&[]), None);
-        assert_eq!(told(&events).unwrap(), "last record, 1970-01-01 00:00:00 UTC: opened");
+        assert_eq!(shown(&[]), None);
+        assert_eq!(shown(&events).unwrap(), "last record, 1970-01-01 00:00:00 UTC: opened");
         let begun = serde_json::to_value(RolloutStep::WaveBegun { wave: 1 }).unwrap();
         events.push(Event::Note { note: begun });
-        assert_eq!(told(&events).unwrap(), "last record, 1970-01-01 00:00:01 UTC: wave begun");
+        assert_eq!(shown(&events).unwrap(), "last record, 1970-01-01 00:00:01 UTC: wave begun");
         events.push(Event::Reverting { service: service.clone(), why: None });
         let last = "last record, 1970-01-01 00:00:02 UTC: b.service reverting";
-        assert_eq!(told(&events).unwrap(), last);
+        assert_eq!(shown(&events).unwrap(), last);
         // The recovery timer is another process.
         events.extend([opened(Action::Recover), Event::Reverted { service }]);
-        assert_eq!(told(&events).unwrap(), last);
+        assert_eq!(shown(&events).unwrap(), last);
         events.extend([opened(Action::Resume), Event::Interrupted { why: "no bus".into() }]);
-        assert_eq!(told(&events).unwrap(), "last record, 1970-01-01 00:00:06 UTC: no bus");
+        assert_eq!(shown(&events).unwrap(), "last record, 1970-01-01 00:00:06 UTC: no bus");
     }
 }

@@ -333,16 +333,16 @@ pub(crate) mod tests {
     #[test]
     fn strata_are_of_a_template_of_relays_or_not_and_of_what_ran_before() {
         let kinds = kinds(&trial(&[1e8; 4], 0.4, 0.05, 1), ARM, &|_| false);
-        let named = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<_>>();
+        let parsed = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<_>>();
         let services =
-            named(&["db.service", "web@1.service", "web@2.service", "web@3.service", "web@4.service"]);
+            parsed(&["db.service", "web@1.service", "web@2.service", "web@3.service", "web@4.service"]);
         let found = strata(&kinds, &services, &|name| name == "web@4.service", &|name| match name.as_str() {
             "web@1.service" => Some("glibc".to_owned()),
             "web@2.service" => Some("mimalloc".to_owned()),
             "web@4.service" => Some("glibc".to_owned()),
             _ => None,
         });
-        let told: Vec<(&str, bool)> =
+        let named: Vec<(&str, bool)> =
             found.iter().map(|stratum| (stratum.name.as_str(), stratum.ratio.is_some())).collect();
         let expected = [
             ("db", false),
@@ -351,7 +351,7 @@ pub(crate) mod tests {
             ("web@* from mimalloc", true),
             ("web@* relays from glibc", false),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(named, expected);
         assert_eq!(Ratio::between(&trial(&[1e8; 2], 0.4, 0.05, 1), ARM, CONTROL), None, "too few");
     }
 

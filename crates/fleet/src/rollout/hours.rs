@@ -17,7 +17,7 @@ pub struct QuietHours {
 
 /// Why a text gives no hours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no part of a day; expected two different times such as 08:00-20:00 or 22:00-06:00")]
+#[error("`{0}` is not a time range; use two different times such as 22:00-06:00")]
 pub struct QuietHoursError(String);
 
 impl QuietHours {
@@ -108,9 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_no_part_of_a_day_is_refused() {
-        for wrong in
-            ["", "8-20", "08:00", "08:00-08:00", "25:00-06:00", "08:0-20:00", "a:00-b:00", "+8:00-20:00"]
-        {
+        for wrong in ["", "8-20", "08:00", "08:00-08:00", "25:00-06:00", "08:0-20:00", "+8:00-20:00"] {
             assert!(wrong.parse::<QuietHours>().is_err(), "{wrong}");
         }
     }

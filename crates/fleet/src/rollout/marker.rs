@@ -31,21 +31,3 @@ pub fn paused(paths: &Paths, name: &str) -> bool {
 fn sync(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_is_asked_for_and_taken_back_any_number_of_times() {
-        let dir = std::env::temp_dir().join(format!("heaptrial-marker-{}", std::process::id()));
-        let paths = Paths { state: dir.clone(), ..Paths::default() };
-        fs::create_dir_all(paths.trial("r")).unwrap();
-        for wanted in [false, true, true, false, false] {
-            pause(&paths, "r", wanted).unwrap();
-            assert_eq!(paused(&paths, "r"), wanted);
-        }
-        assert!(pause(&paths, "unknown", true).is_err());
-        fs::remove_dir_all(dir).unwrap();
-    }
-}

@@ -1,14 +1,17 @@
-//! A treatment as a whole: the library alone says little of it.
+//! A treatment as it was measured: the library alone says little of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_change::PRELOAD;
 use heaptrial_model::HumanDuration;
 use serde::{Deserialize, Serialize};
 
+/// A digest as long as folders of builds show it.
+const SHORT: usize = 12;
+
 /// Everything of a treatment that bears on memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whole {
+pub struct MeasuredTreatment {
     /// SHA-256 of the preloaded library in hexadecimal; `None` for the service's own C library.
     pub library: Option<String>,
     /// Version of that C library; `None` is not compared.
@@ -23,78 +26,49 @@ pub struct Whole {
     pub thp_mode: Option<String>,
 }
 
-impl Whole {
+impl MeasuredTreatment {
     /// Where it differs from what was measured, in words.
     pub fn differences(&self, measured: &Self) -> Vec<String> {
-        let mut told = Vec::new();
-        match (&self.library, &measured.library) {
-            (Some(own), Some(other)) if own != other => {
-                told.push(format!("the library is {}, and {} was measured", short(own), short(other)));
+        let (own, other) = (self.traits(measured), measured.traits(self));
+        let names: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+        let difference = |name: &&String| match (own.get(*name), other.get(*name)) {
+            (Some(own), Some(other)) if own == other => None,
+            (Some(own), Some(other)) => Some(format!("{name} is `{own}`, and `{other}` was measured")),
+            (Some(own), None) => Some(format!("{name} is `{own}`, and was measured without it")),
+            (None, other) => {
+                Some(format!("{name} is not set, and `{}` was measured", other.map_or("", String::as_str)))
             }
-            (Some(own), None) => {
-                told.push(format!("the library is {}, and the C library alone was measured", short(own)));
+        };
+        names.iter().filter_map(difference).collect()
+    }
+
+    /// What is compared, by name; of what `other` does not know nothing.
+    fn traits(&self, other: &Self) -> BTreeMap<String, String> {
+        // Tor takes names of options in any case.
+        let torrc = self.torrc.iter();
+        let torrc = torrc.map(|(name, value)| (format!("torrc {}", name.to_ascii_lowercase()), value.trim()));
+        let mut traits: BTreeMap<String, String> = self.settings.clone();
+        traits.extend(torrc.map(|(name, value)| (name, value.to_owned())));
+        let library = self.library.as_deref().map(|sha256| sha256.get(..SHORT).unwrap_or(sha256));
+        traits.insert("the library".to_owned(), library.unwrap_or("the C library").to_owned());
+        let restart_every = self.restart_every.map_or("never".to_owned(), |every| every.to_string());
+        traits.insert("the time between restarts".to_owned(), restart_every);
+        let known = [
+            ("the version of the C library", &self.c_library, &other.c_library),
+            ("the mode of transparent huge pages", &self.thp_mode, &other.thp_mode),
+        ];
+        for (name, own, other) in known {
+            if let (Some(own), Some(_)) = (own, other) {
+                traits.insert(name.to_owned(), own.clone());
             }
-            (None, Some(other)) => {
-                told.push(format!("the C library alone, and the library {} was measured", short(other)));
-            }
-            _ => {}
         }
-        if let (Some(own), Some(other)) = (&self.c_library, &measured.c_library) {
-            if own != other {
-                told.push(format!("the C library is {own}, and {other} was measured"));
-            }
-        }
-        unlike("", &self.settings, &measured.settings, &mut told);
-        unlike("torrc: ", &lower(&self.torrc), &lower(&measured.torrc), &mut told);
-        if self.restart_every != measured.restart_every {
-            let every = |every: Option<HumanDuration>| {
-                every.map_or("no restarts".to_owned(), |every| format!("a restart every {every}"))
-            };
-            let (own, other) = (every(self.restart_every), every(measured.restart_every));
-            told.push(format!("{own}, and {other} was measured"));
-        }
-        if let (Some(own), Some(other)) = (&self.thp_mode, &measured.thp_mode) {
-            if own != other {
-                told.push(format!(
-                    "transparent huge pages are `{own}` on this host now, and were `{other}` in the trial"
-                ));
-            }
-        }
-        told
+        traits
     }
 }
 
 /// Variables other than the one that names the library, which is compared by its bytes and not by where it lies.
 pub fn settings_of(environment: &[(String, String)]) -> BTreeMap<String, String> {
     environment.iter().filter(|(name, _)| name != PRELOAD).cloned().collect()
-}
-
-fn unlike(
-    of: &str,
-    own: &BTreeMap<String, String>,
-    other: &BTreeMap<String, String>,
-    told: &mut Vec<String>,
-) {
-    for (name, value) in own {
-        match other.get(name) {
-            Some(measured) if measured == value => {}
-            Some(measured) => told.push(format!("{of}{name} is `{value}`, and `{measured}` was measured")),
-            None => told.push(format!("{of}{name} is `{value}`, and was measured without it")),
-        }
-    }
-    for (name, value) in other.iter().filter(|(name, _)| !own.contains_key(*name)) {
-        told.push(format!("{of}{name} is not set, and `{value}` was measured"));
-    }
-}
-
-/// Tor takes names of options in any case.
-fn lower(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    options.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect()
-}
-
-/// A digest as long as folders of builds show it.
-fn short(sha256: &str) -> &str {
-    sha256.get(..12).unwrap_or(sha256)
 }
 
 #[cfg(test)]
@@ -105,66 +79,54 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn whole() -> Whole {
-        Whole {
+    fn measured() -> MeasuredTreatment {
+        MeasuredTreatment {
             library: Some("0123456789abcdef".into()),
+            c_library: None,
             settings: map(&[("MIMALLOC_PURGE_DELAY", "0")]),
             torrc: map(&[("NumCPUs", "4")]),
             restart_every: Some("48h".parse().unwrap()),
             thp_mode: Some("madvise".into()),
-            ..Whole::default()
         }
     }
 
-    /// What makes a treatment another one, and the words that tell it.
-    type Difference = (fn(&mut Whole), &'static str);
+    /// What makes a treatment with the same library another one, and the words that say so.
+    type Difference = (fn(&mut MeasuredTreatment), &'static str);
 
-    /// Each way in which a treatment with the same library can be another one, and the word that tells it.
-    const CHANGES: [Difference; 10] = [
-        (|whole| whole.library = Some("fedcba98765432".into()), "the library is fedcba987654"),
-        (|whole| whole.library = None, "the C library alone, and the library 0123456789ab"),
-        (|whole| drop(whole.settings.insert("MIMALLOC_PURGE_DELAY".into(), "10".into())), "is `10`, and `0`"),
-        (|whole| whole.settings.clear(), "MIMALLOC_PURGE_DELAY is not set, and `0` was measured"),
+    const CHANGES: [Difference; 8] = [
         (
-            |whole| drop(whole.settings.insert("MIMALLOC_ALLOW_LARGE_OS_PAGES".into(), "1".into())),
-            "MIMALLOC_ALLOW_LARGE_OS_PAGES is `1`, and was measured without it",
+            |own| own.library = Some("fedcba98765432".into()),
+            "the library is `fedcba987654`, and `0123456789ab`",
         ),
-        (|whole| drop(whole.torrc.insert("DirCache".into(), "0".into())), "torrc: dircache is `0`"),
-        (|whole| whole.torrc.clear(), "torrc: numcpus is not set, and `4` was measured"),
-        (|whole| whole.restart_every = None, "no restarts, and a restart every 2d was measured"),
-        (|whole| whole.restart_every = Some("24h".parse().unwrap()), "a restart every 1d"),
-        (|whole| whole.thp_mode = Some("always".into()), "transparent huge pages are `always`"),
+        (|own| own.library = None, "the library is `the C library`, and `0123456789ab` was measured"),
+        (|own| drop(own.settings.insert("MIMALLOC_PURGE_DELAY".into(), "10".into())), "is `10`, and `0`"),
+        (|own| own.settings.clear(), "MIMALLOC_PURGE_DELAY is not set, and `0` was measured"),
+        (|own| drop(own.settings.insert("X".into(), "1".into())), "X is `1`, and was measured without it"),
+        (|own| own.torrc.clear(), "torrc numcpus is not set, and `4` was measured"),
+        (|own| own.restart_every = None, "the time between restarts is `never`, and `2d` was measured"),
+        (|own| own.thp_mode = Some("always".into()), "transparent huge pages is `always`, and `madvise`"),
     ];
 
     #[test]
     fn every_part_of_a_treatment_is_compared() {
-        assert_eq!(whole().differences(&whole()), Vec::<String>::new());
+        assert_eq!(measured().differences(&measured()), Vec::<String>::new());
         for (change, words) in CHANGES {
-            let mut wanted = whole();
+            let mut wanted = measured();
             change(&mut wanted);
-            let differences = wanted.differences(&whole());
+            let differences = wanted.differences(&measured());
             assert!(differences.len() == 1 && differences[0].contains(words), "{differences:?} {words}");
         }
     }
 
     #[test]
-    fn another_c_library_is_another_treatment_and_an_unknown_one_is_not() {
-        let own = |version: Option<&str>| Whole {
+    fn what_is_unknown_and_how_an_option_is_written_make_no_difference() {
+        let own = |version: Option<&str>| MeasuredTreatment {
             c_library: version.map(str::to_owned),
-            settings: map(&[("MALLOC_ARENA_MAX", "1")]),
-            ..Whole::default()
+            ..MeasuredTreatment::default()
         };
-        assert_eq!(
-            own(Some("2.41")).differences(&own(Some("2.36"))),
-            ["the C library is 2.41, and 2.36 was measured"]
-        );
-        assert!(own(Some("2.36")).differences(&own(Some("2.36"))).is_empty());
+        assert_eq!(own(Some("2.41")).differences(&own(Some("2.36"))).len(), 1);
         assert!(own(None).differences(&own(Some("2.36"))).is_empty());
-    }
-
-    #[test]
-    fn names_of_tor_s_options_are_taken_in_any_case() {
-        let other = Whole { torrc: map(&[("numcpus", "4 ")]), ..whole() };
-        assert!(whole().differences(&other).is_empty());
+        let torrc = MeasuredTreatment { torrc: map(&[("numcpus", "4 ")]), ..measured() };
+        assert!(measured().differences(&torrc).is_empty());
     }
 }

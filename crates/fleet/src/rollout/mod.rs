@@ -1,7 +1,7 @@
 //! A treatment that a trial measured, brought to the services of a host in waves.
 //!
 //! Before a wave comes a gate: [`judge`] says go, stop or not enough data, and cannot change anything. [`Rollout`] changes
-//! services through the transactions of `heaptrial-change`, whose journal also tells how far the rollout has come, so that
+//! services through the transactions of `heaptrial-change`, whose journal also says how far the rollout has come, so that
 //! it goes on at the exact wave after a crash or a reboot.
 
 mod cut_short;
@@ -26,8 +26,8 @@ pub use gate::{
 };
 pub use hours::{QuietHours, QuietHoursError};
 pub use marker::{pause, paused};
-pub use measured::{Whole, settings_of};
-pub use plan::{Before, Forced, RolloutPlan, RolloutPlanError, Tells, freeze, is_rollout, read_plan};
+pub use measured::{MeasuredTreatment, settings_of};
+pub use plan::{Before, Forced, Reports, RolloutPlan, RolloutPlanError, freeze, is_rollout, read_plan};
 pub use progress::{Course, Progress, WaveStage};
 pub use run::{Ending, Observer, Rollout, judge_now};
 pub use savings::{Savings, savings};

@@ -33,7 +33,7 @@ pub struct RolloutPlan {
     /// How long a wave is watched before the next one; of waves after the last of these, the last.
     pub soak: Vec<HumanDuration>,
     pub quiet_hours: Option<QuietHours>,
-    /// Whether gates go by what services can tell of their work and flags.
+    /// Whether gates go by what services report of their work and flags.
     pub judges_work: bool,
     /// What services are expected to use. Each service is in one.
     pub strata: Vec<Stratum>,
@@ -57,14 +57,14 @@ pub struct Before {
     pub work: Option<UsualWork>,
     /// Flags of its network, such as `Guard`; `None` where they are not known.
     pub flags: Option<Vec<TorFlag>>,
-    /// What it can tell beside memory, and has to tell before a gate lets it pass.
-    pub tells: Tells,
+    /// What it can report beside memory, and has to report before a gate lets it pass.
+    pub reports: Reports,
 }
 
-/// What a service can tell of its use to others. A relay tells both; of any other service nothing is known but its
+/// What a service can report of its use to others. A relay reports both; of any other service nothing is known but its
 /// memory, which no waiting changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tells {
+pub struct Reports {
     /// Bytes that it read and wrote.
     pub work: bool,
     pub flags: bool,

@@ -34,13 +34,13 @@ pub enum Course {
     /// A process works on it.
     #[serde(rename = "in progress")]
     InProgress,
-    /// It was told to pause.
+    /// Somebody paused it.
     #[serde(rename = "paused")]
     Paused,
     /// A gate, or a failure, stopped it.
     #[serde(rename = "stopped")]
     Stopped,
-    /// No process works on it, and it neither ended nor was told to pause.
+    /// No process works on it, and it neither ended nor is paused.
     #[serde(rename = "cut short")]
     CutShort,
     #[serde(rename = "complete")]

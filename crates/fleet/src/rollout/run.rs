@@ -1,6 +1,5 @@
 //! Carrying a rollout out: wave after wave, with a gate after each.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use heaptrial_host::Instant as Moment;
 use heaptrial_host::{HostRoot, Paths, boot_id};
 use heaptrial_model::{Pace, ServiceName};
 
+use crate::rollout::QuietHours;
 use crate::rollout::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
 use crate::rollout::marker::paused;
 use crate::rollout::plan::RolloutPlan;
@@ -28,15 +28,15 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// While nothing is to be done, a pause or an interrupt is seen after this long.
 const NAP: Duration = Duration::from_millis(200);
 
-/// Tells what samples and events know of services, and what happens to the rollout.
+/// Reads what samples and events show of services, and prints what happens to the rollout.
 pub trait Observer {
     /// What is known of each of some services since it has its treatment.
     fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed>;
     /// Readings older than this, in seconds, do not count.
     fn stale_seconds(&self) -> f64;
     /// Something that a person wants to read.
-    fn told(&mut self, text: &str);
-    /// The same, of something that goes on for long: told seldom.
+    fn say(&mut self, text: &str);
+    /// The same, of something that goes on for long: printed seldom.
     fn waiting(&mut self, text: &str);
 }
 
@@ -60,10 +60,17 @@ pub struct Rollout<'r, 'a> {
     trial: &'r mut Trial<'a>,
     plan: RolloutPlan,
     pace: Pace,
-    paths: Paths,
     observer: &'r mut dyn Observer,
     witness: &'r mut dyn Witness,
-    interrupt: &'r AtomicBool,
+    holds: Holds<'r>,
+}
+
+/// What may hold a rollout, apart from the transaction that is changed meanwhile.
+struct Holds<'h> {
+    paths: Paths,
+    name: String,
+    quiet: Option<QuietHours>,
+    interrupt: &'h AtomicBool,
 }
 
 /// Why no further service is restarted now.
@@ -84,8 +91,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
         witness: &'r mut dyn Witness,
         interrupt: &'r AtomicBool,
     ) -> Self {
-        let pace = trial.prepared().plan.pace;
-        Self { trial, plan, pace, paths, observer, witness, interrupt }
+        let (name, pace) = (trial.prepared().plan.name.clone(), trial.prepared().plan.pace);
+        let holds = Holds { paths, name, quiet: plan.quiet_hours, interrupt };
+        Self { trial, plan, pace, observer, witness, holds }
     }
 
     /// Goes on from where the journal says until the end, a stop or a pause.
@@ -128,11 +136,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
         pace: Pace,
     ) -> Result<Vec<(ServiceName, String)>, ChangeError> {
         let services = self.plan.waves.get(wave).cloned().unwrap_or_default();
-        let interrupt = self.interrupt;
-        let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        let holds = &self.holds;
         // First of all: a wave that is half put back has not passed any more.
         self.trial.note_or_warn(&RolloutStep::WaveRolledBack { wave: wave as u32 }, self.witness)?;
-        let outcome = self.trial.put_back(&services, pace, self.witness, &halt)?;
+        let outcome = self.trial.put_back(&services, pace, self.witness, &|| holds.interrupted())?;
         Ok(outcome.stuck)
     }
 
@@ -157,7 +164,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         }
         if self.progress()?.waves[wave] != WaveStage::Soaking || !self.has_all(&services)? {
             self.trial.note(&RolloutStep::WaveBegun { wave: number })?;
-            self.observer.told(&format!(
+            self.observer.say(&format!(
                 "wave {} of {}: {}",
                 wave + 1,
                 self.plan.waves.len(),
@@ -195,7 +202,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         if reasons.is_empty() { Ok(None) } else { self.stop(wave, reasons).map(Some) }
     }
 
-    /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved anew.
+    /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved again.
     fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, ChangeError> {
         let standings = self.trial.standings(services, self.witness)?;
         Ok(standings.iter().all(|standing| *standing != Standing::Untreated))
@@ -210,10 +217,11 @@ impl<'r, 'a> Rollout<'r, 'a> {
             let what = "it failed, so that putting it back could not be tried".to_owned();
             return self.stop(wave, vec![Reason { service: Some(canary.clone()), what }]).map(Some);
         }
-        self.observer.told(&format!("{canary}: putting it back, to prove that it can be"));
-        let interrupt = self.interrupt;
-        let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
-        let outcome = self.trial.put_back(std::slice::from_ref(canary), self.pace, self.witness, &halt)?;
+        self.observer.say(&format!("{canary}: putting it back, to prove that it can be"));
+        let holds = &self.holds;
+        let canary_alone = std::slice::from_ref(canary);
+        let halt = || holds.interrupted();
+        let outcome = self.trial.put_back(canary_alone, self.pace, self.witness, &halt)?;
         if let Some((service, why)) = outcome.stuck.first() {
             let reason = Reason {
                 service: Some(service.clone()),
@@ -231,7 +239,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// Gives services of a wave their treatment; waits through quiet hours.
     fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, ChangeError> {
         loop {
-            match self.hold() {
+            match self.holds.hold() {
                 Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
                 Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
                 Some(Hold::Quiet(why)) => {
@@ -241,27 +249,14 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 }
                 None => {}
             }
-            let seen: Cell<Option<Hold>> = Cell::new(None);
-            let outcome = {
-                let asking = Asking {
-                    paths: &self.paths,
-                    name: &self.trial.prepared().plan.name.clone(),
-                    quiet: self.plan.quiet_hours,
-                    interrupt: self.interrupt,
-                };
-                let halt = || {
-                    let hold = asking.hold();
-                    let why = hold.as_ref().map(Hold::words);
-                    seen.set(hold);
-                    why
-                };
-                self.trial.apply_to(services, self.pace, self.witness, &halt)?
-            };
+            let holds = &self.holds;
+            let halt = || holds.hold().map(|hold| hold.words());
+            let outcome = self.trial.apply_to(services, self.pace, self.witness, &halt)?;
             if outcome.is_complete() {
                 return Ok(None);
             }
-            if outcome.failed.is_empty() && outcome.stuck.is_empty() && seen.take().is_some() {
-                // What holds it is looked at above.
+            if outcome.failed.is_empty() && outcome.stuck.is_empty() {
+                // What held it is looked at above.
                 continue;
             }
             let named = outcome.failed.iter().chain(&outcome.stuck);
@@ -283,9 +278,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 Outcome::Stop => return self.stop(wave, gate.reasons).map(Some),
                 Outcome::Go if left.is_zero() => {
                     for line in &gate.evidence {
-                        self.observer.told(&format!("  {line}"));
+                        self.observer.say(&format!("  {line}"));
                     }
-                    self.observer.told(&format!("gate {}: go", wave + 1));
+                    self.observer.say(&format!("gate {}: go", wave + 1));
                     let step = RolloutStep::WavePassed { wave: wave as u32, evidence: gate.evidence };
                     self.trial.note(&step)?;
                     return Ok(None);
@@ -309,7 +304,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
             }
             let until = Instant::now() + every.min(left.max(LOOK_EVERY_LEAST));
             while Instant::now() < until {
-                match self.hold() {
+                match self.holds.hold() {
                     Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
                     Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
                     Some(Hold::Quiet(_)) | None => std::thread::sleep(NAP),
@@ -336,10 +331,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
         Ok(time.saturating_sub(passed.unwrap_or_default()))
     }
 
-    /// Puts the wave back and tells why.
+    /// Puts the wave back and says why.
     fn stop(&mut self, wave: usize, reasons: Vec<Reason>) -> Result<Ending, ChangeError> {
         for reason in &reasons {
-            self.observer.told(&format!("stop: {reason}"));
+            self.observer.say(&format!("stop: {reason}"));
         }
         let services = self.plan.waves[wave].clone();
         // Known before it is done, so that a resume does not take a condemned wave for one that is being changed.
@@ -349,31 +344,21 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
         Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
     }
-
-    fn hold(&self) -> Option<Hold> {
-        let name = &self.trial.prepared().plan.name;
-        let quiet = self.plan.quiet_hours;
-        Asking { paths: &self.paths, name, quiet, interrupt: self.interrupt }.hold()
-    }
 }
 
-/// What may hold a rollout, apart from the transaction that is changed meanwhile.
-struct Asking<'h> {
-    paths: &'h Paths,
-    name: &'h str,
-    quiet: Option<crate::rollout::QuietHours>,
-    interrupt: &'h AtomicBool,
-}
-
-impl Asking<'_> {
+impl Holds<'_> {
     fn hold(&self) -> Option<Hold> {
         if self.interrupt.load(Ordering::Relaxed) {
             return Some(Hold::Interrupted);
         }
-        if paused(self.paths, self.name) {
+        if paused(&self.paths, &self.name) {
             return Some(Hold::Paused);
         }
         self.quiet.and_then(|hours| hours.hold_now()).map(Hold::Quiet)
+    }
+
+    fn interrupted(&self) -> Option<String> {
+        self.interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned())
     }
 }
 

@@ -10,15 +10,13 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::rollout::expected::Kind;
-use crate::rollout::measured::Whole;
+use crate::rollout::measured::MeasuredTreatment;
 
 const SCHEMA_VERSION: u32 = 1;
 /// The member that holds the digest of all others.
 const DIGEST: &str = "sha256";
 /// A host's memory is that of the trial's where it is apart by at most this factor.
 const SAME_MEMORY: f64 = 1.25;
-/// Verdicts on growth that speak against an arm. That memory grows is no such: most allocators' does, and gates know how fast.
-const BLOATS: [&str; 2] = ["bloating", "some_bloat"];
 
 /// What a trial found of an arm: the treatment as it was proved, how memory goes with age under it, on which hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,10 +41,10 @@ pub struct Verdict {
     pub ratio: Option<MeasuredRatio>,
     /// The verdict on its growth, in the words of a report; `None` where there is none.
     pub verdict: Option<String>,
-    /// Grave findings about the arm, the control or the whole trial, in sentences.
-    pub findings: Vec<String>,
-    /// Those of them that its figures bear, since they are without the services that they are about.
-    pub borne: Vec<String>,
+    /// What the analysis found that blocks a recommendation of it, in sentences.
+    pub objections: Vec<String>,
+    /// What is uncertain about it, in sentences.
+    pub caveats: Vec<String>,
 }
 
 /// A host of a trial.
@@ -61,7 +59,7 @@ pub struct MeasuredHost {
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// The treatment as it was proved in running processes there, each once.
-    pub proved: Vec<Whole>,
+    pub proved: Vec<MeasuredTreatment>,
 }
 
 /// Memory of an arm over that of the control, at a matched age.
@@ -79,24 +77,10 @@ pub struct MeasuredRatio {
 
 /// Why a file is no verdict.
 #[derive(Debug, thiserror::Error)]
-pub enum VerdictError {
-    /// It cannot be read or written.
-    #[error("{path}: {source}")]
-    File { path: PathBuf, source: std::io::Error },
-    #[error("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one")]
-    Other { path: PathBuf, why: String },
-    /// Its content is not what was written.
-    #[error(
-        "{path} was changed after it was written: its content has the digest {found}, and it says {told}. Copy it again from where \
-         it was written"
-    )]
-    Changed {
-        path: PathBuf,
-        /// The digest of what is there.
-        found: String,
-        /// The digest that it names.
-        told: String,
-    },
+#[error("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one")]
+pub struct VerdictError {
+    path: PathBuf,
+    why: String,
 }
 
 impl Classified for VerdictError {
@@ -119,15 +103,15 @@ impl Verdict {
 
     /// Reads a file whose content is as it was written, and gives its digest, which shows that nothing was changed by mistake.
     pub fn read(path: &Path) -> Result<(Self, String), VerdictError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| VerdictError::File { path: path.to_owned(), source })?;
-        let other = |why: String| VerdictError::Other { path: path.to_owned(), why };
+        let other = |why: String| VerdictError { path: path.to_owned(), why };
+        let text = fs::read_to_string(path).map_err(|error| other(error.to_string()))?;
         let mut value: Value = serde_json::from_str(&text).map_err(|error| other(error.to_string()))?;
-        let told = value.as_object_mut().and_then(|members| members.remove(DIGEST));
-        let Some(Value::String(told)) = told else { return Err(other("it has no digest".into())) };
+        let named = value.as_object_mut().and_then(|members| members.remove(DIGEST));
+        let Some(Value::String(named)) = named else { return Err(other("it has no digest".into())) };
         let found = digest(&value).map_err(|error| other(error.to_string()))?;
-        if found != told {
-            return Err(VerdictError::Changed { path: path.to_owned(), found, told });
+        if found != named {
+            let why = "it was changed after it was written: copy it again from where it was written";
+            return Err(other(why.to_owned()));
         }
         let version = value["schema_version"].as_u64().unwrap_or_default();
         if version != u64::from(SCHEMA_VERSION) {
@@ -154,27 +138,18 @@ impl Verdict {
             hosts: Vec::new(),
             ratio: None,
             verdict: None,
-            findings: Vec::new(),
-            borne: Vec::new(),
+            objections: Vec::new(),
+            caveats: Vec::new(),
         }
-    }
-
-    /// What its trial found against rolling it out, in sentences.
-    pub fn against(&self) -> Vec<String> {
-        let Some(trial) = &self.trial else { return Vec::new() };
-        let bloats = self.verdict.iter().filter(|word| BLOATS.contains(&word.as_str()));
-        let bloats = bloats.map(|word| format!("trial `{trial}` found {} {word}", self.arm.name));
-        let findings = self.findings.iter();
-        bloats.chain(findings.map(|finding| format!("grave finding of trial `{trial}`: {finding}"))).collect()
     }
 
     /// What speaks against rolling out `wanted` on a host, in sentences: what its trial found, another treatment than was measured, and
     /// a host unlike all of its hosts.
-    pub fn objections(&self, host: &HostFacts, wanted: &Whole) -> Vec<String> {
+    pub fn refusals(&self, host: &HostFacts, wanted: &MeasuredTreatment) -> Vec<String> {
         let Some(trial) = &self.trial else {
             return vec![format!("no trial measured {}", self.arm.name)];
         };
-        let mut objections = self.against();
+        let mut objections = self.objections.clone();
         // What two hosts of the trial ran makes no third one that has one trait of each.
         let nearest =
             self.hosts.iter().map(|measured| objections_by(measured, host, wanted)).min_by_key(Vec::len);
@@ -184,17 +159,10 @@ impl Verdict {
         }
         objections
     }
-
-    /// What a rollout is warned of, in sentences.
-    pub fn warnings(&self) -> Vec<String> {
-        let trial = self.trial.as_deref().unwrap_or_default();
-        let without = |finding: &String| format!("trial `{trial}`: {finding}; its figures are without them");
-        self.borne.iter().map(without).collect()
-    }
 }
 
 /// In what a treatment and a host are unlike those of one host of the trial.
-fn objections_by(measured: &MeasuredHost, host: &HostFacts, wanted: &Whole) -> Vec<String> {
+fn objections_by(measured: &MeasuredHost, host: &HostFacts, wanted: &MeasuredTreatment) -> Vec<String> {
     let treatments = measured.proved.iter().map(|proved| wanted.differences(proved));
     let treatment = treatments.min_by_key(Vec::len).unwrap_or_default();
     let treatment =
@@ -252,7 +220,7 @@ mod tests {
             architecture: "x86_64".into(),
             processors,
             memory_bytes: 768 << 30,
-            proved: vec![Whole { library: Some("ab".into()), ..Whole::default() }],
+            proved: vec![MeasuredTreatment { library: Some("ab".into()), ..MeasuredTreatment::default() }],
         };
         Verdict {
             schema_version: SCHEMA_VERSION,
@@ -279,8 +247,8 @@ mod tests {
                 services: 40,
             }),
             verdict: Some("stable".into()),
-            findings: Vec::new(),
-            borne: Vec::new(),
+            objections: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 
@@ -294,7 +262,7 @@ mod tests {
         // Written with other spaces it is the same.
         fs::write(&path, text.replace("  ", "\t")).unwrap();
         assert_eq!(Verdict::read(&path).unwrap().1, digest);
-        for (text, why) in [("{}", "no digest"), ("[]", "no digest"), ("x", "expected value"), ("", "EOF")] {
+        for (text, why) in [("{}", "no digest"), ("[]", "no digest"), ("x", "expected value")] {
             fs::write(&path, text).unwrap();
             let error = Verdict::read(&path).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
@@ -321,26 +289,6 @@ mod tests {
     }
 
     #[test]
-    fn bloat_and_grave_findings_speak_against_it_and_growth_does_not() {
-        for word in ["stable", "growing", "inconclusive"] {
-            assert!(Verdict { verdict: Some(word.into()), ..verdict() }.against().is_empty(), "{word}");
-        }
-        assert!(Verdict { verdict: None, ..verdict() }.against().is_empty());
-        for word in ["bloating", "some_bloat"] {
-            let against = Verdict { verdict: Some(word.into()), ..verdict() }.against();
-            assert_eq!(against, [format!("trial `five-way` found mimalloc@2.0.9 {word}")]);
-        }
-        let found = Verdict { findings: vec!["3 of 9 services crash".into()], ..verdict() }.against();
-        assert_eq!(found, ["grave finding of trial `five-way`: 3 of 9 services crash"]);
-        let borne = Verdict { borne: vec!["1 of its 9 services ran another".into()], ..verdict() };
-        assert!(borne.against().is_empty());
-        assert_eq!(
-            borne.warnings(),
-            ["trial `five-way`: 1 of its 9 services ran another; its figures are without them"]
-        );
-    }
-
-    #[test]
     fn a_file_of_a_newer_version_is_refused_in_one_sentence() {
         let (text, _) = Verdict { schema_version: 2, ..verdict() }.sealed().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -350,40 +298,31 @@ mod tests {
         assert!(error.contains("its format is 2, and this program knows 1"), "{error}");
     }
 
-    proptest! {
-        #[test]
-        fn numbers_come_back_as_they_were(value in any::<f64>().prop_filter("finite", |value| value.is_finite())) {
-            let mut verdict = verdict();
-            verdict.ratio.as_mut().unwrap().value = value;
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("verdict.json");
-            fs::write(&path, verdict.sealed().unwrap().0).unwrap();
-            prop_assert_eq!(Verdict::read(&path).unwrap().0, verdict);
-        }
-    }
-
     #[test]
     fn a_host_and_its_treatment_are_compared_with_one_host_of_the_trial_as_a_whole() {
-        let build = |digest: &str| Whole { library: Some(digest.into()), ..Whole::default() };
+        let build =
+            |digest: &str| MeasuredTreatment { library: Some(digest.into()), ..MeasuredTreatment::default() };
         let mut verdict = verdict();
         let [alpha, beta] = &mut verdict.hosts[..] else { panic!("two hosts") };
         (alpha.processors, alpha.proved) = (64, vec![build("a")]);
         (beta.processors, beta.proved) = (8, vec![build("b")]);
-        assert_eq!(verdict.objections(&host(), &build("a")), Vec::<String>::new());
+        assert_eq!(verdict.refusals(&host(), &build("a")), Vec::<String>::new());
         let small = HostFacts { cpu_count: 8, ..host() };
-        assert_eq!(verdict.objections(&small, &build("b")), Vec::<String>::new());
-        assert_eq!(verdict.objections(&small, &build("a")).len(), 1);
-        let told =
-            verdict.objections(&HostFacts { ram_bytes: 64 << 30, cpu_count: 9, ..host() }, &build("a"));
+        assert_eq!(verdict.refusals(&small, &build("b")), Vec::<String>::new());
+        assert_eq!(verdict.refusals(&small, &build("a")).len(), 1);
+        verdict.objections = vec!["it is bloating".into()];
+        let refusals =
+            verdict.refusals(&HostFacts { ram_bytes: 64 << 30, cpu_count: 9, ..host() }, &build("a"));
         assert_eq!(
-            told,
+            refusals,
             [
+                "it is bloating",
                 "this host is unlike those of the trial: processors: 9 here, 64 in the trial",
                 "this host is unlike those of the trial: memory: 64.0 GiB here, 768 GiB in the trial",
             ]
         );
         verdict.hosts.clear();
-        assert_eq!(verdict.objections(&host(), &build("a")).len(), 1);
-        assert_eq!(Verdict::of_spec(&"jemalloc".parse().unwrap()).objections(&host(), &build("a")).len(), 1);
+        assert_eq!(verdict.refusals(&host(), &build("a")).len(), 2);
+        assert_eq!(Verdict::of_spec(&"jemalloc".parse().unwrap()).refusals(&host(), &build("a")).len(), 1);
     }
 }

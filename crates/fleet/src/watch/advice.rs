@@ -1,7 +1,7 @@
 //! What to do about an alert, by its kind.
 
 use crate::watch::alert::{Alert, AlertKind};
-use crate::watch::plan::{WatchPlan, WatchedService};
+use crate::watch::plan::WatchPlan;
 
 /// What to do about an alert, with commands that can be copied.
 pub fn advice(plan: &WatchPlan, alert: &Alert) -> String {
@@ -24,7 +24,7 @@ pub fn advice(plan: &WatchPlan, alert: &Alert) -> String {
                 .to_owned()
         }
         AlertKind::DropIn => {
-            format!("`systemctl cat {words}` shows what is in force; {}", drop_in(plan, alert, &words))
+            format!("`systemctl cat {words}` shows what is in force; {}", drop_in(plan, &words))
         }
         AlertKind::NewService => match &plan.trial {
             Some(trial) => format!("`{}` brings it, or leave it as it is", rollout(plan, trial, &words)),
@@ -49,22 +49,14 @@ fn rollout(plan: &WatchPlan, trial: &str, words: &str) -> String {
     format!("heaptrial rollout start {} --arm {arm} --services {words}", quoted(trial))
 }
 
-/// A drop-in that somebody wrote by hand is theirs to put back.
-fn drop_in(plan: &WatchPlan, alert: &Alert, words: &str) -> String {
-    let by_hand = |own: &WatchedService| {
-        let (path, sha256) = (own.drop_in_path.as_ref()?, own.drop_in.as_ref()?);
-        let is_one = alert.found.contains_key(own.service.as_str());
-        is_one.then(|| format!("{} (SHA-256 {sha256})", quoted(&path.display().to_string())))
-    };
-    let files: Vec<String> = plan.services.iter().filter_map(by_hand).collect();
-    match (&plan.trial, files.is_empty()) {
-        (Some(trial), true) => format!(
+fn drop_in(plan: &WatchPlan, words: &str) -> String {
+    match &plan.trial {
+        Some(trial) => format!(
             "if it was changed, remove it; `{}` writes it again, or `heaptrial trial resume {}` while the trial runs",
             rollout(plan, trial, words),
             quoted(trial)
         ),
-        (None, true) => "put it back and run `systemctl daemon-reload`".to_owned(),
-        (_, false) => format!("put {} back and run `systemctl daemon-reload`", files.join(", ")),
+        None => "put it back and run `systemctl daemon-reload`".to_owned(),
     }
 }
 

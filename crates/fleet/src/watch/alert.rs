@@ -52,7 +52,7 @@ pub enum AlertKind {
     Identity,
     /// A file of the allocator or the C library is another one on disk: the next start will run it.
     File,
-    /// The files of a treatment are gone, changed or not in force.
+    /// The next start of a service will be without its treatment.
     DropIn,
     /// A service that is like those of the watch and has no treatment.
     NewService,

@@ -9,29 +9,20 @@ use heaptrial_host::systemd::Unit;
 use heaptrial_inspect::{MainProcess, NextStart, Service};
 use heaptrial_model::{Identity, Linkage};
 
-/// Why a service is not watched as it is.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAsFound {
-    #[error("it does not run ({0})")]
-    NotRunning(String),
-    #[error("what it runs is not known: {0}")]
-    Unidentified(String),
-    #[error("restart it first: its process and its next start differ in {0}")]
-    Differs(String),
-}
-
-/// What a service runs, if its next start will run the same. Nothing is changed.
-pub fn as_found(root: &HostRoot, service: &Service) -> Result<Expected, NotAsFound> {
+/// What a service runs, if its next start will run the same; else why it is not watched as it is. Nothing is changed.
+pub(crate) fn as_found(root: &HostRoot, service: &Service) -> Result<Expected, String> {
     let status = &service.unit.status;
     let Some(process) = &service.process else {
-        return Err(NotAsFound::NotRunning(format!("{}, {}", status.active_state, status.sub_state)));
+        return Err(format!("it does not run ({}, {})", status.active_state, status.sub_state));
     };
     let identity = match (&process.identity, &process.unidentified) {
         (Some(identity), None) => identity,
-        (_, why) => return Err(NotAsFound::Unidentified(why.clone().unwrap_or_default())),
+        (_, why) => {
+            return Err(format!("what it runs is not known: {}", why.as_deref().unwrap_or_default()));
+        }
     };
     match difference(root, &service.unit, process, identity) {
-        Some(what) => Err(NotAsFound::Differs(what)),
+        Some(what) => Err(format!("restart it first: its process and its next start differ in {what}")),
         None => Ok(expected_of(identity)),
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::watch::error::WatchError;
 use crate::watch::folder::{Folder, SCHEMA_VERSION, names};
-use crate::watch::install::{HostFile, announced, faults, host_files, install, remove};
+use crate::watch::install::{faults, install, remove, unit_files};
 use crate::watch::observe::code;
 use crate::watch::plan::{Channels, WatchPlan};
 use crate::watch::source::Source;
@@ -34,8 +34,8 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Proposal {
     pub plan: WatchPlan,
-    /// The files that it would bring.
-    pub files: Vec<HostFile>,
+    /// The program that would be copied to where trials have it.
+    program: Option<PathBuf>,
     arms: Vec<Arm>,
     expected: Vec<Option<Value>>,
     services: Vec<NewService>,
@@ -47,8 +47,7 @@ pub fn propose(request: &Request, source: Source, paths: &Paths) -> Result<Propo
     if names(&paths.state).contains(name) {
         return Err(WatchError::Exists { name: name.clone() });
     }
-    let files = host_files(paths, name, request.every_minutes, request.database.as_deref())?;
-    let (installed, made_folders) = announced(&files)?;
+    let (installed, program) = unit_files(paths, name, request.every_minutes, request.database.as_deref())?;
     let records = source.services.iter().zip(source.records).zip(0..);
     let services = records.map(|((own, (arm, attributes)), position)| NewService {
         name: own.service.to_string(),
@@ -76,13 +75,12 @@ pub fn propose(request: &Request, source: Source, paths: &Paths) -> Result<Propo
         services: source.services,
         channels: request.channels.clone(),
         installed,
-        made_folders,
         database: request.database.clone(),
     };
     let expected = source.arms.iter().map(|arm| serde_json::to_value(arm.expected.as_ref()?).ok());
     Ok(Proposal {
         plan,
-        files,
+        program,
         expected: expected.collect(),
         arms: source.arms.into_iter().map(|arm| arm.arm).collect(),
         services,
@@ -97,7 +95,7 @@ pub fn begin(
     systemd: &Systemd,
     paths: &Paths,
 ) -> Result<WatchPlan, WatchError> {
-    let Proposal { mut plan, files, arms, expected, services } = proposal;
+    let Proposal { mut plan, program, arms, expected, services } = proposal;
     let folder = Folder::create(&paths.state, &plan.name)?;
     let facts = HostFacts::read(&HostRoot::default())?;
     let now = Instant::now();
@@ -126,7 +124,7 @@ pub fn begin(
         }
     };
     folder.write_plan(&plan)?;
-    install(systemd, &files, &plan.name)?;
+    install(systemd, paths, (&plan.installed, program.as_deref()), &plan.name)?;
     Ok(plan)
 }
 
@@ -139,7 +137,7 @@ pub fn timer_faults(plan: &WatchPlan, systemd: &Systemd) -> Result<Vec<String>, 
 pub fn end(name: &str, store: &mut Store, systemd: &Systemd, paths: &Paths) -> Result<WatchPlan, WatchError> {
     let folder = Folder::open(&paths.state, name)?;
     let plan = folder.plan()?;
-    remove(systemd, paths, &plan.installed, &plan.made_folders, name)?;
+    remove(systemd, paths, &plan.installed, name)?;
     if let Some(path) = &plan.channels.metrics {
         // What it says is not so any more.
         match std::fs::remove_file(path) {

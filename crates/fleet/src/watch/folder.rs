@@ -62,16 +62,21 @@ fn read<T: DeserializeOwned>(folder: &Path, name: &str, file: &str) -> Result<Op
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(WatchError::file("reading", &path))?,
     };
-    let damaged = |error: serde_json::Error| WatchError::Damaged {
-        path: path.clone(),
-        problem: error.to_string(),
-        name: name.to_owned(),
-    };
-    let found = serde_json::from_slice::<Versioned>(&text).map_err(damaged)?.schema_version;
-    if found > SCHEMA_VERSION {
-        return Err(WatchError::Newer { path: path.clone(), found, known: SCHEMA_VERSION });
+    let damaged =
+        |problem: String| WatchError::Damaged { path: path.clone(), problem, name: name.to_owned() };
+    let found: Versioned = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    if found.schema_version != SCHEMA_VERSION {
+        let version = found.schema_version;
+        return Err(damaged(format!("its format is {version}, and this program knows {SCHEMA_VERSION}")));
     }
-    serde_json::from_slice(&text).map(Some).map_err(damaged)
+    serde_json::from_slice(&text).map(Some).map_err(|error| damaged(error.to_string()))
+}
+
+/// There is no watch of a name.
+fn unknown(state: &Path, name: &str) -> WatchError {
+    let known = names(state);
+    let known = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+    WatchError::Refused(format!("there is no watch `{name}` on this host{known}"))
 }
 
 impl Folder {
@@ -89,7 +94,7 @@ impl Folder {
     pub fn open(state: &Path, name: &str) -> Result<Self, WatchError> {
         let path = watches(state).join(name);
         if !path.join(PLAN).exists() {
-            return Err(WatchError::Unknown { name: name.to_owned(), folder: path, known: names(state) });
+            return Err(unknown(state, name));
         }
         Self::lock(path, name)
     }
@@ -108,11 +113,8 @@ impl Folder {
     }
 
     pub fn plan(&self) -> Result<WatchPlan, WatchError> {
-        self.read(PLAN)?.ok_or_else(|| WatchError::Unknown {
-            name: self.name.clone(),
-            folder: self.path.clone(),
-            known: Vec::new(),
-        })
+        let gone = || WatchError::Refused(format!("watch `{}` has ended", self.name));
+        self.read(PLAN)?.ok_or_else(gone)
     }
 
     pub fn write_plan(&self, plan: &WatchPlan) -> Result<(), WatchError> {
@@ -204,25 +206,21 @@ mod tests {
     }
 
     #[test]
-    fn state_is_kept_and_what_is_damaged_or_newer_is_refused() {
+    fn state_is_kept_and_what_is_damaged_or_of_another_version_is_refused() {
         let state = tempfile::tempdir().unwrap();
         let folder = Folder::create(state.path(), "five-way").unwrap();
         assert_eq!(folder.state().unwrap(), WatchState::default());
         let kept = WatchState { checked_at: Some(1.5), ..WatchState::default() };
         folder.write_state(&kept).unwrap();
         assert_eq!(folder.state().unwrap(), kept);
-        fs::write(folder.path.join(STATE), "{").unwrap();
-        let error = folder.state().unwrap_err().to_string();
-        assert!(error.contains("state.json is damaged"), "{error}");
-        let newer = r#"{"schema_version": 2, "something_new": true}"#;
-        for file in [STATE, PLAN] {
-            fs::write(folder.path.join(file), newer).unwrap();
+        fs::write(folder.path.join(PLAN), "{").unwrap();
+        for (text, why) in [("{", "EOF"), (r#"{"schema_version": 2}"#, "its format is 2")] {
+            fs::write(folder.path.join(STATE), text).unwrap();
+            let error = folder.state().unwrap_err().to_string();
+            assert!(error.contains("state.json is damaged") && error.contains(why), "{error}");
         }
-        for error in [folder.plan().unwrap_err(), folder.state().unwrap_err()] {
-            assert!(matches!(error, WatchError::Newer { found: 2, known: 1, .. }), "{error:?}");
-        }
-        assert_eq!(fs::read_to_string(folder.path.join(STATE)).unwrap(), newer);
-        assert!(matches!(Folder::open(state.path(), "other"), Err(WatchError::Unknown { .. })));
+        let error = Folder::open(state.path(), "other").unwrap_err().to_string();
+        assert!(error.contains("no watch `other`") && error.contains("there are five-way"), "{error}");
         folder.remove().unwrap();
         assert!(!state.path().join("watches").exists());
     }

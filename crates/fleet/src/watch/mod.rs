@@ -24,18 +24,17 @@ mod state;
 
 pub use advice::advice;
 pub use alert::{Alert, AlertKind, Finding, Found, Severity};
-pub use as_found::{NotAsFound, as_found};
 pub use begin::{Proposal, Request, begin, end, propose, timer_faults};
 pub use claims::{claims, watches_of};
 pub use error::WatchError;
 pub use folder::{Folder, names};
-pub use install::{HostContent, HostFile};
+pub use install::UnitFile;
 pub use judge::{LookResult, facts, look};
 pub use notify::{NotifyError, alert_document, check_hook, deliver, write_metrics};
 pub use observe::see;
-pub use plan::{Channels, FailuresBefore, Fingerprint, Installed, WatchPlan, WatchedService};
+pub use plan::{Channels, FailuresBefore, WatchPlan, WatchedService};
 pub use schedule::{look_days, look_errors};
-pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
+pub use seen::{FailureSeen, Seen, ServiceSeen};
 pub use source::{Source, SourceArm};
 pub use state::{AlertChange, Channel, Notification, Standing, WatchState};
 

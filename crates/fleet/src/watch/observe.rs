@@ -4,73 +4,37 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::{Expected, IdentifyError, identify_started_with};
-use heaptrial_change::{FileState, PRELOAD};
+use heaptrial_allocator::{Expected, Identifier, IdentifyError};
+use heaptrial_change::PRELOAD;
 use heaptrial_evaluate::analysis::{DAY, Worked};
 use heaptrial_evaluate::judgement::{JudgementError, TRAFFIC, dated_lives, find_trial, traffic_since};
 use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError, Unit, why_essential};
-use heaptrial_host::{HostError, HostRoot, Paths, Process};
-use heaptrial_inspect::{NextStart, files_with_preload};
-use heaptrial_model::{Identity, Metric, ServiceName, TorFlag};
+use heaptrial_host::{HostRoot, Paths, Process};
+use heaptrial_inspect::NextStart;
+use heaptrial_model::{Identity, MappedLibrary, Metric, ServiceName, TorFlag};
 use heaptrial_store::{Store, StoreError};
 use sha2::{Digest, Sha256};
 
-use crate::watch::plan::{Fingerprint, WatchPlan, WatchedService};
-use crate::watch::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
+use crate::watch::plan::{WatchPlan, WatchedService};
+use crate::watch::seen::{FailureSeen, Seen, ServiceSeen};
 use crate::watch::{changed, flags};
 
 /// What a restart takes from a relay has come back by then.
 const SETTLED_SECONDS: f64 = 2.0 * DAY;
-/// Names of C libraries' files begin so.
-const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc-2.", "ld-musl-"];
+/// Names of C libraries begin so.
+const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc.musl-", "ld-musl-"];
 
-/// SHA-256 of files, each read once.
-#[derive(Debug, Default)]
-pub(crate) struct Digests(HashMap<PathBuf, Option<String>>);
-
-impl Digests {
-    /// In hexadecimal; `None` where the file is gone or cannot be read.
-    pub(crate) fn of(&mut self, path: &Path) -> Option<String> {
-        let digest = || Some(hex::encode(Sha256::digest(fs::read(path).ok()?)));
-        self.0.entry(path.to_owned()).or_insert_with(digest).clone()
-    }
+/// What a process of a unit runs.
+pub(crate) fn identify(identifier: &Identifier, unit: &Unit, pid: i32) -> Result<Identity, IdentifyError> {
+    let root = HostRoot::default();
+    let variables = NextStart::of(&root, unit).variables();
+    identifier.identify_started_with(&Process::new(&root, pid), &|| Some(variables.clone()))
 }
 
-/// Why it cannot be told what a process runs.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnseenError {
-    #[error(transparent)]
-    Identity(#[from] IdentifyError),
-    #[error(transparent)]
-    Host(#[from] HostError),
-}
-
-/// What a process runs, with the whole identity.
-pub(crate) fn fingerprint(
-    root: &HostRoot,
-    unit: &Unit,
-    pid: i32,
-    digests: &mut Digests,
-) -> Result<(Fingerprint, Identity), UnseenError> {
-    let process = Process::new(root, pid);
-    let identity = identify_started_with(&process, &NextStart::of(root, unit).variables())?;
-    let libc = process.mappings()?.into_iter().find_map(|mapping| {
-        let path = PathBuf::from(&mapping.name);
-        let name = path.file_name()?.to_str()?;
-        let is_libc = C_LIBRARIES.iter().any(|libc| name.starts_with(libc));
-        (is_libc && mapping.is_file() && mapping.is_executable()).then_some((path, mapping.deleted))
-    });
-    let libc = libc.filter(|(_, deleted)| !deleted).and_then(|(path, _)| {
-        let digest = digests.of(&process.seen_path(&path)).or_else(|| digests.of(&path))?;
-        Some((path, digest))
-    });
-    let runs = Fingerprint {
-        allocator: identity.label(),
-        build: identity.sha256.clone().or_else(|| identity.build_id.clone()),
-        settings: identity.settings.clone(),
-        libc,
-    };
-    Ok((runs, identity))
+/// The C library among those that a process maps.
+pub(crate) fn c_library(identity: &Identity) -> Option<&MappedLibrary> {
+    let is_one = |library: &&MappedLibrary| C_LIBRARIES.iter().any(|name| library.name.starts_with(name));
+    identity.libraries.iter().find(is_one)
 }
 
 /// Units of these services, by name.
@@ -82,32 +46,12 @@ pub(crate) fn units(
     Ok(units.filter_map(|(name, unit)| Some((name, unit?))).collect())
 }
 
-/// SHA-256 of Heaptrial's drop-in of a service.
-pub(crate) fn drop_in(paths: &Paths, service: &ServiceName) -> Option<String> {
-    sha256(&paths.drop_in(service))
-}
-
-/// SHA-256 of a file; `None` where there is none.
-fn sha256(path: &Path) -> Option<String> {
-    match FileState::read(path) {
-        Ok(FileState::File { sha256, .. }) => Some(sha256),
-        _ => None,
-    }
-}
-
-/// The file by which somebody else gives a service what it preloads, with its SHA-256: of several that which counts.
-pub(crate) fn foreign_file(unit: &Unit) -> Option<(PathBuf, String)> {
-    let path = files_with_preload(&HostRoot::default(), unit).pop()?;
-    let digest = content(&path)?;
-    Some((path, digest))
-}
-
 /// SHA-256 of what a path leads to, links followed; `None` where that is nothing.
 fn content(path: &Path) -> Option<String> {
     Some(hex::encode(Sha256::digest(fs::read(path).ok()?)))
 }
 
-/// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
+/// Sees what there is at a time. What cannot be looked at is listed in [`Seen::unreadable`].
 pub fn see(
     plan: &WatchPlan,
     paths: &Paths,
@@ -116,34 +60,28 @@ pub fn see(
     at: f64,
 ) -> Seen {
     let mut seen = Seen { at, ..Seen::default() };
-    let mut digests = Digests::default();
+    let identifier = Identifier::default();
     let names: Vec<ServiceName> = plan.services.iter().map(|planned| planned.service.clone()).collect();
-    let units = match systemd.map(|systemd| units(systemd, &names)) {
-        Ok(Ok(units)) => Some(units),
-        Ok(Err(error)) => {
-            seen.unreadable.push(error.to_string());
-            None
-        }
-        Err(error) => {
-            seen.unreadable.push(error.to_string());
-            None
-        }
+    let units = match systemd {
+        Ok(systemd) => units(systemd, &names).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
     };
+    let units = units.map_err(|error| seen.unreadable.push(error)).ok();
     let planned = plan.services.iter();
-    seen.services = planned.map(|planned| service(planned, paths, units.as_ref(), &mut digests)).collect();
-    match store.map(|store| readings(plan, store, &mut seen)) {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => seen.unreadable.push(error.to_string()),
-        Err(error) => seen.unreadable.push(error.to_string()),
-    }
+    seen.services = planned.map(|planned| service(planned, units.as_ref(), &identifier)).collect();
+    let read = match store {
+        Ok(store) => readings(plan, store, &mut seen).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    seen.unreadable.extend(read.err());
     if let Ok(systemd) = systemd {
-        match newcomers(plan, paths, systemd) {
+        match newcomers(plan, systemd) {
             Ok(found) => seen.newcomers = found,
             Err(error) => seen.unreadable.push(error.to_string()),
         }
     }
     changed::see(plan, paths, &mut seen);
-    seen.files = plan.files.keys().map(|path| (path.clone(), digests.of(path))).collect();
+    seen.files = plan.files.keys().map(|path| (path.clone(), content(path))).collect();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     seen.host_bytes = meminfo_bytes(&meminfo, "MemTotal:");
     seen.host_available_bytes = meminfo_bytes(&meminfo, "MemAvailable:");
@@ -152,37 +90,27 @@ pub fn see(
 
 fn service(
     planned: &WatchedService,
-    paths: &Paths,
     units: Option<&HashMap<ServiceName, Unit>>,
-    digests: &mut Digests,
+    identifier: &Identifier,
 ) -> ServiceSeen {
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
-    let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), unit?, pid, digests).ok());
-    let in_force = |unit: &Unit| match &planned.drop_in_path {
-        Some(path) => files_with_preload(&HostRoot::default(), unit).contains(path),
-        None => unit.drop_ins.contains(&paths.drop_in(&planned.service)),
-    };
-    let present = match &planned.drop_in_path {
-        Some(path) => content(path),
-        None => drop_in(paths, &planned.service),
-    };
-    let drop_in = units.map(|_| DropInSeen {
-        sha256: present,
-        written_by_transaction: false,
-        in_force: unit.is_some_and(in_force),
-        overridden: unit
-            .map_or(Vec::new(), |unit| overridden(planned.expected.as_ref(), unit))
-            .into_iter()
-            .filter(|name| !planned.not_of_unit.contains(name))
-            .collect(),
+    let runs = runs.and_then(|pid| identify(identifier, unit?, pid).ok());
+    let next_lacks = units.map(|_| match unit {
+        None => Vec::new(),
+        Some(unit) if unit.needs_reload => vec!["systemd has not read its changed files".to_owned()],
+        Some(unit) => {
+            let mut lacking = lacking(planned.expected.as_ref(), unit);
+            lacking.retain(|name| !planned.not_of_unit.contains(name));
+            lacking
+        }
     });
     ServiceSeen {
         service: planned.service.to_string(),
         limit_bytes: unit.and_then(|unit| unit.memory_max_bytes).map(|bytes| bytes as f64),
         stopped: units.and_then(|_| stopped(unit)),
-        runs: runs.map(|(runs, _)| runs),
-        drop_in,
+        runs,
+        next_lacks,
         ..ServiceSeen::default()
     }
 }
@@ -195,8 +123,8 @@ fn stopped(unit: Option<&Unit>) -> Option<String> {
     is_down.then(|| format!("{} ({})", status.active_state, status.sub_state))
 }
 
-/// Variables of the treatment that have another value for systemd.
-pub(crate) fn overridden(expected: Option<&Expected>, unit: &Unit) -> Vec<String> {
+/// What of a treatment the next start of its service will be without.
+pub(crate) fn lacking(expected: Option<&Expected>, unit: &Unit) -> Vec<String> {
     let Some(expected) = expected else { return Vec::new() };
     let root = HostRoot::default();
     let next = NextStart::of(&root, unit);
@@ -234,12 +162,12 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Judg
                 own.lost_flags.push(flag);
             }
         }
-        let told = TRAFFIC.into_iter().chain(TorFlag::ALL.iter().map(|flag| flag.observation()));
-        let told = store.last_observed(life.id, told)?;
+        let reported = TRAFFIC.into_iter().chain(TorFlag::ALL.iter().map(|flag| flag.observation()));
+        let reported = store.last_observed(life.id, reported)?;
         let planned = plan.services.iter().find(|planned| planned.service.as_str() == own.service);
-        let could_answer = told.is_some() || planned.is_some_and(|planned| planned.usual_work.is_some());
-        let told = told.unwrap_or(life.started_wall_us).max(life.started_wall_us);
-        own.unanswered_since = could_answer.then_some(told as f64 / 1e6);
+        let could_answer = reported.is_some() || planned.is_some_and(|planned| planned.usual_work.is_some());
+        let reported = reported.unwrap_or(life.started_wall_us).max(life.started_wall_us);
+        own.unanswered_since = could_answer.then_some(reported as f64 / 1e6);
         let since = |age: f64| traffic_since(store, &life, age - DAY);
         own.worked = match store.last_age(&life)?.filter(|age| *age >= SETTLED_SECONDS) {
             Some(age) => Worked::of_counter(&since(age)?),
@@ -255,30 +183,21 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Judg
     Ok(())
 }
 
-/// Services that run, match the trial's patterns, are none of its own, have no drop-in of Heaptrial and preload nothing that
-/// services of the watch run. What holds up the host would have no treatment.
-fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<String>, SystemdError> {
-    let found = systemd.service_names(&plan.patterns)?;
-    let known = |name: &ServiceName| {
-        plan.services.iter().any(|own| own.service == *name) || plan.others.contains(name)
-    };
-    let new: Vec<ServiceName> =
-        found.into_iter().filter(|name| !known(name) && drop_in(paths, name).is_none()).collect();
-    let new: Vec<ServiceName> = new.into_iter().filter(|name| why_essential(name).is_none()).collect();
-    let runs =
-        systemd.statuses(&new).into_iter().map(|status| status.is_ok_and(|status| status.is_running()));
-    let new: Vec<ServiceName> =
-        new.into_iter().zip(runs).filter(|(_, runs)| *runs).map(|(name, _)| name).collect();
-    let objects: BTreeSet<&PathBuf> =
-        plan.services.iter().filter_map(|own| own.expected.as_ref()?.object.as_ref()).collect();
-    let (units, root) = (units(systemd, &new)?, HostRoot::default());
-    let by_hand = |name: &&ServiceName| {
+/// Services that run, match the trial's patterns, are none of its own, and will not start with what services of the watch run.
+/// What holds up the host would have no treatment.
+fn newcomers(plan: &WatchPlan, systemd: &Systemd) -> Result<Vec<String>, SystemdError> {
+    let mut new = systemd.service_names(&plan.patterns)?;
+    let is_own = |name: &ServiceName| plan.services.iter().any(|own| own.service == *name);
+    new.retain(|name| !is_own(name) && !plan.others.contains(name) && why_essential(name).is_none());
+    let units = units(systemd, &new)?;
+    let expected: Vec<&Expected> = plan.services.iter().filter_map(|own| own.expected.as_ref()).collect();
+    let is_new = |name: &&ServiceName| {
         units.get(*name).is_some_and(|unit| {
-            let next = NextStart::of(&root, unit);
-            objects.iter().any(|object| next.preload_of(&root, object).is_some())
+            unit.status.is_running()
+                && expected.iter().all(|expected| !lacking(Some(expected), unit).is_empty())
         })
     };
-    Ok(new.iter().filter(|name| !by_hand(name)).map(ToString::to_string).collect())
+    Ok(new.iter().filter(is_new).map(ToString::to_string).collect())
 }
 
 fn meminfo_bytes(text: &str, key: &str) -> Option<f64> {
@@ -289,9 +208,6 @@ fn meminfo_bytes(text: &str, key: &str) -> Option<f64> {
 
 /// SHA-256 of the files of code that services run, as they are on disk.
 pub(crate) fn code(services: &[WatchedService]) -> BTreeMap<PathBuf, String> {
-    let mut digests = Digests::default();
-    let object = |own: &WatchedService| own.expected.as_ref().and_then(|expected| expected.object.clone());
-    let libc = |own: &WatchedService| Some(own.runs.as_ref()?.libc.as_ref()?.0.clone());
-    let paths = services.iter().flat_map(|own| [object(own), libc(own)]).flatten();
-    paths.filter_map(|path| Some((path.clone(), digests.of(&path)?))).collect()
+    let paths: BTreeSet<&PathBuf> = services.iter().flat_map(WatchedService::code).collect();
+    paths.into_iter().filter_map(|path| Some((path.clone(), content(path)?))).collect()
 }

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use crate::rollout::Stratum;
 use heaptrial_allocator::Expected;
 use heaptrial_evaluate::analysis::{DAY, UsualWork};
-use heaptrial_model::{Metric, ServiceName, ServicePattern};
+use heaptrial_model::{Identity, Metric, ServiceName, ServicePattern};
 use serde::{Deserialize, Serialize};
+
+use crate::watch::install::UnitFile;
+use crate::watch::observe::c_library;
 
 /// Probability that the tests of levels and of failures alert at all over a whole watch where nothing is wrong.
 pub(crate) const ERROR: f64 = 0.01;
@@ -41,10 +44,8 @@ pub struct WatchPlan {
     /// SHA-256 of the files of code that they run, as they were on disk.
     pub files: BTreeMap<PathBuf, String>,
     pub channels: Channels,
-    /// Files that it brought to the host, with their SHA-256; of a symbolic link the target.
-    pub installed: Vec<Installed>,
-    /// Folders that it made for them.
-    pub made_folders: Vec<PathBuf>,
+    /// Unit files that it brought to the host.
+    pub installed: Vec<UnitFile>,
     /// The database, where it is not the usual one.
     pub database: Option<PathBuf>,
 }
@@ -52,7 +53,7 @@ pub struct WatchPlan {
 /// Failures of the arm before the watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailuresBefore {
-    /// Crashes and kills for want of memory.
+    /// Crashes and OOM kills.
     pub failures: u32,
     /// Days that its services were observed, added up.
     pub service_days: f64,
@@ -79,31 +80,14 @@ pub struct WatchedService {
     pub service: ServiceName,
     /// What its process must run, where the trial recorded it.
     pub expected: Option<Expected>,
-    pub runs: Option<Fingerprint>,
-    /// SHA-256 of its drop-in; `None` where its treatment needs none, and where it was missing.
-    pub drop_in: Option<String>,
-    /// Whether its treatment needs a drop-in.
-    pub needs_drop_in: bool,
-    /// The drop-in, where somebody else wrote it; `None` is Heaptrial's own.
-    pub drop_in_path: Option<PathBuf>,
+    /// Of its libraries the C library alone.
+    pub runs: Option<Identity>,
     /// What it read and wrote before the watch, where that is known.
     pub usual_work: Option<UsualWork>,
     /// Memory that it used before, in bytes.
     pub bytes: Option<f64>,
     /// Variables of its treatment that its unit did not set, as where a wrapper sets them: of those systemd knows nothing.
     pub not_of_unit: Vec<String>,
-}
-
-/// What a process runs, as far as an upgrade may change it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint {
-    /// Family and version of the allocator.
-    pub allocator: String,
-    /// SHA-256 or build id of the file that holds it.
-    pub build: Option<String>,
-    pub settings: BTreeMap<String, String>,
-    /// File and SHA-256 of the C library; `None` where that file is no longer the one on disk.
-    pub libc: Option<(PathBuf, String)>,
 }
 
 /// Where alerts go besides the journal and the exit code.
@@ -115,14 +99,13 @@ pub struct Channels {
     pub metrics: Option<PathBuf>,
 }
 
-/// A file that a watch brought.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Installed {
-    pub path: PathBuf,
-    /// SHA-256 of its bytes; of a symbolic link its target.
-    pub content: String,
-    /// Whether it is a symbolic link.
-    pub link: bool,
+impl WatchedService {
+    /// The files of code that it runs: that of the treatment, and the C library.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &PathBuf> {
+        let object = self.expected.as_ref().and_then(|expected| expected.object.as_ref());
+        let libc = self.runs.as_ref().and_then(c_library).map(|library| &library.path);
+        object.into_iter().chain(libc)
+    }
 }
 
 impl WatchPlan {

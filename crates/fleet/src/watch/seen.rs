@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use heaptrial_evaluate::analysis::Worked;
-use heaptrial_model::{KnownEvent, TorFlag};
-
-use crate::watch::plan::Fingerprint;
+use heaptrial_model::{Identity, KnownEvent, TorFlag};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
@@ -22,7 +20,7 @@ pub struct Seen {
     pub host_bytes: Option<f64>,
     /// Of it, what is available.
     pub host_available_bytes: Option<f64>,
-    /// Crashes and kills for want of memory since the start of the watch.
+    /// Crashes and OOM kills since the start of the watch.
     pub failures: Vec<FailureSeen>,
     /// What could not be looked at, and why.
     pub unreadable: Vec<String>,
@@ -50,11 +48,11 @@ pub struct ServiceSeen {
     /// How it is, where it does not run and nothing is about to start it.
     pub stopped: Option<String>,
     /// What its process runs; `None` where that is not known now.
-    pub runs: Option<Fingerprint>,
+    pub runs: Option<Identity>,
     /// Why the ledger says that it does not run its treatment.
     pub contamination: Option<String>,
-    /// Its drop-in; `None` where systemd could not be asked.
-    pub drop_in: Option<DropInSeen>,
+    /// What its next start will be without; `None` where systemd could not be asked.
+    pub next_lacks: Option<Vec<String>>,
     /// The trial or rollout of this host that changed it last since the watch began.
     pub changed_by: Option<String>,
 }
@@ -64,19 +62,6 @@ impl ServiceSeen {
     pub(crate) fn limited_bytes(&self) -> Option<f64> {
         self.bytes.map(|bytes| bytes - self.swap_bytes)
     }
-}
-
-/// A drop-in as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DropInSeen {
-    /// SHA-256 of the file; `None` where it is gone.
-    pub sha256: Option<String>,
-    /// Whether it is as a trial or rollout of this host wrote it for this service, which has it still.
-    pub written_by_transaction: bool,
-    /// Whether systemd has it in force.
-    pub in_force: bool,
-    /// Environment variables of it that have another value for systemd.
-    pub overridden: Vec<String>,
 }
 
 /// A crash or a kill.

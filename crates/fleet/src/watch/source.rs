@@ -3,21 +3,21 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::rollout::{RolloutPlan, Stratum, kinds, read_plan, strata, usual_level};
-use heaptrial_allocator::{Expected, Mismatch, prove};
+use heaptrial_allocator::{Expected, Identifier, prove};
 use heaptrial_change::read_prepared;
 use heaptrial_evaluate::analysis::{DAY, Fleet, FleetArm, FleetService, UsualWork};
 use heaptrial_evaluate::judgement::{Options, read_fleet};
 use heaptrial_host::systemd::{Systemd, Unit};
 use heaptrial_host::{HostRoot, Paths};
 use heaptrial_inspect::Service;
-use heaptrial_model::{Arm, KnownEvent, Metric, ServiceName, ServicePattern, Treatment, TrialKind};
+use heaptrial_model::{Arm, Identity, KnownEvent, Metric, ServiceName, ServicePattern, Treatment, TrialKind};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
 use serde_json::Value;
 
-use crate::watch::as_found::{NotAsFound, as_found};
+use crate::watch::as_found::as_found;
 use crate::watch::error::WatchError;
-use crate::watch::observe::{Digests, UnseenError, drop_in, fingerprint, foreign_file, overridden, units};
-use crate::watch::plan::{FailuresBefore, Fingerprint, WatchedService};
+use crate::watch::observe::{c_library, identify, lacking, units};
+use crate::watch::plan::{FailuresBefore, WatchedService};
 
 /// Characters of the name of an arm that was found.
 const LONGEST: usize = 100;
@@ -76,8 +76,8 @@ impl Source {
                 return Err(WatchError::Refused(format!("`{name}` has no arm `{wanted}`; it has {known}")));
             }
         }
-        let mut digests = Digests::default();
-        let found = arms.into_iter().map(|arm| of_arm(&trial, arm, &records, &units, paths, &mut digests));
+        let identifier = Identifier::default();
+        let found = arms.into_iter().map(|arm| of_arm(&trial, arm, &records, &units, &identifier));
         let mut found: Vec<Self> = found.collect();
         found.sort_by_key(|source| std::cmp::Reverse(source.services.len()));
         if let [first, second, ..] = &found[..] {
@@ -109,7 +109,6 @@ impl Source {
         store: Option<&Store>,
         services: &[Service],
         patterns: &[ServicePattern],
-        paths: &Paths,
     ) -> Result<Self, WatchError> {
         let root = HostRoot::default();
         let mut source = Self {
@@ -125,26 +124,22 @@ impl Source {
             failures_before: FailuresBefore::of(0, 0.0),
             patterns: patterns.to_vec(),
         };
-        let mut digests = Digests::default();
         for service in services {
-            let found = as_found(&root, service).and_then(|expected| {
-                let pid = service.process.as_ref().map_or(0, |process| process.life.pid);
-                let (runs, _) = fingerprint(&root, &service.unit, pid, &mut digests)
-                    .map_err(|error| NotAsFound::Unidentified(error.to_string()))?;
-                Ok((expected, runs))
-            });
-            match found {
-                Ok((expected, runs)) => {
+            let name = service.name().clone();
+            let process = service.process.as_ref();
+            let runs = process.and_then(|process| process.identity.clone());
+            match as_found(&root, service) {
+                Ok(expected) => {
                     let arm = source.arm_of(&expected);
-                    let mut own =
-                        watched(service.name().clone(), &service.unit, Some(expected), runs, (paths, false));
-                    own.bytes = service.process.as_ref().map(|process| process.sample.rss_bytes as f64);
+                    let not_of_unit = lacking(Some(&expected), &service.unit);
+                    let mut own = watched(name, Some(expected), runs, not_of_unit);
+                    own.bytes = process.map(|process| process.sample.rss_bytes as f64);
                     source.services.push(own);
                     source.records.push((arm, service.attributes(None)));
                 }
                 Err(why) => {
-                    source.others.push(service.name().clone());
-                    source.left_out.push((service.name().clone(), why.to_string()));
+                    source.others.push(name.clone());
+                    source.left_out.push((name, why));
                 }
             }
         }
@@ -200,51 +195,44 @@ impl Source {
         Ok(Fleet { services, ..empty })
     }
 
-    /// Sets what services are held to, by what was read of them, or by what a rollout held them to.
+    /// Sets what services are held to: by what a rollout held them to, or else by what was read of them.
     fn hold_to(&mut self, fleet: &Fleet, rollout: Option<&RolloutPlan>) {
         let own = |name: &ServiceName| fleet.services.iter().find(|service| service.name == name.as_str());
         let relays = self.relays();
+        let is_relay = |name: &str| relays.contains(name);
+        let before = |name: &ServiceName| {
+            let rollout = rollout.filter(|rollout| rollout.stratum(name).ratio.is_some())?;
+            rollout.before.get(name)?.bytes
+        };
         for service in &mut self.services {
-            let Some(found) = own(&service.service) else { continue };
-            service.bytes = usual_level(found).or(service.bytes);
-            service.usual_work = found.current().and_then(UsualWork::of_life);
+            let found = own(&service.service);
+            let read = found.and_then(usual_level).or(service.bytes);
+            service.bytes = before(&service.service).or(read);
+            service.usual_work = found.and_then(FleetService::current).and_then(UsualWork::of_life);
         }
         let names: Vec<ServiceName> = self.services.iter().map(|own| own.service.clone()).collect();
+        let (of_rollout, others): (Vec<usize>, Vec<usize>) =
+            (0..names.len()).partition(|index| before(&names[*index]).is_some());
+        for stratum in rollout.iter().flat_map(|rollout| &rollout.strata) {
+            let services = of_rollout.iter().map(|index| &names[*index]);
+            let services: Vec<ServiceName> =
+                services.filter(|name| stratum.services.contains(name)).cloned().collect();
+            if !services.is_empty() {
+                self.strata.push(Stratum { services, ..stratum.clone() });
+            }
+        }
         for (position, arm) in self.arms.iter().enumerate() {
             let Some(index) = fleet.arms.iter().position(|own| own.name == arm.arm.name) else { continue };
-            let of_arm = |service: &&ServiceName| {
-                let place = names.iter().position(|name| name == *service);
-                place.is_some_and(|place| self.records[place].0 == position)
-            };
-            let services: Vec<ServiceName> = names.iter().filter(of_arm).cloned().collect();
+            let of_arm = others.iter().filter(|index| self.records[**index].0 == position);
+            let services: Vec<ServiceName> = of_arm.map(|index| names[*index].clone()).collect();
             // A service of another arm that runs the treatment since had its level under that one.
             let ran = |name: &ServiceName| {
                 let arms = own(name).map_or(&[][..], |service| &service.arms[..]);
                 Some(fleet.arms[*arms.first()?].name.clone())
             };
-            let is_relay = |name: &str| relays.contains(name);
             self.strata.extend(strata(&kinds(fleet, index, &is_relay), &services, &is_relay, &ran));
         }
         self.failures_before = failures_before(fleet, &names);
-        let Some(rollout) = rollout else { return };
-        // What a rollout held a service to is what it is held to from now on.
-        for service in &mut self.services {
-            let stratum = rollout.strata.iter().find(|own| own.services.contains(&service.service));
-            let Some(stratum) = stratum.filter(|own| own.ratio.is_some()) else { continue };
-            let before = rollout.before.get(&service.service).and_then(|before| before.bytes);
-            if before.is_none() {
-                continue;
-            }
-            service.bytes = before;
-            self.strata.iter_mut().for_each(|own| own.services.retain(|name| *name != service.service));
-            match self.strata.iter_mut().find(|own| own.name == stratum.name && own.ratio == stratum.ratio) {
-                Some(own) => own.services.push(service.service.clone()),
-                None => {
-                    self.strata.push(Stratum { services: vec![service.service.clone()], ..stratum.clone() })
-                }
-            }
-        }
-        self.strata.retain(|own| !own.services.is_empty());
     }
 
     fn relays(&self) -> BTreeSet<String> {
@@ -260,8 +248,7 @@ fn of_arm(
     arm: ArmRecord,
     records: &[ServiceRecord],
     units: &HashMap<ServiceName, Unit>,
-    paths: &Paths,
-    digests: &mut Digests,
+    identifier: &Identifier,
 ) -> Source {
     let expected: Option<Expected> =
         arm.obtained.clone().and_then(|obtained| serde_json::from_value(obtained).ok());
@@ -287,15 +274,15 @@ fn of_arm(
             source.others.push(name);
             continue;
         }
-        match proved(units.get(&name), expected.as_ref(), digests) {
-            Ok((unit, runs)) => {
-                source.services.push(watched(name, unit, expected.clone(), runs, (paths, true)));
+        match proved(units.get(&name), expected.as_ref(), identifier) {
+            Ok(runs) => {
+                source.services.push(watched(name, expected.clone(), Some(runs), Vec::new()));
                 source.records.push((0, record.attributes.clone().unwrap_or_default()));
             }
             Err(why) => {
                 source.others.push(name.clone());
                 if own {
-                    source.left_out.push((name, why.to_string()));
+                    source.left_out.push((name, why));
                 }
             }
         }
@@ -311,66 +298,36 @@ fn patterns(records: &[ServiceRecord]) -> Vec<ServicePattern> {
     patterns.into_iter().collect()
 }
 
-/// A service as it is now. What a trial or rollout treats has a drop-in of Heaptrial; what is watched as it was found has one of
-/// somebody else, or none.
+/// A service as it is now.
 fn watched(
     service: ServiceName,
-    unit: &Unit,
     expected: Option<Expected>,
-    runs: Fingerprint,
-    (paths, is_treated): (&Paths, bool),
+    runs: Option<Identity>,
+    not_of_unit: Vec<String>,
 ) -> WatchedService {
-    let own = drop_in(paths, &service);
-    let needs = |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
-    let (drop_in_path, drop_in, needs_drop_in) = match is_treated || own.is_some() {
-        true => {
-            let needs_drop_in = expected.as_ref().map_or(own.is_some(), needs);
-            (None, own, needs_drop_in)
-        }
-        false => {
-            let (path, digest) = foreign_file(unit).unzip();
-            let is_there = digest.is_some();
-            (path, digest, is_there)
-        }
-    };
-    let is_own = needs_drop_in && drop_in_path.is_none();
-    let not_of_unit = if is_own { Vec::new() } else { overridden(expected.as_ref(), unit) };
-    WatchedService {
-        service,
-        expected,
-        runs: Some(runs),
-        drop_in,
-        needs_drop_in,
-        drop_in_path,
-        usual_work: None,
-        bytes: None,
-        not_of_unit,
-    }
+    let runs = runs.map(without_evidence);
+    WatchedService { service, expected, runs, usual_work: None, bytes: None, not_of_unit }
 }
 
-/// Why a service does not count as one that runs what its arm wants.
-#[derive(Debug, thiserror::Error)]
-enum NotProved {
-    #[error("systemd does not know it")]
-    NoUnit,
-    #[error("it is {0}")]
-    NotRunning(String),
-    #[error(transparent)]
-    Unseen(#[from] UnseenError),
-    #[error(transparent)]
-    Mismatch(#[from] Mismatch),
+/// An identity as far as it is compared.
+fn without_evidence(identity: Identity) -> Identity {
+    let libraries = c_library(&identity).cloned().into_iter().collect();
+    Identity { evidence: Vec::new(), libraries, ..identity }
 }
 
-fn proved<'u>(
-    unit: Option<&'u Unit>,
+/// What a service runs, if that is what its arm wants; else why not.
+fn proved(
+    unit: Option<&Unit>,
     expected: Option<&Expected>,
-    digests: &mut Digests,
-) -> Result<(&'u Unit, Fingerprint), NotProved> {
-    let unit = unit.ok_or(NotProved::NoUnit)?;
-    let pid = unit.status.main_pid.ok_or_else(|| NotProved::NotRunning(unit.status.active_state.clone()))?;
-    let (runs, identity) = fingerprint(&HostRoot::default(), unit, pid, digests)?;
-    expected.map_or(Ok(()), |expected| prove(expected, &identity))?;
-    Ok((unit, runs))
+    identifier: &Identifier,
+) -> Result<Identity, String> {
+    let unit = unit.ok_or("systemd does not know it")?;
+    let pid = unit.status.main_pid.ok_or_else(|| format!("it is {}", unit.status.active_state))?;
+    let identity = identify(identifier, unit, pid).map_err(|error| error.to_string())?;
+    if let Some(expected) = expected {
+        prove(expected, &identity).map_err(|mismatch| mismatch.to_string())?;
+    }
+    Ok(identity)
 }
 
 /// Failures of services in what was read of them.

@@ -152,7 +152,7 @@ fn is_unknown(seen: &Seen, kind: AlertKind, service: &str) -> bool {
     match kind {
         AlertKind::Identity => own.is_some_and(|own| own.runs.is_none()),
         // Both are from systemd.
-        AlertKind::DropIn | AlertKind::Stopped => own.is_some_and(|own| own.drop_in.is_none()),
+        AlertKind::DropIn | AlertKind::Stopped => own.is_some_and(|own| own.next_lacks.is_none()),
         AlertKind::Memory => own.is_some_and(|own| own.bytes.is_none()),
         AlertKind::Work => own.is_some_and(|own| own.worked.is_none()),
         AlertKind::NewService | AlertKind::Failures | AlertKind::Flags => !seen.unreadable.is_empty(),

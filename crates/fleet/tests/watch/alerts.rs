@@ -47,29 +47,15 @@ fn an_alert_is_of_all_services_and_is_reported_again_when_its_list_changes() {
 }
 
 #[test]
-fn what_a_trial_or_rollout_did_is_named_in_the_alert() {
+fn who_took_a_treatment_away_is_named() {
     let (plan, seen) = at(Event::DropIn);
     let mut state = WatchState::default();
     let mut changed = seen(8.0);
-    changed.services[0].changed_by = Some("trial `five-way`".to_owned());
+    changed.services[0].changed_by = Some("rollout `mend`".to_owned());
     state.check(&plan, &changed, None);
-    let text = state.standing[&AlertKind::DropIn].alert.text();
-    assert!(text.contains("trial `five-way` changed it"), "{text}");
-}
-
-#[test]
-fn a_drop_in_that_a_rollout_wrote_again_is_no_change() {
-    let (plan, seen) = at(Event::Level(1.0));
-    let mut state = WatchState::default();
-    let mut mended = seen(8.0);
-    let drop_in = mended.services[0].drop_in.as_mut().unwrap();
-    (drop_in.sha256, drop_in.written_by_transaction) = (Some("of the rollout".to_owned()), true);
-    state.check(&plan, &mended, None);
-    assert_eq!(reported(&mut state), []);
-    // Another treatment is not the same.
-    mended.services[0].drop_in.as_mut().unwrap().overridden = vec!["LD_PRELOAD".to_owned()];
-    state.check(&plan, &mended, None);
     assert_eq!(reported(&mut state), [(AlertChange::Raised, AlertKind::DropIn)]);
+    let text = state.standing[&AlertKind::DropIn].alert.text();
+    assert!(text.contains("without its treatment: LD_PRELOAD (rollout `mend` changed it"), "{text}");
 }
 
 #[test]

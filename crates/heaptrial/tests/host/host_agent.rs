@@ -1,4 +1,4 @@
-//! The agent's database under its hands: deleted, replaced, damaged; and a clock that is set while it is away.
+//! The agent's database under its hands: deleted, replaced, damaged.
 
 use crate::support;
 
@@ -126,40 +126,6 @@ fn a_database_lost_or_replaced_under_the_agent_is_refused_and_keeps_no_revert_ba
     for unit in ["churn@001.service", "churn@002.service"] {
         assert!(!host.bed.maps(unit).contains("libjemalloc"));
     }
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn a_clock_that_was_set_while_the_agent_was_away_is_recorded() {
-    let Some(host) = Host::boot() else { return };
-    const DAY_US: i64 = 86_400_000_000;
-    host.agent("stop");
-    // What the last tick would have been, had the clock been a day behind until then.
-    let id = host.recorded().unwrap().0;
-    let mut store = Store::create(&host.bed.database()).unwrap();
-    let (last, now) = (store.last_tick(id).unwrap().unwrap(), Moment::now());
-    let tick = TickInput {
-        sequence: last.sequence + 1,
-        wall_us: now.wall_us - DAY_US,
-        boottime_us: now.boottime_us,
-        host_id: last.host_id,
-        ..TickInput::default()
-    };
-    store.write_tick(id, &tick).unwrap();
-    drop(store);
-    host.agent("start");
-    host.more_ticks();
-    let jumps = host.events("clock_jump");
-    assert!(jumps.len() == 1 && jumps[0].contains("forward by 1d"), "{jumps:?}\n{}", host.log());
-    // Once, also over one more restart.
-    host.agent("restart");
-    host.more_ticks();
-    assert_eq!(host.events("clock_jump"), jumps);
-    assert!(
-        host.events("gap").iter().all(|gap| !gap.split(':').next().unwrap_or(gap).contains('d')),
-        "{:?}",
-        host.events("gap")
-    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn what_changes_is_reported_once_and_again_when_it_is_mended() {
     assert_eq!(check(&bed).0, 5);
     assert_eq!(told(&bed), [], "once");
 
-    // The unit of the timer tells the journal, by priority, and does not fail for an alert.
+    // The unit of the timer writes to the journal, by priority, and does not fail for an alert.
     let drop_in = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", services[0]);
     bed.container.ok(&["cp", "-a", &drop_in, "/root/drop-in"]);
     bed.container.ok(&["sed", "-i", "$a# changed", &drop_in]);
@@ -113,9 +113,10 @@ fn another_process_and_missing_readings_are_reported_and_a_failing_hook_too() {
     let output = bed.heaptrial("watch check two-way");
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     assert!(stderr(&output).contains("/usr/bin/false ended with exit status: 1"), "{}", stderr(&output));
-    for line in
-        [format!("identity: {service}: does not run"), format!("drop_in: {service}: its drop-in is gone")]
-    {
+    for line in [
+        format!("identity: {service}: does not run"),
+        format!("drop_in: {service}: its next start will be without"),
+    ] {
         assert!(stdout(&output).contains(&line), "{}", stdout(&output));
     }
 

@@ -20,7 +20,7 @@ use bus::CALL_LIMIT;
 use link::Link;
 
 pub use essential::why_essential;
-pub use name::{escape, quoted, template_and_instance, unescape};
+pub use name::{escape, quoted, template_and_instance, unescape, unit_word};
 pub use transient::{TransientCommand, TransientEnd};
 pub use unit::{BindPath, Sandbox, Unit, UnitEnvironment, UnitStatus};
 

@@ -51,6 +51,17 @@ pub fn quoted(text: &str) -> String {
     word + "\""
 }
 
+/// A word of a command line or list in a unit file, without specifiers and variables (systemd.syntax(7), systemd.service(5));
+/// `None` where it cannot stand on one line.
+pub fn unit_word(word: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.+@*?:".contains(c);
+    match word {
+        _ if word.chars().any(char::is_control) => None,
+        _ if !word.is_empty() && word.chars().all(is_plain) => Some(word.to_owned()),
+        _ => Some(quoted(word).replace('$', "$$")),
+    }
+}
+
 /// The template and the instance, unescaped, of a unit's name; `None` for a plain unit.
 pub fn template_and_instance(name: &str) -> Option<(String, String)> {
     let (stem, unit_type) = name.rsplit_once('.')?;

@@ -18,17 +18,15 @@ use crate::rollout::expected::Stratum;
 use crate::rollout::plan::Before;
 use crate::rollout::step::Reason;
 
-/// What samples and events tell of a service since it has its treatment.
+/// What samples and events show of a service since it has its treatment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// Median memory over the last window of its life, in bytes, and the life's age at its end in seconds.
     pub level: Option<(f64, f64)>,
     /// Seconds since its last reading.
     pub last_reading_seconds: Option<f64>,
-    /// What events tell of its crashes.
-    pub crashes: Vec<String>,
-    /// The same of kills for want of memory.
-    pub oom_kills: Vec<String>,
+    /// Its crashes and OOM kills, in words.
+    pub failures: Vec<String>,
     /// What it read and wrote.
     pub work: Option<Worked>,
     /// Flags of its network; `None` where they are not known.
@@ -140,15 +138,13 @@ fn standings(subjects: &[Subject<'_>], findings: &mut Findings) {
 }
 
 fn failures(subjects: &[Subject<'_>], findings: &mut Findings) {
-    let of = |subject: &Subject<'_>| -> Vec<String> {
-        let seen = subject.observed.into_iter();
-        seen.flat_map(|seen| seen.crashes.iter().chain(&seen.oom_kills)).cloned().collect()
-    };
-    let all: Vec<(&ServiceName, Vec<String>)> =
-        subjects.iter().map(|subject| (subject.service, of(subject))).collect();
-    let count: usize = all.iter().map(|(_, told)| told.len()).sum();
-    for (service, told) in all.into_iter().filter(|(_, told)| !told.is_empty()) {
-        findings.against(service, told.join("; "));
+    let mut count = 0;
+    for subject in subjects {
+        let failures = subject.observed.map_or(&[][..], |seen| &seen.failures);
+        count += failures.len();
+        if !failures.is_empty() {
+            findings.against(subject.service, failures.join("; "));
+        }
     }
     findings.evidence.push(format!("crashes and OOM kills: {count}"));
 }

@@ -41,7 +41,7 @@ pub(super) fn judge(
     let own: Vec<(String, f64)> =
         own.map(|(subject, ratio)| (subject.service.to_string(), ratio.value())).collect();
     together(own.clone(), findings);
-    told(subjects, &ratios, findings);
+    evidence(subjects, &ratios, findings);
     own
 }
 
@@ -53,7 +53,7 @@ fn flags(subject: &Subject<'_>, before: &Before, findings: &mut Findings) {
                 findings.against(subject.service, format!("lost the {flag} flag that it had before"));
             }
         }
-        _ if !before.tells.flags => {}
+        _ if !before.reports.flags => {}
         (None, _) => findings.missing(subject.service, "its flags before the rollout are not known"),
         (Some(_), None) => {
             findings
@@ -72,7 +72,7 @@ fn work(
     let enough = seen.filter(|worked| worked.seconds >= grounds.work_seconds);
     let (usual, enough) = match (&before.work, enough) {
         (Some(usual), Some(worked)) => (usual, worked),
-        _ if !before.tells.work => return None,
+        _ if !before.reports.work => return None,
         (None, _) => {
             findings.missing(subject.service, "its work before the rollout is not known");
             return None;
@@ -105,7 +105,7 @@ fn work(
 /// Services of the wave that each do a little less stop where one of them would not.
 pub(super) fn together(mut own: Vec<(String, f64)>, findings: &mut Findings) {
     let values: Vec<f64> = own.iter().map(|(_, ratio)| *ratio).collect();
-    // The median: one that does nothing is told by itself, and says nothing of the others.
+    // The median: one that does nothing stops by itself, and says nothing of the others.
     let Some(middle) = median(&values).filter(|_| own.len() > 1) else { return };
     // That of n spreads over some 1/sqrt(n) of what one does, but for what befalls all of them.
     let limit = LEAST_WORK.powf((own.len() as f64).sqrt().recip().max(NARROWEST_ROOT));
@@ -129,22 +129,12 @@ pub(super) fn together(mut own: Vec<(String, f64)>, findings: &mut Findings) {
     findings.against.push(Reason { service: None, what });
 }
 
-fn told(subjects: &[Subject<'_>], ratios: &[(&Subject<'_>, WorkRatio)], findings: &mut Findings) {
-    let silent = subjects
-        .iter()
-        .filter(|subject| subject.before.is_some_and(|before| !before.tells.work && !before.tells.flags));
-    let silent = silent.count();
+fn evidence(subjects: &[Subject<'_>], ratios: &[(&Subject<'_>, WorkRatio)], findings: &mut Findings) {
+    let is_silent = |before: &Before| !before.reports.work && !before.reports.flags;
+    let silent = subjects.iter().filter(|subject| subject.before.is_some_and(is_silent)).count();
     if silent > 0 {
         let of = units::counted(subjects.len(), "service");
-        findings.evidence.push(format!("work and flags: {silent} of {of} can tell none"));
-    }
-    let idle = subjects.iter().filter(|subject| {
-        let usual = subject.before.and_then(|before| before.work.as_ref());
-        usual.is_some_and(|usual| usual.bytes_per_second <= 0.0)
-    });
-    let idle = idle.count();
-    if idle > 0 {
-        findings.evidence.push(format!("{} did no work before", units::counted(idle, "service")));
+        findings.evidence.push(format!("work and flags: {silent} of {of} report none"));
     }
     let least = ratios.iter().min_by(|one, other| one.1.value().total_cmp(&other.1.value()));
     let values: Vec<f64> = ratios.iter().map(|(_, ratio)| ratio.value()).collect();

@@ -19,7 +19,7 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, before: &BTreeMap<AlertKind, Standin
         before.get(&kind).is_some_and(|standing| standing.alert.found.contains_key(service))
     };
     let mut findings = identity::processes(plan, seen);
-    findings.extend(identity::drop_ins(plan, seen));
+    findings.extend(identity::drop_ins(seen));
     findings.extend(identity::files(plan, seen));
     findings.extend(newcomers(plan, seen));
     findings.extend(stopped(seen));

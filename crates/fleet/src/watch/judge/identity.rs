@@ -1,12 +1,11 @@
 //! What processes run, and what lies on disk for their next start.
 
-use std::path::Path;
-
-use heaptrial_allocator::Expected;
+use heaptrial_model::Identity;
 
 use crate::watch::alert::{AlertKind, Finding};
-use crate::watch::plan::{Fingerprint, WatchPlan, WatchedService};
-use crate::watch::seen::{DropInSeen, Seen, ServiceSeen};
+use crate::watch::observe::c_library;
+use crate::watch::plan::{WatchPlan, WatchedService};
+use crate::watch::seen::{Seen, ServiceSeen};
 
 /// Processes that run something else than was proved.
 pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
@@ -17,7 +16,7 @@ pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
                 if differs.is_empty() {
                     return None;
                 }
-                (describe(now), differs.join("; "))
+                (state_of(now), differs.join("; "))
             }
             // Where the process cannot be looked at, what the agent saw of it.
             _ => {
@@ -38,45 +37,19 @@ fn by_whom(seen: &ServiceSeen) -> String {
 }
 
 /// Where what runs now is not what ran.
-fn differences(before: &Fingerprint, now: &Fingerprint) -> Vec<String> {
-    let mut found = Vec::new();
-    if before.allocator != now.allocator {
-        found.push(format!("{} in place of {}", now.allocator, before.allocator));
-    } else if let (Some(old), Some(new)) = (&before.build, &now.build) {
+fn differences(before: &Identity, now: &Identity) -> Vec<String> {
+    let mut found = now.differences(before);
+    if let (Some(old), Some(new)) = (c_library(before), c_library(now)) {
         if old != new {
-            found.push(format!(
-                "another build of {} ({} in place of {})",
-                now.allocator,
-                short(new),
-                short(old)
-            ));
-        }
-    }
-    if before.settings != now.settings {
-        let listed = |of: &Fingerprint| {
-            let settings: Vec<String> =
-                of.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            if settings.is_empty() { "none".to_owned() } else { settings.join(" ") }
-        };
-        found.push(format!("settings {} in place of {}", listed(now), listed(before)));
-    }
-    if let (Some((_, old)), Some((path, new))) = (&before.libc, &now.libc) {
-        if old != new {
-            found.push(format!(
-                "another C library, {} ({} in place of {})",
-                path.display(),
-                short(new),
-                short(old)
-            ));
+            found.push(format!("another C library ({} instead of {})", new.build(), old.build()));
         }
     }
     found
 }
 
-fn describe(runs: &Fingerprint) -> String {
-    let build = runs.build.as_deref().unwrap_or("");
-    let libc = runs.libc.as_ref().map_or("", |libc| libc.1.as_str());
-    format!("{} {build} {:?} {libc}", runs.allocator, runs.settings)
+/// What an alert has changed by.
+fn state_of(runs: &Identity) -> String {
+    format!("{:?}", (runs.label(), &runs.sha256, &runs.build_id, &runs.settings, c_library(runs)))
 }
 
 /// The beginning of a digest.
@@ -90,48 +63,23 @@ pub(super) fn files(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
     for (path, before) in &plan.files {
         let Some(now) = seen.files.get(path).filter(|now| now.as_ref() != Some(before)) else { continue };
         let what = match now {
-            Some(now) => format!("is another file ({} in place of {})", short(now), short(before)),
+            Some(now) => format!("is another file ({} instead of {})", short(now), short(before)),
             None => "is gone".to_owned(),
         };
         let text = format!("{} {what}, which its next start will run", path.display());
         let state = format!("{} {}", path.display(), now.as_deref().unwrap_or("gone"));
-        let users = plan.services.iter().filter(|own| uses(own, path));
+        let users = plan.services.iter().filter(|own| own.code().any(|used| used == path));
         findings.extend(users.map(|own| Finding::new(AlertKind::File, own.service.as_str(), &state, &text)));
     }
     findings
 }
 
-fn uses(service: &WatchedService, path: &Path) -> bool {
-    let object = service.expected.as_ref().and_then(|expected: &Expected| expected.object.as_deref());
-    let libc = service.runs.as_ref().and_then(|runs| runs.libc.as_ref()).map(|libc| libc.0.as_path());
-    object == Some(path) || libc == Some(path)
-}
-
-/// Services that lost their drop-in.
-pub(super) fn drop_ins(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
-    let finding = |(planned, seen): (&WatchedService, &ServiceSeen)| {
-        let (state, what) = fault(planned, seen.drop_in.as_ref()?)?;
-        let text = format!("its drop-in {what}{}", by_whom(seen));
-        Some(Finding::new(AlertKind::DropIn, &seen.service, state, text))
+/// Services whose next start will be without their treatment.
+pub(super) fn drop_ins(seen: &Seen) -> Vec<Finding> {
+    let finding = |seen: &ServiceSeen| {
+        let lacking = seen.next_lacks.as_ref().filter(|lacking| !lacking.is_empty())?.join(", ");
+        let text = format!("its next start will be without its treatment: {lacking}{}", by_whom(seen));
+        Some(Finding::new(AlertKind::DropIn, &seen.service, lacking, text))
     };
-    plan.services.iter().zip(&seen.services).filter_map(finding).collect()
-}
-
-/// What is wrong with a drop-in: the state of the alert, and words.
-fn fault(planned: &WatchedService, found: &DropInSeen) -> Option<(String, String)> {
-    let fault = |state: &str, what: &str| Some((state.to_owned(), what.to_owned()));
-    match (&planned.drop_in, &found.sha256) {
-        _ if !planned.needs_drop_in => None,
-        (_, None) => fault("gone", "is gone: its next start will be without its treatment"),
-        // What a rollout wrote again has a text of its own; whether it is the same treatment shows below.
-        (Some(before), Some(now)) if before != now && !found.written_by_transaction => {
-            fault(now, "was changed since the watch began")
-        }
-        _ if !found.in_force => fault("not in force", "is on disk and not in force: systemd has not read it"),
-        _ if !found.overridden.is_empty() => {
-            let names = found.overridden.join(", ");
-            fault(&names, &format!("is overridden: {names} has another value for systemd"))
-        }
-        _ => None,
-    }
+    seen.services.iter().filter_map(finding).collect()
 }

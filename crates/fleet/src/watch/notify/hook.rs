@@ -19,17 +19,19 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Whether a command can be run: its first word is the absolute path of a program.
 pub fn check_hook(words: &[String]) -> Result<(), NotifyError> {
-    let program = words.first().ok_or(NotifyError::NoHook)?;
-    let path = Path::new(program);
+    let path = Path::new(words.first().map_or("", String::as_str));
+    let usage = |why: &str| Err(NotifyError::Usage(format!("the hook's program `{}` {why}", path.display())));
     if !path.is_absolute() {
-        return Err(NotifyError::HookPath(program.clone()));
+        return usage("is no absolute path; the timer has no PATH to find it by");
     }
     if !path.is_file() {
-        return Err(NotifyError::HookMissing(path.to_owned()));
+        return usage("is not there");
     }
     // It runs as whoever runs the watch.
     if rustix::process::geteuid().is_root() {
-        path_is_trustworthy(&HostRoot::default(), path, Scope::System).map_err(NotifyError::HookUntrusted)?;
+        path_is_trustworthy(&HostRoot::default(), path, Scope::System).map_err(|untrusted| {
+            NotifyError::Refused(format!("the hook would run as root, and others can change it: {untrusted}"))
+        })?;
     }
     Ok(())
 }
@@ -42,14 +44,15 @@ pub(super) fn run(words: &[String], document: &Value) -> Result<(), NotifyError>
 }
 
 fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), NotifyError> {
-    let (program, arguments) = words.split_first().ok_or(NotifyError::NoHook)?;
+    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+    let failed = |error: std::io::Error| NotifyError::Failed(format!("{program} cannot be run: {error}"));
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .process_group(0)
         .spawn()
-        .map_err(NotifyError::run(program))?;
+        .map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {
         let text = format!("{document}\n");
         // One that does not read it ends by itself or by the limit; that nobody reads is no failure of ours.
@@ -57,10 +60,13 @@ fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(),
             let _ = input.write_all(text.as_bytes());
         });
     }
-    match wait(&mut child, limit).map_err(NotifyError::run(program))? {
+    match wait(&mut child, limit).map_err(failed)? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(NotifyError::Ended { program: program.clone(), status }),
-        None => Err(NotifyError::TooLong { program: program.clone(), seconds: limit.as_secs() }),
+        Some(status) => Err(NotifyError::Failed(format!("{program} ended with {status}"))),
+        None => Err(NotifyError::Failed(format!(
+            "{program} took longer than {} s and was ended",
+            limit.as_secs()
+        ))),
     }
 }
 
@@ -106,7 +112,7 @@ mod tests {
         let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err().to_string();
         assert!(error.contains("/usr/bin/false") && error.contains("exit status: 1"), "{error}");
         let error = run(&words(&["/nonexistent"]), &document).unwrap_err().to_string();
-        assert!(error.contains("/nonexistent is not there"), "{error}");
+        assert!(error.contains("`/nonexistent` is not there"), "{error}");
         let limit = Duration::from_millis(200);
         let error = run_within(&words(&["/usr/bin/sleep", "600"]), &document, limit).unwrap_err().to_string();
         assert!(error.contains("took longer"), "{error}");

@@ -1,62 +1,81 @@
 //! Alerts as OpenMetrics text, for the textfile collector of node_exporter and then Alertmanager.
 
-use std::fmt;
-
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
+use std::fmt::Write as _;
 
 use crate::watch::plan::WatchPlan;
 use crate::watch::schedule::look_days;
 use crate::watch::state::WatchState;
 
-pub(super) fn metrics_text(plan: &WatchPlan, state: &WatchState) -> Result<String, fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Watch { plan: plan.clone(), state: state.clone() }));
+pub(super) fn metrics_text(plan: &WatchPlan, state: &WatchState) -> String {
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
-#[derive(Debug)]
-struct Watch {
-    plan: WatchPlan,
-    state: WatchState,
-}
-
-impl Collector for Watch {
-    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Self { plan, state } = self;
-        let watch = ("watch", plan.name.as_str());
-        let help = "A service of an alert that stands.";
-        let mut family = to.encode_descriptor("heaptrial_watch_alert", help, None, MetricType::Gauge)?;
-        for standing in state.standing.values() {
-            let kind = standing.alert.kind;
-            for service in standing.alert.services() {
-                let labels = [
-                    watch,
-                    ("kind", kind.as_str()),
-                    ("severity", kind.severity().as_str()),
-                    ("service", service),
-                ];
-                ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)?;
-            }
+    describe(&mut text, "heaptrial_watch_alert", "A service of an alert that stands.");
+    let watch = format!("watch=\"{}\"", escaped(&plan.name));
+    for standing in state.standing.values() {
+        let kind = standing.alert.kind;
+        let labels = format!("kind=\"{}\",severity=\"{}\"", kind.as_str(), kind.severity().as_str());
+        for service in standing.alert.services() {
+            let service = escaped(service);
+            line(&mut text, &format!("heaptrial_watch_alert{{{watch},{labels},service=\"{service}\"}} 1"));
         }
-        let mut gauge = |name: &str, unit, help: &str, metric: &dyn EncodeMetric| {
-            let name = format!("heaptrial_watch_{name}");
-            let mut family = to.encode_descriptor(&name, help, unit, MetricType::Gauge)?;
-            metric.encode(family.encode_family(&[watch])?)
-        };
-        let seconds = Some(&Unit::Seconds);
-        let checked = ConstGauge::new(state.checked_at.unwrap_or(plan.started_at));
-        gauge("alerts", None, "Alerts that stand.", &ConstGauge::new(state.standing.len()))?;
-        gauge("last_check_timestamp", seconds, "When the last check was.", &checked)?;
-        gauge("end_timestamp", seconds, "When the watch ends.", &ConstGauge::new(plan.ends_at()))?;
-        gauge("services", None, "Services under watch.", &ConstGauge::new(plan.services.len()))?;
-        gauge("looks_taken", None, "Looks that were taken.", &ConstGauge::new(state.looks.len()))?;
-        let planned = look_days(plan.days).len();
-        gauge("looks_planned", None, "Looks that were planned.", &ConstGauge::new(planned))
+    }
+    for (name, help, value) in [
+        ("alerts", "Alerts that stand.", state.standing.len() as f64),
+        (
+            "last_check_timestamp_seconds",
+            "When the last check was.",
+            state.checked_at.unwrap_or(plan.started_at),
+        ),
+        ("end_timestamp_seconds", "When the watch ends.", plan.ends_at()),
+        ("services", "Services under watch.", plan.services.len() as f64),
+        ("looks_taken", "Looks that were taken.", state.looks.len() as f64),
+        ("looks_planned", "Looks that were planned.", look_days(plan.days).len() as f64),
+    ] {
+        let name = format!("heaptrial_watch_{name}");
+        describe(&mut text, &name, help);
+        line(&mut text, &format!("{name}{{{watch}}} {value}"));
+    }
+    text + "# EOF\n"
+}
+
+fn describe(text: &mut String, name: &str, help: &str) {
+    line(text, &format!("# HELP {name} {help}"));
+    line(text, &format!("# TYPE {name} gauge"));
+    if name.ends_with("_seconds") {
+        line(text, &format!("# UNIT {name} seconds"));
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    // Writing into a string does not fail.
+    let _ = writeln!(text, "{line}");
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::alert::{Alert, AlertKind, Finding};
+    use crate::watch::state::Standing;
+
+    #[test]
+    fn alerts_that_stand_are_openmetrics_whatever_their_names_hold() {
+        let plan: WatchPlan = serde_json::from_str(include_str!("plan.json")).unwrap();
+        let alerts = Alert::all([Finding::new(AlertKind::Identity, "tor@a\\x2d.service\"\n", "", "")]);
+        let standing = |(kind, alert)| (kind, Standing { alert, since: 0.0 });
+        let standing = alerts.into_iter().map(standing).collect();
+        let state = WatchState { standing, checked_at: Some(1.8e9 + 0.25), ..WatchState::default() };
+        let text = metrics_text(&plan, &state);
+        assert!(text.starts_with("# HELP heaptrial_watch_") && text.ends_with("# EOF\n"), "{text}");
+        for line in [
+            r#"heaptrial_watch_alert{watch="simulated",kind="identity",severity="error",service="tor@a\\x2d.service\"\n"} 1"#,
+            "# UNIT heaptrial_watch_last_check_timestamp_seconds seconds",
+            "heaptrial_watch_last_check_timestamp_seconds{watch=\"simulated\"} 1800000000.25",
+            "heaptrial_watch_services{watch=\"simulated\"} 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Notifying: the journal, a command, a file of metrics.
 
-mod error;
 mod hook;
 mod journal;
 mod metrics;
 
 use std::fmt::Display;
 
+use heaptrial_model::{Classified, ErrorClass};
 use serde_json::{Value, json};
 
 use crate::watch::advice::advice;
@@ -14,8 +14,28 @@ use crate::watch::alert::Alert;
 use crate::watch::plan::{Channels, WatchPlan};
 use crate::watch::state::{Channel, Notification, WatchState};
 
-pub use error::NotifyError;
 pub use hook::check_hook;
+
+/// Why an alert cannot go through a channel.
+#[derive(Debug, thiserror::Error)]
+pub enum NotifyError {
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Classified for NotifyError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Usage(_) => ErrorClass::Usage,
+            Self::Refused(_) => ErrorClass::Refused,
+            Self::Failed(_) => ErrorClass::Failed,
+        }
+    }
+}
 
 /// Sends what is pending, and takes out what every channel has. Lines go to `print`, with priorities where the
 /// journal reads them; after each notification the state goes to `keep`, so that who is ended in between repeats no other one. What
@@ -71,10 +91,11 @@ pub fn deliver<E: Display>(
 /// Writes the file of metrics, where one is wanted.
 pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), NotifyError> {
     let Some(path) = &plan.channels.metrics else { return Ok(()) };
-    let fail = |source| NotifyError::Metrics { path: path.clone(), source };
-    let text = metrics::metrics_text(plan, state).map_err(|error| fail(std::io::Error::other(error)))?;
+    let text = metrics::metrics_text(plan, state);
     // The exporter that reads it has a user of its own.
-    crate::watch::folder::replace(path, text.as_bytes(), 0o644).map_err(fail)
+    crate::watch::folder::replace(path, text.as_bytes(), 0o644).map_err(|error| {
+        NotifyError::Failed(format!("cannot write {}: {error}; is its folder there?", path.display()))
+    })
 }
 
 fn channels(of: &Channels) -> Vec<Channel> {
@@ -133,17 +154,17 @@ mod tests {
             WatchState { pending: ["a", "b", "c"].map(notification).into(), ..WatchState::default() };
         let kept = std::cell::RefCell::new(Vec::new());
         let keep = |state: &WatchState| -> Result<(), std::io::Error> {
-            let told: Vec<usize> = state.pending.iter().map(|notification| notification.sent.len()).collect();
-            kept.borrow_mut().push(told);
+            let sent: Vec<usize> = state.pending.iter().map(|notification| notification.sent.len()).collect();
+            kept.borrow_mut().push(sent);
             Ok(())
         };
         let mut lines = Vec::new();
         let failed = deliver(&plan, &mut state, &mut |line| lines.push(line.to_owned()), false, &keep);
         assert_eq!((failed.len(), lines.len()), (1, 3), "{failed:?}");
-        // The command ran for two notifications, and each notification was kept before the next one was told.
+        // The command ran for two notifications, and each notification was kept before the next one was sent.
         assert_eq!(std::fs::read_to_string(&count).unwrap().lines().count(), 2);
         assert_eq!(kept.take(), [vec![2, 0, 0], vec![2, 1, 0], vec![2, 1, 1], vec![1, 1]]);
-        // The next check tells those that are left, to the command alone.
+        // The next check sends those that are left, to the command alone.
         std::fs::remove_file(&count).unwrap();
         let failed = deliver(&plan, &mut state, &mut |line| lines.push(line.to_owned()), false, &keep);
         assert_eq!((failed.len(), lines.len(), state.pending.len()), (1, 3, 1));

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use heaptrial_evaluate::analysis::{DAY, Fleet, FleetArm, FleetLife};
 use heaptrial_fleet::rollout::{Ratio, Stratum, usual_level};
 use heaptrial_fleet::watch::{
-    AlertChange, AlertKind, Channels, DropInSeen, FailureSeen, FailuresBefore, Fingerprint, Seen,
-    ServiceSeen, WatchPlan, WatchState, WatchedService,
+    AlertChange, AlertKind, Channels, FailureSeen, FailuresBefore, Seen, ServiceSeen, WatchPlan, WatchState,
+    WatchedService,
 };
-use heaptrial_model::{KnownEvent, Metric};
+use heaptrial_model::{Identity, KnownEvent, Linkage, MappedLibrary, Metric};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -49,8 +49,6 @@ pub enum Event {
     File,
     /// A service lost its drop-in.
     DropIn,
-    /// A drop-in is not in force.
-    NotInForce,
     /// An instance more.
     NewService,
     /// Crashes of each service a day.
@@ -71,7 +69,7 @@ impl Event {
             Self::Growth(_) | Self::Full(..) => AlertKind::Growth,
             Self::Library | Self::Libc => AlertKind::Identity,
             Self::File => AlertKind::File,
-            Self::DropIn | Self::NotInForce => AlertKind::DropIn,
+            Self::DropIn => AlertKind::DropIn,
             Self::NewService => AlertKind::NewService,
             Self::Crashes(_) | Self::OneIsKilled(_) => AlertKind::Failures,
             Self::NoData | Self::OneSilent => AlertKind::NoData,
@@ -113,7 +111,8 @@ pub struct Month {
 }
 
 /// What was reported: day, what happened, kind and text.
-pub type Told = Vec<(f64, AlertChange, AlertKind, String)>;
+pub type Report = (f64, AlertChange, AlertKind, String);
+pub type Reported = Vec<Report>;
 
 impl Month {
     pub fn quiet(services: usize) -> Self {
@@ -204,22 +203,22 @@ impl Month {
     }
 
     /// Lives through the month and gives what was reported.
-    pub fn live(&self, seed: u64) -> Told {
+    pub fn live(&self, seed: u64) -> Reported {
         let (plan, fleet) = self.begin(seed);
         let mut random = ChaCha8Rng::seed_from_u64(!seed);
         let failures = self.failures(&mut random);
         let mut state = WatchState::default();
-        let mut told = Told::new();
+        let mut reported = Reported::new();
         for check in 1..=(WATCH_DAYS * CHECKS_A_DAY) as u32 {
             let day = f64::from(check) / CHECKS_A_DAY;
             let seen = self.seen(&plan, &fleet, &failures, day);
             let due = !state.due(&plan, seen.at).is_empty();
             state.check(&plan, &seen, due.then_some(&fleet));
-            told.extend(
+            reported.extend(
                 state.pending.drain(..).map(|own| (day, own.change, own.alert.kind, own.alert.text())),
             );
         }
-        told
+        reported
     }
 
     /// Leaves out what the watch has no readings of.
@@ -283,11 +282,11 @@ impl Month {
         let service = |(index, planned): (usize, &WatchedService)| {
             let mut runs = planned.runs.clone().expect("it runs something");
             match event {
-                Some(Event::Library) if index == 0 => runs.build = Some("another".to_owned()),
-                Some(Event::Libc) => runs.libc = Some((libc(), "another".to_owned())),
+                Some(Event::Library) if index == 0 => runs.sha256 = Some("another".to_owned()),
+                Some(Event::Libc) => runs.libraries[0].build_id = Some("another".to_owned()),
                 _ => {}
             }
-            let gone = event == Some(Event::DropIn) && index == 0;
+            let lacks = event == Some(Event::DropIn) && index == 0;
             ServiceSeen {
                 service: name(index),
                 last_reading_at: last(index).map(|reading| reading.0),
@@ -301,12 +300,7 @@ impl Month {
                 stopped: None,
                 runs: Some(runs),
                 contamination: None,
-                drop_in: Some(DropInSeen {
-                    sha256: planned.drop_in.clone().filter(|_| !gone),
-                    written_by_transaction: false,
-                    in_force: !(event == Some(Event::NotInForce) && index == 0),
-                    overridden: Vec::new(),
-                }),
+                next_lacks: Some(if lacks { vec!["LD_PRELOAD".to_owned()] } else { Vec::new() }),
                 ..ServiceSeen::default()
             }
         };
@@ -332,6 +326,22 @@ fn libc() -> PathBuf {
     "/usr/lib/x86_64-linux-gnu/libc.so.6".into()
 }
 
+/// What services run.
+pub fn identity() -> Identity {
+    Identity {
+        family: "mimalloc".into(),
+        version: None,
+        version_range: None,
+        path: None,
+        build_id: None,
+        sha256: None,
+        linkage: Linkage::Preloaded,
+        settings: BTreeMap::new(),
+        evidence: Vec::new(),
+        libraries: Vec::new(),
+    }
+}
+
 /// A count of mean `expected`.
 fn count(expected: f64, random: &mut ChaCha8Rng) -> u32 {
     if expected <= 0.0 {
@@ -344,19 +354,18 @@ fn count(expected: f64, random: &mut ChaCha8Rng) -> u32 {
 /// The plan of a watch whose services used so many bytes before.
 pub fn plan((ratio, bytes): (Option<Ratio>, &[f64]), failures_before: FailuresBefore) -> WatchPlan {
     let services = bytes.len();
-    let runs = Fingerprint {
-        allocator: "mimalloc 2.0.9".to_owned(),
-        build: Some("library".to_owned()),
-        settings: BTreeMap::new(),
-        libc: Some((libc(), "libc".to_owned())),
+    let libc = MappedLibrary {
+        name: "libc.so.6".to_owned(),
+        path: libc(),
+        package: None,
+        version: None,
+        build_id: Some("libc".to_owned()),
     };
+    let runs = Identity { sha256: Some("library".to_owned()), libraries: vec![libc], ..identity() };
     let service = |index: usize| WatchedService {
         service: name(index).parse().expect("a name"),
         expected: None,
         runs: Some(runs.clone()),
-        drop_in: Some("drop-in".to_owned()),
-        needs_drop_in: true,
-        drop_in_path: None,
         usual_work: None,
         bytes: Some(bytes[index]),
         not_of_unit: Vec::new(),
@@ -380,15 +389,15 @@ pub fn plan((ratio, bytes): (Option<Ratio>, &[f64]), failures_before: FailuresBe
         patterns: vec!["s*".parse().unwrap()],
         others: Vec::new(),
         services: (0..services).map(service).collect(),
-        files: BTreeMap::from([(libc(), "libc".to_owned())]),
+        files: BTreeMap::from([(self::libc(), "libc".to_owned())]),
         channels: Channels::default(),
         installed: Vec::new(),
-        made_folders: Vec::new(),
         database: None,
     }
 }
 
 /// The day of the first alert of a kind.
-pub fn first(told: &Told, kind: AlertKind) -> Option<f64> {
-    told.iter().find(|(_, change, of, _)| *change == AlertChange::Raised && *of == kind).map(|told| told.0)
+pub fn first(reported: &Reported, kind: AlertKind) -> Option<f64> {
+    let is_raised = |own: &&Report| own.1 == AlertChange::Raised && own.2 == kind;
+    reported.iter().find(is_raised).map(|own| own.0)
 }

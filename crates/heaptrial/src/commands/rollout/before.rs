@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use heaptrial_evaluate::analysis::FleetService;
 use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
-use heaptrial_fleet::rollout::{Before, RolloutPlan, Tells};
+use heaptrial_fleet::rollout::{Before, RolloutPlan, Reports};
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_inspect::{MainProcess, Service};
 use heaptrial_model::{HumanDuration, Metric, ServiceName, units};
@@ -57,7 +57,7 @@ fn of_trial(service: &FleetService) -> Before {
         bytes: heaptrial_fleet::rollout::level(service),
         work: UsualWork::of_life(life),
         flags: life.flags(),
-        tells: Tells::default(),
+        reports: Reports::default(),
     }
 }
 
@@ -80,7 +80,7 @@ fn with_readings(
     let bytes = read.and_then(|read| Some(read.read_bytes? + read.written_bytes?));
     let flags = read.and_then(|read| Some(read.flags.as_ref()?.iter().copied().collect()));
     Before {
-        tells: Tells {
+        reports: Reports {
             work: read.is_none() || bytes.is_some() || known.work.is_some(),
             flags: has_control(relay) && LISTED.contains(&relay.role.as_str()),
         },
@@ -96,8 +96,8 @@ pub fn unjudged(plan: &RolloutPlan) -> String {
         return "gates go by health, crashes and memory alone, and not by work and flags (--no-work)\n"
             .to_owned();
     }
-    let lacks = |wanted: fn(Tells) -> bool| plan.before.values().filter(|own| !wanted(own.tells)).count();
-    match (lacks(|tells| tells.work), lacks(|tells| tells.flags), plan.before.len()) {
+    let lacks = |wanted: fn(Reports) -> bool| plan.before.values().filter(|own| !wanted(own.reports)).count();
+    match (lacks(|reports| reports.work), lacks(|reports| reports.flags), plan.before.len()) {
         (0, 0, _) => String::new(),
         (work, flags, of) => format!(
             "no relays, or relays that cannot be asked: gates do not go by the work of {work} and the flags of {flags} of {}\n",
@@ -110,7 +110,7 @@ pub fn unjudged(plan: &RolloutPlan) -> String {
 /// of a service that is restarted soon never.
 pub fn require_known(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -> Result<(), Failure> {
     let lacks = |before: &Before| {
-        (before.tells.work && before.work.is_none()) || (before.tells.flags && before.flags.is_none())
+        (before.reports.work && before.work.is_none()) || (before.reports.flags && before.flags.is_none())
     };
     let unknown: Vec<&ServiceName> =
         plan.before.iter().filter(|(_, before)| lacks(before)).map(|(service, _)| service).collect();
@@ -124,7 +124,7 @@ pub fn require_known(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -
     }
     let is_short = |every: &HumanDuration| every.0.as_secs_f64() < 4.0 * LEAST_WORK_SECONDS;
     match restart_every.filter(is_short) {
-        Some(every) if plan.before.values().any(|before| before.tells.work) => {
+        Some(every) if plan.before.values().any(|before| before.reports.work) => {
             Err(Failure::refused(format!(
                 "services are restarted every {every}, which is too short for readings of relays' work. {without}"
             )))
@@ -166,7 +166,7 @@ mod tests {
     fn a_relay_reports_now_what_no_trial_knows() {
         let read = read(Some(5_000_000), Some(&[TorFlag::Guard]));
         let now = with_readings(Before::default(), &relay("relay", &[CONTROL]), Some(&read), Some(1000.0));
-        assert_eq!(now.tells, Tells { work: true, flags: true });
+        assert_eq!(now.reports, Reports { work: true, flags: true });
         assert_eq!(now.work, UsualWork::since_start(1e7, 1000.0));
         assert_eq!(now.flags, Some(vec![TorFlag::Guard]));
     }
@@ -175,24 +175,24 @@ mod tests {
     fn one_that_does_not_answer_or_is_young_is_not_known_and_might_be() {
         let silent = with_readings(Before::default(), &relay("exit", &[CONTROL]), None, Some(1e5));
         assert_eq!(
-            (silent.tells, silent.work, silent.flags),
-            (Tells { work: true, flags: true }, None, None)
+            (silent.reports, silent.work, silent.flags),
+            (Reports { work: true, flags: true }, None, None)
         );
         let read = read(Some(10), None);
         let young = with_readings(Before::default(), &relay("exit", &[CONTROL]), Some(&read), Some(60.0));
-        assert_eq!((young.tells, young.work), (Tells { work: true, flags: true }, None));
+        assert_eq!((young.reports, young.work), (Reports { work: true, flags: true }, None));
     }
 
     #[test]
     fn what_cannot_be_reported_is_not_asked_for() {
         let none = read(None, None);
         let metrics = with_readings(Before::default(), &relay("relay", &[METRICS]), Some(&none), Some(1e5));
-        assert_eq!(metrics.tells, Tells::default());
+        assert_eq!(metrics.reports, Reports::default());
         let bytes = read(Some(1), None);
         for role in ["bridge", "client"] {
             let unlisted =
                 with_readings(Before::default(), &relay(role, &[CONTROL]), Some(&bytes), Some(1e5));
-            assert_eq!(unlisted.tells, Tells { work: true, flags: false }, "{role}");
+            assert_eq!(unlisted.reports, Reports { work: true, flags: false }, "{role}");
         }
         assert!(!has_a_way(&relay("relay", &[])));
     }

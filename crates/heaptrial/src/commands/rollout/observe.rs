@@ -64,16 +64,13 @@ impl Watcher {
             .filter(|event| event.kind == KnownEvent::TreatmentCommitted)
             .map(|event| event.at)
             .fold(0.0, f64::max);
-        let texts = |kind: KnownEvent| -> Vec<String> {
-            let later = own().filter(|event| event.kind == kind && event.at >= since);
-            later.map(|event| event.text.clone()).collect()
-        };
+        let failures =
+            own().filter(|event| event.at >= since && event.kind.known().is_some_and(KnownEvent::is_failure));
         let life = service.current().filter(|life| life.contamination.is_none() && life.proved);
         Observed {
             level: life.and_then(|life| self.level(&service.name, life)),
             last_reading_seconds: recorded.last_reading_seconds.get(&service.name).copied(),
-            crashes: texts(KnownEvent::Crash),
-            oom_kills: texts(KnownEvent::OomKill),
+            failures: failures.map(|event| event.text.clone()).collect(),
             work: life.and_then(Worked::of_life),
             flags: life.and_then(FleetLife::flags),
         }
@@ -125,7 +122,7 @@ impl Observer for Watcher {
         STALE_SECONDS
     }
 
-    fn told(&mut self, text: &str) {
+    fn say(&mut self, text: &str) {
         self.waited = None;
         eprintln!("{text}");
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heaptrial_allocator::Obtained;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::{Prepared, Trial, check_takeover, prepare, read_state};
-use heaptrial_fleet::rollout::{Forced, RolloutPlan, Whole, read_plan, settings_of};
+use heaptrial_fleet::rollout::{Forced, RolloutPlan, MeasuredTreatment, read_plan, settings_of};
 use heaptrial_host::{HostFacts, HostRoot, Instant};
 use heaptrial_inspect::Service;
 use heaptrial_model::{AllocatorSpec, KnownEvent, ServiceName, TrialKind, TrialName, units};
@@ -107,7 +107,7 @@ fn objections(
     allocators: &BTreeMap<String, Obtained>,
 ) -> Result<Option<Forced>, Failure> {
     let host = HostFacts::read(&HostRoot::default())?;
-    let objections = target.verdict.objections(&host, &wanted(target, allocators, &host));
+    let objections = target.verdict.refusals(&host, &wanted(target, allocators, &host));
     match &options.force {
         _ if objections.is_empty() => Ok(None),
         Some(reason) => Ok(Some(Forced { reason: reason.clone(), objections })),
@@ -122,12 +122,12 @@ fn objections(
 }
 
 /// The treatment as services would get it now.
-fn wanted(target: &Target, allocators: &BTreeMap<String, Obtained>, host: &HostFacts) -> Whole {
+fn wanted(target: &Target, allocators: &BTreeMap<String, Obtained>, host: &HostFacts) -> MeasuredTreatment {
     let treatment = &target.verdict.arm.treatment;
     let obtained = allocators.get(&target.verdict.arm.name);
     let library = obtained.filter(|obtained| obtained.library.is_some());
     let own = obtained.filter(|obtained| obtained.library.is_none());
-    Whole {
+    MeasuredTreatment {
         library: library.map(|obtained| obtained.sha256.clone()),
         c_library: own.and_then(|obtained| obtained.version.as_ref()).map(ToString::to_string),
         settings: obtained.map(|obtained| settings_of(&obtained.settings)).unwrap_or_default(),
@@ -153,7 +153,7 @@ fn require_ages(plan: &RolloutPlan) -> Result<(), Failure> {
 /// Warnings, what memory is held to, and what each wave has.
 fn preview(target: &Target, plan: &RolloutPlan, services: &[Service]) -> String {
     let mut warnings: Vec<String> = plan.forced.iter().flat_map(|forced| forced.objections.clone()).collect();
-    warnings.extend(target.verdict.warnings());
+    warnings.extend(target.verdict.caveats.iter().cloned());
     if let Some(to) = &target.verdict.arm.treatment.allocator {
         let identities = services.iter().filter_map(|service| service.process.as_ref()?.identity.as_ref());
         let mut present: Vec<AllocatorSpec> =

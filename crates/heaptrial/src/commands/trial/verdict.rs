@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_evaluate::analysis::{Analysis, Finding, FindingKind, Objection, Reason, Severity, objections};
+use heaptrial_evaluate::analysis::{FindingKind, Objection, Reason, objections};
 use heaptrial_evaluate::judgement::{Judgement, Options};
-use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
+use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, MeasuredTreatment, Verdict, kinds, settings_of};
 use heaptrial_host::HostFacts;
 use heaptrial_model::{Pace, TrialKind, units};
+use heaptrial_report::objection_text;
 use heaptrial_store::LifeRecord;
 use serde_json::{Value, json};
 
@@ -64,15 +65,14 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<Answer, F
     write_whole(&file, sealed.as_bytes())?;
     let document = json!({
         "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name,
-        "ratio": verdict.ratio.map(|ratio| ratio.value), "verdict": verdict.verdict, "findings": verdict.findings,
-        "borne": verdict.borne, "worth": worth.hosts, "cpu_ratio": worth.cpu.as_ref().map(|ratio| ratio.estimate),
+        "ratio": verdict.ratio.map(|ratio| ratio.value), "verdict": verdict.verdict, "objections": verdict.objections,
+        "caveats": verdict.caveats, "worth": worth.hosts, "cpu_ratio": worth.cpu.as_ref().map(|ratio| ratio.estimate),
     });
     let mut text = lines(&verdict);
-    let against = verdict.against();
-    against.iter().chain(&verdict.warnings()).for_each(|line| text += &format!("warning: {line}\n"));
+    verdict.objections.iter().chain(&verdict.caveats).for_each(|line| text += &format!("warning: {line}\n"));
     text += &format!("{}\n\n{digest}  {}\n", worth.text(&verdict), file.display());
     let next = format!("`heaptrial rollout start {} --services PATTERN`", file.display());
-    text += &match against.is_empty() {
+    text += &match verdict.objections.is_empty() {
         true => format!("Next, on each host: {next}\n"),
         false => {
             format!("What was found speaks against a rollout: {next} refuses it without --force REASON\n")
@@ -128,7 +128,7 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         })
         .map(|service| service.name.as_str())
         .collect();
-    let (findings, borne) = found(analysis, index, control);
+    let (objections, caveats) = objections_and_caveats(judgement, index, control.unwrap_or(index));
     let result = &analysis.arms[index];
     let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
     let ratio = figures.ratio.as_ref().zip(analysis.matched_age_seconds).map(|(ratio, age_seconds)| {
@@ -165,26 +165,27 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
             .collect(),
         ratio,
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
-        findings,
-        borne,
+        objections,
+        caveats,
     })
 }
 
-/// Grave findings that bear on an arm, in words: those that speak against a rollout of it, and those that cannot account for what its
-/// figures show. That of a plan over several hosts one alone is here is none: it has the arm's services there.
-fn found(analysis: &Analysis, arm: usize, control: Option<usize>) -> (Vec<String>, Vec<String>) {
-    let objections = control.map(|control| objections(analysis, arm, control)).unwrap_or_default();
-    let speaks_against = |finding: &&Finding| {
-        let is_it = |objection: &&Objection| matches!(objection.reason, Reason::Finding { kind, .. } if kind == finding.kind);
-        let mut known = objections.iter().filter(is_it).peekable();
-        known.peek().is_none() || known.any(|objection| objection.blocks)
+/// What the analysis found that blocks a recommendation of an arm, and what is uncertain about it. Of a plan over several hosts of
+/// which one alone is here, it has the arm's services there.
+fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> (Vec<String>, Vec<String>) {
+    let name = &judgement.fleet.arms[arm].name;
+    let is_of_hosts =
+        |reason: &Reason| matches!(reason, Reason::Finding { kind: FindingKind::HostsMissing, .. });
+    let found = objections(&judgement.analysis, arm, control).into_iter();
+    let found = found.filter(|objection| !is_of_hosts(&objection.reason));
+    // How an arm grows is what gates look at, wave after wave.
+    let is_blocking = |objection: &Objection| objection.blocks && objection.reason != Reason::GrowthUnknown;
+    let (blocking, uncertain): (Vec<Objection>, Vec<Objection>) = found.partition(is_blocking);
+    let texts = |objections: Vec<Objection>| {
+        let texts = objections.iter().map(|objection| format!("{name} {}", objection_text(objection)));
+        texts.collect::<Vec<_>>()
     };
-    let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
-    let grave = grave.filter(|finding| finding.kind != FindingKind::HostsMissing);
-    let (against, borne): (Vec<&Finding>, Vec<&Finding>) =
-        grave.filter(|finding| finding.bears_on(arm, control)).partition(speaks_against);
-    let texts = |findings: Vec<&Finding>| findings.iter().map(|finding| finding.evidence.clone()).collect();
-    (texts(against), texts(borne))
+    (texts(blocking), texts(uncertain))
 }
 
 /// The hosts of the trial with their facts at its start.
@@ -200,7 +201,11 @@ fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
 }
 
 /// What the arm's processes were proved to run, each treatment once, by host.
-fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> BTreeMap<String, Vec<Whole>> {
+fn proved(
+    judgement: &Judgement,
+    arm: usize,
+    hosts: &[(String, HostFacts)],
+) -> BTreeMap<String, Vec<MeasuredTreatment>> {
     let rows = &judgement.rows;
     let record = &rows.arms[arm];
     let expected: Option<Expected> =
@@ -225,7 +230,7 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
         let mut lives = judgement.fleet.services[index].lives.iter();
         lives.any(|own| own.started_at == started_at && own.contamination.is_none())
     };
-    let mut on: BTreeMap<String, Vec<Whole>> = BTreeMap::new();
+    let mut on: BTreeMap<String, Vec<MeasuredTreatment>> = BTreeMap::new();
     for life in &rows.lives {
         let (Some(identity), Some((index, (host, facts)))) = (&life.identity, services.get(&life.service_id))
         else {
@@ -234,7 +239,7 @@ fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> B
         if !was_treated(*index, life) {
             continue;
         }
-        let whole = Whole {
+        let whole = MeasuredTreatment {
             library: identity.sha256.clone().filter(|_| preloads),
             c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
             settings: settings.clone(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptrial_fleet::watch::{
-    Channels, HostContent, Request, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
+    Channels, Request, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
 };
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
@@ -108,18 +108,15 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Fai
     }
     let mut text = describe(plan, options.every);
     if options.consent.dry_run {
-        for file in &proposal.files {
-            text += &format!("would install {}\n", file.path.display());
-            if let HostContent::Text(content) = &file.content {
-                text += &indented(content);
-            }
+        for file in &plan.installed {
+            text += &format!("would install {}\n{}", file.path.display(), indented(&file.text));
         }
         text += "nothing was changed\n";
         return Ok(Answer::new(json!({ "dry_run": true, "plan": plan }), text));
     }
     let count = units::counted(plan.services.len(), "service");
     options.consent.ask(&format!("This watches {count} for {} days and installs a timer.", options.days))?;
-    for file in &proposal.files {
+    for file in &plan.installed {
         text += &format!("installed {}\n", file.path.display());
     }
     let mut store = Store::create(&host.database)?;
@@ -149,7 +146,7 @@ fn source(options: &StartOptions, host: &Host<'_>, systemd: &Systemd) -> Result<
         options.what.iter().map(|text| text.parse()).collect::<Result<Vec<ServicePattern>, _>>()?;
     let (services, _) = select(systemd, &patterns)
         .map_err(|refused| refused.about(format!("no trial or rollout is called {what}")))?;
-    Ok(Source::as_found(store.as_ref(), &services, &patterns, &host.paths)?)
+    Ok(Source::as_found(store.as_ref(), &services, &patterns)?)
 }
 
 fn channels(options: &StartOptions) -> Result<Channels, Failure> {

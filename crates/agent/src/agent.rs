@@ -33,8 +33,9 @@ const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
 /// Open files: two of each process, and six of each service's control group.
 const OPEN_FILES: u64 = 65_536;
 
+/// The agent: its database, its connection to systemd, and what it knows of the services that it samples.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Agent {
     pub(crate) config: Config,
     pub(crate) root: HostRoot,
     pub(crate) boot_id: String,
@@ -66,8 +67,10 @@ pub(crate) struct Due {
     pub(crate) rollup_us: i64,
 }
 
-impl Session {
-    pub(crate) fn open(config: Config) -> Result<Self, AgentError> {
+impl Agent {
+    /// Opens the database, and listens for metrics where asked. Refuses where another agent writes into the same database.
+    /// Where systemd cannot be reached, that is tried again while it runs.
+    pub fn new(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
         let lock = AgentLock::take(&config)?;
         raise_open_files();
@@ -133,8 +136,8 @@ impl Session {
         }
     }
 
-    /// Samples until `stop` can be read from.
-    pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
+    /// Samples until `stop` can be read from, then ends with everything written.
+    pub fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
         let ended = self.sample(stop);
         if let Err(AgentError::DatabaseGone { .. }) = ended
             && let Err(error) = self.ledger.store.abandon()
@@ -150,7 +153,11 @@ impl Session {
         let ticks: u64 = self.trials.iter().filter_map(|trial| Some(trial.lost.as_ref()?.ticks)).sum();
         match writes + ticks {
             0 => Ok(()),
-            _ => Err(AgentError::Unwritten { database: self.config.database.clone(), writes, ticks }),
+            _ => Err(AgentError::Failed(format!(
+                "{} could not be written to until the end: {writes} events, ends of lives and proofs and {ticks} ticks are lost, and \
+                 the next agent will take what it does not know of for its own absence",
+                self.config.database.display()
+            ))),
         }
     }
 
@@ -194,7 +201,7 @@ impl Session {
         let next_us = self
             .watched
             .values()
-            .filter_map(Watched::examine_at_us)
+            .filter_map(|watched| watched.main.as_ref()?.examine_at_us())
             .chain([self.due.changes_us, self.due.tick_us, self.due.relays_us, self.due.rollup_us, host_us])
             .min()
             .unwrap_or(now_us);
@@ -229,28 +236,28 @@ mod tests {
     #[test]
     fn an_agent_that_ends_with_ticks_unwritten_says_so() {
         let mut fixture = Fixture::new();
-        fixture.begin(TrialKind::Field, None, hours_ago(3));
-        fixture.session.refresh_trials();
-        fixture.session.tick();
-        assert!(fixture.session.all_written().is_ok());
+        fixture.begin(TrialKind::Field, hours_ago(3));
+        fixture.agent.refresh_trials();
+        fixture.agent.tick();
+        assert!(fixture.agent.all_written().is_ok());
         // A number that is taken cannot be written again.
-        let next = std::mem::replace(&mut fixture.session.trials[0].next_sequence, 0);
-        fixture.session.tick();
-        let ended = fixture.session.all_written();
-        assert!(matches!(ended, Err(AgentError::Unwritten { writes: 0, ticks: 1, .. })), "{ended:?}");
-        fixture.session.trials[0].next_sequence = next;
-        fixture.session.tick();
-        assert!(fixture.session.all_written().is_ok());
+        let next = std::mem::replace(&mut fixture.agent.trials[0].next_sequence, 0);
+        fixture.agent.tick();
+        let ended = fixture.agent.all_written();
+        assert!(ended.unwrap_err().to_string().contains("0 events, ends of lives and proofs and 1 ticks"));
+        fixture.agent.trials[0].next_sequence = next;
+        fixture.agent.tick();
+        assert!(fixture.agent.all_written().is_ok());
     }
 
     #[test]
     fn a_database_that_was_replaced_ends_the_agent() {
         let fixture = Fixture::new();
-        fixture.session.check_database().unwrap();
-        let path = &fixture.session.config.database;
+        fixture.agent.check_database().unwrap();
+        let path = &fixture.agent.config.database;
         std::fs::remove_file(path).unwrap();
         drop(Store::create(path).unwrap());
-        let ended = fixture.session.check_database();
+        let ended = fixture.agent.check_database();
         assert!(matches!(ended, Err(AgentError::DatabaseGone { .. })), "{ended:?}");
     }
 }

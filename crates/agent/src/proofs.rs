@@ -1,15 +1,13 @@
-//! What is done beside samples: proofs, checks of identities, rolling up old samples.
+//! Proofs of what main processes run, and checks of what is proved.
 
 use heaptrial_allocator::prove;
-use heaptrial_host::systemd::Manager as _;
-use heaptrial_model::{Identity, KnownEvent, ServiceName, with_reason};
-use heaptrial_store::{RollupHorizon, Store};
+use heaptrial_model::{KnownEvent, ServiceName, with_reason};
+use heaptrial_store::Store;
 
-use crate::clock::micros;
+use crate::agent::Agent;
 use crate::examine::{Answer, Found, OF_MAIN, Request};
 use crate::ledger::Write;
-use crate::session::Session;
-use crate::watched::{Proof, Watched};
+use crate::watched::{Main, Proof, Seat};
 
 /// A process that starts runs through shells and its dynamic loader first: it is examined from this age on, and again while it is younger
 /// than that in which a wrong identity may become right, or an unknown one known.
@@ -22,33 +20,15 @@ const YOUNG_US: i64 = 30_000_000;
 const CHECK_SOON_US: i64 = 15_000_000;
 /// Identities are looked at again this often.
 const CHECK_EVERY_US: i64 = 3_600_000_000;
-const ROLLUP_EVERY_US: i64 = 3_600_000_000;
-/// Between two steps of a rollup, each of a thousand samples, so that other writers get their turn.
-const ROLLUP_PAUSE_US: i64 = 200_000;
-const ROLLUP_SAMPLES: u64 = 1_000;
 
-impl Watched {
-    /// When its main process is to be examined next, on the boot clock.
-    pub(crate) fn examine_at_us(&self) -> Option<i64> {
-        let main = self.main.as_ref()?;
-        match &main.proof {
-            Proof::Due { at_us } => Some(*at_us),
-            Proof::Asked => None,
-            Proof::Done(_) | Proof::Unknown(_) => Some(main.next_check_us),
-        }
-    }
-}
-
-impl Session {
+impl Agent {
     /// Has examined what is due.
     pub(crate) fn examine_due(&mut self) {
         let now_us = self.clock.now().boottime_us;
         let mut requests = Vec::new();
         for watched in self.watched.values_mut() {
-            if watched.examine_at_us().is_none_or(|at_us| at_us > now_us) {
-                continue;
-            }
-            let Some(main) = &mut watched.main else { continue };
+            let is_due = |main: &&mut Main| main.examine_at_us().is_some_and(|at_us| at_us <= now_us);
+            let Some(main) = watched.main.as_mut().filter(is_due) else { continue };
             if let Proof::Due { .. } = main.proof {
                 main.proof = Proof::Asked;
             }
@@ -125,14 +105,13 @@ impl Session {
                 }
             }
         }
-        if let (Some(before), Proof::Done(after)) = (before, &main.proof) {
-            if !same_allocator(&before, after) {
-                let text = format!("it ran {} and now runs {}", describe(&before), describe(after));
-                watched.seats.iter_mut().for_each(|seat| seat.settled = false);
-                // One that has just begun was a script that became the program.
-                if age_us >= 2 * YOUNG_US {
-                    self.record(&name, now.wall_us, KnownEvent::IdentityChange, &text);
-                }
+        let differences = before.as_ref().zip(main.proved()).map(|(before, after)| after.differences(before));
+        if let Some(differences) = differences.filter(|differences| !differences.is_empty()) {
+            watched.seats.iter_mut().for_each(|seat| seat.settled = false);
+            // One that has just begun was a script that became the program.
+            if age_us >= 2 * YOUNG_US {
+                let text = format!("it now runs {}", differences.join("; "));
+                self.record(&name, now.wall_us, KnownEvent::IdentityChange, &text);
             }
         }
         self.settle(&name);
@@ -183,59 +162,27 @@ impl Session {
     pub(crate) fn settle(&mut self, name: &ServiceName) {
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(main) = &watched.main else { return };
+        if matches!(main.proof, Proof::Due { .. } | Proof::Asked) {
+            return;
+        }
+        let identity = main.proved();
         let wall_us = self.clock.now().wall_us;
         for seat in watched.seats.iter_mut().filter(|seat| !seat.settled) {
             let Some(life_id) = seat.life_id else { continue };
-            let (identity, fault) = match &main.proof {
-                Proof::Done(identity) => {
-                    let identity = &**identity;
-                    let fault = match (&seat.expected, &seat.earlier) {
-                        (Some(expected), _) => prove(expected, identity).err().map(|mismatch| {
-                            if is_put_back(&self.ledger.store, seat.service_id) {
-                                return format!(
-                                    "Heaptrial put it back, so that it runs {} as before the trial",
-                                    describe(identity)
-                                );
-                            }
-                            mismatch.to_string()
-                        }),
-                        (None, Some(earlier)) if !same_allocator(earlier, identity) => Some(format!(
-                            "it runs {}, and an earlier life of it {}",
-                            describe(identity),
-                            describe(earlier)
-                        )),
-                        _ => None,
-                    };
-                    (Some(identity), fault)
-                }
-                Proof::Unknown(why) => (None, Some(format!("its allocator is unknown: {why}"))),
-                Proof::Due { .. } | Proof::Asked => continue,
-            };
+            let fault = fault(seat, &main.proof, &self.ledger.store).filter(|_| !seat.older_than_trial);
             seat.settled = true;
-            let mut event =
-                |kind, text: &str| self.ledger.submit(Write::event(seat, wall_us, kind, text.to_owned()));
             // The host's own trial has no treatment that something could be foreign to.
-            let contamination = match &fault {
-                Some(fault) if seat.of_host => {
-                    if identity.is_some() {
-                        event(KnownEvent::IdentityChange, fault);
-                    }
-                    None
-                }
-                Some(fault) if !seat.older_than_trial => {
-                    event(KnownEvent::Contaminated, fault);
-                    Some(fault.clone())
-                }
-                _ => None,
-            };
-            if let (Some(identity), None) = (identity, &seat.earlier) {
-                seat.earlier = Some(identity.clone());
+            let kind = if seat.of_host { KnownEvent::IdentityChange } else { KnownEvent::Contaminated };
+            if let Some(fault) = &fault
+                && (identity.is_some() || !seat.of_host)
+            {
+                self.ledger.submit(Write::event(seat, wall_us, kind, fault.clone()));
             }
-            if seat.of_host {
+            if seat.of_host || seat.earlier.is_none() {
                 seat.earlier = identity.cloned().or(seat.earlier.take());
             }
             // A life that was found wrong once stays so.
-            if let Some(why) = contamination {
+            if let Some(why) = fault.filter(|_| !seat.of_host) {
                 seat.contamination = Some(with_reason(seat.contamination.take(), &why));
             }
             self.ledger.submit(Write::Identity {
@@ -245,32 +192,26 @@ impl Session {
             });
         }
     }
+}
 
-    /// One step of rolling up old samples.
-    pub(crate) fn roll_up(&mut self) {
-        let now = self.clock.now();
-        let keep_us = micros(self.config.keep_raw);
-        let horizon = RollupHorizon {
-            wall_us: now.wall_us - keep_us,
-            host_id: self.host_id,
-            boottime_us: now.boottime_us - keep_us,
-        };
-        self.due.rollup_us = now.boottime_us + ROLLUP_EVERY_US;
-        let ids = match self.ledger.store.trials_on_services() {
-            Ok(ids) => ids,
-            Err(error) => return self.ledger.say_unwritable(&error),
-        };
-        for id in ids {
-            match self.ledger.store.roll_up(id, &horizon, ROLLUP_SAMPLES) {
-                Ok(step) if step.more => {
-                    self.due.rollup_us = self.clock.now().boottime_us + ROLLUP_PAUSE_US;
-                    return;
-                }
-                Ok(_) => {}
-                Err(error) => return self.ledger.say_unwritable(&error),
+/// Why a main process does not run what its place in a trial wants, where it does not.
+fn fault(seat: &Seat, proof: &Proof, store: &Store) -> Option<String> {
+    let identity = match proof {
+        Proof::Done(identity) => identity,
+        Proof::Unknown(why) => return Some(format!("its allocator is unknown: {why}")),
+        Proof::Due { .. } | Proof::Asked => return None,
+    };
+    if let Some(expected) = &seat.expected {
+        let mismatch = prove(expected, identity).err()?;
+        return Some(match is_put_back(store, seat.service_id) {
+            true => {
+                format!("Heaptrial put it back, so that it runs {} as before the trial", identity.label())
             }
-        }
+            false => mismatch.to_string(),
+        });
     }
+    let differences = identity.differences(seat.earlier.as_ref()?);
+    (!differences.is_empty()).then(|| format!("unlike an earlier life it runs {}", differences.join("; ")))
 }
 
 /// Whether Heaptrial itself took the treatment from a service, or is about to.
@@ -278,25 +219,6 @@ fn is_put_back(store: &Store, service_id: i64) -> bool {
     let last = |kind| store.last_event(service_id, kind).ok().flatten();
     let back = last(KnownEvent::TreatmentReverted).max(last(KnownEvent::TreatmentFailed));
     back > last(KnownEvent::TreatmentCommitted)
-}
-
-/// Whether two identities are of the same allocator with the same settings, however they were found out.
-fn same_allocator(a: &Identity, b: &Identity) -> bool {
-    // The same bytes may have been recorded as another version by an earlier agent.
-    let same_build = match (&a.sha256, &b.sha256) {
-        (Some(a), Some(b)) => a == b,
-        _ => a.build_id == b.build_id && a.version == b.version,
-    };
-    a.family == b.family && a.settings == b.settings && same_build
-}
-
-fn describe(identity: &Identity) -> String {
-    let settings: Vec<String> =
-        identity.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    match settings.is_empty() {
-        true => identity.label(),
-        false => format!("{} with {}", identity.label(), settings.join(" ")),
-    }
 }
 
 #[cfg(test)]
@@ -310,19 +232,19 @@ mod tests {
     fn memory_of_a_foreign_process_contaminates_a_life_once() {
         let mut fixture = Fixture::new();
         let name: ServiceName = UNIT.parse().unwrap();
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
-        fixture.session.refresh_trials();
+        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
+        fixture.agent.refresh_trials();
         fixture.find_main(hours_ago(2));
-        let watched = fixture.session.watched.get_mut(&name).unwrap();
+        let watched = fixture.agent.watched.get_mut(&name).unwrap();
         let identity = heaptrial_allocator::Identifier::default()
-            .identify(&heaptrial_host::Process::new(&fixture.session.root, std::process::id() as i32))
+            .identify(&heaptrial_host::Process::new(&fixture.agent.root, std::process::id() as i32))
             .unwrap();
         watched.main.as_mut().unwrap().proof = Proof::Done(Box::new(identity));
-        fixture.session.settle(&name);
+        fixture.agent.settle(&name);
         assert_eq!(fixture.lives(trial)[0].contamination, None);
         for pid in [7, 8] {
             let why = format!("process {pid} of it runs glibc and not jemalloc {OF_MAIN}");
-            fixture.session.contaminate(&name, &why);
+            fixture.agent.contaminate(&name, &why);
         }
         let life = &fixture.lives(trial)[0];
         assert!(life.identity.is_some());
@@ -336,8 +258,8 @@ mod tests {
     fn each_file_that_was_replaced_is_recorded_once() {
         let mut fixture = Fixture::new();
         let name: ServiceName = UNIT.parse().unwrap();
-        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
-        fixture.session.refresh_trials();
+        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
+        fixture.agent.refresh_trials();
         fixture.find_main(hours_ago(2));
         let libc = "/lib/libc.so.6".to_owned();
         let own = "/usr/lib/own.so".to_owned();
@@ -346,10 +268,8 @@ mod tests {
             let events = events.filter(|event| event.kind == KnownEvent::FileReplaced);
             events.map(|event| event.text.rsplit_once(": ").unwrap().1.to_owned()).collect::<Vec<_>>()
         };
-        for _ in 0..2 {
-            fixture.session.record_replaced(&name, std::slice::from_ref(&libc));
-            fixture.session.record_replaced(&name, &[libc.clone(), own.clone()]);
-            assert_eq!(files(&fixture), [libc.clone(), own.clone()]);
-        }
+        fixture.agent.record_replaced(&name, std::slice::from_ref(&libc));
+        fixture.agent.record_replaced(&name, &[libc.clone(), own.clone()]);
+        assert_eq!(files(&fixture), [libc, own]);
     }
 }
