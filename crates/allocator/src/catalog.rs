@@ -1,7 +1,6 @@
 //! The catalog: which allocators there are, where each version comes from, how it is asked for its
 //! version, its settings and its heap-security properties. All of it is data in `catalog.toml`.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use heaptrial_model::Version;
@@ -88,17 +87,6 @@ pub struct Environment {
     pub any_case: bool,
     /// One variable for several settings.
     pub combined: Option<Combined>,
-    /// A symbolic link whose target is read as that variable is, before it.
-    pub link: Option<PathBuf>,
-}
-
-impl Environment {
-    /// The link with its target, where there is one. `at` gives the place of a path.
-    pub fn linked(&self, at: impl FnOnce(&Path) -> PathBuf) -> Option<(PathBuf, String)> {
-        let link = self.link.clone()?;
-        let target = std::fs::read_link(at(&link)).ok()?;
-        Some((link, target.to_string_lossy().into_owned()))
-    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -85,6 +85,12 @@ impl Catalog {
 }
 
 impl Resolved {
+    /// The release that is got where the host has none: the spec's, or the family's default.
+    pub(crate) fn release_to_obtain(&self) -> Option<&Release> {
+        let default = || self.family.release(self.family.default.as_ref()?);
+        self.release.as_ref().or_else(default)
+    }
+
     /// The environment variables that carry the spec's settings, for a version; without one, only
     /// names and values are checked.
     pub fn environment(&self, version: Option<&Version>) -> Result<Vec<(String, String)>, ResolveError> {

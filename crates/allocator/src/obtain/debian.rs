@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime};
 use heaptrial_host::{HostRoot, codename};
 
 use super::archive::Archive;
-use super::{Delivery, Obtainer, SourceError};
+use super::source::Delivery;
+use super::{Obtainer, SourceError};
 use crate::cache::{CacheError, Staging, failure};
 use crate::catalog::{DebianPackage, Family};
 use crate::digest;
 use crate::licence;
-use crate::provenance::Provenance;
+use crate::provenance::{Origin, Provenance};
 use crate::tool::{Tool, ToolError};
 
 /// Which system this is, by its os-release file.
@@ -69,12 +70,9 @@ impl Obtainer {
         staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
         let PackageFile { version, sha256, tree } = self.package_file(wanted, staging)?;
-        let provenance = Provenance::DebianPackage {
-            suite: wanted.suite.clone(),
-            package: wanted.package.clone(),
-            version,
-            sha256,
-        };
+        let (suite, package) = (wanted.suite.clone(), wanted.package.clone());
+        let origin = Origin::DebianPackage { suite, package, version, sha256 };
+        let provenance = Provenance { origin, build: None };
         let licences = licence::of_package(&tree, &wanted.package);
         let files = staging.files();
         if family.is_c_library {

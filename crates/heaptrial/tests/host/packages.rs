@@ -24,7 +24,7 @@ fn files_of(container: &Container) -> Snapshot {
 /// Packages an allocator with this cache; `arguments` are split at spaces.
 fn package(cache: &Path, out: &Path, arguments: &str) -> Output {
     let mut command = heaptrial(out);
-    command.env("XDG_CACHE_HOME", cache).env_remove("SOURCE_DATE_EPOCH");
+    command.env("XDG_CACHE_HOME", cache);
     command.args(["allocators", "package"]).args(arguments.split_whitespace()).arg("--out").arg(out);
     command.output().unwrap()
 }
@@ -144,11 +144,6 @@ fn what_cannot_be_packaged_is_refused_and_nothing_is_written() {
         "{}",
         stderr(&output)
     );
-    let mut command = heaptrial(&out);
-    command.env("XDG_CACHE_HOME", &cache).env("SOURCE_DATE_EPOCH", "yesterday");
-    let output = command.args(["allocators", "package", SPEC]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("SOURCE_DATE_EPOCH is `yesterday`"), "{}", stderr(&output));
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
 }
 

@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptrial_allocator::package::{Package, PackageError, time_of};
-use heaptrial_allocator::{Cache, Obtainer, SourceKind};
+use heaptrial_allocator::package::{Package, PackageError};
+use heaptrial_allocator::{Cache, DEBIAN_ARCHITECTURE, Obtainer, SourceKind};
 use serde_json::json;
 
 use super::{GetOptions, resolve};
@@ -23,8 +23,6 @@ struct WriteError {
 
 pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failure> {
     let resolved = resolve(get)?;
-    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let time = time_of(epoch.as_deref())?;
     if resolved.family.is_c_library {
         return Err(PackageError::NoLibrary { spec: get.spec.without_settings().to_string() }.into());
     }
@@ -37,7 +35,7 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failur
         // A note that nobody can see is no failure.
         let _ = writeln!(io::stderr(), "settings are no part of a library: a trial or a rollout sets them");
     }
-    let package = Package::of(&obtained, &resolved.family, time)?;
+    let package = Package::of(&obtained, &resolved.family)?;
     let folder = options.out.as_deref().unwrap_or(Path::new("."));
     let path = write(folder, &package).map_err(Failure::failed)?;
     show(&path, &package, options)
@@ -65,7 +63,7 @@ fn show(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitC
             "sha256": package.sha256,
             "package": package.name,
             "version": package.version,
-            "architecture": package.architecture,
+            "architecture": DEBIAN_ARCHITECTURE,
             "depends": package.depends,
             "spec": package.spec,
             "library": { "path": package.library, "sha256": package.library_sha256 },
@@ -75,7 +73,7 @@ fn show(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitC
     print(&table(&[
         row("file", path.display().to_string()),
         row("sha256", package.sha256.clone()),
-        row("package", format!("{} {} ({})", package.name, package.version, package.architecture)),
+        row("package", format!("{} {} ({})", package.name, package.version, DEBIAN_ARCHITECTURE)),
         row("depends", package.depends.clone()),
         row("spec", package.spec.to_string()),
         row("library", package.library.display().to_string()),
