@@ -168,11 +168,6 @@ impl Chromium {
         }
     }
 
-    /// Moves the pointer over the page.
-    pub fn move_pointer(&mut self, x: f64, y: f64) {
-        self.call("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
-    }
-
     /// Errors, warnings, violations of the policy and exceptions that the page caused.
     pub fn complaints(&self) -> Vec<String> {
         let told = [

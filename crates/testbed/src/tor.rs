@@ -46,7 +46,6 @@ pub struct TorInstances {
     pub names: Vec<String>,
     /// torrc lines that all have: those of the private directory, and further ones.
     pub torrc: String,
-    pub num_cpus: u32,
 }
 
 impl PrivateDirectory {
@@ -77,7 +76,7 @@ impl TorInstances {
     pub fn new(count: usize, torrc: impl Into<String>) -> Self {
         let width = count.to_string().len().max(2);
         let names = (1..=count).map(|number| format!("relay{number:0width$}")).collect();
-        Self { names, torrc: torrc.into(), num_cpus: 2 }
+        Self { names, torrc: torrc.into() }
     }
 
     /// The torrc of one instance.
@@ -86,11 +85,10 @@ impl TorInstances {
             "# Relay {name} of a private network.\nNickname {name}\nORPort 127.0.0.1:{}\nAddress 127.0.0.1\n\
              SocksPort 0\nExitRelay 0\nContactInfo tests@example.invalid\n\n\
              MetricsPort 127.0.0.1:{}\nMetricsPortPolicy accept 127.0.0.1\n\n\
-             # As on a server with many relays\nNumCPUs {}\nMaxMemInQueues 256 MB\n\n\
+             # As on a server with many relays\nNumCPUs 2\nMaxMemInQueues 256 MB\n\n\
              # What the private network needs\n{}\n",
             FIRST_OR_PORT + index,
             FIRST_METRICS_PORT + index,
-            self.num_cpus,
             self.torrc.trim_end(),
         )
     }
