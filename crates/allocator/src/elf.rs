@@ -18,7 +18,6 @@ use object::{Endianness, ReadCache, ReadRef, StringTable, elf};
 
 pub use facts::{
     Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
-    runs_under_musl,
 };
 
 /// Why a file cannot be read as an ELF file of this machine.

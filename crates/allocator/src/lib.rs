@@ -28,6 +28,7 @@ mod probe_process;
 mod processors;
 mod prove;
 mod provenance;
+mod reach;
 mod resolve;
 mod search;
 mod tool;
@@ -43,7 +44,6 @@ pub use catalog::{
 pub use defaults::DefaultDifference;
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
-    runs_under_musl,
 };
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
@@ -60,6 +60,7 @@ pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
 pub use processors::{AsOn, ProcessorSizing};
 pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Origin, Provenance};
+pub use reach::Unreached;
 pub use resolve::{ResolveError, Resolved};
 pub use search::{MitigationBySetting, Narrowed, SearchError, SearchLevel, Searched, Tried};
 pub use tool::ToolError;

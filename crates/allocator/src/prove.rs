@@ -28,6 +28,11 @@ impl Expected {
     pub fn own_c_library(spec: AllocatorSpec, settings: Vec<(String, String)>) -> Self {
         Self { spec, version: None, object: None, sha256: String::new(), build_id: None, settings }
     }
+
+    /// Whatever a program has, with these settings.
+    pub fn as_it_is(settings: Vec<(String, String)>) -> Self {
+        Self::own_c_library(AllocatorSpec::family(UNKNOWN), settings)
+    }
 }
 
 impl Obtained {

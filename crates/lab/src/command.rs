@@ -4,8 +4,10 @@ mod round;
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use heaptrial_allocator::Unreached;
 use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
@@ -84,28 +86,24 @@ impl CommandWorkload {
     /// A workload of these options; the program must be there, unless its name has a placeholder.
     pub fn new(options: CommandOptions) -> Result<Self, LabError> {
         if let Some(program) = options.command.first() {
-            checked(program)?;
+            found(program)?;
         }
         Ok(Self { options, ports: RefCell::default() })
     }
 }
 
-/// A program whose name has a placeholder is looked for when it is started.
-fn checked(program: &OsStr) -> Result<(), LabError> {
+/// Where a program is; `None` for one whose name has a placeholder, which is looked for when it is started.
+fn found(program: &OsStr) -> Result<Option<PathBuf>, LabError> {
     if has_any(program) {
-        return Ok(());
+        return Ok(None);
     }
     let hint = |problem| match problem {
         ProgramProblem::Missing => "; check the name, or give its path; the command comes after `--`",
         _ => "",
     };
-    let told = program.to_string_lossy();
-    let error = |problem| LabError::Program { program: told.into_owned(), problem, hint: hint(problem) };
-    let found = find_program(program).and_then(|path| match heaptrial_allocator::runs_under_musl(&path) {
-        true => Err(ProgramProblem::Musl),
-        false => Ok(()),
-    });
-    found.map_err(error)
+    let name = program.to_string_lossy();
+    let error = |problem| LabError::Program { program: name.into_owned(), problem, hint: hint(problem) };
+    find_program(program).map(Some).map_err(error)
 }
 
 impl Workload for CommandWorkload {
@@ -158,12 +156,16 @@ impl Workload for CommandWorkload {
                     "restart_every is for trials on a fleet; a lab run does not restart services",
                 ));
             }
-            match treatment.command.first() {
-                Some(program) => checked(program.as_ref())?,
-                None if self.options.command.is_empty() => {
-                    return Err(problem(arm, "it has no `command`, and no CMD comes after `--`"));
-                }
-                None => {}
+            let own = treatment.command.first().map(OsStr::new);
+            let Some(program) = own.or_else(|| self.options.command.first().map(OsString::as_os_str)) else {
+                return Err(problem(arm, "it has no `command`, and no CMD comes after `--`"));
+            };
+            let path = found(program)?;
+            let unreached = path.and_then(|path| Unreached::of_program(&path, treatment.allocator.as_ref()));
+            if let Some(unreached) = unreached {
+                let (why, fix) = (unreached.why(), unreached.fix());
+                let program = program.to_string_lossy();
+                return Err(problem(arm, &format!("{program} {unreached}: {why}; {fix}")));
             }
         }
         Ok(())

@@ -13,8 +13,6 @@ pub enum ProgramProblem {
     Folder,
     /// It is a file that nobody may execute.
     NotExecutable,
-    /// It runs under musl, where no arm would hold.
-    Musl,
 }
 
 impl fmt::Display for ProgramProblem {
@@ -25,7 +23,6 @@ impl fmt::Display for ProgramProblem {
             Self::NotExecutable => {
                 "is not executable; chmod +x makes it so, or name its interpreter before it"
             }
-            Self::Musl => "runs under musl, which no library and no setting for glibc reaches",
         })
     }
 }

@@ -775,8 +775,8 @@ impl Run<'_> {
         let mut first_error = self.notice_endings(slots, services, When::AtTheEnd).err();
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let obtained = &slots[service.slot].arm.obtained;
-            let proved = prove_at_the_end(&self.root, service.processes, obtained, &service.passed);
+            let arm = &slots[service.slot].arm;
+            let proved = prove_at_the_end(&self.root, service.processes, arm, &service.passed);
             let entered = match proved {
                 Ok(identity) => {
                     self.see_control(&slots[service.slot], Control::Proved);

@@ -5,13 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
+use heaptrial_allocator::{Catalog, identify_started_with, prove};
 use heaptrial_host::{
     Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
 };
 use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
+use crate::arms::PreparedArm;
 use crate::end::EndRequest;
 use crate::ends::Ends;
 use crate::sharing::Sharing;
@@ -209,7 +210,7 @@ pub(crate) fn prove_identity(
         let process = Process::by_living_thread(&HostRoot::default(), process.pid());
         let found = identify_started_with(&process, &passed);
         let outcome = match &found {
-            Ok(identity) => prove(&slot.arm.obtained.expected(), identity)
+            Ok(identity) => prove(&slot.arm.expected(identity), identity)
                 .map_err(|mismatch| mismatch.with_stderr(&read_lossy(&command.stderr)).to_string()),
             Err(error) => Err(format!("its allocator could not be identified: {error}")),
         };
@@ -237,7 +238,7 @@ pub(crate) fn prove_identity(
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
     processes: ServiceProcesses,
-    obtained: &Obtained,
+    arm: &PreparedArm,
     passed: &[(String, String)],
 ) -> Result<Option<Identity>, String> {
     let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
@@ -254,7 +255,7 @@ pub(crate) fn prove_at_the_end(
         let process = Process::by_living_thread(root, pid);
         // One that ends meanwhile cannot be told.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
-        let mismatch = prove(&obtained.expected(), &identity).err().map(|mismatch| mismatch.to_string());
+        let mismatch = prove(&arm.expected(&identity), &identity).err().map(|mismatch| mismatch.to_string());
         let why = mismatch.map(|mismatch| {
             let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
             format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}")

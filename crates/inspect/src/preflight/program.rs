@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use heaptrial_allocator::{ElfError, ObjectFacts};
+use heaptrial_allocator::{ElfError, ObjectFacts, Unreached};
 use heaptrial_host::trusted::resolve;
-use heaptrial_model::Linkage;
+use heaptrial_model::{Identity, Linkage};
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
@@ -85,40 +85,28 @@ fn examine(
     facts: &ObjectFacts,
     findings: &mut Findings,
 ) {
-    if let Some(library) = preload.library() {
-        if facts.is_static {
-            return findings.refuse(
-                Check::Program,
-                format!("{path} is linked statically"),
-                format!("it is started without a dynamic loader, so nothing can load {}", library.display()),
-                "leave the service out, or build the program with the allocator",
-            );
-        }
-        if facts.carried.iter().any(|carried| carried.family == "go") {
-            return findings.refuse(
-                Check::Program,
-                format!("{path} is a Go program"),
-                "Go has a heap of its own and does not use `malloc` for it; a preload would reach C code in it only",
-                "leave the service out; Go has GOGC and GOMEMLIMIT",
-            );
-        }
+    let identity = subject.service.process.as_ref().and_then(|process| process.identity.as_ref());
+    let is_preloaded = preload.library().is_some();
+    if let Some(unreached) = Unreached::of(facts, identity, is_preloaded) {
+        let check = match unreached {
+            Unreached::Go | Unreached::Static | Unreached::Musl(_) => Check::Program,
+            Unreached::OwnMalloc | Unreached::Carried(..) => Check::OwnAllocator,
+        };
+        return findings.refuse(check, format!("{path} {unreached}"), unreached.why(), unreached.fix());
+    }
+    if is_preloaded {
         other_loader(path, facts, findings);
         other_frees(subject, preload, path, facts, findings);
     }
-    own_allocator(subject, preload, path, facts, findings);
+    if let Some(identity) = identity.filter(|identity| identity.linkage == Linkage::Linked) {
+        linked(path, identity, preload, findings);
+    }
 }
 
 fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
     let Some(loader) = &facts.interpreter else { return };
     let file = loader.rsplit('/').next().unwrap_or(loader);
-    if loader.contains("ld-musl") {
-        findings.refuse(
-            Check::Program,
-            format!("{path} runs under musl ({loader})"),
-            "a library built for glibc lacks symbols there, and musl ends a program whose preload does: the service would not start",
-            "leave the service out, or give a library that is built for musl",
-        );
-    } else if !["ld-linux", "ld64.so", "ld.so"].iter().any(|name| file.starts_with(name)) {
+    if !["ld-linux", "ld64.so", "ld.so"].iter().any(|name| file.starts_with(name)) {
         findings.warn(
             Check::Program,
             format!("{path} runs under {loader}, which is not glibc's usual loader"),
@@ -160,53 +148,21 @@ fn other_frees(
     }
 }
 
-fn own_allocator(
-    subject: &Subject<'_>,
-    preload: &PlannedPreload,
-    path: &str,
-    facts: &ObjectFacts,
-    findings: &mut Findings,
-) {
-    let identity = subject.service.process.as_ref().and_then(|process| process.identity.as_ref());
-    let runs_own = identity.is_some_and(|identity| identity.linkage == Linkage::Static);
-    if facts.exports_malloc || runs_own {
-        let evidence =
-            facts.carried.first().map_or(String::new(), |carried| format!(" ({})", carried.family));
-        return findings.refuse(
+fn linked(path: &str, identity: &Identity, preload: &PlannedPreload, findings: &mut Findings) {
+    let what = format!("{path} is linked against {}", identity.label());
+    match preload.library() {
+        Some(_) => findings.warn(
             Check::OwnAllocator,
-            format!("{path} has an allocator of its own{evidence}"),
-            "the program's own `malloc` comes before any preload, which would be loaded and not used",
-            "leave the service out, or build the program without it",
-        );
-    }
-    for carried in facts.carried.iter().filter(|carried| carried.family != "glibc") {
-        findings.refuse(
+            what,
+            "a preload comes first and wins, but functions that only the other one has, such as mallctl, still go there",
+            "make sure that the service does not tune its allocator through such functions",
+        ),
+        None => findings.refuse(
             Check::OwnAllocator,
-            format!("{path} carries {}: {}", carried.family, carried.evidence),
-            "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory is not seen from outside, so the proof after the restart refuses every process",
-            "leave the service out, or build the program without it",
-        );
-    }
-    let linked = identity.filter(|identity| identity.linkage == Linkage::Linked);
-    if let Some(identity) = linked {
-        let what = format!("{path} is linked against {}", identity.label());
-        match preload.library() {
-            Some(_) => findings.warn(
-                Check::OwnAllocator,
-                what,
-                "a preload comes first and wins, but functions that only the other one has, such as mallctl, still go there",
-                "make sure that the service does not tune its allocator through such functions",
-            ),
-            None => findings.refuse(
-                Check::OwnAllocator,
-                what,
-                format!(
-                    "{} means the C library's own allocator, and the linked one stays in force",
-                    preload.expected.spec
-                ),
-                "leave the arm out, or build the program without it",
-            ),
-        }
+            what,
+            format!("{} means the C library's own allocator, and the linked one stays in force", preload.expected.spec),
+            "leave the arm out, or build the program without it",
+        ),
     }
 }
 
