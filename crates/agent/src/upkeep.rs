@@ -314,7 +314,10 @@ mod tests {
         fixture.find_main(hours_ago(2));
         let watched = fixture.session.watched.get_mut(&name).unwrap();
         let identity = heaptrial_allocator::Identifier::default()
-            .identify(&heaptrial_host::Process::new(&fixture.session.root, std::process::id() as i32))
+            .identify(
+                &heaptrial_host::Process::new(&fixture.session.root, std::process::id() as i32),
+                &|| None,
+            )
             .unwrap();
         watched.main.as_mut().unwrap().proof = Proof::Done(Box::new(identity));
         fixture.session.settle(&name);

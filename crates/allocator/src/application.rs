@@ -50,18 +50,3 @@ impl Application {
         Self { env: Vec::new(), argv_prefix }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_loader_stands_before_the_program() {
-        let application =
-            Application::loader(Path::new("/c/ld.so"), Path::new("/c"), Some(Path::new("/a/liba.so")));
-        let command = application.command("/bin/true");
-        assert_eq!(command.get_program(), "/c/ld.so");
-        let words: Vec<_> = command.get_args().collect();
-        assert_eq!(words, ["--library-path", "/c", "--preload", "/a/liba.so", "/bin/true"]);
-    }
-}

@@ -65,7 +65,7 @@ pub struct Family {
 }
 
 /// How a loaded library is asked for its version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionCall {
     /// `int mi_version(void)`: 209 is 2.0.9, 30302 is 3.3.2.
@@ -74,6 +74,19 @@ pub enum VersionCall {
     TcVersion,
     GnuGetLibcVersion,
     None,
+}
+
+impl VersionCall {
+    /// The call as C writes it.
+    pub(crate) fn function(self) -> Option<&'static str> {
+        match self {
+            Self::MiVersion => Some("mi_version()"),
+            Self::Mallctl => Some("mallctl(\"version\")"),
+            Self::TcVersion => Some("tc_version()"),
+            Self::GnuGetLibcVersion => Some("gnu_get_libc_version()"),
+            Self::None => None,
+        }
+    }
 }
 
 /// How settings reach a library.
@@ -459,34 +472,5 @@ mod tests {
         assert!(["3.0.1", "3.0.8", "3.1.4", "3.2.8", "2.4.0"].iter().all(|at| has("purge_delay", at)));
         assert!(!has("purge_delay", "2.0.9") && !has("purge_delay", "2.0.8") && !has("purge_delay", "9.0"));
         assert!(!has("generic_collect", "3.0.8") && !has("decommit_delay", "3.0.8"));
-    }
-
-    #[test]
-    fn settings_differ_by_version_as_the_sources_do() {
-        let mimalloc = Catalog::builtin().family("mimalloc").unwrap();
-        let default = |name: &str, version: &str| {
-            mimalloc
-                .setting(name)
-                .unwrap()
-                .range(&Version::new(version))
-                .map(|range| range.default.clone().unwrap())
-        };
-        assert_eq!(default("decommit_delay", "2.0.9").as_deref(), Some("25"));
-        assert_eq!(default("segment_decommit_delay", "2.0.9").as_deref(), Some("500"));
-        assert_eq!(default("purge_delay", "2.0.9"), None);
-        assert_eq!(default("purge_delay", "2.1.7").as_deref(), Some("10"));
-        assert_eq!(default("arena_purge_mult", "2.1.7").as_deref(), Some("10"));
-        assert_eq!(default("purge_delay", "3.0.1").as_deref(), Some("2500"));
-        assert_eq!(default("purge_delay", "3.1.5").as_deref(), Some("1000"));
-        // Listed by 3.0.1 and 3.1.5, and read nowhere in them.
-        for name in ["eager_commit", "abandoned_page_purge", "purge_extend_delay", "max_segment_reclaim"] {
-            assert_eq!((default(name, "3.0.1"), default(name, "3.1.5")), (None, None), "{name}");
-        }
-        assert_eq!(default("arena_purge_mult", "3.4.3").as_deref(), Some("1"));
-        assert_eq!(default("allow_thp", "3.4.3").as_deref(), Some("1"));
-        assert_eq!(
-            mimalloc.setting("purge_delay").unwrap().variable(&mimalloc.environment),
-            "MIMALLOC_PURGE_DELAY"
-        );
     }
 }

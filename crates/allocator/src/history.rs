@@ -319,22 +319,6 @@ mod tests {
     }
 
     #[test]
-    fn a_line_to_an_end_that_does_not_come_from_the_other_starts_where_it_forks() {
-        let folder = tempfile::tempdir().unwrap();
-        let ids = repository(folder.path(), &[("src/a.c", "1"), ("src/a.c", "2")]);
-        let git = || Tool::new("git").arg("-C").arg(folder.path());
-        git().args(["checkout", "--quiet", "--detach", &ids[0]]).run().unwrap();
-        let others = repository(folder.path(), &[("src/a.c", "3"), ("src/a.c", "4")]);
-        let family = Catalog::builtin().family("mimalloc").unwrap();
-        let opened = Repository::open(folder.path(), family).unwrap();
-        let line = opened.line(&ids[1], &others[1], family.build.as_ref().unwrap()).unwrap();
-        let found: Vec<&str> = line.commits.iter().map(|commit| commit.id.as_str()).collect();
-        assert_eq!(found, [&ids[1], &ids[0], &others[0], &others[1]]);
-        assert!(line.forks && line.merged_at.is_none());
-        assert!(!opened.comes_from(&others[1], &ids[1]).unwrap());
-    }
-
-    #[test]
     fn a_line_into_which_the_older_end_was_merged_starts_where_it_forks() {
         let folder = tempfile::tempdir().unwrap();
         let ids = repository(folder.path(), &[("src/a.c", "1"), ("src/b.c", "2")]);
@@ -354,17 +338,5 @@ mod tests {
         let found: Vec<&str> = line.commits.iter().map(|commit| commit.id.as_str()).collect();
         assert_eq!(found, [&ids[1], &ids[0], &others[0], &merge.id, &last[0]]);
         assert!(line.forks && opened.comes_from(&last[0], &ids[1]).unwrap());
-    }
-
-    #[test]
-    fn what_is_not_there_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        repository(folder.path(), &[("src/a.c", "1")]);
-        let family = Catalog::builtin().family("mimalloc").unwrap();
-        let opened = Repository::open(folder.path(), family).unwrap();
-        let error = opened.commit("nothing", Some("the tag of that version")).unwrap_err().to_string();
-        assert!(error.contains("no commit `nothing` (the tag of that version)"), "{error}");
-        let none = tempfile::tempdir().unwrap();
-        assert!(matches!(Repository::open(none.path(), family), Err(HistoryError::Refused(_))));
     }
 }

@@ -15,7 +15,6 @@ mod defaults;
 mod digest;
 mod elf;
 mod explain;
-mod file_key;
 mod history;
 mod identify;
 mod licence;

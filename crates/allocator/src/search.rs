@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::MITIGATIONS;
 use crate::catalog::{Catalog, Family, SettingEntry};
 use crate::mitigation::MitigationState;
-use crate::resolve::{ResolveError, check_value};
+use crate::resolve::{ResolveError, check_value, unknown};
 
 /// What a search tries of a setting.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -72,8 +72,6 @@ pub struct Searched {
 pub enum SearchError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    #[error("there is no mitigation `{name}`\n  known: {}", .known.join(", "))]
-    UnknownMitigation { name: String, known: Vec<String> },
     /// The build does not have a mitigation that is to be kept, whatever is set.
     #[error("{spec} has no {mitigation}{}", .by.as_ref().map_or(String::new(), |by| format!(" unless `{by}` is set, and none of its values that give it are searched")))]
     WithoutMitigation {
@@ -149,8 +147,7 @@ impl Catalog {
 /// Whether a build has a mitigation at the levels that are left.
 fn keeps(spec: &AllocatorSpec, family: &Family, name: &str, found: &[Searched]) -> Result<(), SearchError> {
     if !MITIGATIONS.contains(&name) {
-        let known = MITIGATIONS.map(str::to_owned).to_vec();
-        return Err(SearchError::UnknownMitigation { name: name.to_owned(), known });
+        return Err(unknown("there is no mitigation", name, &MITIGATIONS).into());
     }
     let without = |by: Option<String>| {
         let (spec, mitigation) = (Box::new(spec.clone()), name.to_owned());
@@ -289,17 +286,6 @@ mod tests {
         assert_eq!(found[0].levels[2].position, Some(1.0));
         let wrong = of(Narrowed { name, values: vec!["much".to_owned()] });
         assert!(wrong.unwrap_err().to_string().contains("`much` is not a value"));
-    }
-
-    #[test]
-    fn only_settings_of_the_version_are_searched_and_not_what_is_set_already() {
-        let names = |spec: &str| -> Vec<String> {
-            searched(spec, &[], &[]).unwrap().into_iter().map(|searched| searched.name).collect()
-        };
-        let old = names("mimalloc@2.0.9");
-        assert!(old.contains(&"decommit_delay".to_owned()) && !old.contains(&"purge_delay".to_owned()));
-        assert!(names("mimalloc@2.1.7").contains(&"purge_delay".to_owned()));
-        assert!(!names("mimalloc@2.1.7?purge_delay=0").contains(&"purge_delay".to_owned()));
     }
 
     #[test]

@@ -279,8 +279,14 @@ fn a_damaged_entry_is_made_again() {
     let first = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
     let library = first.library.clone().unwrap();
     let manifest = library.with_file_name("manifest.json");
-    for damaged in [&library, &manifest] {
-        fs::write(damaged, "{}").unwrap();
+    let harms: [&dyn Fn(); 4] = [
+        &|| fs::write(&library, "{}").unwrap(),
+        &|| fs::write(&manifest, "{}").unwrap(),
+        &|| fs::set_permissions(&library, fs::Permissions::from_mode(0o666)).unwrap(),
+        &|| fs::remove_file(&library).unwrap(),
+    ];
+    for harm in harms {
+        harm();
         let again = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
         assert_eq!((again.sha256, again.library.as_ref()), (first.sha256.clone(), Some(&library)));
     }

@@ -29,7 +29,6 @@ mod preflight;
 mod prometheus;
 mod rollout;
 mod services;
-mod testbed;
 mod trial_plan;
 mod userland;
 mod watch;

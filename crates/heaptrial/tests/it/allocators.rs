@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -280,30 +279,13 @@ fn the_ends_of_what_a_search_tries_are_taken() {
 
 #[test]
 #[ignore = "needs the sources of allocators"]
-fn what_the_catalog_does_not_have_is_a_usage_error_with_the_next_step() {
-    let cache = tempfile::tempdir().unwrap();
-    for (spec, text) in [
-        ("mimaloc@2.0.9", "did you mean `mimalloc`?"),
-        ("mimalloc@2.0.8", "known: "),
-        ("mimalloc@2.0.9+hard", "known: secure"),
-        ("mimalloc@2.0.9?purge_delay=0", "2.1.2 to 2.3.2"),
-        ("glibc?arena_max=x", "expected a whole number"),
-        ("glibc?", "position 7"),
-    ] {
-        let (code, message) = refused(cache.path(), &["allocators", "get", spec]);
-        assert_eq!(code, 2, "{spec}: {message}");
-        assert!(message.contains(text), "{spec}: {message}");
-    }
-    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn another_version_another_machine_and_no_library_are_refused() {
+fn a_given_library_is_asked_and_another_version_or_machine_refused() {
     let cache = kept_cache();
     let folder = tempfile::tempdir().unwrap();
     let library =
         json(&cache, &["allocators", "get", "mimalloc@2.1.2"])["library"].as_str().unwrap().to_owned();
+    let got = json(&cache, &["allocators", "get", "mimalloc", "--from", &library]);
+    assert_eq!((&got["version"], &got["provenance"]["kind"]), (&"2.1.2".into(), &"local".into()));
     let (code, message) = refused(&cache, &["allocators", "get", "mimalloc@2.1.7", "--from", &library]);
     assert!(code == 3 && message.contains("it is mimalloc 2.1.2 and not 2.1.7"), "{message}");
     let (code, message) = refused(&cache, &["allocators", "get", "jemalloc", "--from", &library]);
@@ -319,56 +301,9 @@ fn another_version_another_machine_and_no_library_are_refused() {
     let (code, message) =
         refused(&cache, &["allocators", "get", "mimalloc", "--from", foreign.to_str().unwrap()]);
     assert!(code == 3 && message.contains("RISC-V"), "{message}");
-    fs::write(&foreign, "text").unwrap();
-    let (code, message) =
-        refused(&cache, &["allocators", "get", "mimalloc", "--from", foreign.to_str().unwrap()]);
-    assert!(code == 3 && message.contains("not an ELF file"), "{message}");
     let (code, message) =
         refused(&cache, &["allocators", "get", "mimalloc", "--from", "/no/such/library.so"]);
     assert!(code == 1 && message.contains("cannot be read"), "{message}");
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn a_local_library_is_taken_and_asked() {
-    let cache = kept_cache();
-    let library =
-        json(&cache, &["allocators", "get", "mimalloc@2.1.2"])["library"].as_str().unwrap().to_owned();
-    let got = json(&cache, &["allocators", "get", "mimalloc", "--from", &library]);
-    assert_eq!(got["version"], "2.1.2");
-    assert_eq!(got["provenance"]["kind"], "local");
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn a_source_that_is_excluded_is_not_used() {
-    let cache = tempfile::tempdir().unwrap();
-    let (code, message) =
-        refused(cache.path(), &["allocators", "get", "mimalloc@3.0.1", "--source", "debian", "--offline"]);
-    assert!(code == 1 && message.contains("not fetched offline") && message.contains("next: "), "{message}");
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn a_damaged_cache_entry_is_found_and_made_again() {
-    let cache = tempfile::tempdir().unwrap();
-    let arguments = ["allocators", "get", "rpmalloc"];
-    let first = json(cache.path(), &arguments);
-    let library = PathBuf::from(first["library"].as_str().unwrap());
-    let harms: [&dyn Fn(); 3] = [
-        &|| fs::write(&library, "not a library").unwrap(),
-        &|| fs::set_permissions(&library, fs::Permissions::from_mode(0o666)).unwrap(),
-        &|| fs::remove_file(&library).unwrap(),
-    ];
-    for harm in harms {
-        harm();
-        let output = run(cache.path(), &arguments);
-        assert!(output.status.success());
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(message.contains("cache entry is damaged"), "{message}");
-        assert_eq!(json(cache.path(), &arguments)["sha256"], first["sha256"]);
-        assert_eq!(fs::metadata(&library).unwrap().permissions().mode() & 0o777, 0o644);
-    }
 }
 
 #[test]
@@ -444,13 +379,6 @@ fn linked_static_and_replaced_allocators_are_identified() {
     fs::remove_file(&copy).unwrap();
     fs::copy(&other, &copy).unwrap();
     assert_eq!(process.identity(&cache)["version"], "2.1.7");
-
-    // A preload that is not there leaves the C library in charge, whatever the environment says.
-    let dynamic = compile(folder.path(), "dynamic", &[]);
-    let mut command = Command::new(&dynamic);
-    command.env("LD_PRELOAD", "/no/such/libmimalloc.so");
-    let found = Running::start(command).identity(&cache);
-    assert_eq!((&found["family"], &found["linkage"]), (&"glibc".into(), &"libc".into()), "{found:#}");
 }
 
 #[test]
@@ -463,25 +391,8 @@ fn the_callers_own_tunables_are_none_of_what_is_verified() {
 }
 
 #[test]
-#[ignore = "needs the sources of allocators"]
-fn a_process_that_is_gone_is_an_error_beside_the_others() {
+fn the_security_table_has_a_source_for_each_cell() {
     let cache = kept_cache();
-    let me = std::process::id().to_string();
-    let output = run(&cache, &["allocators", "identify", &me, "2147483647"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("glibc"));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("2147483647"));
-}
-
-#[test]
-#[ignore = "needs the sources of allocators"]
-fn the_tables_are_printed() {
-    let cache = kept_cache();
-    let families = json(&cache, &["allocators", "list"]);
-    assert!(families["families"].as_array().unwrap().iter().any(|family| family["name"] == "mimalloc"));
-    let output = run(&cache, &["allocators", "list", "mimalloc"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("MIMALLOC_PURGE_DELAY") && text.contains("3.1.5 to 3.6.0"), "{text}");
     let output = run(&cache, &["allocators", "mitigations"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("mimalloc+secure"));
     for build in json(&cache, &["allocators", "mitigations"])["builds"].as_array().unwrap() {

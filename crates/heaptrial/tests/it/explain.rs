@@ -114,33 +114,6 @@ fn open_to_all() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }
 
-/// A program of 32-bit x86 that only waits: `mov eax, 29 (pause); int 0x80; jmp`.
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn a_32_bit_process_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("small");
-    let code = [0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7];
-    let (base, at) = (0x0804_8000_u32, 52 + 32_u32);
-    let mut bytes = vec![0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0];
-    let words = [1, base + at, 52, 0, 0].into_iter();
-    words.for_each(|word: u32| bytes.extend(word.to_le_bytes()));
-    [52, 32, 1, 0, 0, 0].into_iter().for_each(|half: u16| bytes.extend(half.to_le_bytes()));
-    let length = at + code.len() as u32;
-    let segment = [1, 0, base, base, length, length, 5, 4096];
-    segment.into_iter().for_each(|word: u32| bytes.extend(word.to_le_bytes()));
-    bytes.extend(code);
-    std::fs::write(&program, bytes).unwrap();
-    std::fs::set_permissions(&program, open_to_all()).unwrap();
-    let Ok(child) = Command::new(&program).spawn() else {
-        return heaptrial_testbed::skip("this kernel runs no 32-bit programs");
-    };
-    let running = Running(child);
-    let output = run(&kept_cache(), &["explain", &running.0.id().to_string()]);
-    let text = refusal(&output);
-    assert!(text.contains("32-bit x86"), "{text}");
-}
-
 /// As in a container: the files that the process maps are not where this program sees them.
 #[test]
 #[ignore = "needs root"]

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use heaptrial_allocator::{ElfError, ObjectFacts, Unreached};
-use heaptrial_host::trusted::resolve;
 use heaptrial_model::{Identity, Linkage};
 
 use crate::preflight::finding::{Check, Findings};
@@ -16,7 +15,6 @@ const PROOF_DECIDES: &str =
 pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
     let Some(process) = &subject.service.process else { return };
     let path = process.program.display().to_string();
-    wrapper(subject, findings);
     if preload.library().is_some() || !preload.expected.settings.is_empty() {
         secure_execution(subject, &path, findings);
     }
@@ -35,24 +33,6 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
             PROOF_DECIDES,
             "run the preflight as root, on the host itself",
         ),
-    }
-}
-
-/// A script, a shell, sudo and the like. A treatment is tried in place of what ExecStart names.
-fn wrapper(subject: &Subject<'_>, findings: &mut Findings) {
-    let started = subject.unit().exec_start.last().and_then(|command| command.first());
-    let runs = subject.process.as_ref().and_then(|process| process.exe().ok());
-    let (Some(started), Some(runs)) = (started, runs) else { return };
-    let real = resolve(subject.root, started.as_ref()).unwrap_or_else(|| started.into());
-    let runs_name = runs.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let runs_name = runs_name.trim_end_matches(" (deleted)");
-    if real.file_name().is_some_and(|name| name != runs_name) {
-        findings.warn(
-            Check::Wrapper,
-            format!("ExecStart runs {started}, and the main process is {}", runs.display()),
-            "the library is loaded into all that is started on the way, and the environment may be changed there; the identity proof after the restart decides",
-            "name the program itself in ExecStart=; systemd has User=, Nice=, CPUAffinity= and the like for what wrappers do",
-        );
     }
 }
 

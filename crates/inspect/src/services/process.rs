@@ -44,7 +44,7 @@ impl MainProcess {
         }
         let sample = sampler.read()?;
         let passed = || Some(NextStart::of(root, unit).variables());
-        let (identity, unidentified) = match identifier.identify_started_with(&process, &passed) {
+        let (identity, unidentified) = match identifier.identify(&process, &passed) {
             Ok(identity) if identity.family == "unknown" => {
                 let reason = identity.evidence.join("; ");
                 (Some(identity), Some(reason))
