@@ -149,7 +149,6 @@ impl Cache {
         Ok(staging)
     }
 
-    /// Where an entry is.
     pub(crate) fn entry(&self, key: &str) -> PathBuf {
         self.root.join(ENTRIES).join(key)
     }

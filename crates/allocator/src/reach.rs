@@ -46,7 +46,6 @@ impl Unreached {
         Self::of(&facts, None, !family.is_c_library)
     }
 
-    /// Why that is so, and what follows.
     pub fn why(&self) -> &'static str {
         match self {
             Self::Go => {
@@ -63,7 +62,6 @@ impl Unreached {
         }
     }
 
-    /// What can be done.
     pub fn fix(&self) -> &'static str {
         match self {
             Self::Go => "leave it out; Go has GOGC and GOMEMLIMIT",

@@ -22,9 +22,9 @@ pub use process::MainProcess;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Service {
     pub unit: Unit,
-    /// What its main process tells; `None` when there is none, or when it ended while it was looked at.
+    /// Its main process; `None` when there is none, or when it ended while it was looked at.
     pub process: Option<MainProcess>,
-    /// What its torrc tells, where it is a Tor instance.
+    /// Its relay, by its torrc, where it is a Tor instance.
     pub relay: Option<Relay>,
     /// Why the files of a Tor instance cannot be read.
     #[serde(default)]
@@ -86,7 +86,7 @@ pub fn examine(root: &HostRoot, units: Vec<Unit>) -> Vec<Service> {
     }
 }
 
-/// What the files of a Tor instance tell, or why they cannot be read.
+/// The relay of a Tor instance by its files, or why they cannot be read.
 fn relay_of(root: &HostRoot, unit: &Unit) -> (Option<Relay>, Option<String>) {
     let read = |command: &Vec<String>| Relay::of_command(root, command, Some(&unit.user));
     let from_unit = || unit.exec_start.iter().find_map(read);

@@ -136,7 +136,7 @@ impl Container {
         self.try_ok(&words.collect::<Vec<_>>()).map(drop)
     }
 
-    /// How far a Tor instance has bootstrapped, in percent, as its control socket tells.
+    /// How far a Tor instance has bootstrapped, in percent, by its control socket.
     pub fn bootstrap_percent(&self, name: &str) -> Result<u8, TestbedError> {
         let path = PathBuf::from(format!("/run/tor-instances/{name}/control"));
         let asked = || -> std::io::Result<String> {
@@ -164,19 +164,19 @@ impl Container {
     pub fn wait_for_bootstrap(&self, names: &[String], limit: Duration) -> Result<(), TestbedError> {
         let mut waiting: Vec<&String> = names.iter().collect();
         wait_for("bootstrapping to 100%", limit, || {
-            let mut told = Vec::new();
+            let mut states = Vec::new();
             waiting.retain(|name| match self.bootstrap_percent(name) {
                 Ok(100) => false,
                 Ok(percent) => {
-                    told.push(format!("{name}: {percent}%"));
+                    states.push(format!("{name}: {percent}%"));
                     true
                 }
                 Err(error) => {
-                    told.push(error.to_string());
+                    states.push(error.to_string());
                     true
                 }
             });
-            if waiting.is_empty() { Ok(()) } else { Err(told.join("\n")) }
+            if waiting.is_empty() { Ok(()) } else { Err(states.join("\n")) }
         })
     }
 }

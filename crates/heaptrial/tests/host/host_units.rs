@@ -5,7 +5,6 @@ use crate::support;
 
 use std::time::Duration;
 
-use heaptrial_model::KnownEvent;
 use heaptrial_store::{LifeRecord, Store};
 use heaptrial_testbed::{ChurnService, drawn};
 use support::bed::{Bed, example};
@@ -197,35 +196,10 @@ fn a_host_with_services_of_its_own_is_taken_as_it_is() {
     });
     let arms = status["arms"].as_array().unwrap();
     assert_eq!(arms.iter().map(|arm| arm["crashes"].as_u64().unwrap()).sum::<u64>(), 1, "{status:#}");
-    // The kernel of a container does not run out of memory.
-    let mut store = Store::create(&bed.database()).unwrap();
-    let id = store.trials().unwrap().iter().find(|found| found.plan.name == "all").unwrap().id;
-    let service = store.services(id).unwrap().into_iter().find(|found| found.name == victim).unwrap().id;
-    store.add_event(id, Some(service), 0, KnownEvent::OomKill, "as the agent writes it").unwrap();
-    drop(store);
-    let status = stdout(&bed.succeeds("trial status all"));
-    let words = format!("failed since the start: {victim}: 1 time by a crash, 1 time for want of memory");
-    assert!(status.contains(&words), "{status}");
-
     bed.succeeds("trial stop all --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     let status = stdout(&bed.succeeds("trial status all"));
     assert!(!status.contains("heaptrial-agent.service"), "{status}");
-
-    // Names that become paths are names.
-    for command in [
-        "trial status ../trials/all",
-        "trial stop ../trials/all --yes",
-        "trial resume ../trials/all",
-        "trial look ../trials/all",
-        "rollout status ../trials/all",
-        "rollout resume ../trials/all",
-        "rollout start ../trials/all --arm glibc --dry-run",
-        "watch status ../trials/all",
-    ] {
-        let refused = bed.heaptrial(command);
-        assert_eq!(refused.status.code(), Some(2), "{command}: {}{}", stdout(&refused), stderr(&refused));
-    }
 }
 
 /// What the agent recorded of a service of a trial.
@@ -286,65 +260,5 @@ fn settings_of_services_that_overwrite_their_environment_are_proved() {
     assert_eq!(identity.settings.get("MALLOC_ARENA_MAX").map(String::as_str), Some("1"), "{identity:?}");
     assert!(identity.evidence.iter().any(|line| line.contains("started with")), "{identity:?}");
     bed.succeeds("trial stop titles --revert --yes");
-    bed.assert_active(&units);
-}
-
-#[test]
-#[ignore = "needs root and a container"]
-fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {
-    let Some(()) = drawn(5, 6) else { return };
-    let Some((bed, units)) = Bed::with_churn(6) else { return };
-    // Only this process is killed, whatever else runs on this machine.
-    let cut = format!("cut{}", std::process::id());
-    for (name, services) in [("one", &units[..3]), (&*cut, &units[3..])] {
-        bed.write_trial(name, &restarting(name, &services.join(" ")));
-        bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
-    }
-    let victim = of_arm(&bed, &cut, "jemalloc")[0].clone();
-    // It is ready only without a preload.
-    let picky = "#!/bin/sh\nif [ -n \"$LD_PRELOAD\" ]; then export NEVER_READY=1; fi\nexec /usr/local/bin/churn_service\n";
-    bed.container.write("/usr/local/bin/picky", picky, 0o755).unwrap();
-    let drop_in = format!("/etc/systemd/system/{victim}.d/override.conf");
-    let lines = "[Service]\nExecStart=\nExecStart=/usr/local/bin/picky\n";
-    bed.container.write(&drop_in, lines, 0o644).unwrap();
-    bed.container.ok(&["systemctl", "daemon-reload"]);
-    bed.container.ok(&["systemctl", "restart", &victim]);
-    let before = bed.snapshot();
-    let pid_before = bed.property(&victim, "MainPID");
-    bed.succeeds("trial start one --yes");
-    let begin = format!("trial start {cut} --yes");
-    let mut begun = bed.command(&begin).stderr(std::process::Stdio::null()).spawn().unwrap();
-    // Its process is another one: killed between the record and the restart, the start would leave the one from before, which was
-    // never put back.
-    wait_for("it is being restarted", Duration::from_secs(60), || {
-        let journal = bed.container.read_text(format!("/var/lib/heaptrial/trials/{cut}/journal.jsonl"));
-        let restarting = format!("\"restarting\",\"service\":\"{victim}\"");
-        let pid = bed.property(&victim, "MainPID");
-        (journal.ok()?.contains(&restarting) && pid != pid_before && pid != "0").then_some(())
-    });
-    let killed = support::processes_with(&begin.replace(' ', "\0"));
-    for pid in killed {
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_raw(pid).unwrap(),
-            rustix::process::Signal::KILL,
-        );
-    }
-    begun.wait().unwrap();
-    // What the recovery timer runs.
-    bed.succeeds(&format!("trial recover {cut}"));
-    let contamination = wait_for("the agent looks at it", AGENT_PATIENCE, || {
-        let all = lives(&bed, &cut, &victim)?;
-        eprintln!("{all:#?}"); // for whoever reads why it did not happen
-        let mut found = all.into_iter().filter_map(|life| life.contamination);
-        found.find(|why| !why.contains("before the trial began"))
-    });
-    assert!(contamination.contains("Heaptrial put it back"), "{contamination}");
-    let status = stdout(&bed.heaptrial(&format!("trial status {cut}")));
-    assert!(status.contains(&format!("put back: {victim}")) && !status.contains("setuid"), "{status}");
-    assert!(!status.contains("contaminated: "), "{status}");
-
-    bed.succeeds("trial stop one --revert --yes");
-    bed.succeeds(&format!("trial stop {cut} --revert --yes"));
-    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     bed.assert_active(&units);
 }

@@ -2,8 +2,6 @@
 
 use crate::support;
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -95,7 +93,7 @@ impl Alice {
         self.ok(&["cat", &format!("/proc/{}/maps", pid.trim())])
     }
 
-    /// Report, export, look and dashboard read the user's own database.
+    /// Report, export and look read the user's own database.
     fn reads_what_was_sampled(&self) {
         let report = self.json(&format!("--user report own --json --out {HOME}/report"));
         let arms: Vec<&str> =
@@ -107,28 +105,6 @@ impl Alice {
         let peek = stdout(&self.succeeds("--user trial look own --peek"));
         assert!(peek.contains("jemalloc"), "{peek}");
         Self::refuses(&self.heaptrial("--user trial look own"), "is planned in");
-
-        // Outside of what is compared later.
-        let socket = format!("unix:{HOME}/page");
-        let words = ["/ht/heaptrial", "--user", "serve", "--listen", &socket];
-        let mut server = self.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let path = self.bed.container.root().join("home/alice/page");
-        let mut stream =
-            wait_for("the dashboard listens", Duration::from_secs(60), || UnixStream::connect(&path).ok());
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(">own<"), "{answer}");
-        let pids = self.ok(&["sh", "-c", "grep -l serve /proc/[0-9]*/cmdline 2>/dev/null; true"]);
-        for pid in pids.lines().filter_map(|line| line.split('/').nth(2)) {
-            if stdout(&self.command(&["cat", &format!("/proc/{pid}/comm")]).output().unwrap()).trim()
-                == "heaptrial"
-            {
-                self.ok(&["kill", "-TERM", pid]);
-            }
-        }
-        assert!(server.wait().unwrap().success());
     }
 
     fn own_files(&self) -> Snapshot {

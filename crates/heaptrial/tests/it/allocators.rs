@@ -349,39 +349,6 @@ fn a_killed_maker_leaves_nothing_behind_that_counts() {
 }
 
 #[test]
-#[ignore = "needs the sources of allocators"]
-fn linked_static_and_replaced_allocators_are_identified() {
-    let cache = kept_cache();
-    let folder = tempfile::tempdir().unwrap();
-    let identity = |program: &Path| Running::start(Command::new(program)).identity(&cache);
-
-    for (name, flags) in
-        [("static", &["-static"][..]), ("stripped", &["-static", "-s"]), ("pie", &["-static-pie"])]
-    {
-        let found = identity(&compile(folder.path(), name, flags));
-        assert_eq!((&found["family"], &found["linkage"]), (&"glibc".into(), &"static".into()), "{found:#}");
-        assert!(found["version"].is_null() && found["version_range"].is_string(), "{found:#}");
-    }
-
-    let library =
-        json(&cache, &["allocators", "get", "mimalloc@2.1.7"])["library"].as_str().unwrap().to_owned();
-    let copy = folder.path().join("libmimalloc.so");
-    fs::copy(&library, &copy).unwrap();
-    let runpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.path().display());
-    let linked = compile(folder.path(), "linked", &[&runpath, copy.to_str().unwrap()]);
-    let found = identity(&linked);
-    assert_eq!((&found["version"], &found["linkage"]), (&"2.1.7".into(), &"linked".into()), "{found:#}");
-
-    // The file is replaced by another version while the process runs: what it mapped counts.
-    let process = Running::start(Command::new(&linked));
-    let other =
-        json(&cache, &["allocators", "get", "mimalloc@2.2.4"])["library"].as_str().unwrap().to_owned();
-    fs::remove_file(&copy).unwrap();
-    fs::copy(&other, &copy).unwrap();
-    assert_eq!(process.identity(&cache)["version"], "2.1.7");
-}
-
-#[test]
 fn the_callers_own_tunables_are_none_of_what_is_verified() {
     let arguments = ["allocators", "verify", "--offline", "glibc?arena_max=1"];
     let mut command = heaptrial(&kept_cache(), &arguments);

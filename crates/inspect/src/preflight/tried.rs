@@ -36,7 +36,6 @@ pub struct Prober<'a> {
     copies: bool,
 }
 
-/// How a probe went.
 enum Ran {
     Answered(Box<ProbeAnswer>, String),
     Failed(Failure),

@@ -40,10 +40,3 @@ fn what_the_treatment_takes_away_is_announced_with_its_value() {
     fixture.unit().environment = vec![pair("LD_PRELOAD", LIBRARY)];
     fixture.is_fine();
 }
-
-#[test]
-fn the_hosts_preload_is_announced() {
-    let fixture = Fixture::new();
-    fixture.file("/etc/ld.so.preload", "# c\n/usr/lib/libother.so\n");
-    fixture.warns(Check::PresentPreload, "/etc/ld.so.preload names /usr/lib/libother.so");
-}

@@ -64,30 +64,6 @@ fn a_program_with_its_own_malloc_is_refused_and_one_that_is_linked_to_another_is
 }
 
 #[test]
-fn a_program_that_carries_another_allocator_is_refused() {
-    let mut fixture = Fixture::new();
-    // Put together at run time: this test's own program must not carry it.
-    let version =
-        format!("\0\0{}-0-g{}\0", [5, 3, 0].map(|part| part.to_string()).join("."), "5e".repeat(20));
-    fixture.bytes(PROGRAM, &program(LOADER, version.as_bytes()));
-    fixture.refuses(Check::OwnAllocator, "carries jemalloc");
-    fixture.own_c_library();
-    fixture.refuses(Check::OwnAllocator, "carries jemalloc");
-}
-
-#[test]
-fn the_mimalloc_that_python_carries_is_no_allocator_of_its_own() {
-    let fixture = Fixture::new();
-    let names = ["eager_commit_delay", "reserve_huge_os_pages", "use_numa_nodes", "arena_purge_mult"];
-    let marks = |more: &str| format!("\0{}\0{more}\0", names.join("\0"));
-    fixture.bytes(PROGRAM, &program(LOADER, marks("").as_bytes()));
-    fixture.refuses(Check::OwnAllocator, "carries mimalloc");
-    let more = ["PYTHON", "MALLOC"].concat();
-    fixture.bytes(PROGRAM, &program(LOADER, marks(&more).as_bytes()));
-    fixture.is_fine();
-}
-
-#[test]
 fn a_program_that_frees_by_an_allocator_of_its_choice() {
     let folder = tempfile::tempdir().unwrap();
     let source = "void sdallocx(void *, unsigned long, int);\nint main(void) { sdallocx(0, 1, 0); }\n";
