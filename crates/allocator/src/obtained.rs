@@ -31,6 +31,7 @@ pub struct Obtained {
     /// The newest glibc whose symbols the library needs.
     pub needed_glibc: Option<Version>,
     pub provenance: Provenance,
+    #[serde(skip)]
     pub licences: Vec<LicenceText>,
     /// What a process under it reported.
     pub verification: Verification,

@@ -85,6 +85,14 @@ fn environment() -> BTreeMap<String, String> {
 }
 
 impl ProbeAnswer {
+    /// What a probe printed, or how it failed.
+    pub fn read(stdout: &str) -> Result<Self, String> {
+        let line = stdout.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+        let answer: Self =
+            serde_json::from_str(line).map_err(|error| format!("gave no readable answer ({error})"))?;
+        if answer.exercised { Ok(answer) } else { Err("read back other bytes than it wrote".to_owned()) }
+    }
+
     /// The version that the loaded code reports.
     pub(crate) fn version(&self, call: VersionCall) -> Option<Version> {
         let text = self.versions.get(&call)?;

@@ -214,6 +214,17 @@ pub(crate) fn check_value(
     }
 }
 
+/// Whether two texts are one value: `1` and `true`, `0x10` and `16`, `1.0` and `1`.
+pub(crate) fn same_value(a: &str, b: &str) -> bool {
+    let number = |text: &str| match (text, text.strip_prefix("0x")) {
+        ("true", _) => Some(1.0),
+        ("false", _) => Some(0.0),
+        (_, Some(digits)) => u64::from_str_radix(digits, 16).ok().map(|number| number as f64),
+        (_, None) => text.parse().ok(),
+    };
+    a == b || number(a).is_some_and(|value| Some(value) == number(b))
+}
+
 impl SettingEntry {
     /// The numbers that a version takes, where a number is none of them.
     fn beyond(&self, version: Option<&Version>, number: i64) -> Option<String> {
@@ -275,6 +286,12 @@ mod tests {
         ] {
             assert!((seconds(spec) - expected).abs() < 0.01, "{spec}: {}", seconds(spec));
         }
+    }
+
+    #[test]
+    fn values_are_compared_by_meaning() {
+        assert!(same_value("0x4000", "16384") && same_value("1", "true") && same_value("-1", "-1"));
+        assert!(!same_value("0", "true") && !same_value("10", "0x10"));
     }
 
     #[test]

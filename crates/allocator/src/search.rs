@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::MITIGATIONS;
 use crate::catalog::{Catalog, Family, SettingEntry};
 use crate::mitigation::MitigationState;
-use crate::resolve::{ResolveError, check_value, unknown};
+use crate::resolve::{ResolveError, check_value, same_value, unknown};
 
 /// What a search tries of a setting.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -90,7 +90,7 @@ impl Classified for SearchError {
 
 impl MitigationBySetting {
     fn is_there_at(&self, value: &str) -> bool {
-        !self.absent_at.iter().any(|absent| same(absent, value))
+        !self.absent_at.iter().any(|absent| same_value(absent, value))
     }
 }
 
@@ -198,7 +198,7 @@ impl SettingEntry {
         let others = search.values.iter().map(|value| (value, None));
         let differ = values
             .chain(others)
-            .filter(|(value, _)| !default.as_ref().is_some_and(|default| same(default, value)));
+            .filter(|(value, _)| !default.as_ref().is_some_and(|default| same_value(default, value)));
         let differ = differ.map(|(value, position)| SearchLevel { value: Some(value.clone()), position });
         std::iter::once(first).chain(differ).collect()
     }
@@ -239,16 +239,6 @@ fn position(numbers: &[f64], value: &str) -> Option<f64> {
         Some(below) => below as f64 + (value - numbers[below]) / (numbers[above] - numbers[below]),
     };
     Some(at / (numbers.len() - 1).max(1) as f64)
-}
-
-/// Whether two texts are one value: `1` and `true`, `1.0` and `1`.
-fn same(a: &str, b: &str) -> bool {
-    let number = |text: &str| match text {
-        "true" => Some(1.0),
-        "false" => Some(0.0),
-        _ => text.parse::<f64>().ok(),
-    };
-    a == b || number(a).is_some_and(|value| Some(value) == number(b))
 }
 
 #[cfg(test)]

@@ -50,5 +50,5 @@ pub use machine::{Machine, USER_MANAGER_FILES};
 pub use network::Network;
 pub use skip::skip;
 pub use slurm::SlurmCluster;
-pub use snapshot::{Entry, Kind, Snapshot};
+pub use snapshot::Snapshot;
 pub use tor::{PrivateDirectory, TorInstances};

@@ -23,19 +23,11 @@ const FIRST_METRICS_PORT: usize = 30_001;
 const DIRECTORY_TORRC: &str = "/run/private-directory/torrc";
 const DIRECTORY_UNIT: &str = "private-directory.service";
 
-/// The example program `private_directory` as a service.
+/// The example program `private_directory` as a service: 200 entries, and a consensus each 10 seconds.
 #[derive(Debug, Clone)]
 pub struct PrivateDirectory {
     /// The program on this host; it is copied into the container.
     pub program: PathBuf,
-    /// Synthetic relays in the directory.
-    pub entries: usize,
-    /// Seconds between consensuses: 10 or more.
-    pub interval_seconds: u32,
-    /// How many instances of [`TorInstances`] get clients: the first ones.
-    pub loaded: usize,
-    /// Clients per second for each of those.
-    pub load_rate: f64,
 }
 
 /// Instances of `tor@.service`, at least four of them: Tor counts as bootstrapped when it has built a circuit
@@ -49,23 +41,15 @@ pub struct TorInstances {
 }
 
 impl PrivateDirectory {
-    /// A directory of 200 entries with a consensus each 10 seconds, and no clients.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), entries: 200, interval_seconds: 10, loaded: 0, load_rate: 2.0 }
+        Self { program: program.into() }
     }
 
-    fn unit(&self, program: &str) -> String {
-        let Self { entries, interval_seconds, load_rate, .. } = self;
-        let relays: Vec<_> =
-            (0..self.loaded).map(|index| format!("127.0.0.1:{}", FIRST_OR_PORT + index)).collect();
-        let load = match relays.is_empty() {
-            true => String::new(),
-            false => format!(" --load {} --load-rate {load_rate}", relays.join(",")),
-        };
+    fn unit(program: &str) -> String {
         format!(
             "[Unit]\nDescription=Private Tor directory\n\n[Service]\nType=notify\nRuntimeDirectory=private-directory\n\
-             StateDirectory=private-directory\nExecStart={program} --entries {entries} --interval {interval_seconds} \
-             --folder /var/lib/private-directory --torrc {DIRECTORY_TORRC}{load}\nTimeoutStartSec=300\n\n\
+             StateDirectory=private-directory\nExecStart={program} --entries 200 --interval 10 \
+             --folder /var/lib/private-directory --torrc {DIRECTORY_TORRC}\nTimeoutStartSec=300\n\n\
              [Install]\nWantedBy=multi-user.target\n"
         )
     }
@@ -98,7 +82,7 @@ impl Container {
     /// Installs, enables and starts the directory, and gives the torrc lines that its relays need.
     pub fn install_private_directory(&self, directory: &PrivateDirectory) -> Result<String, TestbedError> {
         let program = self.install_program(&directory.program)?;
-        self.write(format!("/etc/systemd/system/{DIRECTORY_UNIT}"), directory.unit(&program), 0o644)?;
+        self.write(format!("/etc/systemd/system/{DIRECTORY_UNIT}"), PrivateDirectory::unit(&program), 0o644)?;
         self.try_ok(&["systemctl", "daemon-reload"])?;
         self.try_ok(&["systemctl", "enable", "--now", DIRECTORY_UNIT])?;
         self.read_text(DIRECTORY_TORRC)

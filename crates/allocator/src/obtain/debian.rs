@@ -169,11 +169,10 @@ fn is_open_to_all(folder: &Path) -> bool {
 }
 
 fn only_package(folder: &Path) -> Result<PathBuf, SourceError> {
-    let entries = fs::read_dir(folder).map_err(failure("reading", folder))?.flatten();
-    entries
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| SourceError::NotThere("apt-get downloaded no package".to_owned()))
+    let mut paths =
+        fs::read_dir(folder).map_err(failure("reading", folder))?.flatten().map(|entry| entry.path());
+    let package = paths.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    package.ok_or_else(|| SourceError::NotThere("apt-get downloaded no package".to_owned()))
 }
 
 /// The first file of a name below a folder.

@@ -153,20 +153,6 @@ fn a_linked_library_is_found_even_when_its_file_was_replaced() {
 }
 
 #[test]
-fn a_linked_library_is_not_preloaded_by_a_file_that_is_not_there() {
-    let folder = Folder::new();
-    let library = folder.library();
-    let program = folder.compile("program", &["-Wl,--no-as-needed", "program.c", library.to_str().unwrap()]);
-    let linkage = |preload: &Path| {
-        let mut command = Command::new(&program);
-        command.env("LD_LIBRARY_PATH", folder.0.path()).env("LD_PRELOAD", preload);
-        Running::start(&mut command).identity().linkage
-    };
-    assert_eq!(linkage(Path::new("/nowhere/libstandin.so")), Linkage::Linked);
-    assert_eq!(linkage(&library), Linkage::Preloaded);
-}
-
-#[test]
 fn a_library_that_was_replaced_since_has_not_the_version_of_todays_package() {
     let folder = Folder::new();
     let library = folder.library();

@@ -161,17 +161,14 @@ impl Ran {
     fn of(end: TransientEnd) -> Self {
         const SIGSYS: i32 = 31;
         let TransientEnd { stdout, stderr, status } = end;
-        let line = stdout.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
         let killed = matches!(status.exec_main_code, 2 | 3);
-        let how = match serde_json::from_str::<ProbeAnswer>(line) {
-            Ok(answer) if status.result == "success" && answer.exercised => {
-                return Self::Answered(Box::new(answer), stderr);
-            }
-            Ok(answer) if !answer.exercised => "read back other bytes than it wrote".to_owned(),
+        let how = match ProbeAnswer::read(&stdout) {
+            Ok(answer) if status.result == "success" => return Self::Answered(Box::new(answer), stderr),
             _ if status.result == "timeout" => format!("did not end within {} s", LIMIT.as_secs()),
             _ if killed => format!("was killed by signal {}", status.exec_main_status),
-            _ if status.exec_main_status == 0 => format!("did not run ({})", status.result),
-            _ => format!("ended with exit code {}", status.exec_main_status),
+            _ if status.exec_main_status != 0 => format!("ended with exit code {}", status.exec_main_status),
+            Err(how) if status.result == "success" => how,
+            _ => format!("did not run ({})", status.result),
         };
         let by_filter = killed && status.exec_main_status == SIGSYS;
         Self::Failed(Failure { how, stderr, by_filter })
