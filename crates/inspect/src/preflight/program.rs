@@ -1,7 +1,5 @@
 //! Whether the program is one that a preload reaches.
 
-use std::collections::BTreeSet;
-
 use heaptrial_allocator::{ElfError, ObjectFacts, Unreached};
 use heaptrial_model::{Identity, Linkage};
 
@@ -66,21 +64,27 @@ fn examine(
     findings: &mut Findings,
 ) {
     let identity = subject.service.process.as_ref().and_then(|process| process.identity.as_ref());
-    let is_preloaded = preload.library().is_some();
-    if let Some(unreached) = Unreached::of(facts, identity, is_preloaded) {
-        let check = match unreached {
-            Unreached::Go | Unreached::Static | Unreached::Musl(_) => Check::Program,
-            Unreached::OwnMalloc | Unreached::Carried(..) => Check::OwnAllocator,
-        };
-        return findings.refuse(check, format!("{path} {unreached}"), unreached.why(), unreached.fix());
+    let family = preload.library().map(|_| preload.expected.spec.family.as_str());
+    if let Some(unreached) = Unreached::of(facts, identity, family) {
+        return refuse(path, &unreached, findings);
     }
-    if is_preloaded {
+    if let Some(family) = family {
         other_loader(path, facts, findings);
-        other_frees(subject, preload, path, facts, findings);
+        if let Some((file, unreached)) = other_frees(subject, family) {
+            return refuse(&file, &unreached, findings);
+        }
     }
     if let Some(identity) = identity.filter(|identity| identity.linkage == Linkage::Linked) {
         linked(path, identity, preload, findings);
     }
+}
+
+fn refuse(file: &str, unreached: &Unreached, findings: &mut Findings) {
+    let check = match unreached {
+        Unreached::Go | Unreached::Static | Unreached::Musl(_) => Check::Program,
+        Unreached::OwnMalloc | Unreached::Carried(..) | Unreached::Frees(..) => Check::OwnAllocator,
+    };
+    findings.refuse(check, format!("{file} {unreached}"), unreached.why(), unreached.fix());
 }
 
 fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
@@ -96,36 +100,16 @@ fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
     }
 }
 
-/// Blocks of one allocator in the hands of another end the program, at once or later.
-fn other_frees(
-    subject: &Subject<'_>,
-    preload: &PlannedPreload,
-    path: &str,
-    facts: &ObjectFacts,
-    findings: &mut Findings,
-) {
-    let mut found: BTreeSet<(String, &str, &str)> =
-        facts.frees_by.iter().map(|(function, family)| (path.to_owned(), *function, *family)).collect();
-    let mappings = subject.process.as_ref().and_then(|process| process.mappings().ok()).unwrap_or_default();
-    let code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
-    for mapping in code {
-        let files = subject.process.as_ref().map(|process| process.mapped_file_candidates(mapping));
-        let examined = files.unwrap_or_default().iter().find_map(|file| subject.examiner.examine(file).ok());
-        let frees_by = examined.map(|facts| facts.frees_by).unwrap_or_default();
-        found.extend(frees_by.into_iter().map(|(function, family)| (mapping.name.clone(), function, family)));
-    }
-    let other = found.into_iter().find(|(_, _, family)| *family != preload.expected.spec.family);
-    if let Some((file, function, family)) = other {
-        findings.refuse(
-            Check::OwnAllocator,
-            format!("{file} frees memory by {function} of {family}"),
-            format!(
-                "blocks that {} gave would be freed by {family}: the service would crash, at once or later",
-                preload.expected.spec.family
-            ),
-            format!("give {family} in another version or with other settings, or leave the service out"),
-        );
-    }
+/// A library that the process maps and that frees blocks by another allocator's functions.
+fn other_frees(subject: &Subject<'_>, family: &str) -> Option<(String, Unreached)> {
+    let process = subject.process.as_ref()?;
+    let mappings = process.mappings().ok()?;
+    let mut code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
+    code.find_map(|mapping| {
+        let files = process.mapped_file_candidates(mapping);
+        let facts = files.iter().find_map(|file| subject.examiner.examine(file).ok())?;
+        Some((mapping.name.clone(), Unreached::by_frees(&facts, family)?))
+    })
 }
 
 fn linked(path: &str, identity: &Identity, preload: &PlannedPreload, findings: &mut Findings) {
