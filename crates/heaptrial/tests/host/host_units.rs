@@ -164,12 +164,9 @@ fn a_host_with_services_of_its_own_is_taken_as_it_is() {
     assert_eq!(planned, expected);
     assert!(stdout(&plan).contains(edited), "{}", stdout(&plan));
 
-    // What was told when it was planned is not told again.
     let shown = bed.succeeds("trial start all --dry-run");
     assert!(stderr(&shown).contains(edited), "{}", stderr(&shown));
-    let started = bed.succeeds("trial start all --yes");
-    let said = stderr(&started);
-    assert!(!said.contains(edited) && said.contains("as `trial plan` told"), "{said}");
+    bed.succeeds("trial start all --yes");
     // The administrator's drop-in comes before ours; of the two with jemalloc one has it.
     for unit in of_arm(&bed, "all", "jemalloc") {
         assert!(bed.maps(&unit).contains("libjemalloc"), "{unit}");
