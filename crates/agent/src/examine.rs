@@ -98,7 +98,7 @@ fn foreign(root: &HostRoot, key: &LifeKey, main: &Identity, large: &Large) -> Op
     large.members.iter().find_map(|member| {
         let process = Process::by_living_thread(root, member.pid);
         let theirs = files(&process).filter(|theirs| *theirs != own)?;
-        let identity = identifier.identify(&process).ok()?;
+        let identity = identifier.identify(&process, &|| None).ok()?;
         let runs = differs(main, &identity, &theirs)?;
         // Its number may be another process' by now.
         let same = process.life_key().is_ok_and(|key| key.start_ticks == member.image.0);
@@ -161,7 +161,7 @@ fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
         return (Found::Same, replaced);
     }
     let passed = || request.passed.clone();
-    let found = match Identifier::default().identify_started_with(&process, &passed) {
+    let found = match Identifier::default().identify(&process, &passed) {
         _ if !same_life() => Found::Gone,
         Ok(identity) => Found::Identity(Box::new(identity), signature),
         Err(error) => Found::Unknown(error.to_string()),

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::obtained::Loader;
+
 /// What to put before a program and into its environment so that it runs under an allocator.
 ///
 /// Where `argv_prefix` is not empty its first word is a dynamic loader, which does not search
@@ -27,10 +29,16 @@ impl Application {
         command
     }
 
-    /// A preload by environment variable.
-    pub(crate) fn preload(library: &Path) -> Self {
-        let library = library.to_string_lossy().into_owned();
-        Self { env: vec![("LD_PRELOAD".to_owned(), library)], argv_prefix: Vec::new() }
+    /// Under a library, under another C library, or both.
+    pub(crate) fn of(loader: Option<&Loader>, library: Option<&Path>) -> Self {
+        match (loader, library) {
+            (Some(loader), _) => Self::loader(&loader.program, &loader.folder, library),
+            (None, Some(library)) => {
+                let library = library.to_string_lossy().into_owned();
+                Self { env: vec![("LD_PRELOAD".to_owned(), library)], argv_prefix: Vec::new() }
+            }
+            (None, None) => Self::default(),
+        }
     }
 
     /// The dynamic loader of another C library, with a preload of its own where there is a library.
@@ -40,20 +48,5 @@ impl Application {
             argv_prefix.extend([OsString::from("--preload"), library.into()]);
         }
         Self { env: Vec::new(), argv_prefix }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_loader_stands_before_the_program() {
-        let application =
-            Application::loader(Path::new("/c/ld.so"), Path::new("/c"), Some(Path::new("/a/liba.so")));
-        let command = application.command("/bin/true");
-        assert_eq!(command.get_program(), "/c/ld.so");
-        let words: Vec<_> = command.get_args().collect();
-        assert_eq!(words, ["--library-path", "/c", "--preload", "/a/liba.so", "/bin/true"]);
     }
 }

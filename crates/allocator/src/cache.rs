@@ -1,4 +1,4 @@
-//! The cache of obtained allocators: a folder for each, with its files and a manifest.
+//! The cache of obtained allocators: a folder for each, with its files and a record of what they are.
 //!
 //! It is made under another name and renamed, so that a process that dies at any moment leaves a
 //! whole entry or none. One lock for each entry serialises its makers.
@@ -10,12 +10,16 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Classified, ErrorClass};
 use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
 
 use crate::digest;
-use crate::manifest::{FILE_NAME, Manifest};
+use crate::licence::LicenceText;
+use crate::obtained::Obtained;
 
 /// Where entries are, below the cache's folder.
 const ENTRIES: &str = "allocators";
+/// The record in an entry's folder.
+const RECORD: &str = "manifest.json";
 
 /// Where obtained allocators are kept.
 #[derive(Debug, Clone)]
@@ -46,19 +50,22 @@ impl Classified for CacheError {
     }
 }
 
-/// What the cache holds for a spec.
+/// What the cache holds under a key.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Missing,
-    Valid(Box<Entry>),
+    Valid(Box<Obtained>),
     Damaged(String),
 }
 
-/// A valid entry with the folder of its files.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) manifest: Manifest,
-    pub(crate) folder: PathBuf,
+#[derive(Serialize, Deserialize)]
+struct Record {
+    schema_version: u32,
+    /// Names of files with their SHA-256.
+    files: Vec<(String, String)>,
+    /// Without settings, which are no part of a build.
+    obtained: Obtained,
+    licences: Vec<LicenceText>,
 }
 
 /// Held while an entry is made; given up when dropped or when the process ends.
@@ -144,47 +151,59 @@ impl Cache {
         Ok(staging)
     }
 
+    pub(crate) fn entry(&self, key: &str) -> PathBuf {
+        self.root.join(ENTRIES).join(key)
+    }
+
     /// What is there under a key, with every file's digest checked.
     pub(crate) fn lookup(&self, key: &str) -> Result<Lookup, CacheError> {
-        let folder = self.root.join(ENTRIES).join(key);
-        let path = folder.join(FILE_NAME);
+        let folder = self.entry(key);
+        let path = folder.join(RECORD);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lookup::Missing),
             Err(error) => return Err(failure("reading", &path)(error)),
         };
-        let manifest: Manifest = match serde_json::from_slice(&bytes) {
-            Ok(manifest) => manifest,
+        let record: Record = match serde_json::from_slice(&bytes) {
+            Ok(record) => record,
             Err(error) => return Ok(Lookup::Damaged(format!("{}: {error}", path.display()))),
         };
-        for file in &manifest.files {
-            let path = folder.join(&file.name);
-            if let Some(what) = damage(&path, &file.sha256) {
+        for (name, sha256) in &record.files {
+            let path = folder.join(name);
+            if let Some(what) = damage(&path, sha256) {
                 return Ok(Lookup::Damaged(format!("{} {what}", path.display())));
             }
         }
-        Ok(Lookup::Valid(Box::new(Entry { manifest, folder })))
+        if !record.obtained.object().is_some_and(|object| object.starts_with(&folder)) {
+            return Ok(Lookup::Damaged(format!("{} was made in another folder", folder.display())));
+        }
+        let obtained = Obtained { licences: record.licences, ..record.obtained };
+        Ok(Lookup::Valid(Box::new(obtained)))
     }
 
     /// Puts a finished entry in the place of what is there.
-    pub(crate) fn commit(&self, staging: Staging<'_>, manifest: Manifest) -> Result<Entry, CacheError> {
+    pub(crate) fn commit(&self, staging: Staging<'_>, obtained: &Obtained) -> Result<(), CacheError> {
         let made = staging.files();
-        for file in &manifest.files {
-            seal(&made.join(&file.name), manifest.loader.as_deref() == Some(&file.name))?;
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&made).map_err(failure("reading", &made))? {
+            let path = entry.map_err(failure("reading", &made))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            seal(&path, obtained.loader.as_ref().is_some_and(|loader| loader.program.ends_with(&name)))?;
+            files.push((name, digest::of_file(&path).map_err(failure("reading", &path))?));
         }
-        let path = made.join(FILE_NAME);
-        let text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other);
+        files.sort();
+        let path = made.join(RECORD);
+        let (obtained, licences) = (obtained.clone(), obtained.licences.clone());
+        let record = Record { schema_version: 1, files, obtained, licences };
+        let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);
         text.and_then(|text| fs::write(&path, text)).map_err(failure("writing", &path))?;
         seal(&path, false)?;
-        sync_folder(&made)?;
-        let folder = self.root.join(ENTRIES).join(&staging.key);
+        let folder = self.entry(&staging.key);
         if folder.exists() {
             let aside = staging.folder.join("replaced");
             fs::rename(&folder, &aside).map_err(failure("moving aside", &folder))?;
         }
-        fs::rename(&made, &folder).map_err(failure("moving files to", &folder))?;
-        sync_folder(&self.root.join(ENTRIES))?;
-        Ok(Entry { manifest, folder })
+        fs::rename(&made, &folder).map_err(failure("moving files to", &folder))
     }
 }
 
@@ -209,21 +228,13 @@ impl Drop for Staging<'_> {
     }
 }
 
-/// What is wrong with a cached file.
+/// What is wrong with a cached file: digests also find what a power cut left half written.
 fn damage(path: &Path, sha256: &str) -> Option<String> {
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) => return Some(format!("cannot be read: {error}")),
-    };
-    if !metadata.is_file() {
-        return Some("is not a file".to_owned());
-    }
-    if let Some(why) = insecure(&metadata) {
-        return Some(why);
-    }
-    match digest::of_file(path) {
-        Ok(found) if found == sha256 => None,
-        Ok(_) => Some("has another content than when it was verified".to_owned()),
+    let read = || io::Result::Ok((insecure(&fs::symlink_metadata(path)?), digest::of_file(path)?));
+    match read() {
+        Ok((None, found)) if found == sha256 => None,
+        Ok((None, _)) => Some("has another content than when it was verified".to_owned()),
+        Ok((Some(why), _)) => Some(why),
         Err(error) => Some(format!("cannot be read: {error}")),
     }
 }
@@ -246,16 +257,10 @@ fn make_folder(folder: &Path) -> Result<(), CacheError> {
         .map_err(failure("setting the mode of", folder))
 }
 
-/// Writable by the owner only, and on the disk.
+/// Writable by the owner only.
 fn seal(path: &Path, program: bool) -> Result<(), CacheError> {
     let mode = if program { 0o755 } else { 0o644 };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(failure("setting the mode of", path))?;
-    File::open(path).and_then(|file| file.sync_all()).map_err(failure("writing", path))
-}
-
-fn sync_folder(folder: &Path) -> Result<(), CacheError> {
-    File::open(folder).and_then(|file| file.sync_all()).map_err(failure("writing", folder))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failure("setting the mode of", path))
 }
 
 fn make_empty(folder: &Path) -> Result<(), CacheError> {
@@ -276,96 +281,7 @@ pub(crate) fn failure(action: &'static str, path: &Path) -> impl FnOnce(io::Erro
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
-    use crate::elf::LibraryFacts;
-    use crate::provenance::Provenance;
-    use crate::verify::Verification;
-
-    fn manifest(staging: &Staging<'_>) -> Manifest {
-        let facts = LibraryFacts { build_id: None, needed_glibc: None };
-        let provenance = Provenance::Local { path: "/somewhere".into(), build: None };
-        let verification = Verification {
-            version: None,
-            malloc_from: "/somewhere".into(),
-            evidence: Vec::new(),
-            options: Default::default(),
-            unproved: Vec::new(),
-        };
-        Manifest::describe("x".to_owned(), staging, "a.so", None, facts, provenance, verification).unwrap()
-    }
-
-    fn put(cache: &Cache, key: &str, content: &str) -> Entry {
-        let lock = cache.lock(key, || ()).unwrap();
-        let staging = cache.staging(key, &lock).unwrap();
-        fs::write(staging.files().join("a.so"), content).unwrap();
-        let manifest = manifest(&staging);
-        cache.commit(staging, manifest).unwrap()
-    }
-
-    #[test]
-    fn what_was_put_is_found_and_sealed() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().join("cache"));
-        let entry = put(&cache, "x", "library");
-        let Lookup::Valid(found) = cache.lookup("x").unwrap() else { panic!("not found") };
-        assert_eq!(found.manifest, entry.manifest);
-        let mode = fs::metadata(found.folder.join("a.so")).unwrap().mode() & 0o777;
-        assert_eq!(mode, 0o644);
-        assert!(matches!(cache.lookup("y").unwrap(), Lookup::Missing));
-    }
-
-    #[test]
-    fn damage_is_found_and_repaired() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().join("cache"));
-        let entry = put(&cache, "x", "library");
-        let library = entry.folder.join("a.so");
-        for harm in [
-            &(|| fs::write(&library, "other").unwrap()) as &dyn Fn(),
-            &|| fs::remove_file(&library).unwrap(),
-            &|| fs::set_permissions(&library, fs::Permissions::from_mode(0o666)).unwrap(),
-            &|| fs::write(entry.folder.join(FILE_NAME), "{").unwrap(),
-            &|| fs::write(entry.folder.join(FILE_NAME), b"\xff").unwrap(),
-        ] {
-            harm();
-            assert!(matches!(cache.lookup("x").unwrap(), Lookup::Damaged(_)));
-            put(&cache, "x", "library");
-            assert!(matches!(cache.lookup("x").unwrap(), Lookup::Valid(_)));
-        }
-    }
-
-    #[test]
-    fn what_a_dead_maker_left_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().join("cache"));
-        let lock = cache.lock("x", || ()).unwrap();
-        let left = cache.staging("x", &lock).unwrap().folder.clone();
-        fs::create_dir(&left).unwrap();
-        fs::write(left.join("half"), "").unwrap();
-        let staging = cache.staging("x", &lock).unwrap();
-        assert!(staging.folder == left && !left.join("half").exists());
-        drop(staging);
-        assert!(!left.exists() && matches!(cache.lookup("x").unwrap(), Lookup::Missing));
-    }
-
-    #[test]
-    fn makers_of_one_entry_take_turns() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().join("cache"));
-        let inside = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    let _lock = cache.lock("x", || ()).unwrap();
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                });
-            }
-        });
-    }
 
     #[test]
     fn a_cache_that_others_can_write_to_is_refused() {

@@ -1,7 +1,6 @@
 //! The catalog: which allocators there are, where each version comes from, how it is asked for its
 //! version, its settings and its heap-security properties. All of it is data in `catalog.toml`.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use heaptrial_model::Version;
@@ -66,7 +65,7 @@ pub struct Family {
 }
 
 /// How a loaded library is asked for its version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionCall {
     /// `int mi_version(void)`: 209 is 2.0.9, 30302 is 3.3.2.
@@ -77,28 +76,27 @@ pub enum VersionCall {
     None,
 }
 
+impl VersionCall {
+    /// The call as C writes it.
+    pub(crate) fn function(self) -> Option<&'static str> {
+        match self {
+            Self::MiVersion => Some("mi_version()"),
+            Self::Mallctl => Some("mallctl(\"version\")"),
+            Self::TcVersion => Some("tc_version()"),
+            Self::GnuGetLibcVersion => Some("gnu_get_libc_version()"),
+            Self::None => None,
+        }
+    }
+}
+
 /// How settings reach a library.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     /// Prefix of one variable per setting, followed by the name in capitals.
     pub prefix: Option<String>,
-    /// Whether names of variables are compared without regard to case.
-    #[serde(default)]
-    pub any_case: bool,
     /// One variable for several settings.
     pub combined: Option<Combined>,
-    /// A symbolic link whose target is read as that variable is, before it.
-    pub link: Option<PathBuf>,
-}
-
-impl Environment {
-    /// The link with its target, where there is one. `at` gives the place of a path.
-    pub fn linked(&self, at: impl FnOnce(&Path) -> PathBuf) -> Option<(PathBuf, String)> {
-        let link = self.link.clone()?;
-        let target = std::fs::read_link(at(&link)).ok()?;
-        Some((link, target.to_string_lossy().into_owned()))
-    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -325,13 +323,7 @@ impl Family {
 
     /// Whether an environment variable is one that this family reads.
     pub fn reads_variable(&self, variable: &str) -> bool {
-        let begins_with = |prefix: &String| {
-            let start = variable.as_bytes().get(..prefix.len());
-            start.is_some_and(|start| match self.environment.any_case {
-                true => start.eq_ignore_ascii_case(prefix.as_bytes()),
-                false => start == prefix.as_bytes(),
-            })
-        };
+        let begins_with = |prefix: &String| variable.starts_with(prefix.as_str());
         self.environment.prefix.as_ref().is_some_and(begins_with)
             || self.environment.combined.as_ref().is_some_and(|combined| combined.variable == variable)
             || self.settings.iter().any(|setting| setting.variable.as_deref() == Some(variable))
@@ -452,15 +444,6 @@ mod tests {
         text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit())
     }
 
-    #[test]
-    fn mimalloc_reads_its_variables_in_any_case() {
-        let reads =
-            |family: &str, name: &str| Catalog::builtin().family(family).unwrap().reads_variable(name);
-        assert!(reads("mimalloc", "MIMALLOC_VERBOSE") && reads("mimalloc", "Mimalloc_decommit_delay"));
-        assert!(!reads("mimalloc", "mimallo") && !reads("mimalloc", "mimalloçX"));
-        assert!(reads("tcmalloc", "TCMALLOC_RELEASE_RATE") && !reads("tcmalloc", "tcmalloc_release_rate"));
-    }
-
     /// Upstream's sources of 3.0.8, 3.1.4, 3.2.8 and 2.4.0 have `purge_delay`; of 3.0.8 none has `generic_collect`.
     #[test]
     fn versions_between_listed_ones_have_what_both_have() {
@@ -471,34 +454,5 @@ mod tests {
         assert!(["3.0.1", "3.0.8", "3.1.4", "3.2.8", "2.4.0"].iter().all(|at| has("purge_delay", at)));
         assert!(!has("purge_delay", "2.0.9") && !has("purge_delay", "2.0.8") && !has("purge_delay", "9.0"));
         assert!(!has("generic_collect", "3.0.8") && !has("decommit_delay", "3.0.8"));
-    }
-
-    #[test]
-    fn settings_differ_by_version_as_the_sources_do() {
-        let mimalloc = Catalog::builtin().family("mimalloc").unwrap();
-        let default = |name: &str, version: &str| {
-            mimalloc
-                .setting(name)
-                .unwrap()
-                .range(&Version::new(version))
-                .map(|range| range.default.clone().unwrap())
-        };
-        assert_eq!(default("decommit_delay", "2.0.9").as_deref(), Some("25"));
-        assert_eq!(default("segment_decommit_delay", "2.0.9").as_deref(), Some("500"));
-        assert_eq!(default("purge_delay", "2.0.9"), None);
-        assert_eq!(default("purge_delay", "2.1.7").as_deref(), Some("10"));
-        assert_eq!(default("arena_purge_mult", "2.1.7").as_deref(), Some("10"));
-        assert_eq!(default("purge_delay", "3.0.1").as_deref(), Some("2500"));
-        assert_eq!(default("purge_delay", "3.1.5").as_deref(), Some("1000"));
-        // Listed by 3.0.1 and 3.1.5, and read nowhere in them.
-        for name in ["eager_commit", "abandoned_page_purge", "purge_extend_delay", "max_segment_reclaim"] {
-            assert_eq!((default(name, "3.0.1"), default(name, "3.1.5")), (None, None), "{name}");
-        }
-        assert_eq!(default("arena_purge_mult", "3.4.3").as_deref(), Some("1"));
-        assert_eq!(default("allow_thp", "3.4.3").as_deref(), Some("1"));
-        assert_eq!(
-            mimalloc.setting("purge_delay").unwrap().variable(&mimalloc.environment),
-            "MIMALLOC_PURGE_DELAY"
-        );
     }
 }

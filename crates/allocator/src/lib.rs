@@ -15,11 +15,9 @@ mod defaults;
 mod digest;
 mod elf;
 mod explain;
-mod file_key;
 mod history;
 mod identify;
 mod licence;
-mod manifest;
 mod mitigation;
 mod obtain;
 mod obtained;
@@ -29,6 +27,7 @@ mod probe_process;
 mod processors;
 mod prove;
 mod provenance;
+mod reach;
 mod resolve;
 mod search;
 mod tool;
@@ -44,7 +43,6 @@ pub use catalog::{
 pub use defaults::DefaultDifference;
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
-    runs_under_musl,
 };
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
@@ -60,7 +58,8 @@ pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
 pub use processors::{AsOn, ProcessorSizing};
 pub use prove::{Expected, Mismatch, prove};
-pub use provenance::{Build, Provenance};
+pub use provenance::{Build, Origin, Provenance};
+pub use reach::Unreached;
 pub use resolve::{ResolveError, Resolved};
 pub use search::{MitigationBySetting, Narrowed, SearchError, SearchLevel, Searched, Tried};
 pub use tool::ToolError;

@@ -62,14 +62,4 @@ mod tests {
         let names: Vec<String> = of_source(folder.path()).into_iter().map(|text| text.name).collect();
         assert_eq!(names, ["COPYING", "LICENSE-MIT", "license.txt"]);
     }
-
-    #[test]
-    fn a_package_has_its_copyright_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let documents = folder.path().join("usr/share/doc/libx1");
-        fs::create_dir_all(&documents).unwrap();
-        fs::write(documents.join("copyright"), "BSD").unwrap();
-        assert_eq!(of_package(folder.path(), "libx1")[0].text, "BSD");
-        assert!(of_package(folder.path(), "libx2").is_empty());
-    }
 }

@@ -7,7 +7,7 @@ use heaptrial_model::{AllocatorSpec, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::application::Application;
-use crate::cache::Entry;
+use crate::c_library::host_glibc;
 use crate::digest;
 use crate::licence::LicenceText;
 use crate::provenance::Provenance;
@@ -16,7 +16,7 @@ use crate::verify::Verification;
 /// Digits of a digest that distinguish builds of one version.
 const SHORT_DIGEST: usize = 12;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obtained {
     pub spec: AllocatorSpec,
     /// Version as the loaded code reports it, or the pinned source's where it cannot be asked.
@@ -28,6 +28,8 @@ pub struct Obtained {
     /// SHA-256 of the library, or of the C library, in hexadecimal.
     pub sha256: String,
     pub build_id: Option<String>,
+    /// The newest glibc whose symbols the library needs.
+    pub needed_glibc: Option<Version>,
     pub provenance: Provenance,
     #[serde(skip)]
     pub licences: Vec<LicenceText>,
@@ -48,13 +50,7 @@ pub struct Loader {
 impl Obtained {
     /// How to start a program under it.
     pub fn application(&self) -> Application {
-        let mut application = match (&self.loader, &self.library) {
-            (Some(loader), library) => {
-                Application::loader(&loader.program, &loader.folder, library.as_deref())
-            }
-            (None, Some(library)) => Application::preload(library),
-            (None, None) => Application::default(),
-        };
+        let mut application = Application::of(self.loader.as_ref(), self.library.as_deref());
         application.env.extend(self.settings.iter().cloned());
         application
     }
@@ -96,6 +92,16 @@ impl Obtained {
         Ok(copied)
     }
 
+    /// Whether it runs here as it was verified, under another C library only where this host's is too old.
+    pub(crate) fn suits_this_host(&self) -> bool {
+        let is_newer = self.needed_glibc.as_ref().is_some_and(|needed| *needed > host_glibc());
+        match (&self.library, &self.loader) {
+            (Some(_), Some(loader)) => is_newer && loader.program.exists(),
+            (Some(_), None) => !is_newer,
+            (None, _) => true,
+        }
+    }
+
     /// Whether the file that holds its `malloc` is, byte by byte, the one that was obtained; `None` of the host's own C library,
     /// which no copy stands for.
     pub fn is_intact(&self) -> io::Result<Option<bool>> {
@@ -116,18 +122,6 @@ impl Obtained {
 /// Arms share builds, and a copy of a file that nobody may write to cannot be written over.
 fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
     if to.exists() { Ok(()) } else { fs::copy(from, to).map(drop) }
-}
-
-impl Loader {
-    /// The loader of a cached C library.
-    pub(crate) fn of_entry(entry: &Entry, version: &Version) -> Option<Self> {
-        let name = entry.manifest.loader.as_ref()?;
-        Some(Self {
-            version: version.clone(),
-            program: entry.folder.join(name),
-            folder: entry.folder.clone(),
-        })
-    }
 }
 
 /// Whether a path can stand in `LD_PRELOAD`, where spaces and colons separate.

@@ -30,10 +30,8 @@ pub struct ProbeAnswer {
     pub sha256: Option<String>,
     /// `LD_PRELOAD`, and what allocators read as settings.
     pub environment: BTreeMap<String, String>,
-    pub mi_version: Option<i32>,
-    pub mallctl_version: Option<String>,
-    pub tc_version: Option<String>,
-    pub glibc_version: Option<String>,
+    /// What each call for a version answers, of those that the process has.
+    pub versions: BTreeMap<VersionCall, String>,
     /// Functions of catalog families that the process has, with the object that defines each.
     pub symbols: BTreeMap<String, PathBuf>,
     /// Settings in force, where the library can be asked.
@@ -59,15 +57,18 @@ fn ask() -> ProbeAnswer {
     tcmalloc_options(&mut options);
     let names = Catalog::builtin().families().flat_map(|family| family.symbols.iter());
     let malloc_from = symbol("malloc").and_then(object_of);
+    let versions = [
+        (VersionCall::MiVersion, mi_version().map(|number| number.to_string())),
+        (VersionCall::Mallctl, mallctl_string("version")),
+        (VersionCall::TcVersion, tc_version()),
+        (VersionCall::GnuGetLibcVersion, glibc_version()),
+    ];
     ProbeAnswer {
         schema_version: 1,
         sha256: malloc_from.as_ref().and_then(|path| digest::of_file(path).ok()),
         malloc_from,
         environment: environment(),
-        mi_version: mi_version(),
-        mallctl_version: mallctl_string("version"),
-        tc_version: tc_version(),
-        glibc_version: glibc_version(),
+        versions: versions.into_iter().filter_map(|(call, text)| Some((call, text?))).collect(),
         symbols: names.filter_map(|name| Some((name.clone(), object_of(symbol(name)?)?))).collect(),
         options,
         exercised,
@@ -84,16 +85,22 @@ fn environment() -> BTreeMap<String, String> {
 }
 
 impl ProbeAnswer {
+    /// What a probe printed, or how it failed.
+    pub fn read(stdout: &str) -> Result<Self, String> {
+        let line = stdout.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+        let answer: Self =
+            serde_json::from_str(line).map_err(|error| format!("gave no readable answer ({error})"))?;
+        if answer.exercised { Ok(answer) } else { Err("read back other bytes than it wrote".to_owned()) }
+    }
+
     /// The version that the loaded code reports.
     pub(crate) fn version(&self, call: VersionCall) -> Option<Version> {
+        let text = self.versions.get(&call)?;
         match call {
-            VersionCall::MiVersion => self.mi_version.map(mimalloc_version),
-            VersionCall::Mallctl => self.mallctl_version.as_deref().map(jemalloc_version),
-            VersionCall::TcVersion => {
-                let text = self.tc_version.as_deref()?;
-                Some(Version::new(text.strip_prefix("gperftools ").unwrap_or(text)))
-            }
-            VersionCall::GnuGetLibcVersion => self.glibc_version.as_deref().map(Version::new),
+            VersionCall::MiVersion => text.parse().ok().map(mimalloc_version),
+            VersionCall::Mallctl => Some(jemalloc_version(text)),
+            VersionCall::TcVersion => Some(Version::new(text.strip_prefix("gperftools ").unwrap_or(text))),
+            VersionCall::GnuGetLibcVersion => Some(Version::new(text)),
             VersionCall::None => None,
         }
     }
@@ -274,8 +281,9 @@ mod tests {
         let answer = ask();
         let from = answer.malloc_from.unwrap();
         assert!(from.file_name().unwrap().to_string_lossy().starts_with("libc.so"), "{}", from.display());
-        assert_eq!(answer.glibc_version.as_deref(), Some(crate::c_library::host_glibc().as_str()));
-        assert!(answer.exercised && answer.mi_version.is_none() && answer.mallctl_version.is_none());
+        let glibc = crate::c_library::host_glibc().to_string();
+        assert_eq!(answer.versions, BTreeMap::from([(VersionCall::GnuGetLibcVersion, glibc)]));
+        assert!(answer.exercised);
         let expected = Expected::own_c_library("glibc".parse().unwrap(), Vec::new());
         let mut answer = ask();
         answer.environment.insert("MALLOC_ARENA_MAX".to_owned(), "2".to_owned());

@@ -35,9 +35,7 @@ pub(crate) fn ask(
     if !status.success() {
         return Err(failed(format!("ended with {status}")));
     }
-    let line = stdout.lines().rev().find(|line| line.starts_with('{')).unwrap_or("");
-    let answer =
-        serde_json::from_str(line).map_err(|error| failed(format!("gave no readable answer ({error})")))?;
+    let answer = ProbeAnswer::read(&stdout).map_err(failed)?;
     Ok((answer, stderr))
 }
 

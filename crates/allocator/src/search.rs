@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::MITIGATIONS;
 use crate::catalog::{Catalog, Family, SettingEntry};
 use crate::mitigation::MitigationState;
-use crate::resolve::{ResolveError, check_value};
+use crate::resolve::{ResolveError, check_value, same_value, unknown};
 
 /// What a search tries of a setting.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -72,8 +72,6 @@ pub struct Searched {
 pub enum SearchError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    #[error("there is no mitigation `{name}`\n  known: {}", .known.join(", "))]
-    UnknownMitigation { name: String, known: Vec<String> },
     /// The build does not have a mitigation that is to be kept, whatever is set.
     #[error("{spec} has no {mitigation}{}", .by.as_ref().map_or(String::new(), |by| format!(" unless `{by}` is set, and none of its values that give it are searched")))]
     WithoutMitigation {
@@ -92,7 +90,7 @@ impl Classified for SearchError {
 
 impl MitigationBySetting {
     fn is_there_at(&self, value: &str) -> bool {
-        !self.absent_at.iter().any(|absent| same(absent, value))
+        !self.absent_at.iter().any(|absent| same_value(absent, value))
     }
 }
 
@@ -149,8 +147,7 @@ impl Catalog {
 /// Whether a build has a mitigation at the levels that are left.
 fn keeps(spec: &AllocatorSpec, family: &Family, name: &str, found: &[Searched]) -> Result<(), SearchError> {
     if !MITIGATIONS.contains(&name) {
-        let known = MITIGATIONS.map(str::to_owned).to_vec();
-        return Err(SearchError::UnknownMitigation { name: name.to_owned(), known });
+        return Err(unknown("there is no mitigation", name, &MITIGATIONS).into());
     }
     let without = |by: Option<String>| {
         let (spec, mitigation) = (Box::new(spec.clone()), name.to_owned());
@@ -201,7 +198,7 @@ impl SettingEntry {
         let others = search.values.iter().map(|value| (value, None));
         let differ = values
             .chain(others)
-            .filter(|(value, _)| !default.as_ref().is_some_and(|default| same(default, value)));
+            .filter(|(value, _)| !default.as_ref().is_some_and(|default| same_value(default, value)));
         let differ = differ.map(|(value, position)| SearchLevel { value: Some(value.clone()), position });
         std::iter::once(first).chain(differ).collect()
     }
@@ -244,16 +241,6 @@ fn position(numbers: &[f64], value: &str) -> Option<f64> {
     Some(at / (numbers.len() - 1).max(1) as f64)
 }
 
-/// Whether two texts are one value: `1` and `true`, `1.0` and `1`.
-fn same(a: &str, b: &str) -> bool {
-    let number = |text: &str| match text {
-        "true" => Some(1.0),
-        "false" => Some(0.0),
-        _ => text.parse::<f64>().ok(),
-    };
-    a == b || number(a).is_some_and(|value| Some(value) == number(b))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,17 +276,6 @@ mod tests {
         assert_eq!(found[0].levels[2].position, Some(1.0));
         let wrong = of(Narrowed { name, values: vec!["much".to_owned()] });
         assert!(wrong.unwrap_err().to_string().contains("`much` is not a value"));
-    }
-
-    #[test]
-    fn only_settings_of_the_version_are_searched_and_not_what_is_set_already() {
-        let names = |spec: &str| -> Vec<String> {
-            searched(spec, &[], &[]).unwrap().into_iter().map(|searched| searched.name).collect()
-        };
-        let old = names("mimalloc@2.0.9");
-        assert!(old.contains(&"decommit_delay".to_owned()) && !old.contains(&"purge_delay".to_owned()));
-        assert!(names("mimalloc@2.1.7").contains(&"purge_delay".to_owned()));
-        assert!(!names("mimalloc@2.1.7?purge_delay=0").contains(&"purge_delay".to_owned()));
     }
 
     #[test]

@@ -52,19 +52,3 @@ impl Discovered {
             .then(|| format!("left out, since the host depends on it, unless named without wildcards: {all}"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_out_is_told_in_one_line() {
-        let mut found = Discovered { services: Vec::new(), kept_out: Vec::new(), of_pattern: Vec::new() };
-        assert_eq!(found.told(), None);
-        for (name, why) in [("dbus.service", "the bus"), ("a.service", "x"), ("b.service", "x")] {
-            found.kept_out.push((name.parse().unwrap(), why));
-        }
-        let told = found.told().unwrap();
-        assert!(told.ends_with("wildcards: dbus.service (the bus); a.service, b.service (x)"), "{told}");
-    }
-}

@@ -14,45 +14,14 @@ pub(crate) struct Variable {
     pub(crate) value: String,
 }
 
-/// The variables of all files, in order. A file name may hold `*` and `?`; files that cannot be read are left out.
+/// The variables of all files, in order. Files that cannot be read, and names with `*`, are passed over.
 pub(crate) fn read(root: &HostRoot, files: &[PathBuf]) -> Vec<Variable> {
-    let files = files.iter().flat_map(|file| matching(root, file));
-    files
-        .filter_map(|file| {
-            let bytes = fs::read(root.path(&file)).ok()?;
-            Some(parse(&file, &String::from_utf8_lossy(&bytes)))
-        })
-        .flatten()
-        .collect()
-}
-
-/// The files that a name of EnvironmentFile= stands for, in the order in which systemd reads them.
-pub(crate) fn matching(root: &HostRoot, file: &Path) -> Vec<PathBuf> {
-    let text = file.to_string_lossy();
-    let file = Path::new(text.strip_prefix('-').unwrap_or(&text));
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let (Some(folder), true) = (file.parent(), name.contains(['*', '?'])) else {
-        return vec![file.to_owned()];
+    let read = |file: &PathBuf| {
+        let text = file.to_string_lossy();
+        let file = Path::new(text.strip_prefix('-').unwrap_or(&text));
+        Some(parse(file, &String::from_utf8_lossy(&fs::read(root.path(file)).ok()?)))
     };
-    let entries = fs::read_dir(root.path(folder)).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found: Vec<PathBuf> = names
-        .filter(|found| matches(name.as_bytes(), found.as_bytes()))
-        .map(|name| folder.join(name))
-        .collect();
-    found.sort();
-    found
-}
-
-/// Whether a name is what a pattern with `*` and `?` stands for.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        ([b'*', rest @ ..], _) => (0..=name.len()).any(|taken| matches(rest, &name[taken..])),
-        ([b'?', rest @ ..], [_, name @ ..]) => matches(rest, name),
-        ([first, rest @ ..], [found, name @ ..]) => first == found && matches(rest, name),
-        _ => false,
-    }
+    files.iter().filter_map(read).flatten().collect()
 }
 
 fn parse(file: &Path, text: &str) -> Vec<Variable> {
@@ -118,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_comments_and_wildcards() {
+    fn quotes_and_comments() {
         let folder = tempfile::tempdir().unwrap();
         let root = HostRoot::at(folder.path());
         fs::create_dir_all(root.path("/etc/x")).unwrap();
@@ -127,11 +96,9 @@ mod tests {
             "# LD_PRELOAD=/no\nLD_PRELOAD=\"/a b.so\"\nC=a\\\nb 'c' \nexport D=1\nE='x' \"y\\$\" \n",
         )
         .unwrap();
-        fs::write(root.path("/etc/x/b.conf"), "\nB = c\n").unwrap();
-        fs::write(root.path("/etc/x/c.other"), "C=d\n").unwrap();
-        let found = read(&root, &[PathBuf::from("/etc/x/*.conf"), PathBuf::from("-/missing")]);
+        let found = read(&root, &[PathBuf::from("-/etc/x/a.conf"), PathBuf::from("-/missing")]);
         let variables: Vec<_> = found.iter().map(|v| (v.name.as_str(), v.value.as_str())).collect();
-        assert_eq!(variables, [("LD_PRELOAD", "/a b.so"), ("C", "ab 'c'"), ("E", "xy$"), ("B", "c")]);
+        assert_eq!(variables, [("LD_PRELOAD", "/a b.so"), ("C", "ab 'c'"), ("E", "xy$")]);
         assert_eq!(found[0].file, Path::new("/etc/x/a.conf"));
     }
 }

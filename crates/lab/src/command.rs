@@ -4,8 +4,10 @@ mod round;
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use heaptrial_allocator::Unreached;
 use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
@@ -63,25 +65,18 @@ impl CommandWorkload {
     /// A workload of these options; the program must be there, unless its name has a placeholder.
     pub fn new(options: CommandOptions) -> Result<Self, LabError> {
         if let Some(program) = options.command.first() {
-            checked(program)?;
+            found(program)?;
         }
         Ok(Self { options, ports: RefCell::default() })
     }
 }
 
-/// A program whose name has a placeholder is looked for when it is started.
-fn checked(program: &OsStr) -> Result<(), LabError> {
+/// Where a program is; `None` for one whose name has a placeholder, which is looked for when it is started.
+fn found(program: &OsStr) -> Result<Option<PathBuf>, LabError> {
     if has_any(program) {
-        return Ok(());
+        return Ok(None);
     }
-    let path = find_program(program).map_err(LabError::Refused)?;
-    match heaptrial_allocator::runs_under_musl(&path) {
-        true => Err(LabError::Refused(format!(
-            "`{}` runs under musl, which no library and no setting for glibc reaches",
-            path.display()
-        ))),
-        false => Ok(()),
-    }
+    find_program(program).map(Some).map_err(LabError::Refused)
 }
 
 impl Workload for CommandWorkload {
@@ -129,12 +124,16 @@ impl Workload for CommandWorkload {
             if arm.treatment.restart_every.is_some() {
                 return refuse(NO_RESTARTS);
             }
-            match arm.treatment.command.first() {
-                Some(program) => checked(program.as_ref())?,
-                None if self.options.command.is_empty() => {
-                    return refuse("it has no `command`, and no CMD comes after `--`");
-                }
-                None => {}
+            let own = arm.treatment.command.first().map(OsStr::new);
+            let Some(program) = own.or_else(|| self.options.command.first().map(OsString::as_os_str)) else {
+                return refuse("it has no `command`, and no CMD comes after `--`");
+            };
+            let path = found(program)?;
+            let unreached = path.and_then(|path| Unreached::of_program(&path, arm.treatment.allocator.as_ref()));
+            if let Some(unreached) = unreached {
+                let (why, fix) = (unreached.why(), unreached.fix());
+                let program = program.to_string_lossy();
+                return refuse(&format!("{program} {unreached}: {why}; {fix}"));
             }
         }
         Ok(())

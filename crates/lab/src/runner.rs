@@ -30,6 +30,18 @@ pub struct PreparedArm {
     pub obtained: Obtained,
 }
 
+impl PreparedArm {
+    /// What a process of its services must run: of an arm that names no allocator, what the program has.
+    pub(crate) fn expected(&self, found: &Identity) -> Expected {
+        if self.arm.treatment.allocator.is_some() {
+            return self.obtained.expected();
+        }
+        let given = &self.arm.treatment.environment;
+        let own = found.settings.iter().filter(|(name, value)| given.get(*name) == Some(*value));
+        Expected::as_it_is(own.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+}
+
 /// A lab run that is ready to start.
 #[derive(Debug)]
 pub struct LabPlan {
@@ -377,7 +389,7 @@ impl Run<'_> {
             }
             Err(error) => return Err(error),
         };
-        let proof = prove_identity(key.pid, &mut supervisor, &slot.arm.obtained, &command, self.interrupt);
+        let proof = prove_identity(key.pid, &mut supervisor, &slot.arm, &command, self.interrupt);
         let (identity, refuted) = match &proof {
             Proof::Proved(identity) => (Some(identity), None),
             Proof::Refuted { identity, why } => (identity.as_ref(), Some(why.as_str())),
@@ -745,7 +757,7 @@ impl Run<'_> {
     }
 
     fn prove_again(&mut self, slot: &Slot, service: &RunningService) -> Result<(), LabError> {
-        match prove_at_the_end(&self.root, service.processes, &slot.arm.obtained, &service.passed) {
+        match prove_at_the_end(&self.root, service.processes, &slot.arm, &service.passed) {
             Ok(identity) => {
                 self.see_control(slot, Control::Proved);
                 if identity.is_some() {

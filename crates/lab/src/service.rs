@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
+use heaptrial_allocator::{Catalog, identify_started_with, prove};
 use heaptrial_host::{
     Cgroup, HostError, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
 };
 use heaptrial_model::{Ending, Identity, Linkage, Sample};
 
-use crate::Interrupt;
+use crate::{Interrupt, PreparedArm};
 use crate::end::EndRequest;
 use crate::ends::Ends;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor};
@@ -168,7 +168,7 @@ pub(crate) enum Proof {
 pub(crate) fn prove_identity(
     pid: i32,
     supervisor: &mut Supervisor,
-    obtained: &Obtained,
+    arm: &PreparedArm,
     command: &KeptCommand,
     interrupt: &Interrupt,
 ) -> Proof {
@@ -181,7 +181,7 @@ pub(crate) fn prove_identity(
         }
         let process = Process::by_living_thread(&HostRoot::default(), pid);
         let (identity, why) = match identify_started_with(&process, &passed) {
-            Ok(identity) => match prove(&obtained.expected(), &identity) {
+            Ok(identity) => match prove(&arm.expected(&identity), &identity) {
                 Ok(()) => return Proof::Proved(identity),
                 Err(mismatch) => {
                     let why = mismatch.with_stderr(&read_lossy(&command.stderr)).to_string();
@@ -211,7 +211,7 @@ pub(crate) fn prove_identity(
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
     processes: ServiceProcesses,
-    obtained: &Obtained,
+    arm: &PreparedArm,
     passed: &[(String, String)],
 ) -> Result<Option<Identity>, String> {
     let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
@@ -225,7 +225,7 @@ pub(crate) fn prove_at_the_end(
         // One that ends meanwhile runs nothing any more.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
         let is_main = pid == processes.main();
-        match prove(&obtained.expected(), &identity) {
+        match prove(&arm.expected(&identity), &identity) {
             Ok(()) if is_main => of_main = Some(identity),
             Ok(()) => {}
             Err(mismatch) => {

@@ -72,7 +72,7 @@ impl Chromium {
                 }
             }
         });
-        let address = receiver.recv_timeout(PATIENCE).expect("Chromium tells the address of its DevTools");
+        let address = receiver.recv_timeout(PATIENCE).expect("Chromium prints the address of its DevTools");
         let authority = address.strip_prefix("ws://").unwrap().split('/').next().unwrap();
         let stream = TcpStream::connect(authority).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -168,14 +168,9 @@ impl Chromium {
         }
     }
 
-    /// Moves the pointer over the page.
-    pub fn move_pointer(&mut self, x: f64, y: f64) {
-        self.call("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
-    }
-
     /// Errors, warnings, violations of the policy and exceptions that the page caused.
     pub fn complaints(&self) -> Vec<String> {
-        let told = [
+        let methods = [
             "Log.entryAdded",
             "Runtime.consoleAPICalled",
             "Runtime.exceptionThrown",
@@ -183,7 +178,7 @@ impl Chromium {
         ];
         self.events
             .iter()
-            .filter(|event| told.iter().any(|method| event["method"] == *method))
+            .filter(|event| methods.iter().any(|method| event["method"] == *method))
             .map(ToString::to_string)
             .collect()
     }

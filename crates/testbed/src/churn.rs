@@ -18,28 +18,20 @@ pub struct ChurnService {
     pub count: usize,
     /// What each keeps allocated, in bytes.
     pub live_bytes: u64,
-    /// Allocations that each makes in a second.
-    pub allocations_per_second: u64,
 }
 
 impl ChurnService {
     /// Instances `churn@001.service` and so on that need a megabyte each and little time.
     pub fn new(program: impl Into<PathBuf>, count: usize) -> Self {
-        Self {
-            template: "churn".to_owned(),
-            program: program.into(),
-            count,
-            live_bytes: 1 << 20,
-            allocations_per_second: 400,
-        }
+        Self { template: "churn".to_owned(), program: program.into(), count, live_bytes: 1 << 20 }
     }
 
     fn unit(&self, program: &str) -> String {
-        let Self { template, live_bytes, allocations_per_second, .. } = self;
+        let Self { template, live_bytes, .. } = self;
         // Starts are not limited, because tests restart more often than anybody else.
         format!(
             "[Unit]\nDescription=Allocations of %i\nStartLimitIntervalSec=0\n\n[Service]\nType=notify\n\
-             Environment=LIVE_BYTES={live_bytes} ALLOCATIONS_PER_SECOND={allocations_per_second}\n\
+             Environment=LIVE_BYTES={live_bytes} ALLOCATIONS_PER_SECOND=400\n\
              EnvironmentFile=-/etc/{template}/%i\nExecStart={program}\nUser=daemon\nRestart=on-failure\n\
              RestartSec=1\nTimeoutStartSec=15\nNoNewPrivileges=yes\nPrivateTmp=yes\nPrivateDevices=yes\n\
              ProtectSystem=full\nProtectHome=yes\nMemoryDenyWriteExecute=yes\n\n[Install]\nWantedBy=multi-user.target\n"

@@ -14,6 +14,9 @@ use crate::folder::{Lock, testbed_folder};
 use crate::state::{self, State};
 use crate::{Base, TestbedError, disk, launch};
 
+/// How long booting may take.
+const BOOT_LIMIT: Duration = Duration::from_secs(90);
+
 /// What a container is like.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -21,7 +24,6 @@ pub struct Options {
     binds: Vec<(PathBuf, PathBuf)>,
     shares: Vec<(PathBuf, PathBuf)>,
     disk_bytes: u64,
-    boot_timeout: Duration,
 }
 
 /// A booted host. Dropping it removes everything of it.
@@ -30,19 +32,12 @@ pub struct Container {
     folder: PathBuf,
     state: State,
     supervisor: Option<Child>,
-    boot_timeout: Duration,
     owner: Option<Lock>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            name: None,
-            binds: Vec::new(),
-            shares: Vec::new(),
-            disk_bytes: 1 << 30,
-            boot_timeout: Duration::from_secs(90),
-        }
+        Self { name: None, binds: Vec::new(), shares: Vec::new(), disk_bytes: 1 << 30 }
     }
 }
 
@@ -79,13 +74,6 @@ impl Options {
         self.name = Some(name.into());
         self
     }
-
-    /// How long booting may take.
-    #[must_use]
-    pub fn boot_timeout(mut self, limit: Duration) -> Self {
-        self.boot_timeout = limit;
-        self
-    }
 }
 
 impl Container {
@@ -120,8 +108,7 @@ impl Container {
             state::create_folder(&base.folder, &state.name)?
         };
         // From here on dropping it undoes what has been done.
-        let mut container =
-            Self { folder, state, supervisor: None, boot_timeout: options.boot_timeout, owner: Some(owner) };
+        let mut container = Self { folder, state, supervisor: None, owner: Some(owner) };
         container.state.write(&container.folder)?;
         disk::mount_new(&container.folder, base.root(), container.state.disk_bytes)?;
         container.boot_again()?;
@@ -135,13 +122,7 @@ impl Container {
             return Err(TestbedError::Refused(format!("there is no container `{name}`")));
         }
         let state = State::read(&folder)?;
-        Ok(Self {
-            folder,
-            state,
-            supervisor: None,
-            boot_timeout: Options::default().boot_timeout,
-            owner: None,
-        })
+        Ok(Self { folder, state, supervisor: None, owner: None })
     }
 
     /// Lets it outlive this process, for [`Container::attach`] by a later one.
@@ -277,11 +258,11 @@ impl Container {
         if self.state.leader.is_some() {
             return Err(TestbedError::Refused(format!("the container `{}` runs already", self.name())));
         }
-        let (supervisor, leader) = launch::launch(&self.folder, &self.state, self.boot_timeout)?;
+        let (supervisor, leader) = launch::launch(&self.folder, &self.state, BOOT_LIMIT)?;
         self.supervisor = Some(supervisor);
         self.state.leader = Some(leader);
         self.state.write(&self.folder)?;
-        let limit = format!("{}s", self.boot_timeout.as_secs().max(1));
+        let limit = format!("{}s", BOOT_LIMIT.as_secs());
         // A failed unit makes the host `degraded`; it has booted all the same.
         let mut asked = self.words(&["timeout", &limit, "systemctl", "is-system-running", "--wait"])?;
         let output = output(&mut asked)?;
@@ -292,7 +273,7 @@ impl Container {
         let jobs = self.try_ok(&["systemctl", "list-jobs", "--no-pager"])?;
         Err(TestbedError::Timeout {
             what: "booting".to_owned(),
-            limit: self.boot_timeout,
+            limit: BOOT_LIMIT,
             said: format!("{said}\n{jobs}{}", self.console()),
         })
     }

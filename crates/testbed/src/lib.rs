@@ -1,4 +1,4 @@
-//! Throw-away hosts with a real systemd, for tests, benchmarks and demonstrations.
+//! Throw-away hosts with a real systemd, for tests and benchmarks.
 //!
 //! A [`Base`] is a root file system with systemd, Tor and the distribution's allocators, built once per cargo
 //! target folder. A [`Container`] boots it with a disk of its own, no network but loopback, and a cgroup of its
@@ -50,5 +50,5 @@ pub use machine::{Machine, USER_MANAGER_FILES};
 pub use network::Network;
 pub use skip::skip;
 pub use slurm::SlurmCluster;
-pub use snapshot::{Entry, Kind, Snapshot};
+pub use snapshot::Snapshot;
 pub use tor::{PrivateDirectory, TorInstances};

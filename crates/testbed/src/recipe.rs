@@ -29,7 +29,7 @@ const PACKAGES: [&str; 14] = [
 ];
 
 /// First process of a container. systemd-nspawn mounts cgroup v1 controllers read-only, and systemd can then
-/// account nothing. From version 256 on it wants to be told that it shall.
+/// account nothing. From version 256 on it has to be asked to.
 const INIT: &str = "#!/bin/sh
 for controller in memory cpu cpuacct blkio pids; do
     if [ -e /sys/fs/cgroup/$controller/cgroup.procs ]; then

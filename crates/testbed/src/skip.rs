@@ -9,7 +9,7 @@ const SKIPPED: &str = "HEAPTRIAL_SKIPPED";
 const REQUIRE_ALL: &str = "HEAPTRIAL_REQUIRE_ALL";
 
 /// Says that the running test is skipped, and why: past the harness, which hides what a test prints and would count
-/// it as passed. `make test` counts those that were skipped and tells them at the end.
+/// it as passed. `make test` counts those that were skipped and lists them at the end.
 ///
 /// # Panics
 ///

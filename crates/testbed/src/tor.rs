@@ -23,19 +23,11 @@ const FIRST_METRICS_PORT: usize = 30_001;
 const DIRECTORY_TORRC: &str = "/run/private-directory/torrc";
 const DIRECTORY_UNIT: &str = "private-directory.service";
 
-/// The example program `private_directory` as a service.
+/// The example program `private_directory` as a service: 200 entries, and a consensus each 10 seconds.
 #[derive(Debug, Clone)]
 pub struct PrivateDirectory {
     /// The program on this host; it is copied into the container.
     pub program: PathBuf,
-    /// Synthetic relays in the directory.
-    pub entries: usize,
-    /// Seconds between consensuses: 10 or more.
-    pub interval_seconds: u32,
-    /// How many instances of [`TorInstances`] get clients: the first ones.
-    pub loaded: usize,
-    /// Clients per second for each of those.
-    pub load_rate: f64,
 }
 
 /// Instances of `tor@.service`, at least four of them: Tor counts as bootstrapped when it has built a circuit
@@ -46,27 +38,18 @@ pub struct TorInstances {
     pub names: Vec<String>,
     /// torrc lines that all have: those of the private directory, and further ones.
     pub torrc: String,
-    pub num_cpus: u32,
 }
 
 impl PrivateDirectory {
-    /// A directory of 200 entries with a consensus each 10 seconds, and no clients.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), entries: 200, interval_seconds: 10, loaded: 0, load_rate: 2.0 }
+        Self { program: program.into() }
     }
 
-    fn unit(&self, program: &str) -> String {
-        let Self { entries, interval_seconds, load_rate, .. } = self;
-        let relays: Vec<_> =
-            (0..self.loaded).map(|index| format!("127.0.0.1:{}", FIRST_OR_PORT + index)).collect();
-        let load = match relays.is_empty() {
-            true => String::new(),
-            false => format!(" --load {} --load-rate {load_rate}", relays.join(",")),
-        };
+    fn unit(program: &str) -> String {
         format!(
             "[Unit]\nDescription=Private Tor directory\n\n[Service]\nType=notify\nRuntimeDirectory=private-directory\n\
-             StateDirectory=private-directory\nExecStart={program} --entries {entries} --interval {interval_seconds} \
-             --folder /var/lib/private-directory --torrc {DIRECTORY_TORRC}{load}\nTimeoutStartSec=300\n\n\
+             StateDirectory=private-directory\nExecStart={program} --entries 200 --interval 10 \
+             --folder /var/lib/private-directory --torrc {DIRECTORY_TORRC}\nTimeoutStartSec=300\n\n\
              [Install]\nWantedBy=multi-user.target\n"
         )
     }
@@ -77,7 +60,7 @@ impl TorInstances {
     pub fn new(count: usize, torrc: impl Into<String>) -> Self {
         let width = count.to_string().len().max(2);
         let names = (1..=count).map(|number| format!("relay{number:0width$}")).collect();
-        Self { names, torrc: torrc.into(), num_cpus: 2 }
+        Self { names, torrc: torrc.into() }
     }
 
     /// The torrc of one instance.
@@ -86,11 +69,10 @@ impl TorInstances {
             "# Relay {name} of a private network.\nNickname {name}\nORPort 127.0.0.1:{}\nAddress 127.0.0.1\n\
              SocksPort 0\nExitRelay 0\nContactInfo tests@example.invalid\n\n\
              MetricsPort 127.0.0.1:{}\nMetricsPortPolicy accept 127.0.0.1\n\n\
-             # As on a server with many relays\nNumCPUs {}\nMaxMemInQueues 256 MB\n\n\
+             # As on a server with many relays\nNumCPUs 2\nMaxMemInQueues 256 MB\n\n\
              # What the private network needs\n{}\n",
             FIRST_OR_PORT + index,
             FIRST_METRICS_PORT + index,
-            self.num_cpus,
             self.torrc.trim_end(),
         )
     }
@@ -100,7 +82,7 @@ impl Container {
     /// Installs, enables and starts the directory, and gives the torrc lines that its relays need.
     pub fn install_private_directory(&self, directory: &PrivateDirectory) -> Result<String, TestbedError> {
         let program = self.install_program(&directory.program)?;
-        self.write(format!("/etc/systemd/system/{DIRECTORY_UNIT}"), directory.unit(&program), 0o644)?;
+        self.write(format!("/etc/systemd/system/{DIRECTORY_UNIT}"), PrivateDirectory::unit(&program), 0o644)?;
         self.try_ok(&["systemctl", "daemon-reload"])?;
         self.try_ok(&["systemctl", "enable", "--now", DIRECTORY_UNIT])?;
         self.read_text(DIRECTORY_TORRC)
@@ -138,7 +120,7 @@ impl Container {
         self.try_ok(&words.collect::<Vec<_>>()).map(drop)
     }
 
-    /// How far a Tor instance has bootstrapped, in percent, as its control socket tells.
+    /// How far a Tor instance has bootstrapped, in percent, by its control socket.
     pub fn bootstrap_percent(&self, name: &str) -> Result<u8, TestbedError> {
         let path = PathBuf::from(format!("/run/tor-instances/{name}/control"));
         let asked = || -> std::io::Result<String> {
@@ -166,19 +148,19 @@ impl Container {
     pub fn wait_for_bootstrap(&self, names: &[String], limit: Duration) -> Result<(), TestbedError> {
         let mut waiting: Vec<&String> = names.iter().collect();
         wait_for("bootstrapping to 100%", limit, || {
-            let mut told = Vec::new();
+            let mut states = Vec::new();
             waiting.retain(|name| match self.bootstrap_percent(name) {
                 Ok(100) => false,
                 Ok(percent) => {
-                    told.push(format!("{name}: {percent}%"));
+                    states.push(format!("{name}: {percent}%"));
                     true
                 }
                 Err(error) => {
-                    told.push(error.to_string());
+                    states.push(error.to_string());
                     true
                 }
             });
-            if waiting.is_empty() { Ok(()) } else { Err(told.join("\n")) }
+            if waiting.is_empty() { Ok(()) } else { Err(states.join("\n")) }
         })
     }
 }

@@ -66,27 +66,3 @@ pub(crate) fn entries_with(folder: &Path, part: &str) -> Result<Vec<PathBuf>, Te
     };
     Ok(entries.into_iter().filter(has).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blanks_and_backslashes_of_mount_points_are_read() {
-        for (text, path) in
-            [(r"/a/b", "/a/b"), (r"/a\040b\134c\011", "/a b\\c\t"), (r"/a\9", r"/a\9"), (r"/a\04", r"/a\04")]
-        {
-            assert_eq!(unescaped(text.as_bytes()), Path::new(path));
-        }
-    }
-
-    #[test]
-    fn a_folder_in_which_nothing_is_mounted_is_removed_and_one_that_is_gone_is_no_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        fs::create_dir_all(path.join("b")).unwrap();
-        remove(&path).unwrap();
-        assert!(!path.exists());
-        remove(&path).unwrap();
-    }
-}

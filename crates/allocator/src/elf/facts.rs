@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use heaptrial_model::Version;
 use object::read::elf::ProgramHeader as _;
 
 use super::{Elf, ElfError, ElfFile, damaged};
-use crate::file_key::FileKey;
 use crate::identify::{CarriedAllocator, carried_allocators};
 
 /// What a program or library is, as far as it bears on preloading.
@@ -25,12 +25,6 @@ pub struct ObjectFacts {
     pub carried: Vec<CarriedAllocator>,
     /// Functions of one allocator with which it frees or resizes blocks, and that allocator's family.
     pub frees_by: Vec<(&'static str, &'static str)>,
-}
-
-/// Whether a file is a program of musl, which no library and no setting for glibc reaches.
-pub fn runs_under_musl(program: &Path) -> bool {
-    let interpreter = ElfFile::open(program).ok().and_then(|file| Elf::parse(&file).ok()?.interpreter());
-    interpreter.is_some_and(|name| name.contains("ld-musl"))
 }
 
 /// Reads what bears on preloading of an ELF file of this machine. Reads a program's constants, 24 MiB at most.
@@ -64,13 +58,14 @@ const FREES: [(&str, &str); 9] = [
 /// Examines one file after the other, and reads only once what is asked for again.
 #[derive(Debug, Default)]
 pub struct Examiner {
-    known: RefCell<HashMap<FileKey, ObjectFacts>>,
+    /// By device and inode.
+    known: RefCell<HashMap<(u64, u64), ObjectFacts>>,
 }
 
 impl Examiner {
     pub fn examine(&self, path: &Path) -> Result<ObjectFacts, ElfError> {
         let Ok(metadata) = fs::metadata(path) else { return examine_object(path) };
-        let key = FileKey::of(&metadata);
+        let key = (metadata.dev(), metadata.ino());
         if let Some(facts) = self.known.borrow().get(&key) {
             return Ok(facts.clone());
         }
@@ -140,21 +135,5 @@ impl Elf<'_> {
         let name =
             self.segments.iter().find_map(|segment| segment.interpreter(self.endian, self.data).ok()?);
         super::text(name?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_program_is_dynamic_and_carries_no_allocator() {
-        let own = std::env::current_exe().unwrap();
-        let facts = examine_object(&own).unwrap();
-        assert!(!facts.is_static && !facts.exports_malloc && facts.frees_by.is_empty());
-        assert!(facts.interpreter.unwrap().contains("/ld-linux") && !runs_under_musl(&own));
-        let needed = needed_files(&own).unwrap();
-        let libc = needed.iter().find(|file| file.name.starts_with("libc.so")).unwrap();
-        assert!(libc.versions.iter().any(|version| version.starts_with("GLIBC_2.")), "{libc:?}");
     }
 }

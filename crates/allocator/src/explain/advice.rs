@@ -1,5 +1,6 @@
 //! What could help, by rules that are data.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use heaptrial_model::{AllocatorSpec, units};
@@ -31,12 +32,8 @@ struct Rules {
 struct Rule {
     name: String,
     allocator: Option<String>,
-    in_use: Option<f64>,
-    other: Option<f64>,
-    kept_at_ends: Option<f64>,
-    kept_between: Option<f64>,
-    free_in_pages: Option<f64>,
-    unused: Option<f64>,
+    /// Figures with the least share of anonymous memory.
+    at_least: BTreeMap<String, f64>,
     arenas: Option<u32>,
     #[serde(rename = "try")]
     specs: Vec<AllocatorSpec>,
@@ -45,12 +42,7 @@ struct Rule {
 
 /// The figures by which rules go, in bytes.
 struct Figures {
-    in_use: u64,
-    other: u64,
-    kept_at_ends: u64,
-    kept_between: u64,
-    free_in_pages: u64,
-    unused: u64,
+    named: [(&'static str, u64); 7],
     arenas: u32,
     anon: u64,
 }
@@ -66,15 +58,19 @@ fn rules() -> &'static [Rule] {
 /// All that could help; empty where nothing is shown to.
 pub(super) fn advice(explanation: &Explanation) -> Vec<Advice> {
     let Some(split) = explanation.split.as_ref() else { return Vec::new() };
+    let anon = explanation.anon_bytes;
     let figures = Figures {
-        in_use: split.in_use_bytes,
-        other: explanation.other_bytes,
-        kept_at_ends: split.kept_at_ends_bytes,
-        kept_between: split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes),
-        free_in_pages: split.free_in_pages_bytes,
-        unused: split.kept_free_bytes + split.free_in_pages_bytes,
+        named: [
+            ("in_use", split.in_use_bytes),
+            ("other", explanation.other_bytes),
+            ("kept_at_ends", split.kept_at_ends_bytes),
+            ("kept_between", split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes)),
+            ("free_in_pages", split.free_in_pages_bytes),
+            ("unused", split.kept_free_bytes + split.free_in_pages_bytes),
+            ("anon", anon),
+        ],
         arenas: split.arenas,
-        anon: explanation.anon_bytes,
+        anon,
     };
     if figures.anon < WORTH_BYTES {
         return Vec::new();
@@ -89,36 +85,21 @@ pub(super) fn advice(explanation: &Explanation) -> Vec<Advice> {
 
 impl Rule {
     fn holds(&self, figures: &Figures, family: &str) -> bool {
-        let shares = [
-            (self.in_use, figures.in_use),
-            (self.other, figures.other),
-            (self.kept_at_ends, figures.kept_at_ends),
-            (self.kept_between, figures.kept_between),
-            (self.free_in_pages, figures.free_in_pages),
-            (self.unused, figures.unused),
-        ];
-        let is_at_least = |(least, bytes): (Option<f64>, u64)| {
-            least.is_none_or(|least| bytes as f64 >= least * figures.anon as f64)
+        let is_reached = |(name, bytes): &(&str, u64)| {
+            self.at_least.get(*name).is_none_or(|least| *bytes as f64 >= least * figures.anon as f64)
         };
         self.allocator.as_deref().is_none_or(|own| own == family)
             && self.arenas.is_none_or(|least| figures.arenas >= least)
-            && shares.into_iter().all(is_at_least)
+            && figures.named.iter().all(is_reached)
     }
 }
 
 impl Figures {
     fn fill(&self, reason: &str) -> String {
-        let values = [
-            ("{in_use}", self.in_use),
-            ("{other}", self.other),
-            ("{kept_at_ends}", self.kept_at_ends),
-            ("{kept_between}", self.kept_between),
-            ("{free_in_pages}", self.free_in_pages),
-            ("{unused}", self.unused),
-            ("{anon}", self.anon),
-        ];
         let text = reason.replace("{arenas}", &self.arenas.to_string());
-        values.into_iter().fold(text, |text, (name, bytes)| text.replace(name, &units::memory(bytes as f64)))
+        self.named.iter().fold(text, |text, (name, bytes)| {
+            text.replace(&format!("{{{name}}}"), &units::memory(*bytes as f64))
+        })
     }
 }
 

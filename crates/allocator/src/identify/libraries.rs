@@ -2,45 +2,28 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_host::{PACKAGE_STATUS, Package, Process, packages_of};
+use heaptrial_host::{Package, Process, packages_of};
 use heaptrial_model::MappedLibrary;
 
 use super::objects::MappedObject;
-use crate::file_key::FileKey;
 
-/// Packages of files, as long as no package is installed or removed. dpkg's lists are long, and the processes of a host map
-/// much the same libraries.
-#[derive(Default)]
+/// Packages of files. dpkg's lists are long, and the processes of a host map much the same libraries.
+#[derive(Debug, Default)]
 pub(super) struct Packages {
-    known: RefCell<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    /// The state of the packages when they were looked up.
-    state: Option<FileKey>,
-    packages: HashMap<PathBuf, Option<Package>>,
+    known: RefCell<HashMap<PathBuf, Option<Package>>>,
 }
 
 impl Packages {
     fn of(&self, process: &Process, paths: &[&Path]) -> Vec<Option<Package>> {
-        let root = process.seen_root();
-        let state = fs::metadata(root.path(PACKAGE_STATUS)).ok().map(|metadata| FileKey::of(&metadata));
         let mut known = self.known.borrow_mut();
-        if known.state != state {
-            *known = Known { state, packages: HashMap::new() };
-        }
-        let packages = &mut known.packages;
-        let missing: Vec<&Path> =
-            paths.iter().copied().filter(|path| !packages.contains_key(*path)).collect();
+        let missing: Vec<&Path> = paths.iter().copied().filter(|path| !known.contains_key(*path)).collect();
         if !missing.is_empty() {
-            let mut found = packages_of(&root, &missing);
-            packages.extend(missing.into_iter().map(|path| (path.to_owned(), found.remove(path))));
+            let mut found = packages_of(&process.seen_root(), &missing);
+            known.extend(missing.into_iter().map(|path| (path.to_owned(), found.remove(path))));
         }
-        paths.iter().map(|path| packages.get(*path).cloned().flatten()).collect()
+        paths.iter().map(|path| known.get(*path).cloned().flatten()).collect()
     }
 }
 

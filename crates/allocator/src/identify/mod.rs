@@ -13,7 +13,6 @@ mod slots;
 mod version;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use heaptrial_host::{HostError, Mapping, Process};
@@ -51,13 +50,10 @@ fn is_denied(error: &HostError) -> bool {
 }
 
 fn permission_hint(error: &HostError) -> &'static str {
-    if is_denied(error) { whom_to_be(rustix::process::geteuid().is_root()) } else { "" }
-}
-
-fn whom_to_be(is_root: bool) -> &'static str {
-    match is_root {
-        false => "; run it as the process' user or as root",
-        true => {
+    match (is_denied(error), rustix::process::geteuid().is_root()) {
+        (false, _) => "",
+        (true, false) => "; run it as the process' user or as root",
+        (true, true) => {
             "; root has no right to trace it here (CAP_SYS_PTRACE), as in many containers: run it outside of the container"
         }
     }
@@ -71,7 +67,7 @@ pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
-    Identifier::default().identify(process)
+    Identifier::default().identify(process, &|| None)
 }
 
 /// The same of a process whose service was started with `passed` among its environment: that counts where the program
@@ -80,43 +76,21 @@ pub fn identify_started_with(
     process: &Process,
     passed: &[(String, String)],
 ) -> Result<Identity, IdentifyError> {
-    identify_with(process, &Packages::default(), &|| Some(passed.to_vec()))
+    Identifier::default().identify(process, &|| Some(passed.to_vec()))
 }
 
-/// Variables that a service was started with; `None` where nothing is known of them.
+/// Variables that a service was started with; `None` where nothing is known of them. They are asked for only where the
+/// program overwrote the memory of its environment.
 pub type PassedVariables<'a> = &'a dyn Fn() -> Option<Vec<(String, String)>>;
 
 /// Identifies one process after the other, and looks up the packages of what several of them map only once.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Identifier {
     packages: Packages,
 }
 
-impl fmt::Debug for Identifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identifier").finish_non_exhaustive()
-    }
-}
-
-impl Identifier {
-    /// Finds out which allocator a process uses.
-    pub fn identify(&self, process: &Process) -> Result<Identity, IdentifyError> {
-        self.identify_started_with(process, &|| None)
-    }
-
-    /// The same of a process of a service; `passed` has what that was started with, and is asked only where the program
-    /// overwrote the memory of its environment.
-    pub fn identify_started_with(
-        &self,
-        process: &Process,
-        passed: PassedVariables<'_>,
-    ) -> Result<Identity, IdentifyError> {
-        identify_with(process, &self.packages, passed)
-    }
-}
-
-/// Allocators of a process beside the one that serves `malloc`: in libraries and in the program, and heaps of languages. A treatment
-/// does not reach what they hold.
+/// Allocators of a process alongside the one that serves `malloc`: in libraries and in the program, and heaps of languages.
+/// A treatment does not reach what they hold.
 pub fn other_allocators(
     process: &Process,
     identity: &Identity,
@@ -133,63 +107,53 @@ pub fn other_allocators(
     Ok(others)
 }
 
-fn identify_with(
-    process: &Process,
-    packages: &Packages,
-    passed: PassedVariables<'_>,
-) -> Result<Identity, IdentifyError> {
-    let pid = process.pid();
-    let host = |source| IdentifyError::Host { pid, source };
-    let mut mappings = process.mappings().map_err(host)?;
-    // The main thread may have ended; its files show nothing then.
-    let living = if mappings.is_empty() { Some(process.by_its_living_thread()) } else { None };
-    let process = living.as_ref().unwrap_or(process);
-    if living.is_some() {
-        mappings = process.mappings().map_err(host)?;
-    }
-    // The environment shows how the allocator came in and its settings, not which it is.
-    let overwritten = process.environ_is_overwritten().unwrap_or(false);
-    let passed = if overwritten { passed() } else { None };
-    let known = passed.is_some();
-    let environ = passed.or_else(|| process.environ().ok()).unwrap_or_default();
-    let objects = MappedObjects::open(process, &mappings);
-    let parsed = objects.parse();
-    let Some(program) = objects::program(&parsed) else {
-        let unread = objects::unread_program(process).filter(|_| !mappings.is_empty());
-        return Err(match unread {
-            Some(source) => IdentifyError::Program { pid, source },
-            None if process.state().is_ok_and(|state| state == 'Z') => host(HostError::Gone { pid }),
-            None => IdentifyError::NoProgram { pid },
-        });
-    };
-    let mut findings = nothing_known();
-    if overwritten {
-        let settings = match known {
-            true => "its settings are those that it was started with",
-            false => "its settings cannot be proved from it",
+impl Identifier {
+    /// Finds out which allocator a process uses.
+    pub fn identify(
+        &self,
+        process: &Process,
+        passed: PassedVariables<'_>,
+    ) -> Result<Identity, IdentifyError> {
+        let pid = process.pid();
+        let host = |source| IdentifyError::Host { pid, source };
+        let mappings = process.mappings().map_err(host)?;
+        // The environment shows how the allocator came in and its settings, not which it is.
+        let overwritten = process.environ_is_overwritten().unwrap_or(false);
+        let passed = if overwritten { passed() } else { None };
+        let known = passed.is_some();
+        let environ = passed.or_else(|| process.environ().ok()).unwrap_or_default();
+        let objects = MappedObjects::open(process, &mappings);
+        let parsed = objects.parse();
+        let Some(program) = objects::program(&parsed) else {
+            let unread = objects::unread_program(process).filter(|_| !mappings.is_empty());
+            return Err(match unread {
+                Some(source) => IdentifyError::Program { pid, source },
+                None if process.state().is_ok_and(|state| state == 'Z') => host(HostError::Gone { pid }),
+                None => IdentifyError::NoProgram { pid },
+            });
         };
-        findings.evidence.push(format!("{OVERWRITTEN}: {settings}"));
+        let mut findings = nothing_known();
+        if overwritten {
+            let settings = match known {
+                true => "its settings are those that it was started with",
+                false => "its settings cannot be proved from it",
+            };
+            findings.evidence.push(format!("{OVERWRITTEN}: {settings}"));
+        }
+        let unreadable: Vec<&String> = objects.unreadable().collect();
+        let unread = unreadable.iter().map(|name| format!("{name} is mapped but could not be read"));
+        findings.evidence.extend(unread);
+        if program.elf.is_static() {
+            program::examine_static(program, &mut findings);
+        } else {
+            let (mappings, objects, environ) = (&mappings, &parsed, &environ);
+            let subject = Subject { process, mappings, objects, program, unreadable, environ };
+            subject.examine(&mut findings);
+        }
+        findings.libraries = libraries::mapped(process, &parsed, program, &self.packages);
+        findings.settings = settings_of(&findings.family, &environ);
+        Ok(findings)
     }
-    findings
-        .evidence
-        .extend(objects.unreadable().map(|name| format!("{name} is mapped but could not be read")));
-    if program.elf.is_static() {
-        program::examine_static(program, &mut findings);
-    } else {
-        let unreadable = objects.unreadable().collect();
-        let subject = Subject {
-            process,
-            mappings: &mappings,
-            objects: &parsed,
-            program,
-            unreadable,
-            environ: &environ,
-        };
-        subject.examine(&mut findings);
-    }
-    findings.libraries = libraries::mapped(process, &parsed, program, packages);
-    findings.settings = settings_of(&findings.family, &environ);
-    Ok(findings)
 }
 
 /// A process whose program is linked dynamically.
@@ -375,15 +339,4 @@ fn settings_of(family: &str, environ: &[(String, String)]) -> BTreeMap<String, S
     let family = Catalog::builtin().family(family);
     let is_read = |name: &str| family.is_some_and(|family| family.reads_variable(name));
     environ.iter().rev().filter(|(name, _)| is_read(name)).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn root_is_not_told_to_be_root() {
-        assert!(whom_to_be(false).ends_with("as root"));
-        assert!(whom_to_be(true).contains("CAP_SYS_PTRACE") && !whom_to_be(true).contains("as root"));
-    }
 }

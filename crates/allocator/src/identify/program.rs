@@ -2,7 +2,6 @@
 //! an allocator under other names beside the C library's.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use heaptrial_model::{Identity, Linkage, Version};
 use serde::Serialize;
@@ -10,7 +9,7 @@ use serde::Serialize;
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
 use super::version;
-use crate::catalog::{Catalog, Family};
+use crate::catalog::Catalog;
 use crate::elf::Elf;
 
 /// Functions by which an allocator inside a program is known, in an unstripped file.
@@ -45,32 +44,23 @@ pub struct OtherAllocator {
     pub object: String,
 }
 
-/// An allocator found in the program's file.
-struct Carried {
-    family: Arc<Family>,
-    evidence: String,
-    mi_version: Option<u64>,
-}
-
-/// An allocator whose code, marks or functions a file has to do with.
+/// An allocator whose code or marks are in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedAllocator {
     pub family: String,
     pub evidence: String,
+    mi_version: Option<u64>,
 }
 
 /// Families whose code or marks are in a program's file.
 pub(crate) fn carried_allocators(elf: &Elf<'_>) -> Vec<CarriedAllocator> {
-    let found = carried(elf, &Constants::of(elf)).into_iter();
-    found
-        .map(|carried| CarriedAllocator { family: carried.family.name.clone(), evidence: carried.evidence })
-        .collect()
+    carried(elf, &Constants::of(elf))
 }
 
 /// Allocators in a mapped file that does not serve `malloc`.
 pub(super) fn others_in(object: &MappedObject<'_>) -> Vec<OtherAllocator> {
     let found = carried(&object.elf, &Constants::of(&object.elf)).into_iter();
-    let families = found.map(|carried| carried.family.name.clone());
+    let families = found.map(|carried| carried.family);
     let languages = LANGUAGES.iter().filter(|(function, _)| object.elf.exported(function).is_some());
     let names = families.chain(languages.map(|(_, name)| (*name).to_owned()));
     names.map(|name| OtherAllocator { name, object: object.name.clone() }).collect()
@@ -91,11 +81,12 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Identity) {
     match found.as_slice() {
         [only] => {
             findings.evidence.push(only.evidence.clone());
-            findings.family.clone_from(&only.family.name);
-            match only.family.name.as_str() {
-                "glibc" => glibc_version(&constants, findings),
-                "go" => findings.version = go_version(&constants),
-                _ => version::find(&only.family, &program.elf, only.mi_version, findings),
+            findings.family.clone_from(&only.family);
+            match (only.family.as_str(), Catalog::builtin().family(&only.family)) {
+                ("glibc", _) => glibc_version(&constants, findings),
+                ("go", _) => findings.version = go_version(&constants),
+                (_, Some(family)) => version::find(family, &program.elf, only.mi_version, findings),
+                (_, None) => {}
             }
         }
         several => {
@@ -129,21 +120,18 @@ pub(super) fn carries_allocator(
     if let Some(carried) = own.first() {
         findings.evidence.push(format!(
             "the program carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
-            carried.family.name, provider.name
+            carried.family, provider.name
         ));
     }
     !own.is_empty()
 }
 
-fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
-    let catalog = Catalog::builtin();
-    let mut found: Vec<Carried> = Vec::new();
+fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<CarriedAllocator> {
+    let mut found: Vec<CarriedAllocator> = Vec::new();
     let mut mi_version = None;
     let mut add = |name: &str, evidence: String| {
-        if let Some(family) = catalog.family(name) {
-            if !found.iter().any(|carried| carried.family.name == name) {
-                found.push(Carried { family: family.clone(), evidence, mi_version: None });
-            }
+        if !found.iter().any(|carried| carried.family == name) {
+            found.push(CarriedAllocator { family: name.to_owned(), evidence, mi_version: None });
         }
     };
     elf.symbol_table(|name, address| {
@@ -174,7 +162,7 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
     }
     // CPython 3.13 and later carries mimalloc for objects alone. Like its pymalloc, it does not stand in for `malloc`.
     let is_python = || constants.find("PYTHONMALLOC").is_some();
-    found.retain(|carried| carried.family.name != "mimalloc" || !is_python());
+    found.retain(|carried| carried.family != "mimalloc" || !is_python());
     for carried in &mut found {
         carried.mi_version = mi_version;
     }

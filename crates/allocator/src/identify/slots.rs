@@ -31,7 +31,17 @@ pub(super) fn resolved(subject: &Subject<'_, '_>, findings: &mut Identity) -> Bo
             return Bound::Unread;
         }
     };
-    let targets = Targets { objects, program };
+    let defines = |name: &str| {
+        let object = objects.iter().find(|object| object.name == name);
+        object.is_some_and(|object| object.elf.exported("malloc").is_some())
+    };
+    // The loader binds its own allocator to itself; and in a program at a fixed address the slots of libraries lead to the
+    // program's stub of `malloc`, which is no definition of it.
+    let counts = |name: &str| match objects.iter().find(|object| object.name == name) {
+        Some(object) if object.name == program.name => defines(name),
+        Some(object) => !object.is_loader(),
+        None => true,
+    };
     let mut bound: Vec<(&str, &str)> = Vec::new();
     let others = objects.iter().filter(|object| object.name != program.name);
     for object in std::iter::once(program).chain(others) {
@@ -44,7 +54,7 @@ pub(super) fn resolved(subject: &Subject<'_, '_>, findings: &mut Identity) -> Bo
             let target = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address));
             // An unbound slot points back into its own object.
             let target = target.filter(|target| target.is_file() && target.name != object.name);
-            if let Some(target) = target.filter(|target| targets.counts(&target.name)) {
+            if let Some(target) = target.filter(|target| counts(&target.name)) {
                 bound.push((object.name.as_str(), target.name.as_str()));
             }
         }
@@ -65,35 +75,12 @@ pub(super) fn resolved(subject: &Subject<'_, '_>, findings: &mut Identity) -> Bo
     }
     let names: BTreeSet<&str> = bound.iter().map(|(_, target)| *target).collect();
     match (names.len(), names.first()) {
-        (1, Some(only)) if targets.defines(only) => Bound::To((*only).to_owned()),
+        (1, Some(only)) if defines(only) => Bound::To((*only).to_owned()),
         (1, Some(only)) => {
             Bound::Undecided(format!("`malloc` is bound to {only}, which is not known to define it"))
         }
         _ if counts.is_empty() => Bound::Unread,
         _ => Bound::Undecided("the process' files are bound to different `malloc`s".to_owned()),
-    }
-}
-
-/// Files that slots point into.
-struct Targets<'a, 'd> {
-    objects: &'a [MappedObject<'d>],
-    program: &'a MappedObject<'d>,
-}
-
-impl Targets<'_, '_> {
-    /// The loader binds its own allocator to itself; and in a program at a fixed address the slots of libraries lead to the
-    /// program's stub of `malloc`, which is no definition of it.
-    fn counts(&self, name: &str) -> bool {
-        match self.objects.iter().find(|object| object.name == name) {
-            Some(object) if object.name == self.program.name => self.defines(name),
-            Some(object) => !object.is_loader(),
-            None => true,
-        }
-    }
-
-    fn defines(&self, name: &str) -> bool {
-        let object = self.objects.iter().find(|object| object.name == name);
-        object.is_some_and(|object| object.elf.exported("malloc").is_some())
     }
 }
 

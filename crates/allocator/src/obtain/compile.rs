@@ -8,7 +8,7 @@ use super::SourceError;
 use crate::cache::failure;
 use crate::catalog::{Recipe, Variant};
 use crate::provenance::Build;
-use crate::tool::{OF_BUILDS, Tool, ToolError};
+use crate::tool::{OF_BUILDS, Tool};
 
 /// The compiler of a recipe that has the source's own `configure` choose everything else.
 const COMPILER: &str = "cc";
@@ -47,16 +47,6 @@ pub(super) fn how(recipe: &Recipe, variants: &[Variant]) -> Result<Build, Source
         environment: OF_BUILDS.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         commands: commands(recipe, variants),
     })
-}
-
-/// Whether a build is what this recipe gives on this machine today. Where there is no compiler (any more), no other one builds
-/// it otherwise.
-pub(super) fn is_current(build: &Build, recipe: &Recipe, variants: &[Variant]) -> bool {
-    match how(recipe, variants) {
-        Ok(today) => today == *build,
-        Err(SourceError::Tool(ToolError::Missing { .. })) => build.commands == commands(recipe, variants),
-        Err(_) => false,
-    }
 }
 
 /// Builds `source` by `recipe` into `files`; gives the library's file name and how.

@@ -5,18 +5,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use heaptrial_host::{HostRoot, codename};
 
 use super::archive::Archive;
-use super::{Delivery, Obtainer, SourceError};
+use super::source::Delivery;
+use super::{Obtainer, SourceError};
 use crate::cache::{CacheError, Staging, failure};
 use crate::catalog::{DebianPackage, Family};
 use crate::digest;
 use crate::licence;
-use crate::provenance::Provenance;
-use crate::tool::{Tool, ToolError};
+use crate::provenance::{Origin, Provenance};
+use crate::tool::Tool;
 
 /// Which system this is, by its os-release file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +29,6 @@ pub(crate) struct HostSystem {
 const OS_RELEASE: &str = "/etc/os-release";
 /// Suites of Debian; any other suite in the catalog is used on its own system only.
 const DEBIAN_SUITES: [&str; 4] = ["bookworm", "trixie", "forky", "sid"];
-/// Package lists older than this are fetched again.
-const LISTS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl HostSystem {
     pub(crate) fn read() -> Option<Self> {
@@ -69,12 +67,9 @@ impl Obtainer {
         staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
         let PackageFile { version, sha256, tree } = self.package_file(wanted, staging)?;
-        let provenance = Provenance::DebianPackage {
-            suite: wanted.suite.clone(),
-            package: wanted.package.clone(),
-            version,
-            sha256,
-        };
+        let (suite, package) = (wanted.suite.clone(), wanted.package.clone());
+        let origin = Origin::DebianPackage { suite, package, version, sha256 };
+        let provenance = Provenance { origin, build: None };
         let licences = licence::of_package(&tree, &wanted.package);
         let files = staging.files();
         if family.is_c_library {
@@ -90,6 +85,7 @@ impl Obtainer {
         Ok(Delivery { main: name.clone(), loader: None, provenance, licences })
     }
 
+    /// Downloads and unpacks a package.
     fn package_file(
         &self,
         wanted: &DebianPackage,
@@ -101,42 +97,22 @@ impl Obtainer {
         if self.options.offline {
             return Err(SourceError::NotThere("packages are not fetched offline".to_owned()));
         }
-        let archive = system.archive()?;
         self.say(&format!("fetching package {} of {}", wanted.package, wanted.suite));
         let downloads = staging.work_folder("package")?;
-        self.download(&archive, wanted, &downloads)?;
+        let _lock = self.lock(&format!("apt-{}", wanted.suite))?;
+        let folder = self.cache.folder("apt")?.join(&wanted.suite);
+        let root = AptRoot::prepare(folder, &system.archive()?.stanza(&wanted.suite))?;
+        root.tool().args(["update", "--error-on=any"]).run()?;
+        root.tool().args(["download", &wanted.package]).in_folder(&downloads).run()?;
         let file = only_package(&downloads)?;
-        let version =
-            Tool::new("dpkg-deb").args(["--field"]).arg(&file).arg("Version").run()?.trim().to_owned();
+        let version = Tool::new("dpkg-deb").arg("--field").arg(&file).arg("Version").run()?;
         let sha256 = digest::of_file(&file).map_err(failure("reading", &file))?;
         let tree = staging.work_folder("tree")?;
         Tool::new("dpkg-deb").arg("--extract").arg(&file).arg(&tree).run()?;
-        Ok(PackageFile { version, sha256, tree })
-    }
-
-    /// Fetches a package into a folder, with package lists that are fetched first where they are
-    /// old or the download fails.
-    fn download(&self, archive: &Archive, wanted: &DebianPackage, folder: &Path) -> Result<(), SourceError> {
-        let suite = &wanted.suite;
-        let _lock = self.lock(&format!("apt-{suite}"))?;
-        let root = AptRoot::prepare(self.cache.folder("apt")?.join(suite), archive, suite)?;
-        let fresh = root.is_fresh();
-        if !fresh {
-            self.say(&format!("fetching the package lists of {suite}"));
-            root.update()?;
-        }
-        match root.download(&wanted.package, folder) {
-            Err(_) if fresh => {
-                self.say(&format!("fetching the package lists of {suite} again"));
-                root.update()?;
-                Ok(root.download(&wanted.package, folder)?)
-            }
-            result => Ok(result?),
-        }
+        Ok(PackageFile { version: version.trim().to_owned(), sha256, tree })
     }
 }
 
-/// A package that was downloaded and unpacked.
 struct PackageFile {
     version: String,
     sha256: String,
@@ -149,28 +125,14 @@ struct AptRoot {
 }
 
 impl AptRoot {
-    fn prepare(folder: PathBuf, archive: &Archive, suite: &str) -> Result<Self, CacheError> {
+    fn prepare(folder: PathBuf, source: &str) -> Result<Self, CacheError> {
         for name in ["sources", "state", "lists/partial", "cache/archives/partial"] {
             let path = folder.join(name);
             fs::create_dir_all(&path).map_err(failure("making", &path))?;
         }
         let path = folder.join("sources/heaptrial.sources");
-        let text = archive.stanza(suite);
-        if fs::read_to_string(&path).is_ok_and(|present| present == text) {
-            return Ok(Self { folder });
-        }
-        let stamp = folder.join("updated");
-        if stamp.exists() {
-            fs::remove_file(&stamp).map_err(failure("removing", &stamp))?;
-        }
-        fs::write(&path, text).map_err(failure("writing", &path))?;
+        fs::write(&path, source).map_err(failure("writing", &path))?;
         Ok(Self { folder })
-    }
-
-    fn is_fresh(&self) -> bool {
-        let modified = fs::metadata(self.folder.join("updated")).and_then(|metadata| metadata.modified());
-        modified
-            .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < LISTS_LIFETIME))
     }
 
     fn tool(&self) -> Tool {
@@ -197,17 +159,6 @@ impl AptRoot {
         }
         options.iter().fold(Tool::new("apt-get"), |tool, option| tool.arg("-o").arg(option))
     }
-
-    fn update(&self) -> Result<(), SourceError> {
-        self.tool().args(["update", "--error-on=any"]).run()?;
-        let stamp = self.folder.join("updated");
-        fs::write(&stamp, "").map_err(failure("writing", &stamp))?;
-        Ok(())
-    }
-
-    fn download(&self, package: &str, folder: &Path) -> Result<(), ToolError> {
-        self.tool().args(["download", package]).in_folder(folder).run().map(drop)
-    }
 }
 
 /// Whether every user can enter a folder.
@@ -218,11 +169,10 @@ fn is_open_to_all(folder: &Path) -> bool {
 }
 
 fn only_package(folder: &Path) -> Result<PathBuf, SourceError> {
-    let entries = fs::read_dir(folder).map_err(failure("reading", folder))?.flatten();
-    entries
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| SourceError::NotThere("apt-get downloaded no package".to_owned()))
+    let mut paths =
+        fs::read_dir(folder).map_err(failure("reading", folder))?.flatten().map(|entry| entry.path());
+    let package = paths.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    package.ok_or_else(|| SourceError::NotThere("apt-get downloaded no package".to_owned()))
 }
 
 /// The first file of a name below a folder.
@@ -274,16 +224,5 @@ mod tests {
         assert!(debian.has("bookworm") && debian.has("trixie") && !debian.has("noble"));
         let ubuntu = system("ubuntu", "noble");
         assert!(ubuntu.has("noble") && !ubuntu.has("trixie"));
-    }
-
-    #[test]
-    fn a_file_is_found_below_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("usr/lib/m")).unwrap();
-        fs::write(folder.path().join("usr/lib/m/liba.so.1.2"), "").unwrap();
-        std::os::unix::fs::symlink("liba.so.1.2", folder.path().join("usr/lib/m/liba.so.1")).unwrap();
-        std::os::unix::fs::symlink("nowhere", folder.path().join("usr/lib/m/libb.so.1")).unwrap();
-        assert!(find(folder.path(), "liba.so.1").is_some());
-        assert!(find(folder.path(), "libb.so.1").is_none());
     }
 }

@@ -1,49 +1,70 @@
-//! The texts in a package: control file, changelog, copyright.
+//! The texts in a package: control file, changelog, copyright, build information.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::{DEBIAN_ARCHITECTURE, Family, Obtained, Provenance};
-use jiff::Timestamp;
+use heaptrial_model::AllocatorSpec;
+use serde_json::json;
 
-use crate::package::TOOL_VERSION;
-use crate::package::archive::Entry;
+use super::TOOL_VERSION;
+use super::archive::Entry;
+use crate::DEBIAN_ARCHITECTURE;
+use crate::catalog::Family;
+use crate::obtained::Obtained;
+use crate::provenance::{Origin, Provenance};
 
 /// Whom a package names as its maintainer. There is no address: whoever made it answers for it.
-pub(crate) const MAINTAINER: &str = "The Heaptrial developers <nobody@heaptrial.invalid>";
+const MAINTAINER: &str = "The Heaptrial developers <nobody@heaptrial.invalid>";
+/// [`super::archive::TIME`] as changelogs write it.
+const DATE: &str = "Thu, 01 Jan 2026 00:00:00 +0000";
 /// Columns of a description's lines.
 const WIDTH: usize = 76;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    /// What it is in a few words.
-    pub(crate) label: String,
+pub(super) struct Facts {
+    pub(super) name: String,
+    pub(super) version: String,
     /// Without settings: they are no part of a library.
-    pub(crate) spec: String,
-    pub(crate) depends: String,
-    pub(crate) library: PathBuf,
-    pub(crate) library_bytes: u64,
-    pub(crate) time: Duration,
+    pub(super) spec: AllocatorSpec,
+    pub(super) depends: String,
+    pub(super) library: PathBuf,
+    pub(super) library_bytes: u64,
 }
 
 impl Facts {
-    pub(crate) fn documents_folder(&self) -> String {
-        format!("/usr/share/doc/{}", self.name)
-    }
-
-    pub(crate) fn control(&self, obtained: &Obtained, family: &Family, data: &[Entry]) -> String {
+    pub(super) fn control(&self, obtained: &Obtained, family: &Family, data: &[Entry]) -> String {
         let size: u64 = data.iter().map(Entry::kibibytes).sum();
-        let Self { name, version, depends, label, .. } = self;
+        let Self { name, version, depends, spec, .. } = self;
         let depends = if depends.is_empty() { String::new() } else { format!("Depends: {depends}\n") };
         format!(
             "Package: {name}\nVersion: {version}\nArchitecture: {DEBIAN_ARCHITECTURE}\n\
              Maintainer: {MAINTAINER}\nInstalled-Size: {size}\n{depends}Suggests: heaptrial\n\
-             Section: libs\nPriority: optional\nDescription: {label} to preload, one proved build\n{}",
+             Section: libs\nPriority: optional\nDescription: {spec} to preload, one proved build\n{}",
             self.description(obtained, family),
         )
+    }
+
+    /// What is needed to get and check the same build again. A host that has the package installed reads it, and finds the
+    /// build by its spec.
+    pub(super) fn build_info(&self, obtained: &Obtained) -> String {
+        let info = json!({
+            "schema_version": 1,
+            "package": self.name,
+            "package_version": self.version,
+            "architecture": DEBIAN_ARCHITECTURE,
+            "spec": self.spec,
+            "version": obtained.version,
+            "library": {
+                "path": self.library,
+                "bytes": self.library_bytes,
+                "sha256": obtained.sha256,
+                "build_id": obtained.build_id,
+                "depends": self.depends,
+            },
+            "source": obtained.provenance,
+            "heaptrial": TOOL_VERSION,
+        });
+        format!("{info:#}\n")
     }
 
     fn description(&self, obtained: &Obtained, family: &Family) -> String {
@@ -53,7 +74,7 @@ impl Facts {
                 "This package has the library that `heaptrial allocators get {}` obtained and proved in a process of its own; SHA-256 {}. Made from: {}.",
                 self.spec,
                 obtained.sha256,
-                source_line(&obtained.provenance),
+                obtained.provenance,
             ),
             "Installing it changes no service. Heaptrial applies it by a trial or a rollout and finds it here; it is not removed while a unit names it or a process maps it.".to_owned(),
         ];
@@ -61,25 +82,21 @@ impl Facts {
         wrapped.join(" .\n")
     }
 
-    pub(crate) fn changelog(&self) -> String {
-        let time = Timestamp::from_second(self.time.as_secs() as i64).unwrap_or_default();
+    pub(super) fn changelog(&self) -> String {
         format!(
-            "{} ({}) unstable; urgency=medium\n\n  * Package {} as Heaptrial {TOOL_VERSION} obtained it.\n\n -- {MAINTAINER}  {}\n",
-            self.name,
-            self.version,
-            self.spec,
-            time.strftime("%a, %d %b %Y %H:%M:%S +0000"),
+            "{} ({}) unstable; urgency=medium\n\n  * Package {} as Heaptrial {TOOL_VERSION} obtained it.\n\n -- {MAINTAINER}  {DATE}\n",
+            self.name, self.version, self.spec,
         )
     }
 
-    pub(crate) fn copyright(&self, obtained: &Obtained, family: &Family) -> String {
+    pub(super) fn copyright(&self, obtained: &Obtained, family: &Family) -> String {
         let licence = family.licence.as_deref().unwrap_or("not known to Heaptrial");
         let mut text = format!(
             "This package was made by Heaptrial {TOOL_VERSION} from {}.\nUpstream: {}\n\n\
              Files: {}\nLicence: {licence}\n\n\
              Files: the maintainer script and the files beside this one\nCopyright: 2026 The Heaptrial developers\n\
              Licence: MIT OR Apache-2.0 (/usr/share/common-licenses/Apache-2.0)\n",
-            source_line(&obtained.provenance),
+            obtained.provenance,
             family.git.as_deref().unwrap_or(&family.name),
             self.library.display(),
         );
@@ -100,40 +117,16 @@ impl Facts {
 }
 
 /// Where it came from, without paths of the machine that the package is made on.
-pub(crate) fn public(provenance: &Provenance, family: &Family) -> Provenance {
-    match provenance {
-        Provenance::Local { path, build } => {
-            let name = path.file_name().unwrap_or_default().into();
-            Provenance::Local { path: name, build: build.clone() }
-        }
+pub(super) fn public(provenance: &Provenance, family: &Family) -> Provenance {
+    let origin = match &provenance.origin {
+        Origin::Local { path } => Origin::Local { path: path.file_name().unwrap_or_default().into() },
         // A mirror has the same commit as upstream.
-        Provenance::Git { url, commit, build } => {
-            let url = family.git.as_ref().unwrap_or(url).clone();
-            Provenance::Git { url, commit: commit.clone(), build: build.clone() }
+        Origin::Git { url, commit } => {
+            Origin::Git { url: family.git.as_ref().unwrap_or(url).clone(), commit: commit.clone() }
         }
         other => other.clone(),
-    }
-}
-
-/// Where it came from, with its digest.
-pub(crate) fn source_line(provenance: &Provenance) -> String {
-    match provenance {
-        Provenance::Host { path, package, .. } => {
-            let package = package.as_ref().map_or(String::new(), |package| format!(" of {package}"));
-            format!("the installed {}{package}", path.display())
-        }
-        Provenance::DebianPackage { suite, package, version, sha256 } => {
-            format!("the Debian package {package} {version} of {suite}, SHA-256 {sha256}")
-        }
-        Provenance::Crate { name, version, sha256, build } => {
-            format!("the source in crate {name} {version}, SHA-256 {sha256}, with {}", build.compiler)
-        }
-        Provenance::Git { url, commit, build } => format!("{url} at {commit}, with {}", build.compiler),
-        Provenance::Local { path, build: None } => format!("a given library {}", path.display()),
-        Provenance::Local { path, build: Some(build) } => {
-            format!("given source {}, with {}", path.display(), build.compiler)
-        }
-    }
+    };
+    Provenance { origin, build: provenance.build.clone() }
 }
 
 /// Lines of a control field's continuation.
@@ -148,28 +141,15 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Build, Catalog};
-
     use super::*;
+    use crate::Catalog;
 
     #[test]
-    fn long_texts_are_wrapped_and_long_words_are_kept() {
-        let word = "0123456789".repeat(9);
-        let text = wrapped(&format!("a b {word} {}", "c ".repeat(60)));
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[..2], [" a b".to_owned(), format!(" {word}")]);
-        assert!(lines[2..].iter().all(|line| line.starts_with(" c") && line.len() <= WIDTH + 1), "{text}");
-    }
-
-    #[test]
-    fn a_path_of_the_builder_is_not_told() {
+    fn a_path_of_the_builder_is_in_no_package() {
         let family = Catalog::builtin().family("mimalloc").unwrap();
-        let given = Provenance::Local { path: "/home/somebody/libx.so".into(), build: None };
-        assert_eq!(source_line(&public(&given, family)), "a given library libx.so");
-        let build = Build { compiler: "cc 12".to_owned(), environment: Vec::new(), commands: Vec::new() };
-        let mirror =
-            Provenance::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned(), build };
-        let shown = source_line(&public(&mirror, family));
-        assert_eq!(shown, "https://github.com/microsoft/mimalloc.git at 0, with cc 12");
+        let shown = |origin: Origin| public(&Provenance { origin, build: None }, family).to_string();
+        assert_eq!(shown(Origin::Local { path: "/home/somebody/libx.so".into() }), "given libx.so");
+        let mirror = Origin::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned() };
+        assert_eq!(shown(mirror), "https://github.com/microsoft/mimalloc.git at 0");
     }
 }

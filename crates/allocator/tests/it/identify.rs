@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use heaptrial_allocator::{Identity, Linkage, identify};
+use heaptrial_allocator::{Identity, Linkage, Unreached, identify};
 use heaptrial_host::{HostRoot, Process};
 
 const PROGRAM: &str = r#"
@@ -153,20 +153,6 @@ fn a_linked_library_is_found_even_when_its_file_was_replaced() {
 }
 
 #[test]
-fn a_linked_library_is_not_preloaded_by_a_file_that_is_not_there() {
-    let folder = Folder::new();
-    let library = folder.library();
-    let program = folder.compile("program", &["-Wl,--no-as-needed", "program.c", library.to_str().unwrap()]);
-    let linkage = |preload: &Path| {
-        let mut command = Command::new(&program);
-        command.env("LD_LIBRARY_PATH", folder.0.path()).env("LD_PRELOAD", preload);
-        Running::start(&mut command).identity().linkage
-    };
-    assert_eq!(linkage(Path::new("/nowhere/libstandin.so")), Linkage::Linked);
-    assert_eq!(linkage(&library), Linkage::Preloaded);
-}
-
-#[test]
 fn a_library_that_was_replaced_since_has_not_the_version_of_todays_package() {
     let folder = Folder::new();
     let library = folder.library();
@@ -251,25 +237,6 @@ fn an_allocator_of_the_programs_own_beside_malloc_is_not_decided() {
         identity.evidence.iter().any(|line| line.contains("carries mimalloc of its own")),
         "{identity:?}"
     );
-}
-
-/// As toolchains of before 2006 and some vendors link.
-#[test]
-fn a_library_that_is_hashed_in_the_way_of_system_v_is_found() {
-    let folder = Folder::new();
-    let flags = ["-shared", "-fPIC", "-Wl,--hash-style=sysv", "standin.c"];
-    let library = folder.compile("libstandin.so", &flags);
-    for flags in [&["-pie", "-fPIE"][..], &["-no-pie", "-Wl,--hash-style=sysv"]] {
-        let program = folder.compile("program", &[&["program.c"], flags].concat());
-        let identity = Running::start(Command::new(program).env("LD_PRELOAD", &library)).identity();
-        assert_eq!(
-            (identity.family.as_str(), version(&identity)),
-            ("mimalloc", Some("3.3.2")),
-            "{identity:?}"
-        );
-        let bound = identity.evidence.iter().find(|line| line.contains("bound slots"));
-        assert!(bound.is_some_and(|line| line.ends_with("libstandin.so")), "{identity:?}");
-    }
 }
 
 #[test]
@@ -378,35 +345,31 @@ fn of_a_variable_that_is_there_twice_the_first_counts() {
 }
 
 #[test]
-fn a_process_whose_main_thread_has_ended_is_read_by_another() {
-    let folder = Folder::new();
-    let main = PROGRAM.replace("int main(void)", "void *run(void *unused)");
-    let main = format!(
-        "#include <pthread.h>\n{main}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, run, 0); pthread_exit(0); }}"
-    );
-    fs::write(folder.0.path().join("program.c"), main).unwrap();
-    let program = folder.compile("program", &["-pthread", "program.c"]);
-    let process = Running::start(&mut Command::new(program));
-    let maps = format!("/proc/{}/maps", process.0.id());
-    while !fs::read(&maps).unwrap().is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    assert_eq!(process.identity().family, "glibc");
-}
-
-#[test]
 fn a_process_that_is_gone_is_an_error() {
     let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();
     assert!(error.contains("cannot examine process 2147483647"), "{error}");
 }
 
 #[test]
-fn a_program_of_musl_is_known_by_its_loader() {
+fn programs_that_no_allocator_reaches() {
     let folder = Folder::new();
-    let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
-    let program = folder.compile("program", &["program.c", loader]);
-    assert!(heaptrial_allocator::runs_under_musl(&program));
-    assert!(!heaptrial_allocator::runs_under_musl(&folder.compile("program", &["program.c"])));
+    let unreached = |name: &str, allocator: Option<&str>, arguments: &[&str]| {
+        let program = folder.compile(name, arguments);
+        Unreached::of_program(&program, allocator.map(|spec| spec.parse().unwrap()).as_ref())
+    };
+    let jemalloc = Some("jemalloc@5.3.0");
+    assert_eq!(unreached("plain", jemalloc, &["program.c"]), None);
+    assert_eq!(unreached("static", jemalloc, &["-static", "program.c"]), Some(Unreached::Static));
+    assert_eq!(unreached("static", Some("glibc?arena_max=1"), &["-static", "program.c"]), None);
+    let musl = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+    assert!(matches!(unreached("musl", Some("glibc"), &["program.c", musl]), Some(Unreached::Musl(_))));
+    let own = unreached("own", jemalloc, &["program.c", "standin.c"]);
+    assert_eq!(own, Some(Unreached::OwnMalloc));
+    let beside = "void *mi_malloc(unsigned long n) { return 0; }\n";
+    fs::write(folder.0.path().join("beside.c"), beside).unwrap();
+    let carried = unreached("carried", Some("glibc"), &["program.c", "beside.c"]);
+    assert!(matches!(carried, Some(Unreached::Carried(family, _)) if family == "mimalloc"));
+    assert_eq!(unreached("own", None, &["program.c", "standin.c"]), None);
 }
 
 /// Some databases free by jemalloc's own functions. A weak import of them (as folly has it) is looked at before it is called.
@@ -421,8 +384,8 @@ fn a_program_that_frees_by_functions_of_one_allocator_is_bound_to_it() {
         let main = format!("#include <stddef.h>\n{attribute} void sdallocx(void *, size_t, int);\n{main}");
         fs::write(folder.0.path().join("program.c"), main).unwrap();
         let program = folder.compile("program", &["program.c", library.to_str().unwrap()]);
-        heaptrial_allocator::examine_object(&program).unwrap().frees_by
+        Unreached::of_program(&program, Some(&"mimalloc".parse().unwrap()))
     };
-    assert_eq!(bound(""), [("sdallocx", "jemalloc")]);
-    assert_eq!(bound("__attribute__((weak))"), []);
+    assert_eq!(bound(""), Some(Unreached::Frees("sdallocx", "jemalloc")));
+    assert_eq!(bound("__attribute__((weak))"), None);
 }

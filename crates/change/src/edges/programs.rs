@@ -49,7 +49,7 @@ impl Programs for ThisHostsPrograms {
     }
 
     fn identify(&self, pid: i32, passed: PassedVariables<'_>) -> Result<Identity, IdentifyError> {
-        self.identifier.identify_started_with(&process(pid), passed)
+        self.identifier.identify(&process(pid), passed)
     }
 
     fn is_begun(&self, pid: i32) -> bool {

@@ -93,7 +93,7 @@ impl Alice {
         self.ok(&["cat", &format!("/proc/{}/maps", pid.trim())])
     }
 
-    /// Report, export, look and dashboard read the user's own database.
+    /// Report, export and look read the user's own database.
     fn reads_what_was_sampled(&self) {
         let report = self.json(&format!("--user report own --json --out {HOME}/report"));
         let arms: Vec<&str> =

@@ -58,34 +58,20 @@ const CASES: &[Case] = &[
     case("nobody", &[NOBODY], None),
     // Secure execution.
     case("setuid", &[NOBODY], Some(Check::SecureExecution)).program("setuid"),
-    case("setuid-as-root", &[], None).program("setuid"),
-    case("setuid-nnp", &[NOBODY, "NoNewPrivileges=yes"], None).program("setuid"),
     case("setgid", &[NOBODY], Some(Check::SecureExecution)).program("setgid"),
-    case("setgid-as-root", &[], Some(Check::SecureExecution)).program("setgid"),
-    case("setgid-own", &[NOBODY, "Group=daemon"], None).program("setgid"),
-    case("setgid-nnp", &[NOBODY, "NoNewPrivileges=yes"], None).program("setgid"),
     case("filecap", &[NOBODY], Some(Check::SecureExecution)).program("filecap"),
-    case("filecap-as-root", &[], None).program("filecap"),
-    case("filecap-nnp", &[NOBODY, "NoNewPrivileges=yes"], Some(Check::SecureExecution)).program("filecap"),
-    case("filecap-p", &[NOBODY], Some(Check::SecureExecution)).program("filecap-p"),
-    case("filecap-p-nnp", &[NOBODY, "NoNewPrivileges=yes"], None).program("filecap-p"),
-    case("filecap-i", &[NOBODY], None).program("filecap-i"),
     case("ambient", &[NOBODY, "AmbientCapabilities=CAP_NET_BIND_SERVICE"], None),
     // Programs.
     case("static", &[], Some(Check::Program)).program("static"),
-    case("static-pie", &[], Some(Check::Program)).program("static-pie"),
     case("own-malloc", &[], Some(Check::OwnAllocator)).program("own"),
     case("script", &[], None).program("script"),
     // The environment.
     case("envfile", &["EnvironmentFile=/etc/case-preload"], Some(Check::Environment)),
-    case("envfile-glob", &["EnvironmentFile=/etc/case-pre*"], Some(Check::Environment)),
     case("envfile-other", &["EnvironmentFile=/etc/case-other"], None),
     case("later", &[], Some(Check::Environment)).drop_in("zzz-x.conf", "Environment=LD_PRELOAD=/nothing.so"),
     case("later-reset", &[], Some(Check::Environment)).drop_in("zzz-x.conf", "Environment="),
     case("edited", &[], None).drop_in("override.conf", "Environment=LD_PRELOAD=/nothing.so"),
-    case("edited-reset", &[], None).drop_in("override.conf", "Environment="),
     case("earlier", &[], None).drop_in("10-x.conf", "Environment=LD_PRELOAD=/nothing.so"),
-    case("earlier-reset", &[], None).drop_in("10-x.conf", "Environment="),
     case("unset", &["UnsetEnvironment=LD_PRELOAD"], Some(Check::Environment)),
     case("unset-value", &["UnsetEnvironment=LD_PRELOAD=/nothing.so"], None),
     // Where the library is.
@@ -96,18 +82,10 @@ const CASES: &[Case] = &[
         None,
     ),
     case("inaccessible", &["InaccessiblePaths=/usr/lib/heaptrial"], Some(Check::Probe)),
-    case(
-        "inaccessible-bound",
-        &["InaccessiblePaths=/usr/lib/heaptrial", "BindReadOnlyPaths=-/usr/lib/heaptrial/allocators"],
-        Some(Check::Probe),
-    ),
     case("privatetmp", &["PrivateTmp=yes"], Some(Check::Probe)).library("/var/tmp/case/libjemalloc.so.2"),
     case("protecthome", &["ProtectHome=yes"], Some(Check::Probe)).library("/root/case/libjemalloc.so.2"),
-    case("protecthome-bound", &["ProtectHome=yes", "BindReadOnlyPaths=/root/case"], Some(Check::Probe))
-        .library("/root/case/libjemalloc.so.2"),
     case("protecthome-tmpfs-bound", &["ProtectHome=tmpfs", "BindReadOnlyPaths=/root/case"], None)
         .library("/root/case/libjemalloc.so.2"),
-    case("protecthome-ro", &["ProtectHome=read-only"], None).library("/root/case/libjemalloc.so.2"),
     case(
         "rootdir",
         &["RootDirectory=/srv/jail", "BindReadOnlyPaths=/opt /usr/lib/JAIL"],
@@ -145,7 +123,6 @@ const CASES: &[Case] = &[
         Some(Check::SystemCalls),
     ),
     case("calls-affinity", &["SystemCallFilter=~sched_getaffinity"], Some(Check::SystemCalls)),
-    case("calls-other", &["SystemCallFilter=~ptrace mount"], None),
     case("calls-error", &["SystemCallFilter=~madvise", "SystemCallErrorNumber=EPERM"], None),
 ];
 
@@ -195,7 +172,6 @@ fn build(folder: &Path) {
     for words in [
         format!("-O1 -o sleeper {sleeper}"),
         format!("-O1 -static -o static {sleeper}"),
-        format!("-O1 -static-pie -o static-pie {sleeper}"),
         format!("-O1 -fno-builtin -o own {own}"),
         "-shared -fPIC -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=stub.map -o stub.so stub.c"
             .to_owned(),
@@ -212,7 +188,7 @@ fn build(folder: &Path) {
 fn install(host: &Container, folder: &Path) {
     let multiarch = host.ok(&["sh", "-c", "dirname /usr/lib/*/libjemalloc.so.2"]).trim().to_owned();
     let name = multiarch.rsplit('/').next().unwrap();
-    for program in ["sleeper", "static", "static-pie", "own"] {
+    for program in ["sleeper", "static", "own"] {
         let bytes = std::fs::read(folder.join(program)).unwrap();
         host.write(format!("/opt/cases/{program}"), bytes, 0o755).unwrap();
     }
@@ -226,10 +202,9 @@ fn install(host: &Container, folder: &Path) {
     let places: Vec<&str> =
         CASES.iter().map(|case| case.library).filter(|path| path.contains("jemalloc")).collect();
     let script = format!(
-        "set -e; cd /opt/cases; for p in setuid setgid filecap filecap-p filecap-i; do cp sleeper $p; done
+        "set -e; cd /opt/cases; for p in setuid setgid filecap; do cp sleeper $p; done
          chmod 4755 setuid; chgrp daemon setgid; chmod 2755 setgid
-         setcap cap_net_bind_service+ep filecap; setcap cap_net_bind_service+p filecap-p
-         setcap cap_net_bind_service+i filecap-i
+         setcap cap_net_bind_service+ep filecap
          mkdir -p /mnt/noexec /srv/jail; mount -t tmpfs -o noexec,mode=755 tmpfs /mnt/noexec
          for l in {}; do mkdir -p $(dirname $l); cp {multiarch}/libjemalloc.so.2 $l; done
          chmod 700 /usr/lib/case-closed
@@ -354,8 +329,18 @@ fn the_exit_code_says_whether_it_takes_hold() {
     host.ok(&["systemctl", "daemon-reload"]);
     host.ok(&["systemctl", "start", "pf-good", "pf-bad"]);
 
-    bed.succeeds("preflight pf-good -a jemalloc --offline");
-    assert_eq!(bed.heaptrial("preflight pf-* -a jemalloc --offline").status.code(), Some(3));
+    let good = bed.succeeds("preflight pf-good -a jemalloc --offline");
+    assert!(stdout(&good).contains("jemalloc would take hold on 1 service"), "{}", stdout(&good));
+    let both = bed.heaptrial("preflight pf-* -a jemalloc --offline");
+    assert_eq!(both.status.code(), Some(3));
+    let text = stdout(&both);
+    assert!(
+        text.contains(
+            "refuse environment: LD_PRELOAD is set to `/nothing.so` by a file of EnvironmentFile=\n"
+        ),
+        "{text}"
+    );
+    assert!(text.ends_with("jemalloc is refused on 1 of 2 services.\n"), "{text}");
     let value = support::json(&bed.heaptrial("preflight pf-* -a jemalloc --offline --json"));
     assert_eq!(value["refused"], true);
     assert_eq!(value["services"], serde_json::json!(["pf-bad.service", "pf-good.service"]));
@@ -365,15 +350,13 @@ fn the_exit_code_says_whether_it_takes_hold() {
     let own = bed.heaptrial("preflight pf-good -a glibc?arena_max=1 --offline");
     assert_eq!(own.status.code(), Some(0), "{}{}", stdout(&own), stderr(&own));
     assert_eq!(bed.json("preflight pf-good -a jemalloc --offline --json")["tried"], true);
-
     // Without probes what an EnvironmentFile says is not known.
     let read = bed.succeeds("preflight pf-bad -a jemalloc --offline --no-probe");
     assert!(stderr(&read).contains("No probe was started"), "{}", stderr(&read));
     let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/tmp"];
     let read = ["/ht/heaptrial", "preflight", "pf-good", "-a", "jemalloc", "--offline"];
     let read = host.run(&[user.as_slice(), read.as_slice()].concat());
-    assert!(stderr(&read).contains("No probe was started"), "{}{}", stdout(&read), stderr(&read));
-
+    assert!(stderr(&read).contains("Run it as root"), "{}{}", stdout(&read), stderr(&read));
     // What a treatment takes away is announced with its value, and only what the arm's allocator reads is taken.
     let text = "[Service]\nExecStart=/usr/bin/sleep infinity\nEnvironment=MALLOC_ARENA_MAX=2\n";
     host.write("/etc/systemd/system/pf-arena.service", text, 0o644).unwrap();

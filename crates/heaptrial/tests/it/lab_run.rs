@@ -229,7 +229,7 @@ fn a_child_that_holds_the_memory_under_another_allocator_contaminates_the_servic
 }
 
 #[test]
-fn a_static_program_is_told_to_be_static() {
+fn a_static_program_is_refused_before_it_is_started_unless_the_arm_names_no_allocator() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("static.c");
     std::fs::write(&source, "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { char *volatile p = malloc(100000); p[0] = 1; sleep(60); free(p); }\n").unwrap();
@@ -240,8 +240,12 @@ fn a_static_program_is_told_to_be_static() {
         .unwrap();
     assert!(compiled.success());
     let output = lab(folder.path(), "-a jemalloc@5.3.0 --duration 3s --tick 100ms", &["./static"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("statically"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("./static is linked statically"), "{}", stderr(&output));
+    let plan = "name = \"x\"\nduration = \"1s\"\n[[arm]]\nname = \"as it is\"\ncontrol = true\ncommand = [\"./static\"]\n";
+    std::fs::write(folder.path().join("arms.toml"), plan).unwrap();
+    let output = lab(folder.path(), "--arms arms.toml --tick 100ms", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]

@@ -23,8 +23,6 @@ pub enum Check {
     Program,
     /// An allocator in the program itself, or one that it is linked against.
     OwnAllocator,
-    /// Programs that start the service's own, and may keep the library from it.
-    Wrapper,
     /// Setuid, setgid and file capabilities, for which the loader ignores `LD_PRELOAD`.
     SecureExecution,
     /// Whether the library needs another C library.
@@ -137,18 +135,5 @@ impl Findings {
     pub(crate) fn into_sorted(mut self) -> Vec<Finding> {
         self.list.sort_by_key(|finding| finding.severity);
         self.list
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_the_same_in_tables_and_in_json() {
-        for check in [Check::UnitState, Check::Probe, Check::SystemCalls, Check::UnitFiles] {
-            assert_eq!(serde_json::to_value(check).unwrap(), check.to_string());
-        }
-        assert!(Severity::Refuse < Severity::Warn);
     }
 }

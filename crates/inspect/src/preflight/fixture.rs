@@ -61,10 +61,6 @@ impl Fixture {
         self.file(&format!("/proc/{PID}/{name}"), text);
     }
 
-    pub(crate) fn process_bytes(&self, name: &str, bytes: &[u8]) {
-        self.bytes(&format!("/proc/{PID}/{name}"), bytes);
-    }
-
     /// Makes it the program of the main process.
     pub(crate) fn runs(&self, program: &str) {
         let exe = self.root.path(format!("/proc/{PID}/exe"));

@@ -48,7 +48,7 @@ pub fn check_all(
         // What is refused already needs no probe.
         let passed = |findings: &[Finding]| !findings.iter().any(Finding::refuses);
         let to_try: Vec<bool> = of_service.iter().map(|findings| passed(findings)).collect();
-        let tried = prober.try_all(root, planned, &to_try);
+        let tried = prober.try_all(planned, &to_try);
         for (findings, tried) in of_service.iter_mut().zip(tried) {
             findings.extend(tried);
             findings.sort_by_key(|finding| finding.severity);

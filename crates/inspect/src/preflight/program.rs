@@ -1,10 +1,7 @@
 //! Whether the program is one that a preload reaches.
 
-use std::collections::BTreeSet;
-
-use heaptrial_allocator::{ElfError, ObjectFacts};
-use heaptrial_host::trusted::resolve;
-use heaptrial_model::Linkage;
+use heaptrial_allocator::{ElfError, ObjectFacts, Unreached};
+use heaptrial_model::{Identity, Linkage};
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
@@ -16,7 +13,6 @@ const PROOF_DECIDES: &str =
 pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
     let Some(process) = &subject.service.process else { return };
     let path = process.program.display().to_string();
-    wrapper(subject, findings);
     if preload.library().is_some() || !preload.expected.settings.is_empty() {
         secure_execution(subject, &path, findings);
     }
@@ -35,24 +31,6 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
             PROOF_DECIDES,
             "run the preflight as root, on the host itself",
         ),
-    }
-}
-
-/// A script, a shell, sudo and the like. A treatment is tried in place of what ExecStart names.
-fn wrapper(subject: &Subject<'_>, findings: &mut Findings) {
-    let started = subject.unit().exec_start.last().and_then(|command| command.first());
-    let runs = subject.process.as_ref().and_then(|process| process.exe().ok());
-    let (Some(started), Some(runs)) = (started, runs) else { return };
-    let real = resolve(subject.root, started.as_ref()).unwrap_or_else(|| started.into());
-    let runs_name = runs.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let runs_name = runs_name.trim_end_matches(" (deleted)");
-    if real.file_name().is_some_and(|name| name != runs_name) {
-        findings.warn(
-            Check::Wrapper,
-            format!("ExecStart runs {started}, and the main process is {}", runs.display()),
-            "the library is loaded into all that is started on the way, and the environment may be changed there; the identity proof after the restart decides",
-            "name the program itself in ExecStart=; systemd has User=, Nice=, CPUAffinity= and the like for what wrappers do",
-        );
     }
 }
 
@@ -85,40 +63,34 @@ fn examine(
     facts: &ObjectFacts,
     findings: &mut Findings,
 ) {
-    if let Some(library) = preload.library() {
-        if facts.is_static {
-            return findings.refuse(
-                Check::Program,
-                format!("{path} is linked statically"),
-                format!("it is started without a dynamic loader, so nothing can load {}", library.display()),
-                "leave the service out, or build the program with the allocator",
-            );
-        }
-        if facts.carried.iter().any(|carried| carried.family == "go") {
-            return findings.refuse(
-                Check::Program,
-                format!("{path} is a Go program"),
-                "Go has a heap of its own and does not use `malloc` for it; a preload would reach C code in it only",
-                "leave the service out; Go has GOGC and GOMEMLIMIT",
-            );
-        }
-        other_loader(path, facts, findings);
-        other_frees(subject, preload, path, facts, findings);
+    let identity = subject.service.process.as_ref().and_then(|process| process.identity.as_ref());
+    let family = preload.library().map(|_| preload.expected.spec.family.as_str());
+    if let Some(unreached) = Unreached::of(facts, identity, family) {
+        return refuse(path, &unreached, findings);
     }
-    own_allocator(subject, preload, path, facts, findings);
+    if let Some(family) = family {
+        other_loader(path, facts, findings);
+        if let Some((file, unreached)) = other_frees(subject, family) {
+            return refuse(&file, &unreached, findings);
+        }
+    }
+    if let Some(identity) = identity.filter(|identity| identity.linkage == Linkage::Linked) {
+        linked(path, identity, preload, findings);
+    }
+}
+
+fn refuse(file: &str, unreached: &Unreached, findings: &mut Findings) {
+    let check = match unreached {
+        Unreached::Go | Unreached::Static | Unreached::Musl(_) => Check::Program,
+        Unreached::OwnMalloc | Unreached::Carried(..) | Unreached::Frees(..) => Check::OwnAllocator,
+    };
+    findings.refuse(check, format!("{file} {unreached}"), unreached.why(), unreached.fix());
 }
 
 fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
     let Some(loader) = &facts.interpreter else { return };
     let file = loader.rsplit('/').next().unwrap_or(loader);
-    if loader.contains("ld-musl") {
-        findings.refuse(
-            Check::Program,
-            format!("{path} runs under musl ({loader})"),
-            "a library built for glibc lacks symbols there, and musl ends a program whose preload does: the service would not start",
-            "leave the service out, or give a library that is built for musl",
-        );
-    } else if !["ld-linux", "ld64.so", "ld.so"].iter().any(|name| file.starts_with(name)) {
+    if !["ld-linux", "ld64.so", "ld.so"].iter().any(|name| file.starts_with(name)) {
         findings.warn(
             Check::Program,
             format!("{path} runs under {loader}, which is not glibc's usual loader"),
@@ -128,85 +100,33 @@ fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
     }
 }
 
-/// Blocks of one allocator in the hands of another end the program, at once or later.
-fn other_frees(
-    subject: &Subject<'_>,
-    preload: &PlannedPreload,
-    path: &str,
-    facts: &ObjectFacts,
-    findings: &mut Findings,
-) {
-    let mut found: BTreeSet<(String, &str, &str)> =
-        facts.frees_by.iter().map(|(function, family)| (path.to_owned(), *function, *family)).collect();
-    let mappings = subject.process.as_ref().and_then(|process| process.mappings().ok()).unwrap_or_default();
-    let code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
-    for mapping in code {
-        let files = subject.process.as_ref().map(|process| process.mapped_file_candidates(mapping));
-        let examined = files.unwrap_or_default().iter().find_map(|file| subject.examiner.examine(file).ok());
-        let frees_by = examined.map(|facts| facts.frees_by).unwrap_or_default();
-        found.extend(frees_by.into_iter().map(|(function, family)| (mapping.name.clone(), function, family)));
-    }
-    let other = found.into_iter().find(|(_, _, family)| *family != preload.expected.spec.family);
-    if let Some((file, function, family)) = other {
-        findings.refuse(
-            Check::OwnAllocator,
-            format!("{file} frees memory by {function} of {family}"),
-            format!(
-                "blocks that {} gave would be freed by {family}: the service would crash, at once or later",
-                preload.expected.spec.family
-            ),
-            format!("give {family} in another version or with other settings, or leave the service out"),
-        );
-    }
+/// A library that the process maps and that frees blocks by another allocator's functions.
+fn other_frees(subject: &Subject<'_>, family: &str) -> Option<(String, Unreached)> {
+    let process = subject.process.as_ref()?;
+    let mappings = process.mappings().ok()?;
+    let mut code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
+    code.find_map(|mapping| {
+        let files = process.mapped_file_candidates(mapping);
+        let facts = files.iter().find_map(|file| subject.examiner.examine(file).ok())?;
+        Some((mapping.name.clone(), Unreached::by_frees(&facts, family)?))
+    })
 }
 
-fn own_allocator(
-    subject: &Subject<'_>,
-    preload: &PlannedPreload,
-    path: &str,
-    facts: &ObjectFacts,
-    findings: &mut Findings,
-) {
-    let identity = subject.service.process.as_ref().and_then(|process| process.identity.as_ref());
-    let runs_own = identity.is_some_and(|identity| identity.linkage == Linkage::Static);
-    if facts.exports_malloc || runs_own {
-        let evidence =
-            facts.carried.first().map_or(String::new(), |carried| format!(" ({})", carried.family));
-        return findings.refuse(
+fn linked(path: &str, identity: &Identity, preload: &PlannedPreload, findings: &mut Findings) {
+    let what = format!("{path} is linked against {}", identity.label());
+    match preload.library() {
+        Some(_) => findings.warn(
             Check::OwnAllocator,
-            format!("{path} has an allocator of its own{evidence}"),
-            "the program's own `malloc` comes before any preload, which would be loaded and not used",
-            "leave the service out, or build the program without it",
-        );
-    }
-    for carried in facts.carried.iter().filter(|carried| carried.family != "glibc") {
-        findings.refuse(
+            what,
+            "a preload comes first and wins, but functions that only the other one has, such as mallctl, still go there",
+            "make sure that the service does not tune its allocator through such functions",
+        ),
+        None => findings.refuse(
             Check::OwnAllocator,
-            format!("{path} carries {}: {}", carried.family, carried.evidence),
-            "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory is not seen from outside, so the proof after the restart refuses every process",
-            "leave the service out, or build the program without it",
-        );
-    }
-    let linked = identity.filter(|identity| identity.linkage == Linkage::Linked);
-    if let Some(identity) = linked {
-        let what = format!("{path} is linked against {}", identity.label());
-        match preload.library() {
-            Some(_) => findings.warn(
-                Check::OwnAllocator,
-                what,
-                "a preload comes first and wins, but functions that only the other one has, such as mallctl, still go there",
-                "make sure that the service does not tune its allocator through such functions",
-            ),
-            None => findings.refuse(
-                Check::OwnAllocator,
-                what,
-                format!(
-                    "{} means the C library's own allocator, and the linked one stays in force",
-                    preload.expected.spec
-                ),
-                "leave the arm out, or build the program without it",
-            ),
-        }
+            what,
+            format!("{} means the C library's own allocator, and the linked one stays in force", preload.expected.spec),
+            "leave the arm out, or build the program without it",
+        ),
     }
 }
 

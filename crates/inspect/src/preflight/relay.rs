@@ -45,16 +45,6 @@ pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
             return;
         }
     }
-    // The service's own view may be read-only; what counts is the host's.
-    let mount = rustix::fs::statvfs(subject.root.path(&relay.torrc));
-    if mount.is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)) {
-        findings.refuse(
-            Check::Torrc,
-            format!("{torrc} is on a file system that is mounted read-only"),
-            "it cannot be changed",
-            "mount it writable, or change the image that it comes from",
-        );
-    }
     let words = subject.unit().exec_start.iter().flatten();
     for word in words.filter_map(|word| word.trim_start_matches(['-', '+', '/']).split('=').next()) {
         if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(word)) {

@@ -13,35 +13,25 @@ const YOUNG_SECONDS: f64 = 600.0;
 /// Whether there is anything more to examine.
 pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) -> bool {
     let unit = subject.unit();
-    match unit.load_state.as_str() {
-        "loaded" => {}
-        "not-found" => {
-            findings.refuse(
-                Check::UnitState,
-                "there is no unit of this name",
-                "nothing can be applied to it",
-                "check the name with `heaptrial services` or `systemctl list-units --type=service`; the name of an instance is exact, such as `tor@relay1.service`",
-            );
-            return false;
-        }
-        "masked" => {
-            findings.refuse(
-                Check::UnitState,
-                "the unit is masked",
-                "systemd does not start it",
-                format!("run `systemctl unmask {}` if it is meant to run", unit.name),
-            );
-            return false;
-        }
-        state => {
-            findings.refuse(
-                Check::UnitState,
-                format!("systemd could not load the unit ({state})"),
-                "it would not start again after a restart",
-                format!("see `systemctl status {}`", unit.name),
-            );
-            return false;
-        }
+    let name = &unit.name;
+    let unloaded = match unit.load_state.as_str() {
+        "loaded" => None,
+        "not-found" => Some((
+            "there is no unit of this name".to_owned(),
+            "check the name with `heaptrial services` or `systemctl list-units --type=service`; the name of an instance is exact, such as `tor@relay1.service`".to_owned(),
+        )),
+        "masked" => Some((
+            "the unit is masked".to_owned(),
+            format!("run `systemctl unmask {name}` if it is meant to run"),
+        )),
+        state => Some((
+            format!("systemd could not load the unit ({state})"),
+            format!("see `systemctl status {name}`"),
+        )),
+    };
+    if let Some((what, fix)) = unloaded {
+        findings.refuse(Check::UnitState, what, "systemd would not start it again after a restart", fix);
+        return false;
     }
     running(subject, findings);
     kind(subject, findings);
@@ -138,9 +128,9 @@ fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
         );
     }
     // Where it is in the way, it is refused by its path.
-    let is_told =
+    let is_known =
         |file: &&std::path::PathBuf| !subject.planned.replaces && subject.planned.unit_files.contains(file);
-    if let Some(own) = unit.drop_ins.iter().find(|file| is_drop_in(file) && !is_told(file)) {
+    if let Some(own) = unit.drop_ins.iter().find(|file| is_drop_in(file) && !is_known(file)) {
         let mark = fs::read(subject.root.path(own)).ok().and_then(|bytes| Mark::of(&bytes));
         let name = mark.map_or("NAME".to_owned(), |mark| mark.name);
         findings.warn(

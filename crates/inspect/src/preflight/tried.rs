@@ -9,16 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use heaptrial_allocator::{Expected, PROBE_COMMAND, ProbeAnswer, prove};
-use heaptrial_host::HostRoot;
-use heaptrial_host::systemd::{Systemd, SystemdError, TransientCommand, TransientEnd, Unit};
+use heaptrial_host::systemd::{Systemd, SystemdError, TransientCommand, TransientEnd};
 use heaptrial_model::ServiceName;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 
 use crate::Service;
-use crate::environment_file;
 use crate::preflight::finding::{Check, Finding, Findings};
 use crate::preflight::planned::{PlannedPreload, PlannedTreatment};
-use crate::unit_environment::assignments;
 
 /// A probe answers within a fraction of a second.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -39,7 +36,6 @@ pub struct Prober<'a> {
     copies: bool,
 }
 
-/// How a probe went.
 enum Ran {
     Answered(Box<ProbeAnswer>, String),
     Failed(Failure),
@@ -73,7 +69,6 @@ impl<'a> Prober<'a> {
     /// Tries the treatments of those services that are `to_try`, several at a time; in their order.
     pub(crate) fn try_all(
         &self,
-        root: &HostRoot,
         planned: &[(&Service, PlannedTreatment)],
         to_try: &[bool],
     ) -> Vec<Vec<Finding>> {
@@ -94,7 +89,7 @@ impl<'a> Prober<'a> {
             if let Some(preload) = preload.filter(is_there) {
                 let library = preload.library().map(|library| placed.library(library)).transpose();
                 match library {
-                    Ok(library) => self.try_one(root, service, preload, library, &mut findings),
+                    Ok(library) => self.try_one(service.name(), preload, library, &mut findings),
                     Err(error) => {
                         not_tried(&format!("the library cannot be installed: {error}"), &mut findings)
                     }
@@ -107,25 +102,24 @@ impl<'a> Prober<'a> {
 
     fn try_one(
         &self,
-        root: &HostRoot,
-        service: &Service,
+        service: &ServiceName,
         preload: &PlannedPreload,
         library: Option<&Path>,
         findings: &mut Findings,
     ) {
         let environment = preload.environment_with(library);
-        let failure = match self.run(service.name(), &environment, &preload.unset) {
+        let failure = match self.run(service, &environment, &preload.unset) {
             Ok(Ran::Answered(answer, stderr)) => {
                 let object = library.map(Path::to_owned);
                 let expected = Expected { object, ..preload.expected.clone() };
-                return compare(root, service, (&expected, &environment), (&answer, &stderr), findings);
+                return compare((&expected, &environment), (&answer, &stderr), findings);
             }
             Ok(Ran::Failed(failure)) => failure,
             Err(error) => return not_tried(&error.to_string(), findings),
         };
         // What fails without the treatment as well says nothing about it.
         if !failure.by_filter {
-            match self.run(service.name(), &[], &[]) {
+            match self.run(service, &[], &[]) {
                 Ok(Ran::Answered(..)) => {}
                 Ok(Ran::Failed(without)) => return not_tried(&without.said(), findings),
                 Err(error) => return not_tried(&error.to_string(), findings),
@@ -167,17 +161,14 @@ impl Ran {
     fn of(end: TransientEnd) -> Self {
         const SIGSYS: i32 = 31;
         let TransientEnd { stdout, stderr, status } = end;
-        let line = stdout.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
         let killed = matches!(status.exec_main_code, 2 | 3);
-        let how = match serde_json::from_str::<ProbeAnswer>(line) {
-            Ok(answer) if status.result == "success" && answer.exercised => {
-                return Self::Answered(Box::new(answer), stderr);
-            }
-            Ok(answer) if !answer.exercised => "read back other bytes than it wrote".to_owned(),
+        let how = match ProbeAnswer::read(&stdout) {
+            Ok(answer) if status.result == "success" => return Self::Answered(Box::new(answer), stderr),
             _ if status.result == "timeout" => format!("did not end within {} s", LIMIT.as_secs()),
             _ if killed => format!("was killed by signal {}", status.exec_main_status),
-            _ if status.exec_main_status == 0 => format!("did not run ({})", status.result),
-            _ => format!("ended with exit code {}", status.exec_main_status),
+            _ if status.exec_main_status != 0 => format!("ended with exit code {}", status.exec_main_status),
+            Err(how) if status.result == "success" => how,
+            _ => format!("did not run ({})", status.result),
         };
         let by_filter = killed && status.exec_main_status == SIGSYS;
         Self::Failed(Failure { how, stderr, by_filter })
@@ -207,8 +198,6 @@ fn not_tried(why: &str, findings: &mut Findings) {
 
 /// Whether the probe ran what the treatment says.
 fn compare(
-    root: &HostRoot,
-    service: &Service,
     (expected, environment): (&Expected, &[(String, String)]),
     (answer, stderr): (&ProbeAnswer, &str),
     findings: &mut Findings,
@@ -218,22 +207,14 @@ fn compare(
         if found == Some(wanted) {
             continue;
         }
-        let by = match found {
-            Some(_) => {
-                let files = environment_file::read(root, &service.unit.environment_files);
-                files.into_iter().rev().find(|variable| variable.name == *name).map(|variable| variable.file)
-            }
-            None => unsetting_file(root, &service.unit, name),
-        };
-        let by = by.map_or("the unit".to_owned(), |file| file.display().to_string());
         findings.refuse(
             Check::Environment,
             match found {
-                Some(found) => format!("{name} is set to `{found}` by {by}"),
-                None => format!("{name} is removed by {by} (UnsetEnvironment)"),
+                Some(found) => format!("{name} is set to `{found}` by a file of EnvironmentFile="),
+                None => format!("{name} is removed by UnsetEnvironment="),
             },
             "EnvironmentFile= and UnsetEnvironment= win over any Environment=, so the treatment would not take hold",
-            "take the variable out there",
+            "take the variable out there: `systemctl cat UNIT` shows the lines",
         );
         return;
     }
@@ -250,12 +231,6 @@ fn compare(
             fix_of(&reason, false),
         );
     }
-}
-
-fn unsetting_file(root: &HostRoot, unit: &Unit, name: &str) -> Option<PathBuf> {
-    let unsets = |value: &String| value.split_whitespace().any(|word| word.split('=').next() == Some(name));
-    let mut files = unit.unit_file.iter().chain(&unit.drop_ins);
-    files.find(|file| assignments(root, file, "UnsetEnvironment").iter().any(unsets)).cloned()
 }
 
 /// What helps against what the loader, or the kernel, said.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptrial_host::Mark;
-use heaptrial_host::trusted::{path_is_trustworthy, resolve};
+use heaptrial_host::trusted::path_is_trustworthy;
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::subject::Subject;
@@ -13,7 +13,8 @@ use crate::preflight::subject::Subject;
 pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
     for path in &subject.planned.unit_files {
         trusted(subject, path, findings);
-        if let Some(folder) = path.parent() {
+        let is_drop_ins = |folder: &&Path| folder.extension().is_some_and(|extension| extension == "d");
+        if let Some(folder) = path.parent().filter(is_drop_ins) {
             linked(subject, folder, findings);
         }
     }
@@ -36,37 +37,15 @@ fn trusted(subject: &Subject<'_>, path: &Path, findings: &mut Findings) {
     );
 }
 
-/// A folder of drop-ins that is a link: systemd names what is in it by where it leads to, and units may share it.
+/// A folder of drop-ins that is a link: units may share it, and systemd names what is in it by where it leads to.
 fn linked(subject: &Subject<'_>, folder: &Path, findings: &mut Findings) {
-    let Some(units) = folder.parent().filter(|_| is_drop_in_folder(folder)) else { return };
-    let follow = |path: &Path| resolve(subject.root, path);
-    let own = follow(units).zip(folder.file_name()).map(|(units, name)| units.join(name));
-    let Some(target) = follow(folder).filter(|target| own.as_ref() != Some(target)) else { return };
-    let entries = fs::read_dir(subject.root.path(units)).into_iter().flatten().flatten();
-    let others = entries.map(|entry| units.join(entry.file_name())).filter(|other| other != folder);
-    let same = |other: &PathBuf| is_drop_in_folder(other) && follow(other).as_ref() == Some(&target);
-    let mut names: Vec<String> = others.filter(same).map(|other| other.display().to_string()).collect();
-    names.sort();
-    let (shared, why) = match names.is_empty() {
-        true => (
-            String::new(),
-            "systemd names a drop-in there by the path that the link leads to, so that it cannot be told whether it is in force",
-        ),
-        false => (
-            format!(", and so is {}", names.join(", ")),
-            "a drop-in that is written there would be in force for all of these units, whatever their arms",
-        ),
-    };
+    let Ok(target) = fs::read_link(subject.root.path(folder)) else { return };
     findings.refuse(
         Check::UnitFiles,
-        format!("{} is a link to {}{shared}", folder.display(), target.display()),
-        why,
+        format!("{} is a link to {}", folder.display(), target.display()),
+        "a drop-in that is written there would be in force for all units that share it, whatever their arms",
         "give the service a folder of its own",
     );
-}
-
-fn is_drop_in_folder(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "d")
 }
 
 fn free(subject: &Subject<'_>, path: &Path, findings: &mut Findings) {

@@ -9,7 +9,7 @@ use crate::environment_file;
 use crate::services::preload::{LD_PRELOAD, words};
 
 /// The variables with which systemd would start a service now, as far as its unit decides: those of Environment=, over them
-/// those of the files of EnvironmentFile= as they are, less those of UnsetEnvironment= (systemd.exec(5)). A unit does not tell of
+/// those of the files of EnvironmentFile= as they are, less those of UnsetEnvironment= (systemd.exec(5)). A unit does not show
 /// the manager's own environment, nor of what a wrapper sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NextStart {

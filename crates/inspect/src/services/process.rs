@@ -17,10 +17,9 @@ pub struct MainProcess {
     pub program: PathBuf,
     /// Memory of all its processes now: those of its control group, or where it has none of its own, the main one and all below it.
     pub sample: Sample,
-    /// Its allocator; `None` where it cannot be told, with the reason in `unidentified`. Where the evidence does not
-    /// decide, the family is `unknown` and the reason is told too.
+    /// Its allocator; `None` where it cannot be examined, with the reason in `unidentified`. Where the evidence does not
+    /// decide, the family is `unknown`, with the reason there too.
     pub identity: Option<Identity>,
-    /// Why the allocator cannot be told.
     pub unidentified: Option<String>,
     /// Libraries that `LD_PRELOAD` asks for in its environment, or, where that cannot be read, by its unit.
     #[serde(default)]
@@ -44,7 +43,7 @@ impl MainProcess {
         }
         let sample = sampler.read()?;
         let passed = || Some(NextStart::of(root, unit).variables());
-        let (identity, unidentified) = match identifier.identify_started_with(&process, &passed) {
+        let (identity, unidentified) = match identifier.identify(&process, &passed) {
             Ok(identity) if identity.family == "unknown" => {
                 let reason = identity.evidence.join("; ");
                 (Some(identity), Some(reason))

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use heaptrial_allocator::package::{Package, PackageError, time_of};
-use heaptrial_allocator::{Cache, Obtainer, SourceKind};
+use heaptrial_allocator::package::{Package, PackageError};
+use heaptrial_allocator::{Cache, DEBIAN_ARCHITECTURE, Obtainer, SourceKind};
 use serde_json::json;
 
 use super::{GetOptions, resolve, row};
@@ -14,8 +14,6 @@ use crate::output::{table, write_whole};
 
 pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure> {
     let resolved = resolve(&get.spec, get.from.as_deref())?;
-    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let time = time_of(epoch.as_deref())?;
     if resolved.family.is_c_library {
         return Err(PackageError::NoLibrary { spec: get.spec.without_settings().to_string() }.into());
     }
@@ -26,7 +24,7 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure>
     if !obtained.settings.is_empty() {
         eprintln!("settings are no part of a library: a trial or a rollout sets them");
     }
-    let package = Package::of(&obtained, &resolved.family, time)?;
+    let package = Package::of(&obtained, &resolved.family)?;
     let folder = options.out.as_deref().unwrap_or(Path::new("."));
     let path = folder.join(package.file_name());
     std::fs::create_dir_all(folder)
@@ -35,7 +33,7 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure>
     let text = table(&[
         row("file", path.display()),
         row("sha256", &package.sha256),
-        row("package", format!("{} {} ({})", package.name, package.version, package.architecture)),
+        row("package", format!("{} {} ({})", package.name, package.version, DEBIAN_ARCHITECTURE)),
         row("depends", &package.depends),
         row("spec", &package.spec),
         row("library", package.library.display()),
@@ -46,7 +44,7 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure>
         "sha256": package.sha256,
         "package": package.name,
         "version": package.version,
-        "architecture": package.architecture,
+        "architecture": DEBIAN_ARCHITECTURE,
         "depends": package.depends,
         "spec": package.spec,
         "library": { "path": package.library, "sha256": package.library_sha256 },

@@ -1,7 +1,7 @@
 use heaptrial_model::{Identity, Linkage};
 
+use crate::preflight::Check;
 use crate::preflight::fixture::{Fixture, PROGRAM, c_library, program};
-use crate::preflight::{Check, Severity};
 
 const LOADER: Option<&str> = Some("/lib64/ld-linux-x86-64.so.2");
 
@@ -41,10 +41,6 @@ fn static_and_go_programs_and_other_c_libraries() {
     fixture.refuses(Check::Program, "32-bit x86");
     std::fs::remove_file(fixture.root.path(PROGRAM)).unwrap();
     fixture.warns(Check::Program, "No such file");
-}
-
-#[test]
-fn a_treatment_without_a_library_does_not_mind_a_static_program() {
     let mut fixture = Fixture::new();
     fixture.own_c_library();
     fixture.bytes(PROGRAM, &program(None, b""));
@@ -68,50 +64,6 @@ fn a_program_with_its_own_malloc_is_refused_and_one_that_is_linked_to_another_is
 }
 
 #[test]
-fn a_program_that_carries_another_allocator_is_refused() {
-    let mut fixture = Fixture::new();
-    // Put together at run time: this test's own program must not carry it.
-    let version =
-        format!("\0\0{}-0-g{}\0", [5, 3, 0].map(|part| part.to_string()).join("."), "5e".repeat(20));
-    fixture.bytes(PROGRAM, &program(LOADER, version.as_bytes()));
-    fixture.refuses(Check::OwnAllocator, "carries jemalloc");
-    fixture.own_c_library();
-    fixture.refuses(Check::OwnAllocator, "carries jemalloc");
-}
-
-#[test]
-fn the_mimalloc_that_python_carries_is_no_allocator_of_its_own() {
-    let fixture = Fixture::new();
-    let names = ["eager_commit_delay", "reserve_huge_os_pages", "use_numa_nodes", "arena_purge_mult"];
-    let marks = |more: &str| format!("\0{}\0{more}\0", names.join("\0"));
-    fixture.bytes(PROGRAM, &program(LOADER, marks("").as_bytes()));
-    fixture.refuses(Check::OwnAllocator, "carries mimalloc");
-    let more = ["PYTHON", "MALLOC"].concat();
-    fixture.bytes(PROGRAM, &program(LOADER, marks(&more).as_bytes()));
-    fixture.is_fine();
-}
-
-#[test]
-fn a_program_that_another_one_starts() {
-    let mut fixture = Fixture::new();
-    fixture.unit().exec_start = vec![vec!["thing".to_owned()]];
-    fixture.is_fine();
-    fixture.file("/usr/bin/start", "#!/bin/sh\nexec thing\n");
-    fixture.unit().exec_start = vec![vec!["/usr/bin/start".to_owned()]];
-    fixture.warns(Check::Wrapper, "ExecStart runs /usr/bin/start");
-    // What is examined then is the program that runs.
-    fixture.bytes(PROGRAM, &program(None, b""));
-    let found = fixture.findings();
-    let kinds: Vec<_> = found.iter().map(|finding| (finding.severity, finding.check)).collect();
-    assert_eq!(kinds, [(Severity::Refuse, Check::Program), (Severity::Warn, Check::Wrapper)]);
-    // A link is what it leads to.
-    let mut fixture = Fixture::new();
-    std::os::unix::fs::symlink("thing", fixture.root.path("/usr/bin/link")).unwrap();
-    fixture.unit().exec_start = vec![vec!["/usr/bin/link".to_owned()]];
-    fixture.is_fine();
-}
-
-#[test]
 fn a_program_that_frees_by_an_allocator_of_its_choice() {
     let folder = tempfile::tempdir().unwrap();
     let source = "void sdallocx(void *, unsigned long, int);\nint main(void) { sdallocx(0, 1, 0); }\n";
@@ -131,22 +83,4 @@ fn a_program_that_frees_by_an_allocator_of_its_choice() {
     fixture.is_fine();
     fixture.preload().expected.spec = "mimalloc".parse().unwrap();
     fixture.refuses(Check::OwnAllocator, "frees memory by sdallocx of jemalloc");
-}
-
-#[test]
-fn secure_execution_of_the_running_process_is_seen() {
-    let mut fixture = Fixture::new();
-    let auxv = |secure: u64| {
-        [6, 4096, 23, secure, 0, 0].iter().flat_map(|n: &u64| n.to_ne_bytes()).collect::<Vec<_>>()
-    };
-    fixture.process_bytes("auxv", &auxv(0));
-    fixture.is_fine();
-    fixture.process_bytes("auxv", &auxv(1));
-    fixture.refuses(Check::SecureExecution, "gains rights");
-    // The loader ignores tunables as well; nothing else of the C library would be set.
-    fixture.own_c_library();
-    fixture.is_fine();
-    let tunables = ("GLIBC_TUNABLES".to_owned(), "glibc.malloc.tcache_count=5".to_owned());
-    fixture.preload().expected.settings = vec![tunables];
-    fixture.refuses(Check::SecureExecution, "gains rights");
 }

@@ -28,19 +28,7 @@ fn units_that_do_not_run_are_refused() {
 }
 
 #[test]
-fn a_service_that_failed_lately_is_told_and_one_that_failed_long_ago_is_not() {
-    let mut fixture = Fixture::new();
-    fixture.unit().status.restarts = 2;
-    fixture.is_fine();
-    fixture.service.process.as_mut().unwrap().age_seconds = 30.0;
-    fixture.warns(Check::UnitState, "restarted it 2 times");
-}
-
-#[test]
 fn kinds_of_units() {
-    let mut fixture = Fixture::new();
-    fixture.unit().service_type = "oneshot".to_owned();
-    fixture.refuses(Check::ServiceType, "Type=oneshot");
     let mut fixture = Fixture::new();
     fixture.unit().remain_after_exit = true;
     fixture.warns(Check::ServiceType, "RemainAfterExit");
@@ -123,14 +111,11 @@ fn files_that_others_can_change_or_have_written_are_refused() {
 }
 
 #[test]
-fn a_folder_of_drop_ins_that_is_a_link_is_refused_with_the_units_that_share_it() {
+fn a_folder_of_drop_ins_that_is_a_link_is_refused() {
     let mut fixture = Fixture::new();
     let folder = "/etc/systemd/system/thing.service.d";
     fixture.planned.unit_files = vec![format!("{folder}/zz-heaptrial.conf").into()];
     fixture.file("/etc/shared/a.conf", "[Service]\n");
     std::os::unix::fs::symlink("/etc/shared", fixture.root.path(folder)).unwrap();
     fixture.refuses(Check::UnitFiles, "is a link to /etc/shared");
-    let other = "/etc/systemd/system/other.service.d";
-    std::os::unix::fs::symlink("../../shared", fixture.root.path(other)).unwrap();
-    fixture.refuses(Check::UnitFiles, &format!("{folder} is a link to /etc/shared, and so is {other}"));
 }
