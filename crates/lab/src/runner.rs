@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{AsOn, Catalog, Obtained};
+use heaptrial_allocator::{AsOn, Catalog, Expected, Obtained};
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, TickCost};
-use heaptrial_model::{Arm, Ending, KnownEvent, MemorySplit, Metric, units};
+use heaptrial_model::{Arm, Ending, Identity, KnownEvent, MemorySplit, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 use serde_json::{Value, json};
 
