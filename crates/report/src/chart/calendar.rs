@@ -111,7 +111,7 @@ fn lane(plot: &mut Plot, canvas: Canvas<'_>, (name, marks): (&str, &[&Mark]), ba
     plot.push(line("grid", (left, base + LANE - 2.0), (right, base + LANE - 2.0)));
     let services = canvas.report.services.len() as f64;
     let mut written = f64::NEG_INFINITY;
-    for mark in marks {
+    for (number, mark) in marks.iter().enumerate() {
         let at = x.at(mark.at);
         let (label, is_event) = match &mark.happened {
             Happened::Event(kind) => (kind.as_str().to_owned(), true),
@@ -127,7 +127,8 @@ fn lane(plot: &mut Plot, canvas: Canvas<'_>, (name, marks): (&str, &[&Mark]), ba
         plot.push(group("mark").child(element("title").text(&title)).child(tick));
         // What would run into its neighbour is in its title and in the list of events.
         let width = text_width(&label, 11.0);
-        if (is_event || mark.count > 1) && at + 4.0 >= written && at + 4.0 + width <= right {
+        let next = marks.get(number + 1).map_or(right, |next| x.at(next.at));
+        if (is_event || mark.count > 1) && at + 4.0 >= written && at + 4.0 + width <= next {
             plot.push(text("quiet small halo", (at + 4.0, base + 12.0), &label));
             written = at + 8.0 + width;
         }
