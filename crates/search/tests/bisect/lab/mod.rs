@@ -26,6 +26,36 @@ impl Lab {
     /// As measured: repeats of a seed 1%, seeds 30%, a run in a hundred in another mode.
     pub const USUAL: Self =
         Self { run: 0.01, seed: 0.26, difference: 0.15, commit: 0.01, jumps: 0.01, jump: 0.65 };
+
+    /// Names, noise and the difference of the ends (log).
+    pub fn all() -> Vec<(&'static str, Self, f64)> {
+        let usual = Self::USUAL;
+        vec![
+            ("difference 1.5, runs 1%", usual, 1.5_f64.ln()),
+            ("difference 1.1, runs 1%", usual, 1.1_f64.ln()),
+            ("difference 1.5, runs 5%", Self { run: 0.05, ..usual }, 1.5_f64.ln()),
+            (
+                "difference 1.5, runs 1%, every tenth in another mode",
+                Self { jumps: 0.1, ..usual },
+                1.5_f64.ln(),
+            ),
+            (
+                "difference 1.3, runs 5%, every twentieth in another mode",
+                Self { run: 0.05, jumps: 0.05, ..usual },
+                1.3_f64.ln(),
+            ),
+            (
+                "difference 1.3, runs 10%, every twentieth in another mode",
+                Self { run: 0.1, jumps: 0.05, ..usual },
+                1.3_f64.ln(),
+            ),
+            (
+                "difference 2, runs 20%, every tenth in another mode",
+                Self { run: 0.2, jumps: 0.1, ..usual },
+                2.0_f64.ln(),
+            ),
+        ]
+    }
 }
 
 /// What is true.
