@@ -121,8 +121,7 @@ fn of_a_trial_that_was_assigned_by_hand_there_is_no_verdict() {
     assert!(rusqlite::Connection::open(folder.join("all.db")).unwrap().execute(sql, []).unwrap() > 0);
     let refused = heaptrial(folder).args(["trial", "verdict", "all.db", "--arm", ARMS[1]]).output().unwrap();
     assert_eq!(refused.status.code(), Some(3), "{}", stdout(&refused));
-    let told = stderr(&refused);
-    assert!(told.contains("another arm or block than was drawn") && told.contains("trial plan"), "{told}");
+    assert!(stderr(&refused).contains("another arm or block than was drawn"), "{}", stderr(&refused));
 }
 
 /// A service that was put back, or never reached, may run its arm's allocator all the same, and not its torrc.
