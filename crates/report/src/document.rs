@@ -2,8 +2,8 @@
 
 use heaptrial_evaluate::analysis::{ArmPlace, Basis, Objection};
 pub use heaptrial_evaluate::analysis::{
-    ArmResult, BeforeAfter, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult,
-    OnHost, Outlier, RatioToControl, SelfCheck, ServiceVerdicts, Severity, Verdict, WorkStanding,
+    ArmResult, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult, OnHost, Outlier,
+    RatioToControl, SelfCheck, ServiceVerdicts, Severity, Verdict, WorkStanding,
 };
 use heaptrial_evaluate::judgement::Trajectories;
 pub use heaptrial_evaluate::judgement::{Kind, Rest};

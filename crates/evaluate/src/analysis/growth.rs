@@ -24,6 +24,8 @@ const HOST_DAYS: f64 = 60.0;
 const STUDENT_SERVICES: usize = 3;
 /// Fewer readings do not distinguish growth from caches that still fill.
 const SETTLED_READINGS: u32 = 10;
+/// Growth slows down if each third of the time is shown to add at most this share of what the one before it added.
+const SLOWING_SHARE: f64 = 2.0 / 3.0;
 /// Shares of the observation for which the width of the interval is looked at, to see how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 /// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
@@ -67,10 +69,7 @@ pub(crate) fn of_arm(
         days: over(|extent| extent.days).unwrap_or(0.0),
         bytes_per_day: at_least(bytes_per_day, load.half_width.map(|share| share * whole)),
         share_per_day: at_least(share_per_day, load.half_width),
-        rise_to_come_bytes: match load.slows_down {
-            true => rise_to_come(fleet, settings, ages, members),
-            false => None,
-        },
+        rise_to_come_bytes: rise_to_come(fleet, settings, ages, members, load.slows_down),
         warm_up_seconds: first_age?,
     })
 }
@@ -94,9 +93,16 @@ impl Extent {
     }
 }
 
-/// How much memory rises at most after the last reading, of an arm of which growth is shown to slow down: by the upper end of
-/// the interval over services of the share that each third of the time adds. `None` where it is not below 1.
-fn rise_to_come(fleet: &Fleet, settings: &Settings, ages: &Ages, members: &[usize]) -> Option<f64> {
+/// How much memory rises at most after the last reading, of an arm of which growth is shown to slow down: by its trajectory, or by
+/// the interval over services of the share that each third of the time adds of what the one before it added. It is the upper end
+/// of that share which bounds the rise. `None` where it is not below 1.
+fn rise_to_come(
+    fleet: &Fleet,
+    settings: &Settings,
+    ages: &Ages,
+    members: &[usize],
+    slows_down: bool,
+) -> Option<f64> {
     // The days that all arms have in common are few.
     let whole = Ages { growth_from: None, ..ages.clone() };
     let of_service =
@@ -104,6 +110,9 @@ fn rise_to_come(fleet: &Fleet, settings: &Settings, ages: &Ages, members: &[usiz
     let thirds: Vec<LastThird> = members.par_iter().filter_map(of_service).collect();
     let shares: Vec<f64> = thirds.iter().filter_map(|third| third.share).collect();
     let share = estimate(&shares, settings.confidence_level, fleet.clock)?.high?;
+    if !slows_down && share > SLOWING_SHARE {
+        return None;
+    }
     let rise = median(&thirds.iter().map(|third| third.rise).collect::<Vec<_>>())?;
     LastThird { rise, share: Some(share) }.to_come()
 }

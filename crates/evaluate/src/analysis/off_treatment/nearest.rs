@@ -130,13 +130,12 @@ impl Nearest {
             group as f64 / members[arm].len().max(1) as f64
         };
         for (arm, own_members) in members.iter().enumerate() {
-            for like in 0..members.len() {
+            for (like, theirs) in members.iter().enumerate() {
                 let group: Vec<&Found> = found[arm].iter().filter(|found| found.like == like).collect();
                 // Where many of either are as the other, both arms have services of two sizes.
                 let of_two_sizes = share(arm, like).min(share(like, arm)) >= OF_TWO_SIZES;
                 let of_group: Vec<usize> = group.iter().map(|found| found.service).collect();
-                if of_two_sizes || is_apart_in_both(fleet, services, (own_members, &members[like]), &of_group)
-                {
+                if of_two_sizes || is_apart_in_both(fleet, services, (own_members, theirs), &of_group) {
                     continue;
                 }
                 let middle = |distance: fn(&Found) -> f64| {
