@@ -177,8 +177,13 @@ impl Trial<'_> {
             used.insert(&program);
         }
         // What was given up may still name its library.
-        let given_up = |treatment: &&ServiceTreatment| self.state.given_up.contains(&treatment.service);
-        let named = self.prepared.services.iter().filter(given_up);
+        let is_left =
+            |change: &Change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now));
+        let names_it = |treatment: &&ServiceTreatment| {
+            let service = &treatment.service;
+            self.state.given_up.contains(service) && self.changes(service).iter().any(is_left)
+        };
+        let named = self.prepared.services.iter().filter(names_it);
         let named: Vec<PathBuf> = named.filter_map(|treatment| treatment.expected.object.clone()).collect();
         // A package that was installed since may have brought the same file: it is the package's now.
         let own = |change: &&Change| {

@@ -98,7 +98,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn changes(&self, service: &ServiceName) -> Vec<Change> {
+    pub(crate) fn changes(&self, service: &ServiceName) -> Vec<Change> {
         self.state.services.get(service).map(|state| state.changes.clone()).unwrap_or_default()
     }
 
