@@ -179,7 +179,9 @@ fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> 
     let found = objections(&judgement.analysis, arm, control).into_iter();
     let found = found.filter(|objection| !is_of_hosts(&objection.reason));
     // How an arm grows is what gates look at, wave after wave.
-    let is_blocking = |objection: &Objection| objection.blocks && objection.reason != Reason::GrowthUnknown;
+    let is_of_growth =
+        |reason: &Reason| matches!(reason, Reason::GrowthUnknown | Reason::ReachesControl { .. });
+    let is_blocking = |objection: &Objection| objection.blocks && !is_of_growth(&objection.reason);
     let (blocking, uncertain): (Vec<Objection>, Vec<Objection>) = found.partition(is_blocking);
     let texts = |objections: Vec<Objection>| {
         let texts = objections.iter().map(|objection| format!("{name} {}", objection_text(objection)));
