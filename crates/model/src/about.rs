@@ -38,11 +38,11 @@ impl About {
 
     /// What the parameters of a stored trial hold: `about` of an import, `plan.about` of a trial on a fleet.
     pub fn of_parameters(parameters: &serde_json::Value) -> Self {
-        let told = parameters.get("about").or_else(|| parameters.get("plan")?.get("about"));
-        told.and_then(|about| serde_json::from_value(about.clone()).ok()).unwrap_or_default()
+        let about = parameters.get("about").or_else(|| parameters.get("plan")?.get("about"));
+        about.and_then(|about| serde_json::from_value(about.clone()).ok()).unwrap_or_default()
     }
 
-    /// Whether nothing is told.
+    /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -12,7 +12,7 @@ words! {
         Usage = "usage",
         /// It cannot be done here, and nothing was changed.
         Refused = "refused",
-        /// A verdict was asked for, and the data do not tell.
+        /// A verdict was asked for, and the data do not decide it.
         Inconclusive = "inconclusive",
         /// Alerts of a watch stand.
         Alerts = "alerts",

@@ -33,9 +33,9 @@ words! {
         AllocatorReplaced = "allocator_replaced",
         /// Another file of its code was replaced on disk.
         FileReplaced = "file_replaced",
-        /// A relay tells nothing of its work.
+        /// A relay reports nothing of its work.
         RelaySilent = "relay_silent",
-        /// From here on events tell which services have their treatment.
+        /// From here on events say which services have their treatment.
         TreatmentsRecorded = "treatments_recorded",
         /// A service was proved to have its arm's treatment.
         TreatmentCommitted = "treatment_committed",
@@ -65,7 +65,7 @@ words! {
         ConfigActivated = "config_activated",
         /// Operators began an experiment.
         Experiment = "experiment",
-        /// The start that a store tells of a service moved, and nothing tells a restart.
+        /// The start that a store reports of a service moved, and nothing shows a restart.
         StartMoved = "start_moved",
         /// An operators' event whose group is no arm: it is about nobody.
         Unattributed = "unattributed",

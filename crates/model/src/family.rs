@@ -19,7 +19,7 @@ pub const FAMILIES: [&str; 11] = [
 const SHORTEST_FOUND: usize = 4;
 /// Names of this length or more are found within a word too, such as in `libjemalloc2`.
 const FOUND_WITHIN_WORDS: usize = 5;
-/// A name behind one of these words is told not to be there: `no-glibc`.
+/// A name behind one of these words is said not to be there: `no-glibc`.
 const NOT: [&str; 4] = ["no", "non", "not", "without"];
 /// How people write a family for short.
 const SHORT_FOR: [(&str, &str); 2] = [("hardened", "hardened_malloc"), ("ptmalloc", "glibc")];

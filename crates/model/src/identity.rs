@@ -15,7 +15,7 @@ use crate::word::words;
 pub struct Identity {
     /// Family such as `mimalloc`, or `unknown` where the evidence does not decide.
     pub family: String,
-    /// Version as the mapped code itself tells it, where it does.
+    /// Version as the mapped code itself reports it, where it does.
     pub version: Option<Version>,
     /// What is known about the version where it is not exact, such as `2.0.x`.
     pub version_range: Option<String>,

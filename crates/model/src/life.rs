@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What tells one life from any other on a host.
+/// What distinguishes one life from any other on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LifeKey {
     /// The kernel's boot id.
@@ -37,7 +37,7 @@ pub enum LifeStart {
     Observed,
     /// Inferred from readings between which the process must have been started anew.
     Inferred {
-        /// The start lies at most this far from the time told, in microseconds.
+        /// The start lies at most this far from the recorded time, in microseconds.
         uncertainty_us: i64,
     },
     /// Before the first reading: the age is a lower bound (left-censored).

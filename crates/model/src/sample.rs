@@ -37,7 +37,7 @@ pub struct Sample {
     pub processes: u32,
     /// The cgroup's current memory, where the service has a cgroup of its own.
     pub cgroup_current_bytes: Option<u64>,
-    /// The cgroup's peak memory, where the kernel tells it.
+    /// The cgroup's peak memory, where the kernel reports it.
     pub cgroup_peak_bytes: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Sample {
     }
 }
 
-/// Memory of a service at one moment, as far as its source tells it.
+/// Memory of a service at one moment, as far as its source reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryReading {
     /// Resident memory.
@@ -85,7 +85,7 @@ pub struct MemoryReading {
 }
 
 impl MemoryReading {
-    /// What a metric compares; `None` where that is not told, and of proportional memory, which is read apart and seldom.
+    /// What a metric compares; `None` where that is not known, and of proportional memory, which is read apart and seldom.
     pub fn level(&self, metric: Metric) -> Option<u64> {
         match metric {
             Metric::Rss => self.rss_bytes,
@@ -116,7 +116,7 @@ pub struct SlowSample {
 pub struct Reading {
     /// Seconds since the start of its life; exact to a quarter of a second up to 48 days.
     pub age_seconds: f32,
-    /// Memory in KiB. The kernel tells VmRSS and its like in KiB.
+    /// Memory in KiB. The kernel reports VmRSS and its like in KiB.
     pub kib: u32,
 }
 

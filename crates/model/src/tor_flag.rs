@@ -3,7 +3,7 @@
 use crate::word::words;
 
 words! {
-    /// The flags in Tor's consensus that tell what a relay is used for (dir-spec, "Assigning flags in a vote").
+    /// The flags in Tor's consensus that say what a relay is used for (dir-spec, "Assigning flags in a vote").
     /// Further ones, such as `Running` and `Valid`, decide nothing here.
     pub enum TorFlag: "flag of a relay" {
         /// Clients may take it for the first hop of their circuits.
@@ -22,7 +22,7 @@ words! {
 }
 
 impl TorFlag {
-    /// The name of the observation that tells whether a relay has it: 1 or 0.
+    /// The name of the observation that says whether a relay has it: 1 or 0.
     pub fn observation(self) -> &'static str {
         match self {
             Self::Guard => "tor_flag_guard",

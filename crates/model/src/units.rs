@@ -10,7 +10,7 @@ pub const MIB: f64 = 1_048_576.0;
 /// One GiB in bytes.
 pub const GIB: f64 = 1024.0 * MIB;
 
-/// Memory with three significant digits, such as `4.21 MiB`, `97.1 MiB` or `6.19 GiB`; what would be `0.00 MiB` is told in KiB.
+/// Memory with three significant digits, such as `4.21 MiB`, `97.1 MiB` or `6.19 GiB`; what would be `0.00 MiB` is shown in KiB.
 pub fn memory(bytes: f64) -> String {
     let magnitude = bytes.abs();
     // Below, two digits behind the point would show nothing.
@@ -25,7 +25,7 @@ pub fn memory(bytes: f64) -> String {
     }
 }
 
-/// The time over which growth is told: one that a run of the length really saw.
+/// The time over which growth is shown: one that a run of the length really saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// Per minute.
@@ -287,9 +287,9 @@ mod tests {
         );
         assert_eq!([p_value(0.0001), p_value(0.0123), p_value(0.5)], ["<0.001", "0.012", "0.50"]);
         assert_eq!((ratio(0.618), ratio(4.0), ratio(0.0123)), ("0.62".into(), "4.00".into(), "0.012".into()));
-        let told = [0.0996, 0.05, 0.00981, 0.0002, 0.0, 99.94, 343_018.03, 5040.53, -0.004].map(ratio);
+        let ratios = [0.0996, 0.05, 0.00981, 0.0002, 0.0, 99.94, 343_018.03, 5040.53, -0.004].map(ratio);
         assert_eq!(
-            told,
+            ratios,
             ["0.10", "0.050", "0.0098", "0.00020", "0.00", "99.94", "343,018", "5,041", "-0.0040"]
         );
         assert_eq!([0.0015, 0.01, 0.0025, 0.0004].map(margin), ["0.15%", "1%", "0.25%", "0.04%"]);

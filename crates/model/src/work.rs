@@ -1,4 +1,4 @@
-//! What a service did for its users, as the load or the service itself tells it.
+//! What a service did for its users, as the load or the service itself reports it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ pub struct WorkMeasureError(String);
 /// Observations of work are called so, followed by the kind and the name.
 const PREFIX: &str = "work";
 
-/// Observations of what a load told since it began of requests that failed, and of all that were tried.
+/// Observations of what a load reported since it began of requests that failed, and of all that were tried.
 pub const REQUESTS_FAILED_AND_TRIED: [&str; 2] = ["load_requests_failed", "load_requests_tried"];
 
 impl WorkMeasure {

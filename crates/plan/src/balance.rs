@@ -52,7 +52,7 @@ pub struct Spread {
 pub struct Difference {
     pub arm: String,
     /// What differs: `memory` and `age` on the log scale, or the share of a role or host, such as `role exit`. Ages count
-    /// from a day on: memory of services of some minutes and of some hours tells equally little.
+    /// from a day on: memory of services of some minutes and of some hours says equally little.
     pub what: String,
     pub standardised: f64,
 }
@@ -158,7 +158,7 @@ fn covariates<'a>(all: &[&Candidate]) -> Vec<Covariate<'a>> {
     covariates
 }
 
-/// The shares to compare: of two, one tells the other.
+/// The shares to compare: of two, one gives the other.
 fn shares(counts: BTreeMap<String, usize>) -> Vec<String> {
     let mut names: Vec<String> = counts.into_keys().collect();
     if names.len() <= 2 {

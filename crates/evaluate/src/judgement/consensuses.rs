@@ -9,18 +9,17 @@ use serde::{Deserialize, Serialize};
 pub(crate) const HOUR: f64 = 3600.0;
 /// Consensuses that the relay has taken and worked off since its start.
 const TAKEN: &str = "consensuses";
-/// The same, told once at the end of the rest that follows each.
+/// The same, reported once at the end of the rest that follows each.
 pub const RESTED: &str = "rested_consensuses";
 
 /// A relay at the end of the rest that followed a consensus.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rest {
     /// Consensuses that it had taken: hours of a relay's life.
-    /// Most that a relay took that counts.
     pub consensuses: u32,
     /// Its age in seconds of the lab.
     pub age_seconds: f64,
-    /// The metric then.
+    /// The metric then, in bytes.
     pub level_bytes: u64,
     /// The highest reading of the metric since the rest before, in bytes.
     pub peak_bytes: u64,
@@ -29,6 +28,7 @@ pub struct Rest {
 /// The consensuses of a lab run as its clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConsensusClock {
+    /// Most that a relay took that counts.
     pub consensuses: u32,
     /// How many times faster than life the run went.
     pub pace: Option<f64>,
@@ -56,7 +56,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Those of a life with these readings; `None` where nothing tells of any.
+    /// Those of a life with these readings; `None` where nothing reports any.
     pub(crate) fn read(
         store: &Store,
         life: &LifeRecord,

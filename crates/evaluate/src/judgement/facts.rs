@@ -27,7 +27,7 @@ pub struct ServiceFacts {
     pub smaps_anon_bytes: Option<u64>,
     /// Where its memory was at the end of a lab run.
     pub memory_split: Option<MemorySplit>,
-    /// Consensuses that a relay of a lab took, as far as anything tells of them.
+    /// Consensuses that a relay of a lab took, as far as anything reports them.
     pub consensuses: Option<u32>,
     pub rests: Vec<Rest>,
 }

@@ -85,7 +85,7 @@ impl LabRun {
         Ok(Self { services })
     }
 
-    /// The consensuses of its relays; `None` where it has none, or nothing tells of them.
+    /// The consensuses of its relays; `None` where it has none, or nothing reports them.
     pub(crate) fn consensuses(&self) -> Option<ConsensusClock> {
         let taken: Vec<&Taken> = self.counted().filter_map(|service| service.taken.as_ref()).collect();
         ConsensusClock::of(&taken)

@@ -201,7 +201,7 @@ impl Judgement {
     }
 
     /// The processor time of an arm's services in proportion to that of the control's, each for as long as its process was there; of a
-    /// trial on services. `None` where the database does not tell it.
+    /// trial on services. `None` where the database does not say it.
     pub fn cpu_ratio(&self, store: &Store, arm: usize) -> Result<Option<RatioToControl>, JudgementError> {
         let Some(control) = self.fleet.arms.iter().position(|arm| arm.control) else { return Ok(None) };
         let mut shares: Vec<Option<f64>> = Vec::new();

@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(lost(&control, &[did("pages", 0.0, false), did("latency", 1.0, true)]), None);
         assert_eq!(lost(&control, &control[..1]), None);
         assert_eq!(lost(&control, &control), Some(0.0));
-        // What the control did not do either tells nothing.
+        // What the control did not do either shows nothing.
         assert_eq!(lost(&[did("pages", 0.0, false)], &control), None);
         assert_eq!(
             lost(&[did("pages", 0.0, false), did("latency", 2.0, true)], &slower[1..]).map(f64::exp),

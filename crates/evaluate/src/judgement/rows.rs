@@ -82,7 +82,7 @@ pub fn dated_lives(store: &Store, trial: &TrialRecord) -> Result<Vec<LifeRecord>
     Ok(lives)
 }
 
-/// A wall clock that is off by less does not matter, and is left as the agent told it.
+/// A wall clock that is off by less does not matter, and is left as the agent recorded it.
 const CLOCK_OFF_US: i64 = 60_000_000;
 
 /// Where the clock was wrong when a life began, as after a boot without a battery of the clock, that one would seem to be of another
@@ -159,7 +159,7 @@ mod tests {
             (dated("a", hour, 5 * hour), dated("a", 9000 * hour, 5 * hour)),
             (1005 * hour, 1005 * hour)
         );
-        // What does not matter is left, and so is what no tick tells of.
+        // What does not matter is left, and so is what no tick shows.
         assert_eq!(dated("a", 1005 * hour + 2_000_000, 5 * hour), 1005 * hour + 2_000_000);
         assert_eq!(dated("b", hour, 5 * hour), hour);
     }

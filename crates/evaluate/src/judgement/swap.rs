@@ -9,8 +9,8 @@ use heaptrial_store::Store;
 
 use crate::judgement::{JudgementError, Rows};
 
-/// Swap of this share of an arm's memory is told, and decides where arms differ by as much.
-const TOLD_SHARE: f64 = 0.05;
+/// Swap of this share of an arm's memory is reported, and decides where arms differ by as much.
+const MUCH: f64 = 0.05;
 
 /// What the services of an arm had at their last reading.
 struct Swapped {
@@ -35,7 +35,7 @@ pub(crate) fn finding(store: &Store, rows: &Rows) -> Result<Option<Finding>, Jud
         let own = || rows.services.iter().filter(|service| service.arm_id == id);
         let known: Vec<(f64, f64)> = own().filter_map(|service| last.get(&service.id).copied()).collect();
         let has = |service: &&heaptrial_store::ServiceRecord| {
-            last.get(&service.id).is_some_and(|(swap, memory)| *swap > TOLD_SHARE * memory)
+            last.get(&service.id).is_some_and(|(swap, memory)| *swap > MUCH * memory)
         };
         Some(Swapped {
             swap: median(&known.iter().map(|known| known.0).collect::<Vec<_>>())?,
@@ -46,27 +46,27 @@ pub(crate) fn finding(store: &Store, rows: &Rows) -> Result<Option<Finding>, Jud
     let arms: Vec<Option<Swapped>> = rows.arms.iter().map(|record| of_arm(record.id)).collect();
     let control =
         rows.arms.iter().position(|record| record.arm.control).and_then(|index| arms[index].as_ref());
-    let much = |bytes: f64, arm: &Swapped| bytes > TOLD_SHARE * arm.memory;
-    let told: Vec<(usize, &Swapped)> = arms
+    let much = |bytes: f64, arm: &Swapped| bytes > MUCH * arm.memory;
+    let swapped: Vec<(usize, &Swapped)> = arms
         .iter()
         .enumerate()
         .filter_map(|(index, arm)| Some((index, arm.as_ref()?)))
         .filter(|(_, arm)| much(arm.swap, arm))
         .collect();
     let share = |arm: &Swapped| arm.swap / arm.memory.max(1.0);
-    let differs = |arm: &Swapped| (share(arm) - control.map_or(0.0, share)).abs() > TOLD_SHARE;
+    let differs = |arm: &Swapped| (share(arm) - control.map_or(0.0, share)).abs() > MUCH;
     // Where the control alone swaps, every arm looks larger than it is beside it.
     let decides = arms.iter().flatten().any(differs);
-    Ok((!told.is_empty()).then(|| {
-        let each = told.iter().map(|(index, arm)| {
+    Ok((!swapped.is_empty()).then(|| {
+        let each = swapped.iter().map(|(index, arm)| {
             let name = &rows.arms[*index].arm.name;
             format!("{} of {} of {name}", units::memory(arm.swap), units::memory(arm.memory))
         });
         Finding {
             kind: FindingKind::Swapped,
             severity: if decides { Severity::Grave } else { Severity::Caution },
-            arms: told.iter().map(|(index, _)| *index).collect(),
-            services: told.iter().flat_map(|(_, arm)| arm.services.iter().cloned()).collect(),
+            arms: swapped.iter().map(|(index, _)| *index).collect(),
+            services: swapped.iter().flat_map(|(_, arm)| arm.services.iter().cloned()).collect(),
             evidence: format!(
                 "at their last reading services had in swap: {} (medians); {} does not count it",
                 each.collect::<Vec<_>>().join(", "),

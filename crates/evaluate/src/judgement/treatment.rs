@@ -1,4 +1,4 @@
-//! Which lives had their arm's treatment, as the events of a trial's start and end tell.
+//! Which lives had their arm's treatment, as the events of a trial's start and end say.
 //!
 //! An allocator is proved in the process. An option of a torrc and restarts at intervals leave nothing there to prove,
 //! so that a service which was put back, or never reached, would look as one that has its treatment.
@@ -9,7 +9,7 @@ use heaptrial_store::{EventRecord, LifeRecord};
 /// What of a life is known from events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Treated {
-    /// It had its arm's treatment, or nothing tells.
+    /// It had its arm's treatment, or nothing says otherwise.
     Yes,
     /// It ended before its service had its treatment for the first time: none of the trial's data.
     Before,

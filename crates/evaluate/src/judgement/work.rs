@@ -20,7 +20,7 @@ const AGE_STEP: f64 = 1.005;
 /// Names of what [`traffic_since`] reads.
 pub const TRAFFIC: [&str; 2] = [READ, WRITTEN];
 
-/// Bytes read and written by a life since an age in seconds: seconds since 1970, and the counter. Empty where it tells none.
+/// Bytes read and written by a life since an age in seconds: seconds since 1970, and the counter. Empty where it reports none.
 pub fn traffic_since(store: &Store, life: &LifeRecord, age: f64) -> Result<Vec<(f64, f64)>, StoreError> {
     let started = life.started_wall_us as f64 / 1e6;
     let of = |name| store.observations_since(life, name, age);
@@ -55,7 +55,7 @@ pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreErr
     })
 }
 
-/// Everything known of a life that a lab started: also what its load and itself told of its work, and what that took.
+/// Everything known of a life that a lab started: also what its load and itself reported of its work, and what that took.
 pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreError> {
     let mut work = of_life(store, life)?;
     for name in store.observed(life.id)? {
@@ -71,9 +71,9 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
         });
     }
     let [failed, tried] = REQUESTS_FAILED_AND_TRIED.map(|name| store.observations(life, name));
-    let told =
+    let counted =
         |counter: Vec<(f64, f64)>| since_nothing(counter.into_iter().map(|(age, count)| (age as f32, count)));
-    let (failed, tried) = (told(failed?), told(tried?));
+    let (failed, tried) = (counted(failed?), counted(tried?));
     if tried.len() > 1 {
         work.measures.push(Measure::failed("requests of the load", failed, tried));
     }
@@ -88,7 +88,7 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
     Ok(work)
 }
 
-/// A counter that begins with nothing: tools tell once, at their end, how many of all there were. A share of one in another does not
+/// A counter that begins with nothing: tools report once, at their end, how many of all there were. A share of one in another does not
 /// depend on when they began.
 fn since_nothing(counter: impl IntoIterator<Item = (f32, f64)>) -> Vec<(f32, f64)> {
     std::iter::once((0.0, 0.0)).chain(counter).collect()

@@ -9,14 +9,14 @@ use heaptrial_store::{Store, StoreError, TrialRecord};
 /// time: then no service is younger than the look. Of several hosts that is the last service of all that are in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
-    /// When the last service so far had it, in microseconds since 1970; the trial's start where none had, or where nothing tells.
+    /// When the last service so far had it, in microseconds since 1970; the trial's start where none had, or where nothing says so.
     pub at_us: i64,
     /// Services that have not had it yet, and were neither put back nor taken out.
     pub open: Vec<String>,
 }
 
 impl Begun {
-    /// As the events of a trial tell.
+    /// As the events of a trial say.
     pub fn read(store: &Store, trial: &TrialRecord) -> Result<Self, StoreError> {
         let first = |kind| -> Result<BTreeMap<Option<i64>, i64>, StoreError> {
             Ok(store.first_events(trial.id, kind)?.into_iter().collect())
