@@ -1,6 +1,7 @@
 //! Proofs of what main processes run, and checks of what is proved.
 
 use heaptrial_allocator::prove;
+use heaptrial_host::systemd::Manager as _;
 use heaptrial_model::{KnownEvent, ServiceName, with_reason};
 use heaptrial_store::Store;
 

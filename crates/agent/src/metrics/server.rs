@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
 use heaptrial_host::listen::{Listen, Listener, Names, refuse_others};
-use tokio::runtime::Runtime;
 
 use super::Snapshot;
 use super::text::render;

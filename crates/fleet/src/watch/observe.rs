@@ -8,7 +8,7 @@ use heaptrial_allocator::{Expected, Identifier, IdentifyError};
 use heaptrial_change::PRELOAD;
 use heaptrial_evaluate::analysis::{DAY, Worked};
 use heaptrial_evaluate::judgement::{JudgementError, TRAFFIC, dated_lives, find_trial, traffic_since};
-use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError, Unit, why_essential};
+use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostRoot, Paths, Process};
 use heaptrial_inspect::NextStart;
 use heaptrial_model::{Identity, MappedLibrary, Metric, ServiceName, TorFlag};
@@ -28,7 +28,7 @@ const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc.musl-", "ld-musl-"];
 pub(crate) fn identify(identifier: &Identifier, unit: &Unit, pid: i32) -> Result<Identity, IdentifyError> {
     let root = HostRoot::default();
     let variables = NextStart::of(&root, unit).variables();
-    identifier.identify_started_with(&Process::new(&root, pid), &|| Some(variables.clone()))
+    identifier.identify(&Process::new(&root, pid), &|| Some(variables.clone()))
 }
 
 /// The C library among those that a process maps.

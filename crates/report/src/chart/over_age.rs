@@ -157,64 +157,6 @@ pub(crate) fn of_running(fleet: &Fleet, styles: &ArmStyles, metric: Metric) -> O
             median: trajectories.median_line(&services),
         }
     };
-    let all: Vec<Curves> = arms.iter().map(|arm| Curves::of(canvas, *arm, lab && several)).collect();
-    let metric = metric_name(report.analysis.metric);
-    let marks = Marks {
-        band_class: "spread",
-        along: if lab && days { "age by consensuses, one an hour" } else { "age of the service" },
-        // On hosts each arm has a warm-up of its own.
-        warm_up_seconds: if days { 0.0 } else { report.analysis.warm_up_seconds },
-        matched_age_seconds: report.analysis.matched_age_seconds.filter(|_| !lab),
-    };
-    let what = match (lab, days) {
-        (false, _) => {
-            "over age: median over the services of an arm, shaded its 95% interval (order statistics), where at least half of them \
-             have readings. Dashed upright: the matched age."
-        }
-        (true, true) => {
-            "of relays at the end of the rest after each consensus, one an hour of their lives; thick: the median of an arm."
-        }
-        (true, false) => {
-            "of the services over their age; thick: the median of an arm. Shaded: warm-up, excluded from levels."
-        }
-    };
-    let dotted = if lab { dotted(canvas) } else { canvas.without_age().to_owned() };
-    let caption = format!("{metric} {what}{dotted}");
-    let (height, description, body) = draw(&all, metric, &marks)?;
-    let chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
-    Some(Chart { description, body, ..chart })
-}
-
-fn dotted(canvas: Canvas<'_>) -> String {
-    match canvas.report.services.iter().any(|service| !service.counts) {
-        true => format!(" Dotted grey lines are {}.", terms(canvas.report.kind).excluded),
-        false => String::new(),
-    }
-}
-
-/// Of a trial that still runs, for the dashboard: what was read, and nothing that only a look may show. An interval between planned
-/// looks is a look that nobody planned.
-pub(crate) fn of_running(fleet: &Fleet, styles: &ArmStyles, metric: Metric) -> Option<Chart> {
-    let is_compliant = |index: &usize| {
-        let current = fleet.services[*index].current();
-        current.is_some_and(|life| life.contamination.is_none())
-    };
-    let compliant: Vec<usize> = (0..fleet.services.len()).filter(is_compliant).collect();
-    let shown: Vec<(usize, usize, bool)> = compliant
-        .iter()
-        .flat_map(|index| fleet.services[*index].arms.iter().map(|arm| (*index, *arm, false)))
-        .collect();
-    let trajectories = Trajectories::thin_fleet(fleet, &shown, false);
-    let curves = |arm: usize| {
-        let levels = trajectories.levels_of(arm);
-        Curves {
-            style: styles.get(arm),
-            name: fleet.arms[arm].name.clone(),
-            services: Vec::new(),
-            band: levels.iter().map(|run| run.iter().map(|at| (at.0, at.1, at.3)).collect()).collect(),
-            median: levels.iter().map(|run| run.iter().map(|at| (at.0, at.2)).collect()).collect(),
-        }
-    };
     let all: Vec<Curves> = (0..fleet.arms.len()).map(curves).collect();
     let metric = metric_name(metric);
     let marks = Marks {
