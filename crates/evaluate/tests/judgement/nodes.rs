@@ -4,23 +4,14 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_evaluate::analysis::FindingKind;
 use heaptrial_evaluate::judgement::{Judgement, Options};
-use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
+use heaptrial_model::{Ending, KnownEvent, LifeKey, Metric, Sample, TrialKind, TrialPlan};
 use heaptrial_store::{BlockOf, NewTrial, Store, TickInput};
 use serde_json::{Value, json};
 
-const MIB: f64 = 1_048_576.0;
-const START_US: i64 = 1_767_323_045_000_000;
+use crate::score::{MIB, START_US, identity, noise};
+
 const REPEATS: u32 = 12;
 const TICKS: i64 = 30;
-
-/// A number in -1..1 that looks random and is always the same.
-fn noise(a: u64, b: u64) -> f64 {
-    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    for _ in 0..3 {
-        x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    }
-    (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
-}
 
 fn facts(block: u32) -> Value {
     let old = block % 2 == 1;
@@ -35,21 +26,6 @@ fn facts(block: u32) -> Value {
 
 fn node(block: u32) -> String {
     format!("n{}", block % 4 + 1)
-}
-
-fn identity(family: &str) -> Identity {
-    Identity {
-        family: family.to_owned(),
-        version: None,
-        version_range: None,
-        path: None,
-        build_id: None,
-        sha256: None,
-        linkage: Linkage::Preloaded,
-        settings: Default::default(),
-        evidence: Vec::new(),
-        libraries: Vec::new(),
-    }
 }
 
 fn trial() -> NewTrial {
@@ -98,7 +74,7 @@ fn write(path: &Path, blocks: impl Iterator<Item = u32>, on_old: f64) -> i64 {
                 0.5
             };
             for tick in 1..=TICKS {
-                let level = 100.0 * effect * (0.02 * noise(u64::from(block), arm as u64)).exp();
+                let level = 100.0 * effect * (0.02 * noise(u64::from(block), arm as u64, 0)).exp();
                 let rss_bytes = (level * MIB) as u64;
                 let input = TickInput {
                     sequence,

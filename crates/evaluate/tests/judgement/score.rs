@@ -12,8 +12,8 @@ use heaptrial_store::{NewTrial, Store, TickInput};
 use proptest::prelude::*;
 use serde_json::json;
 
-const MIB: f64 = 1_048_576.0;
-const START_US: i64 = 1_767_323_045_000_000;
+pub const MIB: f64 = 1_048_576.0;
+pub const START_US: i64 = 1_767_323_045_000_000;
 /// Seconds of the lab between two rests.
 const CYCLE: i64 = 20;
 
@@ -36,13 +36,6 @@ impl Known {
     }
 }
 
-/// How a lab tells its consensuses.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Tells {
-    Rests,
-    Nothing,
-}
-
 struct Written {
     store: Store,
     trial: i64,
@@ -50,7 +43,7 @@ struct Written {
 }
 
 /// A number in -1..1 that looks random and is always the same.
-fn noise(seed: u64, a: u64, b: u64) -> f64 {
+pub fn noise(seed: u64, a: u64, b: u64) -> f64 {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ a.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ b;
     for _ in 0..3 {
         x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -58,7 +51,7 @@ fn noise(seed: u64, a: u64, b: u64) -> f64 {
     (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-fn identity(spec: &str) -> Identity {
+pub fn identity(spec: &str) -> Identity {
     Identity {
         family: spec.split(['@', '?']).next().unwrap_or("").to_owned(),
         version: None,
@@ -100,7 +93,7 @@ fn begin(path: &Path, kind: TrialKind, metric: Metric, arms: &[Known], seed: u64
     (store, trial, ids)
 }
 
-/// `on` tells the server of a service by its arm and number.
+/// `on` gives the server of a service by its arm and number.
 fn lives(
     store: &mut Store,
     trial: i64,
@@ -134,8 +127,8 @@ fn tick(sequence: i64, seconds: i64) -> TickInput {
 }
 
 /// Relays of a lab that take so many consensuses: high in the work, and at their level at the end of the rest.
-fn lab(arms: &[Known], consensuses: i64, seed: u64, spread: f64, tells: Tells) -> Written {
-    lab_read(arms, (consensuses, 1), seed, (spread, 0.01), tells)
+fn lab(arms: &[Known], consensuses: i64, seed: u64) -> Written {
+    lab_read(arms, (consensuses, 1), seed, (0.0, 0.01))
 }
 
 /// The same in several repeats, with the noise of relays and that of readings.
@@ -144,7 +137,6 @@ fn lab_read(
     (consensuses, repeats): (i64, usize),
     seed: u64,
     (spread, noisy): (f64, f64),
-    tells: Tells,
 ) -> Written {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
@@ -158,17 +150,10 @@ fn lab_read(
                 let own = 1.0 + spread * noise(seed, place as u64, 1);
                 let rough = 1.0 + noisy * noise(seed, place as u64, k as u64 * 7 + 100);
                 let level = arms[place % arms.len()].at(k as f64) * own * rough;
-                tick.samples.push((
-                    *life,
-                    sample(if part == 1 && tells == Tells::Rests { 3.0 * level } else { level }),
-                ));
-                match tells {
-                    Tells::Rests if part == 3 => {
-                        tick.observations.push((*life, "consensuses", k as f64));
-                        tick.observations.push((*life, "rested_consensuses", k as f64));
-                    }
-                    Tells::Rests => tick.observations.push((*life, "consensuses", k as f64)),
-                    Tells::Nothing => {}
+                tick.samples.push((*life, sample(if part == 1 { 3.0 * level } else { level })));
+                tick.observations.push((*life, "consensuses", k as f64));
+                if part == 3 {
+                    tick.observations.push((*life, "rested_consensuses", k as f64));
                 }
             }
             store.write_tick(trial, &tick).unwrap();
@@ -180,53 +165,31 @@ fn lab_read(
 
 /// Relays in the field, read once an hour.
 fn field(arms: &[Known], hours: i64, services: usize, seed: u64) -> Written {
-    field_read(arms, hours, services, seed, |_, _| true)
+    field_where(arms, (hours, services, seed), |_, _| 0, |_, _| true)
 }
 
-/// The same on two servers, of which relays of the second need three times as much; `on` tells the server of an arm's relay.
-fn field_on_servers(
+/// The same on two servers, of which relays of the second need three times as much: `on` gives the server of an arm's relay, and
+/// `reads` whether an arm's relays were read in an hour.
+fn field_where(
     arms: &[Known],
-    hours: i64,
-    services: usize,
+    (hours, services, seed): (i64, usize, u64),
     on: impl Fn(usize, usize) -> u32,
-) -> Written {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("heaptrial.db");
-    let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, 9);
-    let lives = lives(&mut store, trial, arms, &ids, services, &on);
-    for hour in 0..=hours {
-        let mut tick = tick(hour, hour * 3600);
-        for (place, life) in lives.iter().enumerate() {
-            let (arm, service) = (place % arms.len(), place / arms.len());
-            let own = 1.0 + 0.02 * noise(9, place as u64, 3);
-            let server = if on(arm, service) == 0 { 1.0 } else { 3.0 };
-            tick.samples.push((*life, sample(arms[arm].at(hour as f64) * own * server)));
-        }
-        store.write_tick(trial, &tick).unwrap();
-    }
-    finish(store, trial, &lives, hours * 3600, folder)
-}
-
-/// The same, where `reads` tells of an arm's position and an hour whether its relays were read then.
-fn field_read(
-    arms: &[Known],
-    hours: i64,
-    services: usize,
-    seed: u64,
     reads: impl Fn(usize, i64) -> bool,
 ) -> Written {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
     let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, seed);
-    let lives = lives(&mut store, trial, arms, &ids, services, |_, _| 0);
+    let lives = lives(&mut store, trial, arms, &ids, services, &on);
     for hour in 0..=hours {
         let mut tick = tick(hour, hour * 3600);
-        let read = |(place, _): &(usize, &i64)| reads(place % arms.len(), hour);
-        for (place, life) in lives.iter().enumerate().filter(read) {
+        for (place, life) in lives.iter().enumerate() {
+            let (arm, service) = (place % arms.len(), place / arms.len());
             let own = 1.0 + 0.03 * noise(seed, place as u64, 3);
             let rough = 1.0 + 0.005 * noise(seed, place as u64, hour as u64 + 50);
-            let known = &arms[place % arms.len()];
-            tick.samples.push((*life, sample(known.at(hour as f64) * own * rough)));
+            let server = if on(arm, service) == 0 { 1.0 } else { 3.0 };
+            if reads(arm, hour) {
+                tick.samples.push((*life, sample(arms[arm].at(hour as f64) * own * rough * server)));
+            }
         }
         store.write_tick(trial, &tick).unwrap();
     }
@@ -260,7 +223,7 @@ fn known(levels: &[f64], growth: &[f64]) -> Vec<Known> {
 #[test]
 fn relay_hours_are_judged_as_a_field_trial() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 20.0]);
-    let run = lab(&arms, 36, 1, 0.0, Tells::Rests);
+    let run = lab(&arms, 36, 1);
     let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
     let clock = judgement.consensuses.as_ref().unwrap();
     assert_eq!(clock.consensuses, 36);
@@ -291,7 +254,7 @@ fn relay_hours_are_judged_as_a_field_trial() {
 fn a_peak_is_of_the_work_that_a_rest_ended() {
     // The lab stops in the midst of the work after the last rest.
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let mut run = lab(&arms, 12, 1, 0.0, Tells::Rests);
+    let mut run = lab(&arms, 12, 1);
     let services = run.store.services(run.trial).unwrap();
     let mut last = tick(1000, 13 * CYCLE);
     for service in services {
@@ -310,7 +273,7 @@ fn a_peak_is_of_the_work_that_a_rest_ended() {
 fn three_repeats_have_intervals_and_verdicts() {
     let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 20.0]);
     let in_field = known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0, 0.0, 0.0, 40.0]);
-    let run = lab_read(&in_lab, (72, 3), 1, (0.02, 0.01), Tells::Rests);
+    let run = lab_read(&in_lab, (72, 3), 1, (0.02, 0.01));
     let trial = field(&in_field, 130, 8, 9);
     let lab = of_lab(&run).unwrap();
     let score = Score::of(&lab, &of_field(&trial), &[], &[]).unwrap();
@@ -334,7 +297,7 @@ fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
     let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 4.0]);
     let trial = field(&known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0; 4]), 130, 8, 9);
     for (consensuses, is_told) in [(10, false), (40, true)] {
-        let run = lab_read(&in_lab, (consensuses, 3), 1, (0.002, 0.01), Tells::Rests);
+        let run = lab_read(&in_lab, (consensuses, 3), 1, (0.002, 0.01));
         let lab = of_lab(&run).unwrap();
         let score = Score::of(&lab, &of_field(&trial), &[8.0], &[]).unwrap();
         let verdict = score.growth[3].lab_verdict.as_ref().unwrap();
@@ -353,10 +316,10 @@ fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
 #[test]
 fn the_field_is_ordered_within_its_servers() {
     let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
-    let lab = of_lab(&lab(&arms, 30, 1, 0.0, Tells::Rests)).unwrap();
+    let lab = of_lab(&lab(&arms, 30, 1)).unwrap();
     // Most relays of the second arm are on the server on which relays need three times as much.
     let uneven = |arm: usize, service: usize| u32::from(if arm == 1 { service < 6 } else { service < 2 });
-    let trial = field_on_servers(&arms, 60, 8, uneven);
+    let trial = field_where(&arms, (60, 8, 9), uneven, |_, _| true);
     let score = Score::of(&lab, &of_field(&trial), &[24.0], &[]).unwrap();
     let at = &score.ages[0];
     assert_eq!((at.pairs, at.pairs_alike), (3, 3), "{at:?}");
@@ -367,8 +330,8 @@ fn the_field_is_ordered_within_its_servers() {
 #[test]
 fn who_shares_no_server_with_the_control_has_no_place_in_the_order() {
     let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
-    let run = lab(&arms, 30, 1, 0.0, Tells::Rests);
-    let trial = field_on_servers(&arms, 60, 8, |arm, _| u32::from(arm == 2));
+    let run = lab(&arms, 30, 1);
+    let trial = field_where(&arms, (60, 8, 9), |arm, _| u32::from(arm == 2), |_, _| true);
     let score = Score::of(&of_lab(&run).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
     let at = &score.ages[0];
     assert_eq!(at.pairs, 1, "{at:?}");
@@ -379,8 +342,8 @@ fn who_shares_no_server_with_the_control_has_no_place_in_the_order() {
 #[test]
 fn an_arm_without_a_level_on_one_side_is_not_compared() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let lab = lab(&arms, 30, 1, 0.0, Tells::Rests);
-    let trial = field_read(&arms, 60, 3, 9, |arm, hour| arm != 2 || hour > 12);
+    let lab = lab(&arms, 30, 1);
+    let trial = field_where(&arms, (60, 3, 9), |_, _| 0, |arm, hour| arm != 2 || hour > 12);
     let score = Score::of(&of_lab(&lab).unwrap(), &of_field(&trial), &[12.0, 28.0], &[]).unwrap();
     let [early, late] = score.ages.as_slice() else { panic!("{:?}", score.ages) };
     assert_eq!((early.pairs, early.arms.len()), (3, 3));
@@ -393,7 +356,7 @@ fn lab_and_field_need_not_have_the_same_control() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
     let in_field = known(&[6000.0, 2000.0, 1200.0, 3000.0], &[0.0; 4]);
     let trial = of_field(&field(&in_field, 60, 6, 9));
-    let lab = |order: [usize; 4], seed| lab(&order.map(|arm| arms[arm].clone()), 30, seed, 0.0, Tells::Rests);
+    let lab = |order: [usize; 4], seed| lab(&order.map(|arm| arms[arm].clone()), 30, seed);
     let (usual, turned) = (lab([0, 1, 2, 3], 1), lab([2, 0, 1, 3], 2));
     let names = |score: &Score| score.arms.iter().map(|arm| arm.lab.clone()).collect::<Vec<_>>();
     for run in [&usual, &turned] {
@@ -420,7 +383,7 @@ fn lab_and_field_need_not_have_the_same_control() {
 #[test]
 fn a_short_trial_is_compared_at_the_age_that_it_reached() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
-    let lab = of_lab(&lab(&arms, 40, 1, 0.0, Tells::Rests)).unwrap();
+    let lab = of_lab(&lab(&arms, 40, 1)).unwrap();
     let trial = of_field(&field(&arms, 15, 3, 9));
     let score = Score::of(&lab, &trial, &[], &[]).unwrap();
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [15.0]);
@@ -433,7 +396,7 @@ fn a_short_trial_is_compared_at_the_age_that_it_reached() {
 #[test]
 fn arms_that_need_the_same_are_in_no_other_order() {
     let arms = known(&[600.0, 200.0, 200.0, 100.0], &[0.0; 4]);
-    let run = lab_read(&arms, (30, 2), 1, (0.0, 0.0), Tells::Rests);
+    let run = lab_read(&arms, (30, 2), 1, (0.0, 0.0));
     let trial = field(&known(&[6000.0, 2000.0, 1500.0, 1800.0], &[0.0; 4]), 60, 6, 9);
     let score = Score::of(&of_lab(&run).unwrap(), &of_field(&trial), &[], &[]).unwrap();
     let at = &score.ages[0];
@@ -448,11 +411,11 @@ fn what_cannot_be_compared_is_refused() {
     let field_side = of_field(&trial);
     let said = |error: ScoreError| error.to_string();
 
-    let silent = lab(&arms, 10, 1, 0.0, Tells::Nothing);
+    let silent = lab(&arms, 0, 1);
     assert!(said(of_lab(&silent).unwrap_err()).contains("got a consensus"));
 
     let stranger = [arms[0].clone(), Known { name: "tcmalloc", ..arms[1].clone() }];
-    let stranger = of_lab(&lab(&stranger, 30, 1, 0.0, Tells::Rests)).unwrap();
+    let stranger = of_lab(&lab(&stranger, 30, 1)).unwrap();
     let error = said(Score::of(&stranger, &field_side, &[], &[]).unwrap_err());
     assert!(error.contains("1 of the arms") && error.contains("--match LAB=FIELD"), "{error}");
     let by_hand = Score::of(&stranger, &field_side, &[], &["tcmalloc=jemalloc".to_owned()]).unwrap();
@@ -465,7 +428,7 @@ fn what_cannot_be_compared_is_refused() {
         ));
     }
 
-    let good = lab(&arms, 30, 1, 0.0, Tells::Rests);
+    let good = lab(&arms, 30, 1);
     let error = said(Score::of(&of_lab(&good).unwrap(), &field_side, &[48.0], &[]).unwrap_err());
     assert!(error.contains("48 consensuses: glibc of the lab"), "{error}");
 
@@ -498,7 +461,7 @@ proptest! {
         seed in 0u64..1000,
     ) {
         let (in_lab, in_field) = (known(&lab_levels, &lab_growth), known(&field_levels, &field_growth));
-        let run = lab(&in_lab, 50, seed, 0.0, Tells::Rests);
+        let run = lab(&in_lab, 50, seed);
         let trial = field(&in_field, 50, 6, seed);
         let score = Score::of(&of_lab(&run).unwrap(), &of_field(&trial), &[30.0, 48.0], &[]).unwrap();
         prop_assert_eq!(score.arms.iter().map(|arm| arm.lab.as_str()).collect::<Vec<_>>(), NAMES);

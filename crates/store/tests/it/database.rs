@@ -5,7 +5,7 @@ use heaptrial_model::{
 };
 use heaptrial_store::{Access, NewTrial, Store, StoreError, TickInput};
 
-fn trial() -> NewTrial {
+pub fn trial() -> NewTrial {
     let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
     NewTrial {
         name: "test".into(),
@@ -24,7 +24,7 @@ fn trial() -> NewTrial {
     }
 }
 
-fn identity() -> Identity {
+pub fn identity() -> Identity {
     Identity {
         family: "glibc".into(),
         version: None,

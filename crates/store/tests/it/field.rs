@@ -1,30 +1,21 @@
 //! Trials on a fleet: begun whole, read while they run, rolled up when old.
 
-use heaptrial_model::{
-    Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, SlowSample, TrialKind, TrialPlan,
-};
+use heaptrial_model::{KnownEvent, LifeKey, Metric, Sample, SlowSample, TrialKind};
 use heaptrial_store::{LookRecord, NewService, NewTrial, RollupHorizon, Store, StoreError, TickInput};
+
+use crate::database::{self, identity};
 
 const MINUTE_US: i64 = 60_000_000;
 const DAY_US: i64 = 1440 * MINUTE_US;
 const START_US: i64 = 1_800_000_000_000_000;
 
 fn trial(name: &str) -> NewTrial {
-    let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
     NewTrial {
         name: name.into(),
         kind: TrialKind::Field,
-        boot_id: "boot".into(),
-        host_facts: serde_json::json!({}),
         metric: Metric::Rss,
-        seed: 7,
-        repeats: 1,
-        planned_us: 14 * DAY_US,
-        arms: TrialPlan::from_specs(name, &specs).unwrap().arms,
-        parameters: serde_json::json!({}),
-        command: "heaptrial trial start".into(),
-        tool_version: "0.1.0".into(),
         started_wall_us: START_US,
+        ..database::trial()
     }
 }
 
@@ -41,21 +32,6 @@ fn services(count: usize) -> Vec<NewService> {
 
 fn key(pid: usize) -> LifeKey {
     LifeKey { boot_id: "boot".into(), pid: pid as i32, start_ticks: 77 }
-}
-
-fn identity() -> Identity {
-    Identity {
-        family: "glibc".into(),
-        version: None,
-        version_range: None,
-        path: None,
-        build_id: None,
-        sha256: None,
-        linkage: Linkage::Libc,
-        settings: Default::default(),
-        evidence: vec![],
-        libraries: Vec::new(),
-    }
 }
 
 /// Memory that jumps about, so that a median is neither the mean nor the middle.
