@@ -24,7 +24,7 @@ fn of_change(error: &ChangeError) -> Option<String> {
         _ => command(format_args!("trial stop {name} --revert")),
     };
     match error {
-        ChangeError::Folder { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+        ChangeError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
             Some("only root can read this: use sudo".to_owned())
         }
         ChangeError::Claimed { taken } => {
@@ -32,7 +32,7 @@ fn of_change(error: &ChangeError) -> Option<String> {
             let status = command(format_args!("{} status {}", first.kind, first.name));
             Some(format!("{status} shows what has them; end that, or exclude these services"))
         }
-        ChangeError::JournalLost { .. } | ChangeError::Strays { .. } => {
+        ChangeError::JournalLost(_) | ChangeError::Strays(_) => {
             Some("docs/rollback-by-hand.md has the commands that find and remove such files".to_owned())
         }
         ChangeError::Stage { kind, name, stage: TrialStage::Reverting, .. } => {

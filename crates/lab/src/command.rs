@@ -129,7 +129,8 @@ impl Workload for CommandWorkload {
                 return refuse("it has no `command`, and no CMD comes after `--`");
             };
             let path = found(program)?;
-            let unreached = path.and_then(|path| Unreached::of_program(&path, arm.treatment.allocator.as_ref()));
+            let unreached =
+                path.and_then(|path| Unreached::of_program(&path, arm.treatment.allocator.as_ref()));
             if let Some(unreached) = unreached {
                 let (why, fix) = (unreached.why(), unreached.fix());
                 let program = program.to_string_lossy();

@@ -9,11 +9,11 @@ use heaptrial_host::{
 };
 use heaptrial_model::{Ending, Identity, Linkage, Sample};
 
-use crate::{Interrupt, PreparedArm};
 use crate::end::EndRequest;
 use crate::ends::Ends;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor};
 use crate::workload::{Event, Launch, Slot};
+use crate::{Interrupt, PreparedArm};
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);

@@ -119,8 +119,7 @@ impl ScoreReport {
             unmatched("lab", &score.only_in_lab),
             unmatched("field", &score.only_in_field),
             (!score.ages.iter().any(has_interval)).then(|| {
-                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more."
-                    .to_owned()
+                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more.".to_owned()
             }),
         ];
         let pairs = score.arms.iter().filter(|pair| pair.lab != pair.field);

@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use heaptrial_change::{
-    Claim, Prepared, ServiceTreatment, Stage, claims, free, preflight, read_state, refuse_strays,
-    taken_over_by,
-};
+use heaptrial_change::{Claim, Ledger, Prepared, ServiceTreatment, Stage, free, preflight, read_state};
 use heaptrial_host::Instant;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_inspect::Service;
@@ -28,18 +25,20 @@ impl Host<'_> {
         watched: &str,
         services: impl Iterator<Item = &'s ServiceName> + Clone,
     ) -> Result<(), Failure> {
-        let mut claims = claims(&self.paths, own)?;
+        let ledger = Ledger::of_this_host(&self.paths)?;
+        ledger.refuse_strays(services.clone())?;
+        let mut claims = ledger.without(own).claims();
         let now = Instant::now().wall_us as f64 / 1e6;
         for (service, name) in heaptrial_fleet::watch::claims(&self.paths.state, watched, now)? {
             claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name, unread: None });
         }
-        free(&claims, services.clone())?;
-        Ok(refuse_strays(&self.paths, services)?)
+        Ok(free(&claims, services)?)
     }
 
     /// Refuses to change what a trial or rollout left on services that a later one has now.
     pub fn require_latest(&self, name: &str) -> Result<(), Failure> {
-        if let Some(rollout) = taken_over_by(&self.paths, name)? {
+        let ledger = Ledger::of_this_host(&self.paths)?;
+        if let Some(rollout) = ledger.taken_over_by(name) {
             return Err(Failure::refused(format!(
                 "rollout `{rollout}` has replaced what `{name}` left on services; `heaptrial rollout rollback {rollout}` first"
             )));
@@ -49,7 +48,7 @@ impl Host<'_> {
             .services
             .iter()
             .filter(|(_, found)| found.stage != Stage::Reverted && !found.changes.is_empty());
-        Ok(free(&claims(&self.paths, name)?, changed.map(|(service, _)| service))?)
+        Ok(free(&ledger.without(name).claims(), changed.map(|(service, _)| service))?)
     }
 
     /// Warns of what speaks against the treatments, and refuses what would not take hold. Only a dry run copies libraries to

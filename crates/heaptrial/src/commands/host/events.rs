@@ -126,7 +126,6 @@ impl Witness for EventLog {
                     eprintln!("{done} of {of}: waiting for the next restart");
                 }
             }
-            Notification::Warning(text) => self.warning(text),
         }
     }
 

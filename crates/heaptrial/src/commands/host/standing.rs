@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use heaptrial_change::{
-    Prepared, ServiceState, Stage, TrialStage, TrialState, changed_files, check_trusted, read_prepared,
-    read_state, strays, trials,
+    Ledger, Prepared, ServiceState, Stage, TrialStage, TrialState, changed_files, check_trusted,
+    read_prepared, read_state, trials,
 };
 use heaptrial_fleet::rollout::is_rollout;
-use heaptrial_host::systemd::Systemd;
+use heaptrial_host::systemd::{Manager as _, Systemd};
 use heaptrial_model::ServiceName;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -82,14 +82,13 @@ impl Standing {
                 Stage::Committed => None,
                 Stage::Reverted if puts_back => None,
                 Stage::Reverted => Some(Problem::note("put_back", Some(service), why)),
-                Stage::Failed => Some(Problem::grave("failed", Some(service), why)),
                 Stage::RevertFailed => Some(Problem::grave("not_put_back", Some(service), why)),
                 Stage::Changing | Stage::Reverting => {
                     Some(Problem::note("being_changed", Some(service), why))
                 }
             });
         }
-        for service in self.state.given_up() {
+        for service in &self.state.given_up {
             let what = "it could not be put back, and may still run the treatment".to_owned();
             self.problems.push(Problem::note("given_up", Some(service), what));
         }
@@ -103,10 +102,10 @@ impl Standing {
         let Ok(systemd) = Systemd::connect_with_limit(host.paths.scope, Duration::from_secs(5)) else {
             return;
         };
-        for (service, activity) in names.iter().zip(systemd.activities(&names)) {
-            let Ok(activity) = activity else { continue };
-            if activity.active_state != "active" {
-                let what = format!("it is {} ({})", activity.active_state, activity.sub_state);
+        for (service, status) in names.iter().zip(systemd.statuses(&names)) {
+            let Ok(status) = status else { continue };
+            if status.active_state != "active" {
+                let what = format!("it is {} ({})", status.active_state, status.sub_state);
                 self.problems.push(Problem::note("not_running", Some(service), what));
             }
         }
@@ -190,7 +189,7 @@ pub fn standings(host: &Host<'_>, rollouts: bool) -> Result<(Vec<Standing>, Vec<
             Err(error) => damaged.push(Damaged { name, why: error.to_string() }),
         }
     }
-    for stray in strays(&host.paths)? {
+    for stray in Ledger::of_this_host(&host.paths)?.strays()? {
         if damaged.iter().all(|known: &Damaged| known.name != stray.name) {
             let why = format!(
                 "its folder is gone, and {} is still there; restore the folder, or see docs/rollback-by-hand.md",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use heaptrial_evaluate::analysis::FleetService;
 use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
-use heaptrial_fleet::rollout::{Before, RolloutPlan, Reports};
+use heaptrial_fleet::rollout::{Before, Reports, RolloutPlan};
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_inspect::{MainProcess, Service};
 use heaptrial_model::{HumanDuration, Metric, ServiceName, units};

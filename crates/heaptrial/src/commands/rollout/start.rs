@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use heaptrial_allocator::Obtained;
 use heaptrial_change::edges::ThisHost;
-use heaptrial_change::{Prepared, Trial, check_takeover, prepare, read_state};
-use heaptrial_fleet::rollout::{Forced, RolloutPlan, MeasuredTreatment, read_plan, settings_of};
+use heaptrial_change::{Ledger, Prepared, Trial, prepare, read_state};
+use heaptrial_fleet::rollout::{Forced, MeasuredTreatment, RolloutPlan, read_plan, settings_of};
 use heaptrial_host::{HostFacts, HostRoot, Instant};
 use heaptrial_inspect::Service;
 use heaptrial_model::{AllocatorSpec, KnownEvent, ServiceName, TrialKind, TrialName, units};
@@ -52,7 +52,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, F
     let names: Vec<ServiceName> = plan.waves.concat();
     let watched = target.verdict.trial.as_deref().unwrap_or(name.as_str());
     host.require_free(name.as_str(), watched, names.iter().chain(&plan.already))?;
-    check_takeover(&host.paths, name.as_str(), &names)?;
+    Ledger::of_this_host(&host.paths)?.without(name.as_str()).check_takeover(&names)?;
     host.admit(&systemd, &prepared, &services, &allocators, options.consent.dry_run)?;
     eprint!("{}", preview(&target, &plan, &services));
     if options.consent.dry_run {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{HostUnit, Trial, prepare, read_state};
+use heaptrial_change::{HostUnit, Ledger, Trial, prepare, read_state};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_inspect::Service;
 use heaptrial_model::{DrawnPlan, ServiceName, TrialKind, TrialName, units};
@@ -171,7 +171,7 @@ pub fn agent_unit(host: &Host<'_>, systemd: &Systemd) -> Result<Option<HostUnit>
         Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
     })?;
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
-    let shared = heaptrial_change::inherited(paths, &path).is_some()
+    let shared = Ledger::of_this_host(paths).is_ok_and(|ledger| ledger.brought(&path).is_some())
         && std::fs::read_to_string(&path).is_ok_and(|present| present == text);
     let installs = unit.load_state == "not-found" || shared;
     if !installs && !unit.status.is_running() {

@@ -80,7 +80,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Fai
 }
 
 fn ended(name: &str, state: &TrialState) -> Answer {
-    let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
+    let given_up: Vec<&str> = state.given_up.iter().map(ServiceName::as_str).collect();
     let text = match state.stage {
         TrialStage::Reverted if given_up.is_empty() => {
             format!("trial {name} has ended and everything is as before\n")

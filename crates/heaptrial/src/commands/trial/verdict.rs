@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_evaluate::analysis::{FindingKind, Objection, Reason, objections};
+use heaptrial_evaluate::analysis::{Finding, FindingKind, Objection, Reason, objections};
 use heaptrial_evaluate::judgement::{Judgement, Options};
 use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, MeasuredTreatment, Verdict, kinds, settings_of};
 use heaptrial_host::HostFacts;
