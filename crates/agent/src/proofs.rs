@@ -238,7 +238,7 @@ mod tests {
         fixture.find_main(hours_ago(2));
         let watched = fixture.agent.watched.get_mut(&name).unwrap();
         let identity = heaptrial_allocator::Identifier::default()
-            .identify(&heaptrial_host::Process::new(&fixture.agent.root, std::process::id() as i32))
+            .identify(&heaptrial_host::Process::new(&fixture.agent.root, std::process::id() as i32), &|| None)
             .unwrap();
         watched.main.as_mut().unwrap().proof = Proof::Done(Box::new(identity));
         fixture.agent.settle(&name);

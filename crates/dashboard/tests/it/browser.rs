@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 use client::Server;
 use fixture::{Field, now_us};
 use heaptrial_model::KnownEvent;
-use heaptrial_store::Store;
 use heaptrial_testbed::browser::{Chromium, browser};
 use serde_json::json;
 
 /// A trial that runs, and an import that has ended.
 fn host(folder: &Path) -> (fixture::Written, Server) {
     let database = folder.join("heaptrial.db");
-    Store::create(&database).unwrap().write_imported(&fleet::contaminated()).unwrap();
+    fleet::write(&fleet::contaminated(), &database);
     let written = Field::default().write(&database);
     (written, Server::of(&database))
 }

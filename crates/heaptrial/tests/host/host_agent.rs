@@ -4,8 +4,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use heaptrial_host::Instant as Moment;
-use heaptrial_store::{Store, TickInput};
+use heaptrial_store::Store;
 use heaptrial_testbed::drawn;
 use support::bed::Bed;
 use support::trials::planned;
@@ -42,10 +41,6 @@ impl Host {
         self.bed.container.ok(&["systemctl", verb, UNIT]);
     }
 
-    fn log(&self) -> String {
-        self.bed.container.ok(&["journalctl", "--no-pager", "-u", UNIT])
-    }
-
     /// As another process sees it now.
     fn store(&self) -> Store {
         Store::open(&self.bed.database()).unwrap()
@@ -66,13 +61,6 @@ impl Host {
         wait_for("more ticks", PATIENCE, || {
             self.recorded().map(|(_, ticks)| ticks).filter(|ticks| *ticks > now + 2)
         })
-    }
-
-    /// The events of one kind, as the database has them now.
-    fn events(&self, kind: &str) -> Vec<String> {
-        let Some((id, _)) = self.recorded() else { return Vec::new() };
-        let events = self.store().events(id).unwrap().into_iter();
-        events.filter(|event| event.kind.as_str() == kind).map(|event| event.text).collect()
     }
 
     /// Exit code and all that is said.

@@ -3,6 +3,7 @@
 use crate::support;
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn opened(action: Action) -> Event {
-        Event::Opened { schema_version: 1, action, tool_version: "0".to_owned(), pid: 1 }
+        Event::Opened { action, tool_version: "0".to_owned(), pid: 1 }
     }
 
     fn note(step: &RolloutStep) -> Event {
