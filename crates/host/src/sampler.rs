@@ -537,19 +537,19 @@ mod tests {
         while ProcessTree::scan(&root).unwrap().family(pid).len() < 3 {
             assert!(Stopwatch::now() < deadline, "the shell never had two children");
         }
-        let mut processes = |pattern: &str| {
+        // Before it is executed a child is called as the shell.
+        let mut comes_to = |pattern: &str, count: u32| {
             sampler.count_only(pattern.parse().unwrap());
-            loop {
+            while Stopwatch::now() < deadline {
                 sampler.follow(&ProcessTree::scan(&root).unwrap());
-                // Before it is executed a child is called as the shell.
-                match sampler.read() {
-                    Err(HostError::NoneCounts { .. }) if Stopwatch::now() < deadline => {}
-                    read => return read.map(|sample| sample.processes),
+                if sampler.read().is_ok_and(|sample| sample.processes == count) {
+                    return true;
                 }
             }
+            false
         };
-        assert_eq!(processes("^sleep 6[12]$").unwrap(), 2);
-        assert_eq!(processes("^sh -c").unwrap(), 1);
+        assert!(comes_to("^sleep 6[12]$", 2));
+        assert!(comes_to("^sh -c", 1));
         assert!("(".parse::<ProcessPattern>().is_err());
         end(child, &root);
     }

@@ -128,7 +128,14 @@ impl Supervisor {
             let mut read = lines.map_while(|line| serde_json::from_str(&line).ok());
             let _ = read.try_for_each(|message| sender.send(message));
         });
-        let started = messages.recv();
+        let mut process_ends = Vec::new();
+        let started = loop {
+            match messages.recv() {
+                // The end of a program that ends at once may come before the report of its start.
+                Ok(Message::ProcessEnded(end)) => process_ends.push(end),
+                message => break message,
+            }
+        };
         let mut supervisor = Self {
             program: program.to_owned(),
             child,
@@ -138,7 +145,7 @@ impl Supervisor {
             ends_seen: false,
             group: None,
             main_end: None,
-            process_ends: Vec::new(),
+            process_ends,
             is_lost: false,
         };
         match started {

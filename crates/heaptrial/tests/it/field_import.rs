@@ -281,7 +281,7 @@ fn power_is_simulated_from_the_past_of_the_same_services() {
         assert!(share(row, 0) < share(row, 2) && share(row, 2) > 0.9, "{row:#}");
     }
     let text = stdout(&run(folder.path(), "--db fleet.db trial power --ratio 0.95"));
-    assert!(text.contains("services per arm"), "{text}");
+    assert!(text.contains("PER ARM FOR 80%"), "{text}");
     let refused = run(folder.path(), "--db fleet.db trial power --ratio 0.95 --arm nobody");
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("group_E_glibc"), "{}", stderr(&refused));

@@ -50,7 +50,7 @@ fn what_is_being_imported_is_not_there_before_it_is_whole() {
     let asked = listener.accept().unwrap();
     let output = run(folder, "--out report report new.db");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(stderr(&output).contains("is there when the import has ended"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("appears when it has ended"), "{}", stderr(&output));
     let mut serve = heaptrial(folder);
     let mut serve = Process(
         serve

@@ -79,7 +79,7 @@ fn a_verdict_is_of_the_hosts_and_caveats_of_its_own_arm() {
     change(folder, "UPDATE life SET contamination = 'it ran another one'", ARMS[1], HOSTS[1]);
     let (found, said) = verdict(folder, ARMS[1]);
     assert_eq!(hosts(&found), HOSTS[..1]);
-    let about = format!("{} has services that ran something else", ARMS[1]);
+    let about = format!("{}: ran something else", ARMS[1]);
     assert!(found.caveats.iter().any(|caveat| caveat.starts_with(&about)), "{:?}", found.caveats);
     assert!(said.contains(&format!("warning: {about}")), "{said}");
     // Of the other arm neither is true.

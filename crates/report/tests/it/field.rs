@@ -339,7 +339,7 @@ fn outliers_and_what_was_expected_are_shown() {
         "**Hypothesis.** mimalloc 2.0.9 needs less than half of glibc.",
         "**Notes of the plan.** beta has older disks.",
         "**Next steps.** Roll out on alpha first.",
-        "### Services that stand out of their arm",
+        "### Services far from their arm",
         "(charts/over-calendar-time.svg)",
     ] {
         assert!(markdown.contains(told), "{told}: {markdown}");

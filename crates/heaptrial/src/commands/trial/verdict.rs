@@ -184,7 +184,7 @@ fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> 
     let is_blocking = |objection: &Objection| objection.blocks && !is_of_growth(&objection.reason);
     let (blocking, uncertain): (Vec<Objection>, Vec<Objection>) = found.partition(is_blocking);
     let texts = |objections: Vec<Objection>| {
-        let texts = objections.iter().map(|objection| format!("{name} {}", objection_text(objection)));
+        let texts = objections.iter().map(|objection| format!("{name}: {}", objection_text(objection)));
         texts.collect::<Vec<_>>()
     };
     (texts(blocking), texts(uncertain))
