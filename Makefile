@@ -3,12 +3,15 @@
 CARGO ?= cargo
 DEMO_DURATION ?= 8m
 DEMO_OPTIONS ?=
+DEMO_FIELD_INSTANCES ?= 15
 
-.PHONY: help setup setup-test build deb book demo reliability calibrate check test lint lint-text bench clean
+.PHONY: help setup setup-test build deb book demo demo-field demo-fleet reliability calibrate check test lint lint-text bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
 	@echo "make demo    six real Tor relays on a private network for $(DEMO_DURATION), then the report"
+	@echo "make demo-field  a trial on real relays in a throw-away container: plan, start, look, rollout, revert, report"
+	@echo "make demo-fleet  a trial over four hosts by Ansible, from the installation to a watch and back"
 	@echo "make check   the tests that need no root, container, Tor or browser: what to run while working"
 	@echo "make test    all tests; lists which were skipped (HEAPTRIAL_REQUIRE_ALL=1: none may be)"
 	@echo "make deb     Heaptrial as a Debian package, in target/debian"
@@ -36,6 +39,14 @@ book:
 
 demo: build
 	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
+
+demo-field: setup-test build
+	$(CARGO) build --locked --release -p heaptrial --examples
+	$(CARGO) run --locked --release -p heaptrial-testbed --bin demo_field -- target/release heaptrial-runs/demo-field $(DEMO_FIELD_INSTANCES)
+
+demo-fleet: setup-test deb
+	$(CARGO) build --locked --release -p heaptrial --examples
+	$(CARGO) run --locked --release -p heaptrial-testbed --bin demo_fleet -- target/release target/debian/heaptrial_*.deb heaptrial-runs/demo-fleet
 
 # Every case of the tests that otherwise run a drawn part of theirs: kills at every system call, a hundred power cuts, ...
 reliability: setup-test

@@ -3,6 +3,7 @@
 //! Each host is a container with a real systemd and an sshd, a service and a running trial. The three are run in turn, so that
 //! what else the machine does falls on all alike.
 
+#[path = "../../../crates/testbed/src/bin/fleet/mod.rs"]
 mod fleet;
 
 use std::path::PathBuf;

@@ -92,12 +92,12 @@ impl ScoreReport {
             .figure("Seed", |run| Some(run.seed?.to_string()))
             .figure("Consensuses", |run| Some(run.consensuses?.to_string()))
             .text("Memory", |run| Some(run.metric.describe().to_owned()))
-            .table([&self.score.lab, &self.score.field])
+            .table(self.score.lab.iter().chain([&self.score.field]))
     }
 
     fn caveats(&self) -> Vec<String> {
         let score = &self.score;
-        let metrics = [score.lab.metric, score.field.metric].map(heaptrial_model::Metric::describe);
+        let metrics = [score.lab[0].metric, score.field.metric].map(heaptrial_model::Metric::describe);
         let unmatched = |side: &str, names: &[String]| {
             (!names.is_empty()).then(|| {
                 let names = names.join(", ");
@@ -119,7 +119,9 @@ impl ScoreReport {
             unmatched("lab", &score.only_in_lab),
             unmatched("field", &score.only_in_field),
             (!score.ages.iter().any(has_interval)).then(|| {
-                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more.".to_owned()
+                "One relay an arm in the lab gives no intervals: give the run --repeat 3 or more, or score three seeds \
+                 together."
+                    .to_owned()
             }),
         ];
         let pairs = score.arms.iter().filter(|pair| pair.lab != pair.field);
@@ -157,13 +159,14 @@ impl Document for ScoreReport {
             ratios.extend(self.arms_at(at).map(|table| Block::Table(title, table)));
         }
         let growth = "Growth after warm-up; factor: lab over field, where the field is shown to grow.";
+        let commands = self.score.lab.iter().map(|run| Block::Command(run.command.clone()));
         let sections = [
             Some(section("result", "Result", vec![Block::Lead(self.sentences())])),
             Some(section("ratios", "Ratios", ratios)),
             table_section("growth", "Growth and verdicts", Some(growth.to_owned()), self.growing()),
             Some(section("caveats", "Caveats", vec![Block::List(self.caveats())])),
             table_section("runs", "Runs", None, self.runs()),
-            Some(section("again", "Again", vec![Block::Command(self.score.lab.command.clone())])),
+            Some(section("again", "Again", commands.collect())),
         ];
         sections.into_iter().flatten().collect()
     }

@@ -1,4 +1,4 @@
-//! Throw-away hosts with a real systemd, for tests and benchmarks.
+//! Throw-away hosts with a real systemd, for tests, benchmarks and demonstrations.
 //!
 //! A [`Base`] is a root file system with systemd, Tor and the distribution's allocators, built once per cargo
 //! target folder. A [`Container`] boots it with a disk of its own, no network but loopback, and a cgroup of its

@@ -28,6 +28,8 @@ const DIRECTORY_UNIT: &str = "private-directory.service";
 pub struct PrivateDirectory {
     /// The program on this host; it is copied into the container.
     pub program: PathBuf,
+    /// How many instances of [`TorInstances`] get clients, two each second: the first ones.
+    pub loaded: usize,
 }
 
 /// Instances of `tor@.service`, at least four of them: Tor counts as bootstrapped when it has built a circuit
@@ -42,14 +44,20 @@ pub struct TorInstances {
 
 impl PrivateDirectory {
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into() }
+        Self { program: program.into(), loaded: 0 }
     }
 
-    fn unit(program: &str) -> String {
+    fn unit(&self, program: &str) -> String {
+        let relays: Vec<String> =
+            (0..self.loaded).map(|index| format!("127.0.0.1:{}", FIRST_OR_PORT + index)).collect();
+        let load = match relays.is_empty() {
+            true => String::new(),
+            false => format!(" --load {} --load-rate 2", relays.join(",")),
+        };
         format!(
             "[Unit]\nDescription=Private Tor directory\n\n[Service]\nType=notify\nRuntimeDirectory=private-directory\n\
              StateDirectory=private-directory\nExecStart={program} --entries 200 --interval 10 \
-             --folder /var/lib/private-directory --torrc {DIRECTORY_TORRC}\nTimeoutStartSec=300\n\n\
+             --folder /var/lib/private-directory --torrc {DIRECTORY_TORRC}{load}\nTimeoutStartSec=300\n\n\
              [Install]\nWantedBy=multi-user.target\n"
         )
     }
@@ -82,7 +90,7 @@ impl Container {
     /// Installs, enables and starts the directory, and gives the torrc lines that its relays need.
     pub fn install_private_directory(&self, directory: &PrivateDirectory) -> Result<String, TestbedError> {
         let program = self.install_program(&directory.program)?;
-        self.write(format!("/etc/systemd/system/{DIRECTORY_UNIT}"), PrivateDirectory::unit(&program), 0o644)?;
+        self.write(format!("/etc/systemd/system/{DIRECTORY_UNIT}"), directory.unit(&program), 0o644)?;
         self.try_ok(&["systemctl", "daemon-reload"])?;
         self.try_ok(&["systemctl", "enable", "--now", DIRECTORY_UNIT])?;
         self.read_text(DIRECTORY_TORRC)

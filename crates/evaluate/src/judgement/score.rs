@@ -23,7 +23,8 @@ pub const USUAL_AGES: [f64; 3] = [24.0, 72.0, 120.0];
 /// A lab against the field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    pub lab: Scored,
+    /// Its runs, scored as repeats of one.
+    pub lab: Vec<Scored>,
     pub field: Scored,
     /// Arms of one treatment. All ratios are to the first: the field's control, else the lab's, else any.
     pub arms: Vec<Partners>,
@@ -145,8 +146,8 @@ impl Score {
         }
         let (ages, not_compared) = at_ages(lab, field, &places, ages)?;
         Ok(Self {
-            lab: lab.trial.clone(),
-            field: field.trial.clone(),
+            lab: lab.trials.clone(),
+            field: field.trials[0].clone(),
             arms: places
                 .iter()
                 .map(|(l, f)| Partners { lab: name(lab, *l), field: name(field, *f) })

@@ -273,10 +273,20 @@ fn a_peak_is_of_the_work_that_a_rest_ended() {
 fn three_repeats_have_intervals_and_verdicts() {
     let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 20.0]);
     let in_field = known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0, 0.0, 0.0, 40.0]);
-    let run = lab_read(&in_lab, (72, 3), 1, (0.02, 0.01));
     let trial = field(&in_field, 130, 8, 9);
-    let lab = of_lab(&run).unwrap();
+    let repeated = of_lab(&lab_read(&in_lab, (72, 3), 1, (0.02, 0.01))).unwrap();
+    check_intervals(&Score::of(&repeated, &of_field(&trial), &[], &[]).unwrap());
+    // Three seeds are as good.
+    let [mut lab, second, third] =
+        [1, 2, 3].map(|seed| of_lab(&lab_read(&in_lab, (72, 1), seed, (0.02, 0.01))).unwrap());
+    lab.join(second, &Options::default()).unwrap();
+    lab.join(third, &Options::default()).unwrap();
     let score = Score::of(&lab, &of_field(&trial), &[], &[]).unwrap();
+    assert_eq!(score.lab.iter().filter_map(|run| run.seed).collect::<Vec<_>>(), [1, 2, 3]);
+    check_intervals(&score);
+}
+
+fn check_intervals(score: &Score) {
     assert!(score.ages.iter().all(|at| at.arms.len() == 4), "{:?}", score.ages);
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [24.0, 72.0]);
     assert_eq!(score.not_compared.iter().map(|(age, _)| *age).collect::<Vec<_>>(), [120.0]);
@@ -437,10 +447,25 @@ fn what_cannot_be_compared_is_refused() {
     let error = Side::of_field(&good.store, good.trial, &Options::default()).unwrap_err();
     assert!(said(error).contains("against an import or a field trial"));
 
+    // Runs are repeats of one another where they differ in nothing but the seed.
+    let refused = |other: &Written| {
+        let mut first = of_lab(&good).unwrap();
+        said(first.join(of_lab(other).unwrap(), &Options::default()).unwrap_err())
+    };
+    let error = refused(&lab(&arms, 30, 1));
+    assert!(error.contains("the same run"), "{error}");
+    let error = refused(&lab(&arms[..3], 30, 2));
+    assert!(error.contains("they differ in `arm mimalloc@3.0.1`"), "{error}");
+    let mut other = lab(&arms, 30, 2);
+    let of_other = other.store.arms(other.trial).unwrap();
+    other.store.set_obtained(of_other[1].id, &json!({ "version": "5.2.1" })).unwrap();
+    let error = refused(&other);
+    assert!(error.contains("they differ in `arm jemalloc`"), "{error}");
+
     // A lab that read RSS beside RssAnon can be compared by it.
     let rss = Side::of_lab(&good.store, good.trial, Some(Metric::Rss), &Options::default()).unwrap();
     let score = Score::of(&rss, &field_side, &[], &[]).unwrap();
-    assert_eq!(score.lab.metric, Metric::Rss);
+    assert_eq!(score.lab[0].metric, Metric::Rss);
     assert!(
         (score.ages[0].arms.iter().find(|arm| arm.arm == 2).unwrap().lab.level_bytes as f64 / MIB / 128.0
             - 1.0)

@@ -1,12 +1,13 @@
 //! `heaptrial explain`: where the memory of a running process is.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
 use clap::Args;
 use heaptrial_allocator::{Explanation, IdentifyError, explain, identify};
 use heaptrial_host::{HostRoot, Process, ProcessTree};
-use heaptrial_model::{ServicePattern, units};
+use heaptrial_model::{AllocatorSpec, ServicePattern, units};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -16,6 +17,8 @@ use crate::output::table;
 
 /// A process of a service with less of its memory is not shown.
 const LEAST_SHARE: f64 = 0.05;
+/// Largest processes that the arms of a trial are for.
+const LARGEST: usize = 3;
 const LOWEST_PRIORITY: i32 = 19;
 /// Reads that are further apart are reported.
 const WORTH_SAYING_SPREAD: f64 = 0.05;
@@ -103,16 +106,52 @@ fn processes(
 ) -> Result<Vec<(String, i32)>, Failure> {
     let units = global.systemd()?.services(std::slice::from_ref(pattern))?.units;
     let tree = ProcessTree::scan(root)?;
-    let rss = |pid: i32| Process::new(root, pid).memory_totals().map_or(0, |[rss, ..]| rss);
     let mut found = Vec::new();
     for unit in units {
         let Some(main) = unit.status.main_pid else { continue };
-        let family: Vec<(i32, u64)> = tree.family(main).into_iter().map(|pid| (pid, rss(pid))).collect();
+        let family: Vec<(i32, u64)> =
+            tree.family(main).into_iter().map(|pid| (pid, rss_bytes(root, pid))).collect();
         let whole: u64 = family.iter().map(|(_, bytes)| bytes).sum();
         let counts = |(pid, bytes): &(i32, u64)| *pid == main || *bytes as f64 >= LEAST_SHARE * whole as f64;
         found.extend(family.into_iter().filter(counts).map(|(pid, _)| (unit.name.to_string(), pid)));
     }
     Ok(found)
+}
+
+fn rss_bytes(root: &HostRoot, pid: i32) -> u64 {
+    Process::new(root, pid).memory_totals().map_or(0, |[rss, ..]| rss)
+}
+
+/// Arms of a trial: what services of these patterns run, which is the control, and what could help their largest processes.
+pub(super) fn arms(
+    patterns: &[ServicePattern],
+    global: &GlobalOptions,
+) -> Result<Vec<AllocatorSpec>, Failure> {
+    let root = HostRoot::default();
+    let mut found = Vec::new();
+    for pattern in patterns {
+        found.extend(processes(&root, pattern, global)?);
+    }
+    found.sort_by_cached_key(|(_, pid)| Reverse(rss_bytes(&root, *pid)));
+    found.truncate(LARGEST);
+    let (mut running, mut advised) = (Vec::new(), Vec::new());
+    for (service, pid) in found {
+        let explanation = look(&root, Some(service), pid).explained.map_err(Failure::failed)?;
+        running.push(AllocatorSpec::family(&explanation.family));
+        advised.extend(explanation.advice.into_iter().flat_map(|advice| advice.specs));
+    }
+    if advised.is_empty() {
+        let names: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
+        return Err(Failure::refused("nothing is shown to help the services that run")
+            .hint(format!("`heaptrial explain {}` shows where their memory is", names.join(" "))));
+    }
+    let mut arms = Vec::new();
+    for spec in running.into_iter().chain(advised) {
+        if !arms.contains(&spec) {
+            arms.push(spec);
+        }
+    }
+    Ok(arms)
 }
 
 fn look(root: &HostRoot, service: Option<String>, pid: i32) -> Found {

@@ -1,10 +1,12 @@
 //! `heaptrial services` on a real systemd.
 
+use std::time::Duration;
+
 use crate::support;
 
 use serde_json::Value;
 use support::bed::{Bed, example};
-use support::{json, stderr, stdout};
+use support::{heaps, json, stderr, stdout, wait_for};
 
 /// Puts a library before the allocator of a unit by a drop-in.
 fn preload(bed: &Bed, unit: &str, library: &str) {
@@ -67,6 +69,12 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(!row("churn@005").contains("not loaded"), "{table}");
     assert!(row("churn@006").contains("(MALLOC_ARENA_MAX=2)"), "{table}");
+    // Where memory is, is known of glibc alone.
+    let listed = bed.json("services churn@* --explain --json");
+    let split = |number: usize| service(&listed, &units[number])["explanation"]["parsed_share"].as_f64();
+    assert!(split(0).is_none() && split(6).is_some_and(|share| share > 0.95), "{listed:#}");
+    let table = stdout(&bed.succeeds("services churn@* --explain"));
+    assert!(table.contains("KEPT FREE") && table.contains("THREADS"), "{table}");
     // What every program loads is named.
     bed.container.write("/etc/ld.so.preload", format!("{jemalloc}\n"), 0o644).unwrap();
     let table = stdout(&bed.succeeds("services churn@*"));
@@ -78,6 +86,18 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
     let refused = bed.heaptrial("trial new small --services churn@* --from-explain");
     assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("nothing is shown to help"), "{}", stderr(&refused));
+    // One that keeps what it freed.
+    let folder = tempfile::tempdir().unwrap();
+    let program = bed.container.install_program(&heaps(folder.path())).unwrap();
+    bed.container.ok(&["systemd-run", "--unit=keeps", &program, "4", "16000000", "3", "buffers"]);
+    wait_for("advice", Duration::from_secs(30), || {
+        let written = bed.heaptrial("trial new kept --services keeps churn@001 --from-explain");
+        written.status.success().then_some(())
+    });
+    let plan = bed.container.read_text("/root/kept.toml").unwrap();
+    let arms: Vec<&str> = plan.lines().filter(|line| line.starts_with("allocator = ")).collect();
+    assert_eq!(arms[0], "allocator = \"glibc\"");
+    assert!(arms.contains(&"allocator = \"glibc?trim_threshold=131072\""), "{plan}");
 }
 
 #[test]

@@ -1,19 +1,11 @@
 //! `heaptrial explain`: the C libraries of other systems, what it prints, and what it refuses.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
 use crate::allocators::{Running, json, kept_cache, run, under};
-
-fn heaps(folder: &Path) -> PathBuf {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../allocator/tests/it/heaps.c");
-    let program = folder.join("heaps");
-    let cc = ["-O1", "-fno-builtin", "-pthread", source, "-o"];
-    assert!(Command::new("cc").args(cc).arg(&program).status().unwrap().success());
-    program
-}
+use crate::support::heaps;
 
 fn explained(pid: u32) -> Value {
     json(&kept_cache(), &["explain", &pid.to_string()])["processes"][0].clone()

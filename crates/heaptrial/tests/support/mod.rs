@@ -17,7 +17,7 @@ pub mod two_hosts;
 pub mod upstream;
 pub mod watched;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,15 @@ pub fn json(output: &Output) -> Value {
 pub fn arm<'a>(report: &'a Value, name: &str) -> &'a Value {
     let arms = report["arms"].as_array().unwrap();
     arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no arm {name} in {report:#}"))
+}
+
+/// A program whose heap is known by its arguments.
+pub fn heaps(folder: &Path) -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../allocator/tests/it/heaps.c");
+    let program = folder.join("heaps");
+    let cc = ["-O1", "-fno-builtin", "-pthread", source, "-o"];
+    assert!(Command::new("cc").args(cc).arg(&program).status().unwrap().success());
+    program
 }
 
 /// Waits until `ready` gives something.

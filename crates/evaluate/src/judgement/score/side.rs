@@ -3,11 +3,17 @@
 use heaptrial_model::{Arm, Metric};
 use heaptrial_store::Store;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::ScoreError;
-use crate::analysis::{Analysis, Finding, Fleet, Severity, analyse};
+use crate::analysis::{Analysis, Finding, Fleet, FleetService, Severity, analyse};
 use crate::judgement::lab::LabRun;
 use crate::judgement::{Kind, Options, Rows};
+
+/// Parameters in which runs of one set-up may differ.
+const OWN_PARAMETERS: [&str; 3] = ["consensuses", "together", "memory_accounting"];
+/// Facts of the host that change what a relay needs.
+const HOST_FACTS: [&str; 5] = ["userland", "os", "architecture", "page_size_bytes", "thp_mode"];
 
 /// A trial that a score is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,10 +27,12 @@ pub struct Scored {
     pub command: String,
 }
 
-/// A lab run or a trial in the field, judged.
+/// A trial in the field, or lab runs of one set-up, judged.
 #[derive(Debug)]
 pub struct Side {
-    pub(super) trial: Scored,
+    pub(super) trials: Vec<Scored>,
+    /// What changes the memory of its services, by name.
+    set_up: Map<String, Value>,
     pub(super) arms: Vec<Arm>,
     pub(super) fleet: Fleet,
     pub(super) analysis: Analysis,
@@ -56,6 +64,29 @@ impl Side {
         Ok(Self::judged(&rows, Some(clock.consensuses), run.fleet(&rows, options), options))
     }
 
+    /// Takes in a further lab run as repeats of this one, from which it differs in nothing but the seed.
+    pub fn join(&mut self, other: Self, options: &Options) -> Result<(), ScoreError> {
+        let mut keys = self.set_up.keys().chain(other.set_up.keys());
+        let differing = keys.find(|key| self.set_up.get(*key) != other.set_up.get(*key));
+        let why = match differing {
+            Some(key) => format!("they differ in `{key}`; score each by itself"),
+            None if self.trials.contains(&other.trials[0]) => {
+                "they are the same run, which repeats nothing".to_owned()
+            }
+            None => {
+                let next = self.fleet.services.iter().map(|service| service.block + 1).max().unwrap_or(0);
+                let services = other.fleet.services.into_iter();
+                let moved = |service: FleetService| FleetService { block: service.block + next, ..service };
+                self.fleet.services.extend(services.map(moved));
+                self.trials.extend(other.trials);
+                self.analysis = analyse(&self.fleet, &options.settings);
+                return Ok(());
+            }
+        };
+        let [first, second] = [&self.trials[0].name, &other.trials[0].name];
+        Err(ScoreError::Refused(format!("`{first}` and `{second}` cannot be scored as one: {why}")))
+    }
+
     /// An import or a field trial.
     pub fn of_field(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ScoreError> {
         let rows = Rows::read(store, trial_id)?;
@@ -74,14 +105,15 @@ impl Side {
         let plan = &rows.trial.plan;
         Self {
             analysis: analyse(&fleet, &options.settings),
-            trial: Scored {
+            set_up: set_up(rows),
+            trials: vec![Scored {
                 name: plan.name.clone(),
                 kind: rows.kind,
                 seed: consensuses.map(|_| plan.seed),
                 consensuses,
                 metric: plan.metric,
                 command: plan.command.clone(),
-            },
+            }],
             arms: rows.arms.iter().map(|record| record.arm.clone()).collect(),
             fleet,
         }
@@ -105,4 +137,17 @@ impl Side {
         };
         self.analysis.findings.iter().filter(is_grave).map(text).collect()
     }
+}
+
+fn set_up(rows: &Rows) -> Map<String, Value> {
+    let plan = &rows.trial.plan;
+    let mut set_up = plan.parameters.as_object().cloned().unwrap_or_default();
+    set_up.retain(|name, _| !OWN_PARAMETERS.contains(&name.as_str()));
+    set_up.extend(HOST_FACTS.map(|name| (name.to_owned(), plan.host_facts[name].clone())));
+    set_up.insert("metric".to_owned(), json!(plan.metric));
+    for record in &rows.arms {
+        let version = record.obtained.as_ref().map(|obtained| &obtained["version"]);
+        set_up.insert(format!("arm {}", record.arm.name), json!([record.arm, version]));
+    }
+    set_up
 }

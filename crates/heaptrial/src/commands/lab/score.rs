@@ -1,4 +1,4 @@
-//! `heaptrial lab score`: how well a lab run of relays predicted a trial in the field.
+//! `heaptrial lab score`: how well lab runs of relays predicted a trial in the field.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,12 +15,12 @@ use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
 use crate::target::Target;
 
-/// Which run, against which trial.
+/// Which runs, against which trial.
 #[derive(Debug, Args)]
 pub struct ScoreOptions {
-    /// A lab run of relays: its folder or database
-    #[arg(value_name = "RUN")]
-    run: String,
+    /// Lab runs of relays: folders or databases. Several, of one set-up with other seeds, are repeats of one
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
     /// The trial in the field: an import or a field trial
     #[arg(long, value_name = "TRIAL")]
     against: String,
@@ -39,8 +39,14 @@ pub struct ScoreOptions {
 /// Writes the score and prints it.
 pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let how = Options::default();
-    let run = Target::find(Some(&options.run), global)?;
-    let lab = Side::of_lab(&run.store, run.trial.id, options.metric, &how)?;
+    let side = |run: &String| -> Result<Side, Failure> {
+        let run = Target::find(Some(run), global)?;
+        Ok(Side::of_lab(&run.store, run.trial.id, options.metric, &how)?)
+    };
+    let mut lab = side(&options.runs[0])?;
+    for run in &options.runs[1..] {
+        lab.join(side(run)?, &how)?;
+    }
     let against = Target::find(Some(&options.against), global)?;
     let field = Side::of_field(&against.store, against.trial.id, &how)?;
     let ages: Vec<f64> = options.at.iter().map(|consensuses| f64::from(*consensuses)).collect();

@@ -5,8 +5,9 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
-use heaptrial_host::HostRoot;
+use heaptrial_allocator::{Explanation, explain};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
+use heaptrial_host::{HostRoot, Process};
 use heaptrial_inspect::{Service, examine, files_with_preload};
 use heaptrial_model::ServicePattern;
 use serde::Serialize;
@@ -29,6 +30,9 @@ pub struct ServicesOptions {
     /// Names of services, with `*`, `?` and `[]` as in a shell; without one, all that run
     #[arg(value_name = "PATTERN")]
     patterns: Vec<ServicePattern>,
+    /// Read where the memory of each main process is, as `heaptrial explain` does: seconds for each gigabyte
+    #[arg(long)]
+    explain: bool,
 }
 
 /// A service with what is worked out only for showing it.
@@ -38,6 +42,9 @@ struct Shown {
     service: Service,
     /// Files of its unit that set `LD_PRELOAD`.
     preload_files: Vec<PathBuf>,
+    /// Where the memory of its main process is, if that was asked for and can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Explanation>,
 }
 
 pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
@@ -46,7 +53,11 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<Answer, 
     let (units, unmatched) = find(&systemd, &options.patterns)?;
     let services: Vec<Shown> = examine(&root, units)
         .into_iter()
-        .map(|service| Shown { preload_files: files_with_preload(&root, &service.unit), service })
+        .map(|service| Shown {
+            preload_files: files_with_preload(&root, &service.unit),
+            explanation: options.explain.then(|| explanation(&root, &service)).flatten(),
+            service,
+        })
         .collect();
     let text = match services.is_empty() {
         true => "No service runs here.\n".to_owned(),
@@ -65,6 +76,11 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<Answer, 
         .collect();
     let document = json!({ "services": services, "allocators": allocators, "unmatched": unmatched });
     Ok(Answer::new(document, text).unless(unmatched.is_empty()))
+}
+
+fn explanation(root: &HostRoot, service: &Service) -> Option<Explanation> {
+    let process = service.process.as_ref()?;
+    explain(&Process::new(root, process.life.pid), process.identity.as_ref()?).ok()
 }
 
 /// The units that the patterns name, in order of names, and the patterns that name none.

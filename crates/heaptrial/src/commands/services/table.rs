@@ -1,5 +1,6 @@
 //! Services as a table.
 
+use heaptrial_allocator::{Explanation, Split};
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::{Unit, UnitStatus};
 use heaptrial_inspect::{MainProcess, Service, host_preloads};
@@ -10,10 +11,14 @@ use crate::output::{some, table};
 
 /// The table and what it comes to.
 pub(super) fn text(services: &[Shown]) -> String {
-    let columns: [Column; 7] = [
+    let columns: [Column; 11] = [
         ("SERVICE", |shown| short_name(&shown.service).to_owned()),
         ("ALLOCATOR", |shown| of_process(shown, allocator)),
         ("RSS", |shown| of_process(shown, |process| units::memory(process.sample.rss_bytes as f64))),
+        ("IN USE", |shown| of_split(shown, |split| split.in_use_bytes)),
+        ("FREE IN PAGES", |shown| of_split(shown, |split| split.free_in_pages_bytes)),
+        ("KEPT FREE", |shown| of_split(shown, |split| split.kept_free_bytes)),
+        ("THREADS", |shown| explained(shown, |explanation| Some(explanation.threads.to_string()))),
         ("AGE", |shown| of_process(shown, |process| units::duration(process.age_seconds))),
         ("RELAY", |shown| relay(&shown.service)),
         ("DROP-INS", drop_ins),
@@ -86,6 +91,14 @@ fn short_name(service: &Service) -> &str {
 
 fn of_process(shown: &Shown, cell: impl Fn(&MainProcess) -> String) -> String {
     shown.service.process.as_ref().map_or_else(|| "-".to_owned(), cell)
+}
+
+fn explained(shown: &Shown, cell: impl Fn(&Explanation) -> Option<String>) -> String {
+    shown.explanation.as_ref().and_then(cell).unwrap_or_else(|| "-".to_owned())
+}
+
+fn of_split(shown: &Shown, part: fn(&Split) -> u64) -> String {
+    explained(shown, |explanation| Some(units::memory(part(explanation.split.as_ref()?) as f64)))
 }
 
 fn label(identity: &Identity) -> String {

@@ -9,6 +9,7 @@ use heaptrial_plan::default_looks;
 use heaptrial_report::TuneReport;
 
 use crate::answer::Answer;
+use crate::commands::explain;
 use crate::commands::lab::report_in;
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
@@ -29,6 +30,9 @@ pub struct NewOptions {
     /// Arms from a search of `lab tune`: its control, what it was verified against, and its winners
     #[arg(long, value_name = "FOLDER", conflicts_with = "allocators")]
     from_tune: Option<PathBuf>,
+    /// Arms from where the memory of the services is now: what they run, and what could help (`heaptrial explain`)
+    #[arg(long, conflicts_with_all = ["allocators", "from_tune"])]
+    from_explain: bool,
     /// How long
     #[arg(long, default_value = "10d", value_name = "DURATION")]
     duration: HumanDuration,
@@ -37,6 +41,7 @@ pub struct NewOptions {
 pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let allocators = match &options.from_tune {
         Some(folder) => of_search(folder)?,
+        None if options.from_explain => explain::arms(&options.services, global)?,
         None if options.allocators.is_empty() => usual(),
         None => options.allocators.clone(),
     };
