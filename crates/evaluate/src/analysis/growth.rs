@@ -2,7 +2,7 @@
 
 use heaptrial_model::units;
 use heaptrial_stats::{
-    LastThird, Standing, days_needed, first_passage, last_third, median, median_interval, standing,
+    LastPart, Standing, days_needed, first_passage, last_part, median, median_interval, standing,
     student_interval_at_least, theil_sen_slope,
 };
 use rayon::prelude::*;
@@ -24,8 +24,8 @@ const HOST_DAYS: f64 = 60.0;
 const STUDENT_SERVICES: usize = 3;
 /// Fewer readings do not distinguish growth from caches that still fill.
 const SETTLED_READINGS: u32 = 10;
-/// Growth slows down if each third of the time is shown to add at most this share of what the one before it added.
-const SLOWING_SHARE: f64 = 2.0 / 3.0;
+/// Growth slows down if the later half of the time is shown to add at most this share of what the earlier half added.
+const SLOWING_SHARE: f64 = 0.8;
 /// Shares of the observation for which the width of the interval is looked at, to see how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 /// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
@@ -94,8 +94,9 @@ impl Extent {
 }
 
 /// How much memory rises at most after the last reading, of an arm of which growth is shown to slow down: by its trajectory, or by
-/// the interval over services of the share that each third of the time adds of what the one before it added. It is the upper end
-/// of that share which bounds the rise. `None` where it is not below 1.
+/// the interval over services of the share that the later half of the time adds of what the earlier half added. It is the upper
+/// end of that share which bounds the rise. `None` where it is not below 1, and where the last two thirds are shown to slow down
+/// less than the halves: what settled at first says nothing of what goes on.
 fn rise_to_come(
     fleet: &Fleet,
     settings: &Settings,
@@ -105,16 +106,27 @@ fn rise_to_come(
 ) -> Option<f64> {
     // The days that all arms have in common are few.
     let whole = Ages { growth_from: None, ..ages.clone() };
-    let of_service =
-        |index: &usize| last_third(&growth_points(&fleet.services[*index], &whole, settings, 1.0));
-    let thirds: Vec<LastThird> = members.par_iter().filter_map(of_service).collect();
-    let shares: Vec<f64> = thirds.iter().filter_map(|third| third.share).collect();
-    let share = estimate(&shares, settings.confidence_level, fleet.clock)?.high?;
-    if !slows_down && share > SLOWING_SHARE {
+    let last_of = |parts: u32| -> Vec<LastPart> {
+        let of_service =
+            |index: &usize| last_part(&growth_points(&fleet.services[*index], &whole, settings, 1.0), parts);
+        members.par_iter().filter_map(of_service).collect()
+    };
+    // What rises only later does not slow down.
+    let share = |parts: &[LastPart]| {
+        let shares: Vec<f64> = parts.iter().map(|part| part.share.unwrap_or(f64::INFINITY)).collect();
+        estimate(&shares, settings.confidence_level, fleet.clock)
+    };
+    let halves = last_of(2);
+    let highest = share(&halves)?.high.filter(|share| *share < 1.0)?;
+    if !slows_down && highest > SLOWING_SHARE {
         return None;
     }
-    let rise = median(&thirds.iter().map(|third| third.rise).collect::<Vec<_>>())?;
-    LastThird { rise, share: Some(share) }.to_come()
+    let of_thirds = highest.max(0.0).powf(2.0 / 3.0);
+    if share(&last_of(3)).and_then(|share| share.low).is_some_and(|lowest| lowest > of_thirds) {
+        return None;
+    }
+    let rise = median(&halves.iter().map(|half| half.rise).collect::<Vec<_>>())?;
+    LastPart { rise, share: Some(highest) }.to_come()
 }
 
 fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {

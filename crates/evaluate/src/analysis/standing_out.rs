@@ -1,7 +1,7 @@
 //! Services far from the others of their arm, by level or by growth: a median does not show them.
 
 use heaptrial_model::units;
-use heaptrial_stats::{last_third, median, share_interval};
+use heaptrial_stats::{last_part, median, share_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -152,7 +152,7 @@ pub(crate) fn bloating(
 }
 
 fn levels_off(points: &[(f64, f64)]) -> bool {
-    last_third(points).and_then(|found| found.share).is_some_and(|share| share < LEVELS_OFF)
+    last_part(points, 3).and_then(|found| found.share).is_some_and(|share| share < LEVELS_OFF)
 }
 
 /// The verdict on an arm of which some services bloat: not `stable`, and not only `growing` or `inconclusive` either.

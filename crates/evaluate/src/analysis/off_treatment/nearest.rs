@@ -39,7 +39,18 @@ pub(crate) struct Nearest {
 }
 
 impl Nearest {
+    /// Many services of another arm pull the curve of an arm toward that one, so the curves are taken again of those that stay.
     pub(crate) fn of(fleet: &Fleet, members: &[Vec<usize>], curves: &Curves) -> Self {
+        let near = Self::beside(fleet, members, curves);
+        let staying = |(arm, members): (usize, &Vec<usize>)| -> Vec<usize> {
+            members.iter().copied().filter(|index| near.elsewhere(fleet, *index, arm).is_none()).collect()
+        };
+        let staying: Vec<Vec<usize>> = members.iter().enumerate().map(staying).collect();
+        if staying == members { near } else { Self::beside(fleet, &staying, curves) }
+    }
+
+    /// The distances from the curves of `members`, positions of services by arm.
+    fn beside(fleet: &Fleet, members: &[Vec<usize>], curves: &Curves) -> Self {
         // By arm and block: the services, and their curve.
         type Groups = BTreeMap<u32, (Vec<usize>, Curve)>;
         let groups: Vec<Groups> = members
@@ -172,12 +183,17 @@ impl Nearest {
         }
     }
 
-    fn off_treatment(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<Found> {
+    /// A service whose memory goes as another arm's, and not as its own.
+    fn elsewhere(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<Found> {
         let own = self.distance(service, arm)?;
-        let usual = self.usual[arm]?;
         let (like, other) = self.nearest(fleet, service, arm)?;
         let goes_there = own >= NEARER * other && other < NEAR && self.keeps_beside(service, like);
-        (goes_there && own >= usual && own >= FAR).then_some(Found { service, like, own, other })
+        (goes_there && own >= FAR).then_some(Found { service, like, own, other })
+    }
+
+    fn off_treatment(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<Found> {
+        let usual = self.usual[arm]?;
+        self.elsewhere(fleet, service, arm).filter(|found| found.own >= usual)
     }
 }
 
