@@ -89,34 +89,30 @@ pub(crate) fn make_with(change: &Change, wanted: &[u8], journal: &Journal<'_>) -
 
 /// Puts back what was there; what is there already is left alone.
 pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeError> {
-    let (present, bytes) = files::read(journal.disk, &change.path)?;
-    if present.is_same(&change.before) {
-        files::remove_leftover(journal.disk, &change.path)?;
-        files::settle(journal.disk, &change.path)?;
-    } else {
-        if !present.is_same(&change.after) {
-            return Err(drift(change, &present, &bytes, &change.after, journal));
-        }
-        files::remove_leftover(journal.disk, &change.path)?;
+    let is_made = is_made(change, journal)?;
+    files::remove_leftover(journal.disk, &change.path)?;
+    if is_made {
         let original = match &change.before {
             FileState::File { sha256, .. } => journal.original(sha256)?,
             _ => Vec::new(),
         };
         files::put(journal.disk, &change.path, &change.before, &original)?;
+    } else {
+        files::settle(journal.disk, &change.path)?;
     }
     Ok(files::remove_empty_folders(journal.disk, &change.made_folders)?)
 }
 
-/// Whether a change is made.
+/// Whether a change is made; where it is not, the file is as before.
+///
+/// # Errors
+///
+/// Where somebody else changed the file.
 pub(crate) fn is_made(change: &Change, journal: &Journal<'_>) -> Result<bool, ChangeError> {
-    Ok(files::read(journal.disk, &change.path)?.0.is_same(&change.after))
-}
-
-/// Whether a change can be undone: the file is as it was before or after.
-pub(crate) fn check_undo(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
-    if present.is_same(&change.before) || present.is_same(&change.after) {
-        return Ok(());
+    let is_made = present.is_same(&change.after);
+    if is_made || present.is_same(&change.before) {
+        return Ok(is_made);
     }
     Err(drift(change, &present, &bytes, &change.after, journal))
 }

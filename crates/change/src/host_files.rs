@@ -11,7 +11,6 @@ use crate::edit;
 use crate::error::ChangeError;
 use crate::files::{self, FileError, FileState};
 use crate::journal::{Change, Event};
-use crate::ledger::made_folders_of;
 use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
 
@@ -210,13 +209,8 @@ impl Trial<'_> {
         self.put_host_files_back(&first, witness)?;
         self.disarm()?;
         self.put_host_files_back(&last, witness)?;
-        // Folders of several files are empty only after the last of them.
-        for change in changes.iter().rev() {
-            files::remove_empty_folders(disk, &change.made_folders)?;
-        }
-        let own = made_folders_of(self.journal.records().iter(), &self.paths);
-        let folders = [own, self.others.made_folders()].concat();
-        if let Err(error) = files::remove_empty_folders(disk, &folders) {
+        // Others may have made folders that only this one's files were left in.
+        if let Err(error) = files::remove_empty_folders(disk, &self.others.made_folders()) {
             witness.warning(&error.to_string());
         }
         Ok(self.host.manager.reload()?)
@@ -247,6 +241,7 @@ impl Trial<'_> {
             }
             files::remove_leftover(disk, &change.path)?;
             files::put(disk, &change.path, &FileState::Absent, b"")?;
+            files::remove_empty_folders(disk, &change.made_folders)?;
         }
         Ok(())
     }

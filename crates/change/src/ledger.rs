@@ -185,8 +185,18 @@ impl<'a> Ledger<'a> {
 
     /// Folders of unit files and libraries that these made: one may be empty only now, outermost first.
     pub fn made_folders(&self) -> Vec<PathBuf> {
-        let records = self.owners.iter().filter_map(|owner| owner.records.as_ref().ok());
-        made_folders_of(records.flatten(), &self.paths)
+        let records = self.owners.iter().filter_map(|owner| owner.records.as_ref().ok()).flatten();
+        let changes = records.flat_map(|record| match &record.event {
+            Event::HostIntent { changes } | Event::Intent { changes, .. } => changes.as_slice(),
+            _ => &[],
+        });
+        let is_unit_folder =
+            |folder: &Path| folder.starts_with(&self.paths.units) && folder != self.paths.units;
+        let folders: BTreeSet<&PathBuf> = changes
+            .flat_map(|change| &change.made_folders)
+            .filter(|folder| is_unit_folder(folder) || folder.starts_with(&self.paths.libraries))
+            .collect();
+        folders.into_iter().cloned().collect()
     }
 
     /// The one that took services of `name` over after that began, and has not given them back. Files of the earlier one
@@ -283,19 +293,6 @@ pub fn free<'s>(
     let taken: Vec<(ServiceName, Claim)> =
         services.filter_map(|service| Some((service.clone(), claims.get(service)?.clone()))).collect();
     if taken.is_empty() { Ok(()) } else { Err(ChangeError::Claimed { taken }) }
-}
-
-pub(crate) fn made_folders_of<'r>(records: impl Iterator<Item = &'r Record>, paths: &Paths) -> Vec<PathBuf> {
-    let changes = records.flat_map(|record| match &record.event {
-        Event::HostIntent { changes } | Event::Intent { changes, .. } => changes.as_slice(),
-        _ => &[],
-    });
-    let is_unit_folder = |folder: &Path| folder.starts_with(&paths.units) && folder != paths.units;
-    let folders: BTreeSet<&PathBuf> = changes
-        .flat_map(|change| &change.made_folders)
-        .filter(|folder| is_unit_folder(folder) || folder.starts_with(&paths.libraries))
-        .collect();
-    folders.into_iter().cloned().collect()
 }
 
 /// The first of some texts and how many more there are.

@@ -80,7 +80,6 @@ impl Trial<'_> {
     pub(crate) fn is_written(&self, service: &ServiceName) -> Result<bool, ChangeError> {
         let mut all = true;
         for change in &self.changes(service) {
-            edit::check_undo(change, &self.journal)?;
             all &= edit::is_made(change, &self.journal)?;
         }
         Ok(all)
@@ -112,10 +111,9 @@ impl Trial<'_> {
 
     /// Puts the files of a service back, and stops its timer.
     pub(crate) fn undo_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+        // All or nothing: of a service with a file that somebody else changed every file stays.
+        self.is_written(service)?;
         let changes = self.changes(service);
-        for change in &changes {
-            edit::check_undo(change, &self.journal)?;
-        }
         for change in changes.iter().rev() {
             self.stop_timer(timer_of(&self.paths, change));
             edit::undo(change, &self.journal)?;

@@ -2,7 +2,7 @@
 //! folder the last ones, of a file's bytes any part that was not synced.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -56,7 +56,12 @@ pub struct Files {
     ticks: i64,
     /// Every file that somebody wrote into, with what it was.
     drifted: Vec<(PathBuf, Vec<u8>)>,
+    /// Those of them that a process looked at since, or that were so when it began: it must not overwrite them.
+    known_drift: BTreeSet<String>,
 }
+
+/// What somebody adds to a file.
+const BY_HAND: &[u8] = b"# by hand\n";
 
 fn not_found<T>() -> io::Result<T> {
     Err(ErrorKind::NotFound.into())
@@ -233,9 +238,10 @@ impl Files {
             // What is there before is whatever it is.
             return;
         }
+        self.known_drift.remove(key(&path));
         self.drifted.push((path, bytes));
         let found = &mut self.inodes[inode];
-        found.bytes.extend_from_slice(b"# by hand\n");
+        found.bytes.extend_from_slice(BY_HAND);
         found.synced = found.bytes.clone();
     }
 
@@ -256,18 +262,29 @@ impl Files {
         for (path, bytes) in std::mem::take(&mut self.drifted).into_iter().rev() {
             let Ok(inode) = self.inode(&path) else { continue };
             let found = &mut self.inodes[inode];
-            if found.bytes.ends_with(b"# by hand\n") {
+            if found.bytes.ends_with(BY_HAND) {
                 found.bytes = bytes;
                 found.synced = found.bytes.clone();
             }
         }
     }
 
+    fn is_by_hand(&self, path: &Path) -> bool {
+        self.bytes(path).is_some_and(|bytes| bytes.ends_with(BY_HAND))
+    }
+
     pub fn has_drift(&self) -> bool {
-        let by_hand = |(path, _): &(PathBuf, Vec<u8>)| {
-            self.bytes(path).is_some_and(|bytes| bytes.ends_with(b"# by hand\n"))
-        };
-        self.drifted.iter().any(by_hand)
+        self.drifted.iter().any(|(path, _)| self.is_by_hand(path))
+    }
+
+    /// A process begins: what somebody wrote before is there for it to be seen.
+    pub fn know_drift(&mut self) {
+        self.known_drift.extend(self.drifted.iter().map(|(path, _)| key(path).to_owned()));
+    }
+
+    fn check_not_by_hand(&self, path: &Path) {
+        let is_lost = self.known_drift.contains(key(path)) && self.is_by_hand(path);
+        assert!(!is_lost, "{} is overwritten, which somebody else changed", path.display());
     }
 
     fn check_parent(&self, path: &Path) -> io::Result<()> {
@@ -304,7 +321,8 @@ impl Files {
 impl Disk for World {
     fn look(&self, path: &Path) -> io::Result<(FileState, Vec<u8>)> {
         self.operate();
-        let files = self.files.borrow();
+        let mut files = self.files.borrow_mut();
+        files.known_drift.insert(key(path).to_owned());
         Ok((files.state(key(path)), files.bytes(path).unwrap_or_default().to_vec()))
     }
 
@@ -401,6 +419,7 @@ impl Disk for World {
         let mut files = self.files.borrow_mut();
         assert_eq!(from.parent(), to.parent(), "only within a folder");
         let Some(node) = files.names.get(key(from)).cloned() else { return not_found() };
+        files.check_not_by_hand(to);
         if files.names.get(key(to)) == Some(&Node::Folder) {
             return Err(ErrorKind::IsADirectory.into());
         }
@@ -412,6 +431,7 @@ impl Disk for World {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.operate();
         let mut files = self.files.borrow_mut();
+        files.check_not_by_hand(path);
         match files.names.get(key(path)) {
             None => not_found(),
             Some(Node::Folder) => Err(ErrorKind::IsADirectory.into()),

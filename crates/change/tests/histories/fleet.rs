@@ -151,7 +151,7 @@ pub fn pace(at_once: u32, failure_budget: u32) -> Pace {
     }
 }
 
-/// The files of a service that a treatment changes.
+/// The files of a service that a treatment changes, and the folder of its drop-ins.
 pub fn files_of(
     snapshot: &BTreeMap<PathBuf, FileState>,
     service: &ServiceName,
@@ -159,7 +159,8 @@ pub fn files_of(
     let number = service.as_str().trim_start_matches("s@").trim_end_matches(".service").to_owned();
     let own = |path: &Path| {
         let path = path.display().to_string();
-        path.contains(&format!("/{service}.d/zz-heaptrial.conf"))
+        path.ends_with(&format!("/{service}.d"))
+            || path.contains(&format!("/{service}.d/zz-heaptrial.conf"))
             || path.contains(&format!("heaptrial-restart-s\\x40{number}."))
             || path == torrc_of(service).display().to_string()
     };

@@ -124,6 +124,7 @@ impl World {
     pub fn begin(&self, mut script: Vec<(u64, Happening)>) {
         script.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         *self.script.borrow_mut() = script;
+        self.files.borrow_mut().know_drift();
         self.operations.set(0);
         self.full_until.set(0);
         self.refuse.set(false);

