@@ -29,6 +29,10 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
             "In two arms",
             "A service runs one allocator: each arm counts it over all services, and only the arm that it fits without excluded ones.",
         ),
+        Kind::MostlyAsAnotherArm => (
+            "Most services behave as those of another arm",
+            "Either both arms do the same, or most of the list is wrong. Nothing is excluded, and the figures of the arm are a mixture. Prove what its services run, and correct the list.",
+        ),
         Kind::NearerToAnotherArm => (
             "Nearer to another arm",
             "These services are excluded: an inference from memory, which their processes would prove or disprove.",

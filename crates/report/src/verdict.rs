@@ -58,9 +58,10 @@ fn signed_memory(bytes: f64) -> String {
 }
 
 fn slowing_down(growth: &Growth) -> Option<String> {
-    growth
-        .rise_to_come_bytes
-        .map(|rise| format!("slowing down, at most {} more to come", units::memory(rise)))
+    match growth.rise_to_come_bytes {
+        Some(rise) => Some(format!("slowing down, at most {} more to come", units::memory(rise))),
+        None => growth.levels_off.then(|| "slowing down".to_owned()),
+    }
 }
 
 /// When memory runs out if growth goes on as it is.

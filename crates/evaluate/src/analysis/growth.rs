@@ -1,15 +1,15 @@
 //! How an arm grows, and what follows for an operator.
 
-use heaptrial_model::units;
+use heaptrial_model::{Reading, units};
 use heaptrial_stats::{
-    LastPart, Standing, days_needed, first_passage, last_part, median, median_interval, standing,
-    student_interval_at_least, theil_sen_slope,
+    LastPart, Standing, days_needed, first_passage, last_part, levels_off, median, median_interval,
+    most_level_off, standing, student_interval_at_least, theil_sen_slope,
 };
 use rayon::prelude::*;
 
 use crate::analysis::age::{Ages, in_sawtooth};
 use crate::analysis::checks::coverage::gone;
-use crate::analysis::fleet::{Clock, Fleet, FleetService, bytes};
+use crate::analysis::fleet::{Clock, Fleet, FleetLife, FleetService, bytes};
 use crate::analysis::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
     Verdict,
@@ -24,8 +24,8 @@ const HOST_DAYS: f64 = 60.0;
 const STUDENT_SERVICES: usize = 3;
 /// Fewer readings do not distinguish growth from caches that still fill.
 const SETTLED_READINGS: u32 = 10;
-/// Growth slows down if the later half of the time is shown to add at most this share of what the earlier half added.
-const SLOWING_SHARE: f64 = 0.8;
+/// Level of the test whether most services of an arm level off.
+const LEVELS_OFF_ALPHA: f64 = 0.05;
 /// Shares of the observation for which the width of the interval is looked at, to see how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 /// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
@@ -63,13 +63,25 @@ pub(crate) fn of_arm(
     } else {
         over(|extent| extent.first_age_seconds)
     };
+    // The days that all arms have in common are few; whether growth slows down is looked at over all of each life.
+    let all = Ages { growth_from: None, ..ages.clone() };
+    let points: Vec<Vec<(f64, f64)>> = members
+        .par_iter()
+        .map(|index| growth_points(&fleet.services[*index], &all, settings, 1.0))
+        .collect();
+    let last_of = |parts: u32| -> Vec<LastPart> {
+        points.par_iter().filter_map(|points| last_part(points, parts)).collect()
+    };
     Some(Growth {
         services: shares.len() as u32,
         readings: over(|extent| extent.readings).unwrap_or(0.0) as u32,
         days: over(|extent| extent.days).unwrap_or(0.0),
         bytes_per_day: at_least(bytes_per_day, load.half_width.map(|share| share * whole)),
         share_per_day: at_least(share_per_day, load.half_width),
-        rise_to_come_bytes: rise_to_come(fleet, settings, ages, members, load.slows_down),
+        levels_off: arm_levels_off(&points),
+        late_over_early: median(&last_of(2).iter().filter_map(|half| half.share).collect::<Vec<_>>()),
+        rise_to_come_bytes: rise_to_come(&last_of(3), settings.confidence_level, fleet.clock)
+            .filter(|_| load.slows_down),
         warm_up_seconds: first_age?,
     })
 }
@@ -93,40 +105,23 @@ impl Extent {
     }
 }
 
-/// How much memory rises at most after the last reading, of an arm of which growth is shown to slow down: by its trajectory, or by
-/// the interval over services of the share that the later half of the time adds of what the earlier half added. It is the upper
-/// end of that share which bounds the rise. `None` where it is not below 1, and where the last two thirds are shown to slow down
-/// less than the halves: what settled at first says nothing of what goes on.
-fn rise_to_come(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    members: &[usize],
-    slows_down: bool,
-) -> Option<f64> {
-    // The days that all arms have in common are few.
-    let whole = Ages { growth_from: None, ..ages.clone() };
-    let last_of = |parts: u32| -> Vec<LastPart> {
-        let of_service =
-            |index: &usize| last_part(&growth_points(&fleet.services[*index], &whole, settings, 1.0), parts);
-        members.par_iter().filter_map(of_service).collect()
-    };
-    // What rises only later does not slow down.
-    let share = |parts: &[LastPart]| {
-        let shares: Vec<f64> = parts.iter().map(|part| part.share.unwrap_or(f64::INFINITY)).collect();
-        estimate(&shares, settings.confidence_level, fleet.clock)
-    };
-    let halves = last_of(2);
-    let highest = share(&halves)?.high.filter(|share| *share < 1.0)?;
-    if !slows_down && highest > SLOWING_SHARE {
-        return None;
-    }
-    let of_thirds = highest.max(0.0).powf(2.0 / 3.0);
-    if share(&last_of(3)).and_then(|share| share.low).is_some_and(|lowest| lowest > of_thirds) {
-        return None;
-    }
-    let rise = median(&halves.iter().map(|half| half.rise).collect::<Vec<_>>())?;
-    LastPart { rise, share: Some(highest) }.to_come()
+/// Of few readings a straight line and a curve cannot be distinguished.
+fn arm_levels_off(points: &[Vec<(f64, f64)>]) -> bool {
+    let read: Vec<&Vec<(f64, f64)>> = points.iter().filter(|points| !points.is_empty()).collect();
+    let counts: Vec<f64> = read.iter().map(|points| points.len() as f64).collect();
+    let enough = median(&counts).is_some_and(|count| count >= f64::from(SETTLED_READINGS));
+    let curves: Vec<bool> = read.par_iter().filter_map(|points| levels_off(points)).collect();
+    enough && most_level_off(&curves, LEVELS_OFF_ALPHA)
+}
+
+/// How much memory rises at most after the last reading if each third of the time observed adds the same share of what the one
+/// before it added: the sum of a geometric series, by the upper end of the interval of that share. It is that of the last two thirds:
+/// where growth settles and something else goes on, earlier ones show what has settled. `None` where it is not below 1.
+fn rise_to_come(thirds: &[LastPart], level: f64, clock: Clock) -> Option<f64> {
+    let shares: Vec<f64> = thirds.iter().filter_map(|third| third.share).collect();
+    let share = estimate(&shares, level, clock)?.high.filter(|share| *share < 1.0)?;
+    let rise = median(&thirds.iter().map(|third| third.rise).collect::<Vec<_>>())?;
+    LastPart { rise, share: Some(share) }.to_come()
 }
 
 fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {
@@ -252,16 +247,91 @@ fn growing(
     growth: &Growth,
     final_bytes: f64,
 ) -> Verdict {
-    let (slope, to_come) = (&growth.bytes_per_day, growth.rise_to_come_bytes);
-    let Some((days, limit)) = until_full(fleet, members, members, slope, to_come, final_bytes) else {
+    let (slope, to_come) = (carried_on(growth), growth.rise_to_come_bytes);
+    let Some((days, limit)) = until_full(fleet, members, members, &slope, to_come, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
-    if days.value <= settings.horizon_days {
-        return Verdict::Bloating { days_until_full: days, limit };
-    }
     // Twice the present memory is no limit of anything: it only stands for one where growth is fast.
     let known = limit != LimitKind::Doubling;
-    Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
+    // What levels off reaches a limit only where more may come than is left, which is the upper end of an interval: no bloat.
+    if growth.levels_off {
+        let known = known && to_come.is_some();
+        return Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) };
+    }
+    // Of growth that may slow down only what runs out at the slower pace too is sure to.
+    let slower = if to_come.is_some() { 1.0 } else { later_half(growth) };
+    if days.value <= slower * settings.horizon_days {
+        if let Some(day) = as_high_before(fleet, members) {
+            return Verdict::Inconclusive {
+                days_needed: None,
+                why: format!(
+                    "memory rose after warm-up, but on day {day} of the same lives it was as high as at the end: that may be a rhythm, \
+                     such as that of a week"
+                ),
+            };
+        }
+        Verdict::Bloating { days_until_full: days, limit }
+    } else {
+        Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
+    }
+}
+
+/// The day of age, from 2, on which most services had as much as on the last whole day of their life that goes on.
+fn as_high_before(fleet: &Fleet, members: &[usize]) -> Option<u32> {
+    if !fleet.clock.has_calendar() {
+        return None;
+    }
+    let days: Vec<Vec<(u32, f64)>> =
+        members.par_iter().filter_map(|index| whole_days(fleet.services[*index].current()?)).collect();
+    let share = |day: u32| {
+        let both: Vec<bool> = days
+            .iter()
+            .filter_map(|days| {
+                let ((last, at_the_end), (_, then)) =
+                    (days.last()?, days.iter().find(|found| found.0 == day)?);
+                (*last > day + 1).then_some(then >= at_the_end)
+            })
+            .collect();
+        (2 * both.len() > days.len(), both.iter().filter(|high| **high).count() as f64 / both.len() as f64)
+    };
+    let longest = days.iter().filter_map(|days| Some(days.last()?.0)).max()?;
+    (2..longest).find(|day| {
+        let (most, high) = share(*day);
+        most && high > 0.5
+    })
+}
+
+/// Days of age from 2 with the median of each, without the one that the life is in.
+fn whole_days(life: &FleetLife) -> Option<Vec<(u32, f64)>> {
+    if !life.age_known() {
+        return None;
+    }
+    let day = |reading: &Reading| (f64::from(reading.age_seconds) / DAY) as u32 + 1;
+    let present = life.readings.last().map(day)?;
+    let of_day = |chunk: &[Reading]| {
+        let values: Vec<f64> = chunk.iter().map(bytes).collect();
+        let day = day(&chunk[0]);
+        (2..present).contains(&day).then_some((day, median(&values)?))
+    };
+    Some(life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect())
+}
+
+/// Bytes a day at which growth is carried on: at the pace of the later half where it is shown to slow down. That it does is an
+/// estimate too, so at the earliest it goes on as it did altogether.
+fn carried_on(growth: &Growth) -> Estimate {
+    let (slope, later) = (&growth.bytes_per_day, later_half(growth));
+    let value = if growth.rise_to_come_bytes.is_some() { later * slope.value } else { slope.value };
+    Estimate { value, low: slope.low.map(|low| later * low), high: slope.high }
+}
+
+/// Growth in the second half over growth altogether, at most 1, from that over growth in the first half: what slows down is not
+/// carried on as a straight line, and what seems to speed up may be chance.
+fn later_half(growth: &Growth) -> f64 {
+    // The slope of the whole is about the mean of those of its halves.
+    growth.late_over_early.map_or(1.0, |late| {
+        let late = late.clamp(0.0, 1.0);
+        2.0 * late / (1.0 + late)
+    })
 }
 
 /// When the host runs out of memory if every arm goes on as it does.

@@ -138,6 +138,7 @@ fn prohibits(finding: &Finding, arm: usize) -> bool {
         | FindingKind::AssignedByHand
         | FindingKind::NeverConcurrent
         | FindingKind::WithoutControl
+        | FindingKind::MostlyAsAnotherArm
         | FindingKind::ComparedYoung
         | FindingKind::RestartedMoreOften
         | FindingKind::WorkBelowControl

@@ -241,6 +241,10 @@ pub struct Growth {
     pub bytes_per_day: Estimate,
     /// Share a day (slope of the logarithm): median over services.
     pub share_per_day: Estimate,
+    /// Whether it goes towards a level, by most services.
+    pub levels_off: bool,
+    /// Median over services of the slope of the second half over that of the first.
+    pub late_over_early: Option<f64>,
     /// Where growth is shown to slow down: the bytes by which memory rises at most from its last reading on, if it goes on slowing
     /// down as it did.
     pub rise_to_come_bytes: Option<f64>,

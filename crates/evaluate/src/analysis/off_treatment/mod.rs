@@ -7,9 +7,21 @@ mod nearest;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use heaptrial_model::units;
+use heaptrial_stats::median;
+
 use crate::analysis::curve::Curves;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
+
+/// A service is as those of an arm within this factor of their median,
+const AS_ANOTHER: f64 = 1.3;
+/// and as those of none beyond this one.
+const AS_NONE: f64 = 2.0;
+/// Fewer services are outliers,
+const FEWEST_AS_NONE: usize = 3;
+/// and so is a smaller share.
+const LEAST_AS_NONE: f64 = 0.1;
 
 #[derive(Debug, Default)]
 pub(crate) struct Search {
@@ -34,6 +46,7 @@ pub(crate) fn search(
     }
     let near = nearest::Nearest::of(fleet, members, curves);
     listed_twice(fleet, services, &near, &mut search);
+    search.findings.extend(mostly_as_another(fleet, services, members));
     near.search(fleet, services, members, &mut search);
     search
 }
@@ -141,6 +154,57 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
             ),
         });
     }
+}
+
+/// Arms of which half or more of the services are as those of another arm, the control or beside it, and the rest as those of none:
+/// the median of such an arm is that of the other one.
+fn mostly_as_another(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
+    let level = |index: usize| services[index].level_bytes.or(services[index].final_bytes);
+    let levels = |arm: usize| -> Vec<(usize, f64)> {
+        let own = members[arm].iter().filter(|index| fleet.services[**index].arms.len() == 1);
+        own.filter_map(|index| Some((*index, level(*index).filter(|bytes| *bytes > 0.0)?))).collect()
+    };
+    let levels: Vec<Vec<(usize, f64)>> = (0..members.len()).map(levels).collect();
+    let middles: Vec<Option<f64>> =
+        levels.iter().map(|levels| median(&levels.iter().map(|level| level.1).collect::<Vec<_>>())).collect();
+    let factor = |bytes: f64, arm: usize| {
+        middles[arm].map_or(f64::INFINITY, |middle| (bytes / middle).max(middle / bytes))
+    };
+    let far = |arm: usize, from: usize| levels[arm].iter().filter(move |own| factor(own.1, from) >= AS_NONE);
+    let of_pair = |arm: usize, like: usize| {
+        let as_another: Vec<(usize, f64)> =
+            levels[arm].iter().copied().filter(|own| factor(own.1, like) <= AS_ANOTHER).collect();
+        let rest: Vec<f64> = far(arm, like)
+            .filter(|own| (0..members.len()).all(|other| other == arm || factor(own.1, other) > AS_ANOTHER))
+            .map(|own| own.1)
+            .collect();
+        let share = rest.len() as f64 / levels[arm].len().max(1) as f64;
+        let usual = far(like, like).count() as f64 / levels[like].len().max(1) as f64;
+        let most = 2 * as_another.len() >= levels[arm].len() && as_another.len() >= rest.len();
+        let few = rest.len() < FEWEST_AS_NONE || share < LEAST_AS_NONE || 2.0 * usual > share;
+        if !most || few || !(fleet.arms[arm].control || fleet.arms[like].control) {
+            return None;
+        }
+        let at = |levels: Vec<f64>| median(&levels).map_or(String::new(), units::memory);
+        Some(Finding {
+            kind: FindingKind::MostlyAsAnotherArm,
+            severity: Severity::Grave,
+            arms: vec![arm],
+            services: as_another.iter().map(|own| services[own.0].name.clone()).collect(),
+            evidence: format!(
+                "{} of the {} services of {} are at {}, as those of {}, and {} others at {}, as those of no arm",
+                as_another.len(),
+                levels[arm].len(),
+                fleet.arms[arm].name,
+                at(as_another.iter().map(|own| own.1).collect()),
+                fleet.arms[like].name,
+                rest.len(),
+                at(rest)
+            ),
+        })
+    };
+    let pairs = (0..members.len()).flat_map(|arm| (0..members.len()).map(move |like| (arm, like)));
+    pairs.filter(|(arm, like)| arm != like).filter_map(|(arm, like)| of_pair(arm, like)).collect()
 }
 
 /// `9 of its 20 services`.

@@ -46,6 +46,8 @@ pub enum FindingKind {
     Contaminated,
     /// A service in two arms.
     InTwoArms,
+    /// Half or more of an arm's services behave as those of another arm, and the rest as those of none.
+    MostlyAsAnotherArm,
     /// A service whose memory behaves as that of another arm.
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
