@@ -65,10 +65,8 @@ pub(crate) fn of_arm(
     };
     // The days that all arms have in common are few; whether growth slows down is looked at over all of each life.
     let all = Ages { growth_from: None, ..ages.clone() };
-    let points: Vec<Vec<(f64, f64)>> = members
-        .par_iter()
-        .map(|index| growth_points(&fleet.services[*index], &all, settings, 1.0))
-        .collect();
+    let points: Vec<Vec<(f64, f64)>> =
+        members.par_iter().map(|index| growth_points(&fleet.services[*index], &all, settings, 1.0)).collect();
     let last_of = |parts: u32| -> Vec<LastPart> {
         points.par_iter().filter_map(|points| last_part(points, parts)).collect()
     };
