@@ -48,9 +48,8 @@ def of_agent():
 
 def of_watch():
     source = next(Path("crates/fleet/src/watch").glob("*/metrics.rs")).read_text()
-    names = set(re.findall(r'encode_descriptor\("(heaptrial_watch_\w+)"', source))
-    for name, unit in re.findall(r'\bgauge\("(\w+)", (\w+),', source):
-        names.add(f"heaptrial_watch_{name}" + ("" if unit == "None" else f"_{unit}"))
+    names = set(re.findall(r'describe\(&mut text, "(heaptrial_watch_\w+)"', source))
+    names.update(f"heaptrial_watch_{name}" for name in re.findall(r'\(\s*"([a-z_]+)",\s*"[A-Z]', source))
     return names
 
 
