@@ -130,14 +130,14 @@ fn a_preload_whose_file_an_upgrade_took_away_is_told() {
         );
     }
     assert!(
-        table.contains("3 do not run what LD_PRELOAD asks for: churn@001, churn@002, churn@003"),
+        table.contains("not running what LD_PRELOAD asks for: churn@001, churn@002, churn@003"),
         "{table}"
     );
 }
 
 #[test]
 #[ignore = "needs root and a container"]
-fn names_are_exact_and_a_pattern_without_a_match_is_a_failure_that_names_what_is_near() {
+fn names_are_exact_and_a_pattern_without_a_match_is_a_failure() {
     let Some((bed, _)) = Bed::with_churn(12) else { return };
     // An instance whose name begins with another's.
     bed.container.ok(&["systemctl", "start", "churn@0011.service"]);
@@ -161,8 +161,7 @@ fn names_are_exact_and_a_pattern_without_a_match_is_a_failure_that_names_what_is
     assert_eq!(json(&output)["unmatched"], serde_json::json!(["chrun@001", "churn@"]));
     assert_eq!(json(&output)["services"].as_array().unwrap().len(), 1);
     let said = stderr(&output);
-    assert!(said.contains("no service matches `chrun@001`; near it: churn@001"), "{said}");
-    assert!(said.contains("`churn@`; this is a template, whose instances are `churn@*`"), "{said}");
+    assert!(said.contains("no service matches `chrun@001`"), "{said}");
 }
 
 #[test]
