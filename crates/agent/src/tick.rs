@@ -8,7 +8,6 @@ use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
 use heaptrial_store::{LastTick, TickInput};
 
 use crate::agent::Agent;
-use crate::metrics::{ServiceLine, Snapshot};
 use crate::own::OwnCost;
 use crate::trials::Lost;
 use crate::unread;
@@ -22,8 +21,8 @@ pub(crate) struct Ticking {
     interval_us: i64,
     /// Of writing the previous tick, which is entered with the next one.
     write_cost: TickCost,
-    ticks: u64,
-    lost: u64,
+    pub(crate) ticks: u64,
+    pub(crate) lost: u64,
 }
 
 #[derive(Debug, Default)]
@@ -67,9 +66,8 @@ impl Agent {
         });
         self.ticking.write_cost = write_cost;
         self.ticking.ticks += 1;
-        let snapshot = self.metrics.is_some().then(|| self.snapshot(rss_bytes, cost, now));
-        if let (Some(metrics), Some(snapshot)) = (&self.metrics, snapshot) {
-            metrics.show(snapshot);
+        if let Some(metrics) = &self.metrics {
+            metrics.show(self.metrics_text(rss_bytes, cost, now));
         }
     }
 
@@ -171,37 +169,6 @@ impl Agent {
         trial.begun = true;
         trial.lost = None;
         trial.next_sequence += 1;
-    }
-
-    fn snapshot(&self, rss_bytes: u64, cost: TickCost, now: Instant) -> Snapshot {
-        let mut services = Vec::new();
-        for watched in self.watched.values() {
-            for seat in &watched.seats {
-                if !self.trials.iter().any(|trial| trial.id == seat.trial_id) {
-                    continue;
-                }
-                let main = watched.main.as_ref();
-                services.push(ServiceLine {
-                    service: watched.name.to_string(),
-                    arm: seat.arm.clone(),
-                    trial: seat.trial.clone(),
-                    contaminated: main.map(|_| seat.contamination.is_some()),
-                    started_wall_us: main.map(|main| main.started.wall_us),
-                    sample: main.and_then(|main| main.last_sample),
-                    known: watched.known,
-                });
-            }
-        }
-        Snapshot {
-            services,
-            trials: self.trials.len(),
-            cpu_us: crate::own::cpu_us(),
-            rss_bytes,
-            tick_seconds: cost.wall_us as f64 / 1e6,
-            ticks: self.ticking.ticks,
-            lost_ticks: self.ticking.lost,
-            taken_wall_us: now.wall_us,
-        }
     }
 }
 
