@@ -6,7 +6,7 @@ use heaptrial_model::{KnownEvent, ServiceName, with_reason};
 use heaptrial_store::Store;
 
 use crate::agent::Agent;
-use crate::examine::{Answer, Found, OF_MAIN, Request};
+use crate::examine::{Answer, Found, Request};
 use crate::ledger::Write;
 use crate::watched::{Main, Proof, Seat};
 
@@ -39,7 +39,7 @@ impl Agent {
                 key: main.key.clone(),
                 known: main.signature.clone(),
                 passed: main.passed.clone(),
-                others: main.proved().cloned().zip(main.large()),
+                larger: main.larger(),
             });
         }
         // When a life is new, systemd has loaded what it was started with.
@@ -82,7 +82,6 @@ impl Agent {
         let before = main.proved().cloned();
         let age_us = now.boottime_us - main.started.boottime_us;
         let again = Proof::Due { at_us: now.boottime_us + RETRY_US };
-        let foreign = answer.foreign;
         match answer.found {
             Found::Gone => return,
             Found::Same => {}
@@ -116,25 +115,7 @@ impl Agent {
             }
         }
         self.settle(&name);
-        if let Some(foreign) = foreign {
-            self.contaminate(&name, &foreign);
-        }
         self.record_replaced(&name, &answer.replaced);
-    }
-
-    /// Part of the memory of a life is not of what its main process was proved to run.
-    fn contaminate(&mut self, name: &ServiceName, why: &str) {
-        let Some(watched) = self.watched.get_mut(name) else { return };
-        let identity = watched.main.as_ref().and_then(|main| main.proved()).cloned().map(Box::new);
-        let wall_us = self.clock.now().wall_us;
-        for seat in watched.seats.iter_mut().filter(|seat| !seat.of_host && !seat.older_than_trial) {
-            let is_recorded = seat.contamination.as_ref().is_some_and(|known| known.contains(OF_MAIN));
-            let Some(life_id) = seat.life_id.filter(|_| seat.settled && !is_recorded) else { continue };
-            seat.contamination = Some(with_reason(seat.contamination.take(), why));
-            self.ledger.submit(Write::event(seat, wall_us, KnownEvent::Contaminated, why.to_owned()));
-            let contamination = seat.contamination.clone();
-            self.ledger.submit(Write::Identity { life_id, identity: identity.clone(), contamination });
-        }
     }
 
     /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones. Each is recorded
@@ -228,32 +209,6 @@ mod tests {
 
     use super::*;
     use crate::testing::{Fixture, UNIT, hours_ago};
-
-    #[test]
-    fn memory_of_a_foreign_process_contaminates_a_life_once() {
-        let mut fixture = Fixture::new();
-        let name: ServiceName = UNIT.parse().unwrap();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.find_main(hours_ago(2));
-        let watched = fixture.agent.watched.get_mut(&name).unwrap();
-        let identity = heaptrial_allocator::Identifier::default()
-            .identify(&heaptrial_host::Process::new(&fixture.agent.root, std::process::id() as i32), &|| None)
-            .unwrap();
-        watched.main.as_mut().unwrap().proof = Proof::Done(Box::new(identity));
-        fixture.agent.settle(&name);
-        assert_eq!(fixture.lives(trial)[0].contamination, None);
-        for pid in [7, 8] {
-            let why = format!("process {pid} of it runs glibc and not jemalloc {OF_MAIN}");
-            fixture.agent.contaminate(&name, &why);
-        }
-        let life = &fixture.lives(trial)[0];
-        assert!(life.identity.is_some());
-        assert!(life.contamination.as_ref().unwrap().starts_with("process 7 of it"), "{life:?}");
-        assert!(!life.contamination.as_ref().unwrap().contains("process 8"), "{life:?}");
-        let events = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Contaminated);
-        assert_eq!(events.count(), 1);
-    }
 
     #[test]
     fn each_file_that_was_replaced_is_recorded_once() {
