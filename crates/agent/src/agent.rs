@@ -124,8 +124,7 @@ impl Agent {
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         self.ledger.flush();
-        self.check_database()?;
-        self.all_written()
+        self.check_database()
     }
 
     /// What is written into a database that was deleted or replaced nobody else sees.
@@ -145,20 +144,6 @@ impl Agent {
             eprintln!("the log of the database that is gone cannot be removed: {error}");
         }
         ended
-    }
-
-    /// What waits for a database that cannot be written to is lost with this process.
-    fn all_written(&self) -> Result<(), AgentError> {
-        let writes = self.ledger.say_unwritten();
-        let ticks: u64 = self.trials.iter().filter_map(|trial| Some(trial.lost.as_ref()?.ticks)).sum();
-        match writes + ticks {
-            0 => Ok(()),
-            _ => Err(AgentError::Failed(format!(
-                "{} could not be written to until the end: {writes} events, ends of lives and proofs and {ticks} ticks are lost, and \
-                 the next agent will take what it does not know of for its own absence",
-                self.config.database.display()
-            ))),
-        }
     }
 
     /// Does all that is due.
@@ -228,27 +213,8 @@ fn raise_open_files() {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::TrialKind;
-
     use super::*;
-    use crate::testing::{Fixture, hours_ago};
-
-    #[test]
-    fn an_agent_that_ends_with_ticks_unwritten_says_so() {
-        let mut fixture = Fixture::new();
-        fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.agent.tick();
-        assert!(fixture.agent.all_written().is_ok());
-        // A number that is taken cannot be written again.
-        let next = std::mem::replace(&mut fixture.agent.trials[0].next_sequence, 0);
-        fixture.agent.tick();
-        let ended = fixture.agent.all_written();
-        assert!(ended.unwrap_err().to_string().contains("0 events, ends of lives and proofs and 1 ticks"));
-        fixture.agent.trials[0].next_sequence = next;
-        fixture.agent.tick();
-        assert!(fixture.agent.all_written().is_ok());
-    }
+    use crate::testing::Fixture;
 
     #[test]
     fn a_database_that_was_replaced_ends_the_agent() {

@@ -94,24 +94,4 @@ mod tests {
         assert_eq!(set_by(before, at(120_000_000, -3_595_000_000)), Some(-3_600_000_000));
         assert_eq!(set_by(before, at(120_000_000, 6_000_000)), Some(1_000_000));
     }
-
-    #[test]
-    fn setting_the_clock_makes_no_life_older_or_younger_than_its_trial() {
-        let at = Instant { wall_us: 900, boottime_us: 500 };
-        let start = TrialStart { boot_id: "boot".into(), at };
-        let life = |wall_us, boottime_us| Instant { wall_us, boottime_us };
-        // The clock was set back since the trial began, or forward.
-        assert!(!start.is_after("boot", life(100, 501)));
-        assert!(start.is_after("boot", life(2_000, 499)));
-        assert!(!start.is_after("a later boot", life(100, 1)));
-    }
-
-    #[test]
-    fn a_start_is_on_both_clocks() {
-        let key = LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 200 };
-        let hz = rustix::param::clock_ticks_per_second() as i64;
-        let start = start_of(&key, Instant { wall_us: 100_000_000, boottime_us: 50_000_000 });
-        assert_eq!(start.boottime_us, 200 * 1_000_000 / hz);
-        assert_eq!(start.wall_us - start.boottime_us, 50_000_000);
-    }
 }

@@ -7,9 +7,6 @@ use heaptrial_store::{Store, StoreError};
 
 use crate::watched::Seat;
 
-/// What waits for a database that cannot be written to, at most; later ones are dropped and counted.
-const PENDING_MOST: usize = 10_000;
-
 /// A small write that can wait.
 #[derive(Debug)]
 pub(crate) enum Write {
@@ -46,22 +43,17 @@ impl Write {
 pub(crate) struct Ledger {
     pub(crate) store: Store,
     pending: VecDeque<Write>,
-    dropped: u64,
     said_unwritable: bool,
 }
 
 impl Ledger {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, pending: VecDeque::new(), dropped: 0, said_unwritable: false }
+        Self { store, pending: VecDeque::new(), said_unwritable: false }
     }
 
     /// Writes now, or as soon as that can be done.
     pub(crate) fn submit(&mut self, write: Write) {
-        if self.pending.len() < PENDING_MOST {
-            self.pending.push_back(write);
-        } else {
-            self.dropped += 1;
-        }
+        self.pending.push_back(write);
         self.flush();
     }
 
@@ -78,10 +70,6 @@ impl Ledger {
             }
             self.pending.pop_front();
         }
-        if self.dropped > 0 {
-            eprintln!("{} events were lost while the database could not be written to", self.dropped);
-            self.dropped = 0;
-        }
         self.written();
     }
 
@@ -91,15 +79,7 @@ impl Ledger {
     }
 
     pub(crate) fn is_clear(&self) -> bool {
-        self.pending.is_empty() && self.dropped == 0
-    }
-
-    /// Says what was never written, each in a line; how many that are.
-    pub(crate) fn say_unwritten(&self) -> u64 {
-        for write in &self.pending {
-            eprintln!("lost, as the database could not be written to: {write:?}");
-        }
-        self.pending.len() as u64 + self.dropped
+        self.pending.is_empty()
     }
 
     /// Says once that the database cannot be written to.
@@ -120,31 +100,5 @@ fn apply(store: &mut Store, write: &Write) -> Result<(), StoreError> {
         Write::Identity { life_id, identity, contamination } => {
             store.set_identity(*life_id, identity.as_deref(), contamination.as_deref())
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_said_once_is_said_again_only_after_a_write() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("test.db");
-        let mut ledger = Ledger::new(Store::create(&path).unwrap());
-        ledger.say_unwritable(&StoreError::DiskFull { path: path.clone() });
-        ledger.flush();
-        assert!(ledger.said_unwritable, "nothing was written");
-        // What can never be written is no obstacle.
-        let event = Write::Event {
-            trial_id: 7,
-            service_id: None,
-            wall_us: 0,
-            kind: KnownEvent::Crash,
-            text: String::new(),
-        };
-        ledger.submit(event);
-        assert!(ledger.is_clear() && !ledger.said_unwritable);
-        assert_eq!(ledger.say_unwritten(), 0);
     }
 }

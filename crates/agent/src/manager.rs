@@ -57,19 +57,3 @@ impl Manager {
         None
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn after_a_failure_systemd_is_left_alone_for_a_while() {
-        let mut manager = Manager::new(Scope::System);
-        let lost = SystemdError::Lost { doing: "a test".into(), said: "gone".into() };
-        assert_eq!(manager.lost::<()>(&lost), None);
-        let again_us = manager.again_us;
-        assert!(again_us > Instant::now().boottime_us && manager.said_lost);
-        assert_eq!(manager.ask(|_| Ok(())), None);
-        assert_eq!(manager.again_us, again_us, "it is not asked");
-    }
-}

@@ -163,36 +163,15 @@ impl Agent {
         Ok(())
     }
 
-    /// Gives a service a place in a trial. In a trial it is no longer sampled for the host alone.
+    /// Gives a service a place in a trial, in which it is no longer sampled for the host alone. Its life stays open there: it may
+    /// come back.
     pub(crate) fn seat(&mut self, name: ServiceName, seat: Seat, now: Instant) {
         let watched = self.watched.entry(name.clone());
         let watched = watched.or_insert_with(|| Watched::new(name.clone(), now.boottime_us));
         watched.seats.push(seat);
-        if watched.seats.iter().any(|seat| !seat.of_host) {
-            let (of_host, others) =
-                std::mem::take(&mut watched.seats).into_iter().partition(|seat| seat.of_host);
-            watched.seats = others;
-            self.leave(&of_host, now);
-        }
+        let in_a_trial = watched.seats.iter().any(|seat| !seat.of_host);
+        watched.seats.retain(|seat| !(seat.of_host && in_a_trial));
         self.enter_lives(&name);
-    }
-
-    /// Ends what the host's own trial holds as alive of services that another trial has now, or that it is no longer asked
-    /// for: their ends will not be seen here. A life that is the same when the service comes back is resumed.
-    pub(crate) fn leave(&mut self, seats: &[Seat], now: Instant) {
-        for seat in seats {
-            let open = match self.ledger.store.open_lives(seat.service_id) {
-                Ok(open) => open,
-                Err(error) => return self.ledger.say_unwritable(&error),
-            };
-            for life in open {
-                let at = match seat.life_id == Some(life.id) {
-                    true => (now.wall_us, now.boottime_us),
-                    false => self.last_seen(&life),
-                };
-                self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Planned });
-            }
-        }
     }
 
     /// A life cannot outlive a boot: what the ledger still holds as alive from an earlier one ended with it.

@@ -57,16 +57,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_may_stand_elsewhere() {
-        let usual = UnitOptions::default();
-        let unit_file = |program: &str| unit_file(Path::new(program), &Paths::default(), &usual);
-        let text = unit_file("/opt/ht/heaptrial").unwrap();
-        assert!(text.contains("ExecStart=/opt/ht/heaptrial agent\n") && !text.contains(PROGRAM), "{text}");
-        assert_eq!(unit_file("/opt/h t/%i"), None);
-        assert_eq!(unit_file("heaptrial"), None);
-    }
-
-    #[test]
     fn what_it_is_to_do_stands_in_it() {
         let mut options = UnitOptions {
             arguments: ["--db", "/srv/a b/50%.db", "--services", "tor@*", "x[0-9]"].map(str::to_owned).into(),

@@ -136,20 +136,6 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_boot_nor_a_slewed_clock_is_a_jump() {
-        let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
-        fixture.tick_of_other_boot(trial, "0f1e2d3c-0000-4000-8000-000000000000", 86_400_000);
-        fixture.agent.refresh_trials();
-        fixture.agent.tick();
-        for _ in 0..5 {
-            fixture.agent.clock.set_by_us += 900_000;
-            fixture.agent.tick();
-        }
-        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
-    }
-
-    #[test]
     fn a_boot_after_a_clock_that_was_set_back_or_before_the_first_tick_is_recorded() {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
