@@ -30,14 +30,11 @@ pub struct LookResult {
     pub number: u32,
     /// Days after the start of the watch.
     pub day: f64,
-    /// Services whose level was compared.
     pub levels: u32,
     pub services: u32,
-    /// Geometric mean of levels over the expected ones.
     pub level_ratio: Option<f64>,
     /// Growth a day by arm, as a share.
     pub growth_per_day: BTreeMap<String, Estimate>,
-    /// What could not be tested, and why.
     pub untested: Vec<String>,
     pub findings: Vec<Finding>,
 }
