@@ -37,13 +37,8 @@ fn a_service_that_keeps_what_it_runs_is_held_to_its_own_level() {
 fn strata_are_of_a_template_of_relays_or_not_and_of_what_ran_before() {
     let kinds = kinds(&trial(&[1e8; 4], 0.4, 0.05, 1), ARM, &|_| false);
     let parsed = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<_>>();
-    let services = parsed(&[
-        "alpha/db12.service",
-        "web@1.service",
-        "web@2.service",
-        "web@3.service",
-        "web@4.service",
-    ]);
+    let services =
+        parsed(&["db12.service", "web@1.service", "web@2.service", "web@3.service", "web@4.service"]);
     let found = strata(&kinds, &services, &|name| name == "web@4.service", &|name| match name.as_str() {
         "web@1.service" => Some("glibc".to_owned()),
         "web@2.service" => Some("mimalloc".to_owned()),

@@ -3,7 +3,8 @@
 use heaptrial_change::Standing;
 use heaptrial_evaluate::analysis::{UsualWork, Worked};
 use heaptrial_fleet::rollout::{
-    Before, Course, Gate, Grounds, Judged, Observed, Outcome, Ratio, Reason, Reports, Stratum, Subject, judge, pool,
+    Before, Course, Gate, Grounds, Judged, Observed, Outcome, Ratio, Reason, Reports, Stratum, Subject,
+    judge, pool,
 };
 use heaptrial_model::{LifeKey, ServiceName, TorFlag};
 use proptest::prelude::*;
@@ -211,7 +212,7 @@ proptest! {
             prop_assert_eq!(gate.outcome == Outcome::Go, !stops);
         }
         if stops {
-            prop_assert!(gate.reasons[0].what.contains("tor@r0.service 0."), "{:?}", gate);
+            prop_assert!(gate.reasons[0].what.contains("(tor@r0.service)"), "{:?}", gate);
         }
     }
 }

@@ -25,8 +25,7 @@ pub fn trial(sizes: &[f64], ratio: f64, spread: f64, seed: u64) -> Fleet {
             });
         }
     }
-    let arm =
-        |(name, control): (&str, bool)| FleetArm { name: name.into(), control, ..FleetArm::default() };
+    let arm = |(name, control): (&str, bool)| FleetArm { name: name.into(), control, ..FleetArm::default() };
     Fleet {
         arms: [("glibc", true), ("mimalloc", false)].map(arm).into(),
         services,
