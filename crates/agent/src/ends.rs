@@ -17,24 +17,15 @@ const START_US: i64 = 20_000;
 const WRITTEN_WITHIN_US: i64 = 1_000_000;
 
 impl Agent {
-    /// Reads how lifetimes ended that the ledger still holds as alive, where there are such.
+    /// Reads how lifetimes ended that the ledger still holds as alive.
     pub(crate) fn explain_ends(&mut self) {
         self.ledger.flush();
         // What waits to be written may be about them.
         if !self.ledger.is_clear() {
             return;
         }
-        let mut names = Vec::new();
-        for watched in self.watched.values_mut().filter(|it| it.known && it.unexplained) {
-            let has_open = watched.seats.iter().any(|seat| {
-                let open = self.ledger.store.open_lives(seat.service_id).unwrap_or_default();
-                open.iter().any(|life| watched.is_past(life))
-            });
-            match has_open || watched.explained_until_us.is_some() {
-                true => names.push(watched.name.clone()),
-                false => watched.unexplained = false,
-            }
-        }
+        let unexplained = self.watched.values().filter(|watched| watched.known && watched.unexplained);
+        let names: Vec<ServiceName> = unexplained.map(|watched| watched.name.clone()).collect();
         if names.is_empty() {
             return;
         }

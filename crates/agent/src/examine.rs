@@ -17,7 +17,6 @@ pub(crate) struct Request {
     pub(crate) key: LifeKey,
     /// What it had mapped when it was examined last; nothing more is done while that is the same.
     pub(crate) known: Option<Signature>,
-    /// What systemd starts its service with, where it was asked.
     pub(crate) passed: Option<Vec<(String, String)>>,
     /// The process of the service that holds most of its memory, where that is not the main one: what it runs is what the figures
     /// are about.
@@ -35,11 +34,8 @@ pub(crate) struct Answer {
 
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// The same files as before.
     Same,
-    /// This allocator, from these files.
     Identity(Box<Identity>, Signature),
-    /// It is unknown, and why.
     Unknown(String),
     Gone,
 }
@@ -66,7 +62,6 @@ impl Examiner {
         Ok(Self { requests, answers })
     }
 
-    /// Asks for it. The answer comes later.
     pub(crate) fn ask(&self, request: Request) {
         // The thread ends only with this process.
         let _ = self.requests.send(request);

@@ -7,32 +7,14 @@ use heaptrial_store::{Store, StoreError};
 
 use crate::watched::Seat;
 
-/// A small write that can wait.
 #[derive(Debug)]
 pub(crate) enum Write {
-    Event {
-        trial_id: i64,
-        service_id: Option<i64>,
-        wall_us: i64,
-        kind: KnownEvent,
-        text: String,
-    },
-    /// The end of a life.
-    EndLife {
-        life_id: i64,
-        at: (i64, i64),
-        ending: Ending,
-    },
-    /// What was found of a life.
-    Identity {
-        life_id: i64,
-        identity: Option<Box<Identity>>,
-        contamination: Option<String>,
-    },
+    Event { trial_id: i64, service_id: Option<i64>, wall_us: i64, kind: KnownEvent, text: String },
+    EndLife { life_id: i64, at: (i64, i64), ending: Ending },
+    Identity { life_id: i64, identity: Option<Box<Identity>>, contamination: Option<String> },
 }
 
 impl Write {
-    /// An event of a service.
     pub(crate) fn event(seat: &Seat, wall_us: i64, kind: KnownEvent, text: String) -> Self {
         Self::Event { trial_id: seat.trial_id, service_id: Some(seat.service_id), wall_us, kind, text }
     }
@@ -73,7 +55,6 @@ impl Ledger {
         self.written();
     }
 
-    /// The database can be written to.
     pub(crate) fn written(&mut self) {
         self.said_unwritable = false;
     }

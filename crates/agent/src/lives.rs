@@ -153,8 +153,7 @@ mod tests {
     use heaptrial_host::Instant;
     use heaptrial_model::TrialKind;
 
-    use super::*;
-    use crate::testing::{Fixture, HOUR_US, UNIT, hours_ago};
+    use crate::testing::{Fixture, HOUR_US, hours_ago};
 
     #[test]
     fn a_life_is_older_than_its_trial_by_the_boot_clock_and_none_is_older_than_its_watch() {
@@ -172,47 +171,5 @@ mod tests {
             fixture.find_main(Instant { wall_us: started.wall_us + set_by_us, ..started });
             assert_eq!(fixture.lives(trial)[0].contamination.is_some(), older, "{hours} {set_by_us} {kind}");
         }
-    }
-
-    #[test]
-    fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
-        let mut fixture = Fixture::new();
-        fixture.agent.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
-        let (of_host, _) = fixture.begin(TrialKind::Host, hours_ago(5));
-        fixture.agent.refresh_trials();
-        let started = hours_ago(4);
-        fixture.find_main(started);
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        assert_eq!(fixture.lives(trial).len(), 1);
-
-        let store = &mut fixture.agent.ledger.store;
-        store.end_trial(trial, Instant::now().wall_us, "completed").unwrap();
-        fixture.agent.trials.clear();
-        fixture.agent.watched.clear();
-        fixture.agent.refresh_trials();
-        fixture.find_main(started);
-        let lives = fixture.lives(of_host);
-        assert_eq!((lives.len(), lives[0].ending.clone()), (1, None));
-        assert!(fixture.events(of_host).is_empty(), "{:?}", fixture.events(of_host));
-    }
-
-    #[test]
-    fn another_agent_goes_on_with_the_start_of_a_life() {
-        let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        let started = hours_ago(2);
-        fixture.find_main(started);
-        fixture.agent.tick();
-        fixture.restart_agent();
-        fixture.agent.refresh_trials();
-        // The clock was set by five seconds in between.
-        fixture.find_main(Instant { wall_us: started.wall_us + 5_000_000, ..started });
-        let lives = fixture.lives(trial);
-        assert_eq!(lives.len(), 1);
-        let name: ServiceName = UNIT.parse().unwrap();
-        let shown = fixture.agent.watched[&name].main.as_ref().unwrap().started.wall_us;
-        assert_eq!((shown, lives[0].started_wall_us), (started.wall_us, started.wall_us));
     }
 }

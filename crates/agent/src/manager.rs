@@ -14,7 +14,6 @@ const AGAIN_US: i64 = 10_000_000;
 pub(crate) struct Manager {
     scope: Scope,
     connection: Option<Systemd>,
-    /// When to connect again, on the boot clock.
     again_us: i64,
     said_lost: bool,
 }

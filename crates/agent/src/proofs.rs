@@ -3,7 +3,6 @@
 use heaptrial_allocator::prove;
 use heaptrial_host::systemd::Manager as _;
 use heaptrial_model::{KnownEvent, ServiceName, with_reason};
-use heaptrial_store::Store;
 
 use crate::agent::Agent;
 use crate::examine::{Answer, Found, Request};
@@ -151,7 +150,7 @@ impl Agent {
         let wall_us = self.clock.now().wall_us;
         for seat in watched.seats.iter_mut().filter(|seat| !seat.settled) {
             let Some(life_id) = seat.life_id else { continue };
-            let fault = fault(seat, &main.proof, &self.ledger.store).filter(|_| !seat.older_than_trial);
+            let fault = fault(seat, &main.proof).filter(|_| !seat.older_than_trial);
             seat.settled = true;
             // The host's own trial has no treatment that something could be foreign to.
             let kind = if seat.of_host { KnownEvent::IdentityChange } else { KnownEvent::Contaminated };
@@ -177,55 +176,15 @@ impl Agent {
 }
 
 /// Why a main process does not run what its place in a trial wants, where it does not.
-fn fault(seat: &Seat, proof: &Proof, store: &Store) -> Option<String> {
+fn fault(seat: &Seat, proof: &Proof) -> Option<String> {
     let identity = match proof {
         Proof::Done(identity) => identity,
         Proof::Unknown(why) => return Some(format!("its allocator is unknown: {why}")),
         Proof::Due { .. } | Proof::Asked => return None,
     };
     if let Some(expected) = &seat.expected {
-        let mismatch = prove(expected, identity).err()?;
-        return Some(match is_put_back(store, seat.service_id) {
-            true => {
-                format!("Heaptrial put it back, so that it runs {} as before the trial", identity.label())
-            }
-            false => mismatch.to_string(),
-        });
+        return prove(expected, identity).err().map(|mismatch| mismatch.to_string());
     }
     let differences = identity.differences(seat.earlier.as_ref()?);
     (!differences.is_empty()).then(|| format!("unlike an earlier life it runs {}", differences.join("; ")))
-}
-
-/// Whether Heaptrial itself took the treatment from a service, or is about to.
-fn is_put_back(store: &Store, service_id: i64) -> bool {
-    let last = |kind| store.last_event(service_id, kind).ok().flatten();
-    let back = last(KnownEvent::TreatmentReverted).max(last(KnownEvent::TreatmentFailed));
-    back > last(KnownEvent::TreatmentCommitted)
-}
-
-#[cfg(test)]
-mod tests {
-    use heaptrial_model::TrialKind;
-
-    use super::*;
-    use crate::testing::{Fixture, UNIT, hours_ago};
-
-    #[test]
-    fn each_file_that_was_replaced_is_recorded_once() {
-        let mut fixture = Fixture::new();
-        let name: ServiceName = UNIT.parse().unwrap();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.find_main(hours_ago(2));
-        let libc = "/lib/libc.so.6".to_owned();
-        let own = "/usr/lib/own.so".to_owned();
-        let files = |fixture: &Fixture| {
-            let events = fixture.events(trial).into_iter();
-            let events = events.filter(|event| event.kind == KnownEvent::FileReplaced);
-            events.map(|event| event.text.rsplit_once(": ").unwrap().1.to_owned()).collect::<Vec<_>>()
-        };
-        fixture.agent.record_replaced(&name, std::slice::from_ref(&libc));
-        fixture.agent.record_replaced(&name, &[libc.clone(), own.clone()]);
-        assert_eq!(files(&fixture), [libc, own]);
-    }
 }

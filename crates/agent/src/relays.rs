@@ -19,14 +19,12 @@ const AGAIN_US: i64 = 20_000_000;
 /// No connection and no answer may take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a relay answers, or why it does not.
 type Answer = Result<RelayReadings, TorError>;
 
 #[derive(Debug)]
 pub(crate) struct Relays {
     rounds: Sender<Vec<(ServiceName, LifeKey)>>,
     answers: Receiver<(ServiceName, LifeKey, Answer)>,
-    /// Whether a round is under way.
     busy: Arc<AtomicBool>,
     /// Services that did not answer, with the number of times in a row.
     silent: HashMap<ServiceName, u32>,

@@ -1,6 +1,5 @@
 //! A service under watch: its main process, and its places in trials.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use heaptrial_allocator::Expected;
 use heaptrial_host::{Cgroup, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler};
 use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
 
-use crate::clock::{TrialStart, start_of};
+use crate::clock::{Moment, start_of};
 use crate::examine::Signature;
 use crate::proofs::STARTED_US;
 
@@ -25,11 +24,8 @@ pub(crate) struct Watched {
     pub(crate) name: ServiceName,
     pub(crate) seats: Vec<Seat>,
     pub(crate) main: Option<Main>,
-    /// When its main process was missed first, on the boot clock.
     pub(crate) missed_us: i64,
-    /// Whether it is recorded that it has no main process.
     pub(crate) is_down: bool,
-    /// Whether it is recorded that what runs of it cannot be sampled.
     pub(crate) is_unread: bool,
     /// Whether it was seen to run, or systemd said that it does not: else nothing is known of it.
     pub(crate) known: bool,
@@ -50,10 +46,8 @@ pub(crate) struct Seat {
     pub(crate) of_host: bool,
     pub(crate) expected: Option<Expected>,
     /// The start of the trial, until the service has had a life that began after it.
-    pub(crate) begins_after: Option<TrialStart>,
-    /// What an earlier life of it ran.
+    pub(crate) begins_after: Option<Moment>,
     pub(crate) earlier: Option<Identity>,
-    /// The row of the present life, once it is written.
     pub(crate) life_id: Option<i64>,
     pub(crate) older_than_trial: bool,
     pub(crate) contamination: Option<String>,
@@ -68,25 +62,18 @@ pub(crate) struct Main {
     pub(crate) sampler: ServiceSampler,
     /// OOM kills in its control group that are recorded or older than it.
     oom_kills: u64,
-    /// Whether there were further ones at the last tick.
     oom_suspected: bool,
     pub(crate) proof: Proof,
     pub(crate) signature: Option<Signature>,
-    /// Variables that systemd started it with, where it could be asked.
     pub(crate) passed: Option<Vec<(String, String)>>,
     pub(crate) next_check_us: i64,
-    /// Replaced files that are recorded.
     pub(crate) replaced: BTreeSet<String>,
     pub(crate) last_sample: Option<Sample>,
 }
 
-/// How far identifying a main process is.
 #[derive(Debug)]
 pub(crate) enum Proof {
-    /// To be examined from then on.
-    Due {
-        at_us: i64,
-    },
+    Due { at_us: i64 },
     Asked,
     Done(Box<Identity>),
     Unknown(String),
@@ -114,24 +101,6 @@ impl Watched {
         self.is_down = false;
         self.unexplained = true;
         self.seats.iter_mut().for_each(|seat| seat.life_id = None);
-    }
-}
-
-/// The tree of all processes, read once and only where somebody needs it.
-#[derive(Debug)]
-pub(crate) struct Tree<'r> {
-    root: &'r HostRoot,
-    read: OnceCell<Result<ProcessTree, HostError>>,
-}
-
-impl<'r> Tree<'r> {
-    pub(crate) fn of(root: &'r HostRoot) -> Self {
-        Self { root, read: OnceCell::new() }
-    }
-
-    fn get(&self) -> Result<&ProcessTree, HostError> {
-        let read = self.read.get_or_init(|| ProcessTree::scan(self.root));
-        read.as_ref().map_err(|error| HostError::NoTree { why: error.to_string() })
     }
 }
 
@@ -170,7 +139,6 @@ impl Main {
         })
     }
 
-    /// What it was proved to run.
     pub(crate) fn proved(&self) -> Option<&Identity> {
         match &self.proof {
             Proof::Done(identity) => Some(identity),
@@ -178,7 +146,6 @@ impl Main {
         }
     }
 
-    /// When it is to be examined next, on the boot clock.
     pub(crate) fn examine_at_us(&self) -> Option<i64> {
         match &self.proof {
             Proof::Due { at_us } => Some(*at_us),
@@ -204,9 +171,9 @@ impl Main {
     }
 
     /// One sample of all its processes, or an error. Those of a unit without a control group of its own are found by the tree.
-    pub(crate) fn sample(&mut self, tree: &Tree<'_>) -> Result<Sample, HostError> {
+    pub(crate) fn sample(&mut self, root: &HostRoot) -> Result<Sample, HostError> {
         if !self.sampler.follow_unit()? {
-            self.sampler.follow(tree.get()?);
+            self.sampler.follow(&ProcessTree::scan(root)?);
         }
         let mut sample = self.sampler.read()?;
         // A group has what its ended processes took, too; systemd makes one for each run of a unit.

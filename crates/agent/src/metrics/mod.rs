@@ -15,12 +15,10 @@ use crate::AgentError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsAddress(Listen);
 
-/// Why metrics cannot be served there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricsAddressError {
     #[error("`{0}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
     Syntax(String),
-    /// An address that others can reach.
     #[error(
         "metrics are served without any access control, so only at a loopback address or a unix socket, not at {0}"
     )]
@@ -47,7 +45,6 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
-/// The server, and what it shows.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     shown: Arc<Mutex<String>>,

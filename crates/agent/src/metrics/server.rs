@@ -43,34 +43,3 @@ async fn metrics(State(shown): State<Arc<Mutex<String>>>) -> Response {
     let text = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
     ([(CONTENT_TYPE, FORMAT)], text).into_response()
 }
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::os::unix::net::{UnixListener, UnixStream};
-
-    use super::*;
-
-    #[test]
-    fn one_page_is_served_and_a_stale_socket_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.sock");
-        drop(UnixListener::bind(&path).unwrap());
-        let shown = Arc::new(Mutex::new("heaptrial_agent_ticks_total 7\n".to_owned()));
-        start(&Listen::Unix(path.clone()), shown.clone()).unwrap();
-        let get = |request: &str| {
-            let mut stream = UnixStream::connect(&path).unwrap();
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            answer
-        };
-        let answer = get("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
-        assert!(answer.ends_with("\nheaptrial_agent_ticks_total 7\n"), "{answer}");
-        assert_eq!(&get("GET / HTTP/1.1\r\nConnection: close\r\n\r\n")[9..12], "404");
-        // A second one does not take the place of one that answers.
-        assert!(start(&Listen::Unix(path.clone()), shown).is_err());
-    }
-}

@@ -5,71 +5,46 @@ use std::fmt::Write as _;
 use heaptrial_host::{Instant, TickCost};
 
 use crate::agent::Agent;
+use crate::own::{cpu_us, rss_bytes};
 use crate::watched::{Main, Seat, Watched};
 
-/// A value of each service that has one.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    value: fn(&Watched, &Seat) -> Option<f64>,
-}
+/// Name, help, and the value of each service that has one.
+type Family = (&'static str, &'static str, fn(&Watched, &Seat) -> Option<f64>);
 
 const FAMILIES: [Family; 9] = [
-    Family {
-        name: "rss_bytes",
-        help: "Resident memory (VmRSS).",
-        value: |of, _| Some(of.sample()?.rss_bytes as f64),
-    },
-    Family {
-        name: "anon_bytes",
-        help: "Resident anonymous memory (RssAnon).",
-        value: |of, _| Some(of.sample()?.anon_bytes as f64),
-    },
-    Family {
-        name: "swap_bytes",
-        help: "Anonymous memory in swap (VmSwap).",
-        value: |of, _| Some(of.sample()?.swap_bytes as f64),
-    },
-    Family {
-        name: "cgroup_current_bytes",
-        help: "Memory of the control group.",
-        value: |of, _| Some(of.sample()?.cgroup_current_bytes? as f64),
-    },
-    Family { name: "threads", help: "Threads.", value: |of, _| Some(of.sample()?.threads.into()) },
-    Family {
-        name: "contaminated",
-        help: "1 where the process does not run its arm's treatment.",
-        value: |of, seat| of.main.as_ref().map(|_| seat.contamination.is_some().into()),
-    },
-    Family {
-        name: "up",
-        help: "1 where the service has a main process, 0 where it has none.",
-        value: |of, _| of.known.then(|| of.main.is_some().into()),
-    },
-    Family {
-        name: "start_time_seconds",
-        help: "When the main process was started, since 1970.",
-        value: |of, _| Some(of.main.as_ref()?.started.wall_us as f64 / 1e6),
-    },
-    Family {
-        name: "cpu_seconds_total",
-        help: "CPU time of the service's processes since the start of the main one, with ended children.",
-        value: |of, _| Some(of.sample()?.cpu_us as f64 / 1e6),
-    },
+    ("rss_bytes", "Resident memory (VmRSS).", |of, _| Some(of.sample()?.rss_bytes as f64)),
+    ("anon_bytes", "Resident anonymous memory (RssAnon).", |of, _| Some(of.sample()?.anon_bytes as f64)),
+    ("swap_bytes", "Anonymous memory in swap (VmSwap).", |of, _| Some(of.sample()?.swap_bytes as f64)),
+    ("cgroup_current_bytes", "Memory of the control group.", |of, _| {
+        Some(of.sample()?.cgroup_current_bytes? as f64)
+    }),
+    ("threads", "Threads.", |of, _| Some(of.sample()?.threads.into())),
+    ("contaminated", "1 where the process does not run its arm's treatment.", |of, seat| {
+        of.main.as_ref().map(|_| seat.contamination.is_some().into())
+    }),
+    ("up", "1 where the service has a main process, 0 where it has none.", |of, _| {
+        of.known.then(|| of.main.is_some().into())
+    }),
+    ("start_time_seconds", "When the main process was started, since 1970.", |of, _| {
+        Some(of.main.as_ref()?.started.wall_us as f64 / 1e6)
+    }),
+    ("cpu_seconds_total", "CPU time of the service's processes, with ended children.", |of, _| {
+        Some(of.sample()?.cpu_us as f64 / 1e6)
+    }),
 ];
 
 impl Agent {
     /// What it shows of a tick, and of its own process.
-    pub(crate) fn metrics_text(&self, rss_bytes: u64, cost: TickCost, now: Instant) -> String {
+    pub(crate) fn metrics_text(&self, cost: TickCost, now: Instant) -> String {
         let mut text = String::new();
         let is_running = |seat: &&Seat| self.trials.iter().any(|trial| trial.id == seat.trial_id);
         let seats = self.watched.values().flat_map(|of| of.seats.iter().map(move |seat| (of, seat)));
         let seats: Vec<(&Watched, &Seat)> = seats.filter(|(_, seat)| is_running(seat)).collect();
-        for family in &FAMILIES {
-            let name = format!("heaptrial_service_{}", family.name);
-            describe(&mut text, &name, family.help);
+        for (name, help, value) in FAMILIES {
+            let name = format!("heaptrial_service_{name}");
+            describe(&mut text, &name, help);
             for (of, seat) in &seats {
-                let Some(value) = (family.value)(of, seat) else { continue };
+                let Some(value) = value(of, seat) else { continue };
                 let labels = [("service", of.name.as_str()), ("arm", &seat.arm), ("trial", &seat.trial)];
                 let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
                 add(&mut text, &format!("{name}{{{}}}", labels.join(",")), value);
@@ -77,14 +52,14 @@ impl Agent {
         }
         let unknown = seats.iter().filter(|(of, _)| !of.known).count();
         for (name, help, value) in [
-            ("cpu_seconds_total", "CPU time of the agent itself.", crate::own::cpu_us() as f64 / 1e6),
+            ("cpu_seconds_total", "CPU time of the agent itself.", cpu_us() as f64 / 1e6),
             ("ticks_total", "Ticks since the agent started.", self.ticking.ticks as f64),
             (
                 "lost_ticks_total",
                 "Ticks that could not be written, once for each trial.",
                 self.ticking.lost as f64,
             ),
-            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes as f64),
+            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes(&self.root) as f64),
             ("tick_seconds", "What the last tick took.", cost.wall_us as f64 / 1e6),
             ("last_tick_timestamp_seconds", "When the last tick was.", now.wall_us as f64 / 1e6),
             (
@@ -139,7 +114,7 @@ mod tests {
         fixture.begin(TrialKind::Field, hours_ago(3));
         fixture.agent.refresh_trials();
         let shown = |fixture: &Fixture| {
-            fixture.agent.metrics_text(20 << 20, TickCost::default(), Instant { wall_us: 0, boottime_us: 0 })
+            fixture.agent.metrics_text(TickCost::default(), Instant { wall_us: 0, boottime_us: 0 })
         };
         // Of one that nothing is known of not even this is said.
         let text = shown(&fixture);
@@ -155,7 +130,6 @@ mod tests {
         for line in [
             format!("heaptrial_service_up{labels} 1"),
             format!("heaptrial_service_threads{labels} 3"),
-            "heaptrial_agent_rss_bytes 20971520".to_owned(),
             "heaptrial_agent_ticks_total 1".to_owned(),
         ] {
             assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
