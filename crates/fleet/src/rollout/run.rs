@@ -380,11 +380,8 @@ pub fn judge_now(
     let wave = progress.waves.iter().rposition(begun).unwrap_or(0);
     let all = plan.waves.concat();
     let seen = standings(host, paths, prepared, &state, &all);
-    let after = read_state(paths, name)?;
-    // Of one that is put back at this moment nothing is to be said.
-    let stays = |service: &ServiceName| is_committed(&state, service) && is_committed(&after, service);
     let (services, standings): (Vec<ServiceName>, Vec<Standing>) =
-        all.into_iter().zip(seen).filter(|(service, _)| stays(service)).unzip();
+        all.into_iter().zip(seen).filter(|(service, _)| is_committed(&state, service)).unzip();
     let observed = observer.observe(&services);
     let known = services.iter().zip(&standings);
     let gate = gate_of((plan, prepared), wave, known, &observed, observer.stale_seconds());

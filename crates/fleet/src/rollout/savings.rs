@@ -29,14 +29,16 @@ pub struct Savings {
 /// all arms to the control, by position; services of an arm without one are in no sum.
 pub fn savings(fleet: &Fleet, arm: usize, ratios: &[Option<Estimate>]) -> Vec<Savings> {
     let Some(ratio) = ratios[arm] else { return Vec::new() };
-    let mut hosts: BTreeMap<Option<&str>, Savings> = BTreeMap::new();
+    let (mut hosts, mut all) = (BTreeMap::<&str, Savings>::new(), Savings::default());
     for service in &fleet.services {
         let [own] = service.arms[..] else { continue };
         let Some((now, own)) = level(service).zip(ratios[own]) else { continue };
-        let sum = hosts.entry(service.host.as_deref()).or_default();
-        sum.services += 1;
-        sum.now_bytes += now;
-        sum.control_bytes += now / own.value;
+        let of_host = service.host.as_deref().map(|host| hosts.entry(host).or_default());
+        for sum in of_host.into_iter().chain([&mut all]) {
+            sum.services += 1;
+            sum.now_bytes += now;
+            sum.control_bytes += now / own.value;
+        }
     }
     let finish = |(host, sum): (Option<&str>, Savings)| {
         let freed = |ratio: f64| sum.control_bytes * (1.0 - ratio);
@@ -48,13 +50,6 @@ pub fn savings(fleet: &Fleet, arm: usize, ratios: &[Option<Estimate>]) -> Vec<Sa
             ..sum
         }
     };
-    let add = |sum: Savings, own: &Savings| Savings {
-        services: sum.services + own.services,
-        now_bytes: sum.now_bytes + own.now_bytes,
-        control_bytes: sum.control_bytes + own.control_bytes,
-        ..sum
-    };
-    let all = hosts.values().fold(Savings::default(), add);
-    let by_host = if hosts.keys().all(Option::is_none) { BTreeMap::new() } else { hosts };
-    by_host.into_iter().chain([(None, all)]).filter(|(_, sum)| sum.services > 0).map(finish).collect()
+    let by_host = hosts.into_iter().map(|(host, sum)| (Some(host), sum));
+    by_host.chain([(None, all)]).filter(|(_, sum)| sum.services > 0).map(finish).collect()
 }

@@ -121,10 +121,8 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
     };
     let bytes = bytes.filter(|_| is_covered);
     let bytes = bytes.ok_or_else(|| format!("its readings do not cover {}", units::duration(window)))?;
-    let expected = stratum.expected(before, age);
-    let expected = expected
-        .ok_or_else(|| format!("it is {} old, and nothing is known of that age", units::duration(age)))?;
-    Ok(Level { service: name.clone(), stratum: stratum.name.clone(), bytes, age_seconds: age, expected })
+    Level::of(name, stratum, before, (bytes, age))
+        .ok_or_else(|| format!("it is {} old, and nothing is known of that age", units::duration(age)))
 }
 
 /// The median of a life's readings from an age on.
