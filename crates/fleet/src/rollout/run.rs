@@ -20,7 +20,7 @@ use crate::rollout::progress::{Progress, WaveStage};
 use crate::rollout::step::{Boot, Reason, RolloutStep};
 
 /// Between two looks at what is watched, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// So long a gate waits, once a wave's time is over, for data that it misses.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// While nothing is to be done, a pause or an interrupt is seen after this long.
