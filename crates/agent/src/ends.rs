@@ -17,24 +17,15 @@ const START_US: i64 = 20_000;
 const WRITTEN_WITHIN_US: i64 = 1_000_000;
 
 impl Agent {
-    /// Reads how lifetimes ended that the ledger still holds as alive, where there are such.
+    /// Reads how lifetimes ended that the ledger still holds as alive.
     pub(crate) fn explain_ends(&mut self) {
         self.ledger.flush();
         // What waits to be written may be about them.
         if !self.ledger.is_clear() {
             return;
         }
-        let mut names = Vec::new();
-        for watched in self.watched.values_mut().filter(|it| it.known && it.unexplained) {
-            let has_open = watched.seats.iter().any(|seat| {
-                let open = self.ledger.store.open_lives(seat.service_id).unwrap_or_default();
-                open.iter().any(|life| watched.is_past(life))
-            });
-            match has_open || watched.explained_until_us.is_some() {
-                true => names.push(watched.name.clone()),
-                false => watched.unexplained = false,
-            }
-        }
+        let unexplained = self.watched.values().filter(|watched| watched.known && watched.unexplained);
+        let names: Vec<ServiceName> = unexplained.map(|watched| watched.name.clone()).collect();
         if names.is_empty() {
             return;
         }
@@ -69,7 +60,7 @@ impl Agent {
                     None => (self.last_seen(life), next.map_or(now.wall_us, |main| main.started.wall_us)),
                 };
                 let older = life.contamination.as_deref() == Some(OLDER);
-                let by_heaptrial = older || announced.has(name, seen_us, next.map(|main| &main.key));
+                let by_heaptrial = older || announced.has(name, seen_us);
                 let (ending, event) = meaning(end.copied(), by_heaptrial);
                 writes.push(Write::EndLife { life_id: life.id, at, ending });
                 writes.extend(event.map(|(kind, text)| Write::event(seat, seen_us, kind, text)));
@@ -190,19 +181,7 @@ mod tests {
     }
 
     fn explain(fixture: &mut Fixture, ends: Vec<End>) {
-        let announced = Announced::read(&fixture.agent.config.journals);
-        fixture.agent.explain(&name(), Some(&Ends::with(&name(), ends)), &announced);
-    }
-
-    /// A transaction's journal, with this record about the service three minutes after it was opened.
-    fn announce(fixture: &Fixture, opened: Instant, what: &str) {
-        let folder = fixture.agent.config.journals.join("five-way");
-        std::fs::create_dir_all(&folder).unwrap();
-        let (opened_us, at_us) = (opened.wall_us, opened.wall_us + 180_000_000);
-        let journal = format!(
-            "{{\"wall_us\":{opened_us},\"what\":\"opened\"}}\n{{\"wall_us\":{at_us},\"what\":\"{what}\",\"service\":\"{UNIT}\"}}\n"
-        );
-        std::fs::write(folder.join("journal.jsonl"), journal).unwrap();
+        fixture.agent.explain(&name(), Some(&Ends::with(&name(), ends)), &Announced::default());
     }
 
     #[test]
@@ -259,41 +238,5 @@ mod tests {
         assert_eq!(life.ending, Some(Ending::Stopped));
         assert_eq!(life.ended_boottime_us, Some(life.started_boottime_us), "it was never sampled");
         assert_eq!(kinds(&fixture, trial), [KnownEvent::RestartUnplanned]);
-    }
-
-    #[test]
-    fn restarts_of_a_transaction_are_planned_in_every_trial_of_the_service() {
-        let opened = hours_ago(2);
-        for (what, minutes, planned) in
-            [("intent", 2, true), ("committed", 2, true), ("committed", 5, false), ("reverted", 2, true)]
-        {
-            let mut fixture = Fixture::new();
-            let (field, of_field) = fixture.begin(TrialKind::Field, hours_ago(3));
-            let (watch, of_watch) = fixture.begin(TrialKind::Watch, hours_ago(3));
-            for service in [of_field, of_watch] {
-                fixture.earlier_life(service, hours_ago(3), None);
-            }
-            fixture.agent.refresh_trials();
-            announce(&fixture, opened, what);
-            let stop = End { by_job: true, ..end("success", None, later(opened, minutes * 60_000_000)) };
-            explain(&mut fixture, vec![stop]);
-            for trial in [field, watch] {
-                let expected = if planned { Ending::Planned } else { Ending::Stopped };
-                assert_eq!(fixture.lives(trial)[0].ending, Some(expected), "{what} {minutes}");
-                assert_eq!(kinds(&fixture, trial).is_empty(), planned, "{what} {minutes}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_restart_of_a_lifetime_older_than_the_trial_is_planned() {
-        let mut fixture = Fixture::new();
-        let (trial, service) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.earlier_life(service, hours_ago(5), Some(OLDER));
-        fixture.agent.refresh_trials();
-        fixture.find_main(hours_ago(2));
-        explain(&mut fixture, vec![End { by_job: true, ..end("success", None, hours_ago(2)) }]);
-        assert_eq!(fixture.lives(trial)[0].ending, Some(Ending::Planned));
-        assert!(fixture.events(trial).is_empty());
     }
 }

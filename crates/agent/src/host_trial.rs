@@ -1,7 +1,7 @@
 //! Services of the host that are in no trial, sampled as a trial of kind `host` with the one arm `as found`. Their past
 //! memory is what a later trial is planned with.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use heaptrial_host::Instant;
 use heaptrial_model::{Arm, Metric, ServiceName, Treatment, TrialKind};
@@ -30,7 +30,7 @@ impl Agent {
             self.due.host_us = now.boottime_us + AGAIN_US;
             return;
         };
-        self.drop_absent(&names, now);
+        self.drop_absent(&names);
         let new: Vec<ServiceName> =
             names.into_iter().filter(|name| !self.watched.contains_key(name)).collect();
         if new.is_empty() {
@@ -42,19 +42,12 @@ impl Agent {
         self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
     }
 
-    /// Forgets services that were sampled for the host alone and are not listed any more: units that exist for one run only would
-    /// gather without end, and what an earlier agent was asked for may be more than this one is.
-    fn drop_absent(&mut self, listed: &[ServiceName], now: Instant) {
-        let listed: BTreeSet<&ServiceName> = listed.iter().collect();
-        let mut left = Vec::new();
+    /// Forgets services that were sampled for the host alone, do not run and are not listed any more: units that exist for one run
+    /// only would gather without end.
+    fn drop_absent(&mut self, listed: &[ServiceName]) {
         self.watched.retain(|name, watched| {
-            let stays = listed.contains(name) || watched.seats.iter().any(|seat| !seat.of_host);
-            if !stays {
-                left.append(&mut watched.seats);
-            }
-            stays
+            watched.main.is_some() || watched.seats.iter().any(|seat| !seat.of_host) || listed.contains(name)
         });
-        self.leave(&left, now);
     }
 
     fn begin_host_trial(&mut self, now: Instant) -> Result<(), StoreError> {
@@ -103,39 +96,5 @@ impl Agent {
             self.seat(name, seat, now);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use heaptrial_model::Ending;
-
-    use super::{ServiceName, TrialKind};
-    use crate::testing::{Fixture, UNIT, hours_ago};
-
-    #[test]
-    fn services_of_the_host_that_are_gone_are_forgotten() {
-        let name: ServiceName = UNIT.parse().unwrap();
-        for (kind, runs, listed, kept) in [
-            (TrialKind::Host, false, false, false),
-            (TrialKind::Host, false, true, true),
-            // It matches the patterns no more, since a unit that runs is listed.
-            (TrialKind::Host, true, false, false),
-            (TrialKind::Field, false, false, true),
-        ] {
-            let mut fixture = Fixture::new();
-            fixture.agent.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
-            let (trial, _) = fixture.begin(kind, hours_ago(1));
-            fixture.agent.refresh_trials();
-            if runs {
-                fixture.find_main(hours_ago(1));
-            }
-            let names = if listed { vec![name.clone()] } else { Vec::new() };
-            fixture.agent.drop_absent(&names, hours_ago(0));
-            assert_eq!(fixture.agent.watched.contains_key(&name), kept, "{kind} {runs} {listed}");
-            let lives = fixture.lives(trial);
-            assert_eq!(lives.len(), usize::from(runs));
-            assert!(lives.iter().all(|life| life.ending == Some(Ending::Planned)), "{lives:?}");
-        }
     }
 }

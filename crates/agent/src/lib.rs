@@ -46,15 +46,11 @@ use heaptrial_model::ServicePattern;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub scope: Scope,
-    /// The host's database, created where it is missing.
     pub database: PathBuf,
-    /// Folder of the transactions that change this host's services.
     pub journals: PathBuf,
-    /// Time between two samples of a service.
     pub interval: Duration,
     /// Services of the host that are sampled too while they are in no trial, as patterns of unit names.
     pub host_patterns: Vec<ServicePattern>,
-    /// Where metrics are served, if at all.
     pub metrics: Option<MetricsAddress>,
     /// Samples are kept one by one for this long, then as medians and maxima of 15 minutes.
     pub keep_raw: Duration,

@@ -135,8 +135,6 @@ impl Agent {
             {
                 self.ledger.say_unwritable(&error);
             }
-            let cpu_seconds = self.ledger.store.last_cpu(&row).ok().flatten().map(|(_, seconds)| seconds);
-            main.cpu.was((cpu_seconds.unwrap_or(0.0) * 1e6).round() as u64);
             // Readings that are stored elsewhere are found again by the start that metrics have.
             main.started.wall_us = row.started_wall_us;
             if let Some(identity) = row.identity {
@@ -153,10 +151,9 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use heaptrial_host::Instant;
-    use heaptrial_model::{Ending, TrialKind};
+    use heaptrial_model::TrialKind;
 
-    use super::*;
-    use crate::testing::{Fixture, HOUR_US, UNIT, hours_ago};
+    use crate::testing::{Fixture, HOUR_US, hours_ago};
 
     #[test]
     fn a_life_is_older_than_its_trial_by_the_boot_clock_and_none_is_older_than_its_watch() {
@@ -174,59 +171,5 @@ mod tests {
             fixture.find_main(Instant { wall_us: started.wall_us + set_by_us, ..started });
             assert_eq!(fixture.lives(trial)[0].contamination.is_some(), older, "{hours} {set_by_us} {kind}");
         }
-    }
-
-    #[test]
-    fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
-        let mut fixture = Fixture::new();
-        fixture.agent.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
-        let (of_host, _) = fixture.begin(TrialKind::Host, hours_ago(5));
-        fixture.agent.refresh_trials();
-        let started = hours_ago(4);
-        fixture.find_main(started);
-        assert_eq!(fixture.lives(of_host)[0].ending, None);
-
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        let life = &fixture.lives(of_host)[0];
-        assert_eq!(life.ending, Some(Ending::Planned));
-        assert!(life.ended_boottime_us.is_some());
-        assert_eq!(fixture.lives(trial).len(), 1);
-
-        let store = &mut fixture.agent.ledger.store;
-        store.end_trial(trial, Instant::now().wall_us, "completed").unwrap();
-        fixture.agent.trials.clear();
-        fixture.agent.watched.clear();
-        fixture.agent.refresh_trials();
-        fixture.find_main(started);
-        let lives = fixture.lives(of_host);
-        assert_eq!((lives.len(), lives[0].ending.clone()), (1, None), "it is resumed");
-        assert!(fixture.events(of_host).is_empty(), "{:?}", fixture.events(of_host));
-    }
-
-    #[test]
-    fn another_agent_goes_on_with_the_start_and_the_cpu_time_of_a_life() {
-        let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        let started = hours_ago(2);
-        fixture.find_main(started);
-        // An hour of children that are gone.
-        let main = fixture.agent.watched.values_mut().next().unwrap().main.as_mut().unwrap();
-        main.cpu.was(HOUR_US as u64);
-        fixture.agent.tick();
-        fixture.restart_agent();
-        fixture.agent.refresh_trials();
-        // The clock was set by five seconds in between.
-        fixture.find_main(Instant { wall_us: started.wall_us + 5_000_000, ..started });
-        fixture.agent.tick();
-        let lives = fixture.lives(trial);
-        assert_eq!(lives.len(), 1);
-        let name: ServiceName = UNIT.parse().unwrap();
-        let shown = fixture.agent.watched[&name].main.as_ref().unwrap().started.wall_us;
-        assert_eq!((shown, lives[0].started_wall_us), (started.wall_us, started.wall_us));
-        let spent = fixture.agent.ledger.store.spent(&lives[0]).unwrap();
-        let seconds: Vec<f64> = spent.iter().map(|point| point.cpu_seconds).collect();
-        assert!(seconds.len() == 2 && seconds[0] >= 3600.0 && seconds[1] >= seconds[0], "{seconds:?}");
     }
 }

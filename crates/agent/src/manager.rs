@@ -14,7 +14,6 @@ const AGAIN_US: i64 = 10_000_000;
 pub(crate) struct Manager {
     scope: Scope,
     connection: Option<Systemd>,
-    /// When to connect again, on the boot clock.
     again_us: i64,
     said_lost: bool,
 }
@@ -55,21 +54,5 @@ impl Manager {
         self.connection = None;
         self.again_us = Instant::now().boottime_us + AGAIN_US;
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn after_a_failure_systemd_is_left_alone_for_a_while() {
-        let mut manager = Manager::new(Scope::System);
-        let lost = SystemdError::Lost { doing: "a test".into(), said: "gone".into() };
-        assert_eq!(manager.lost::<()>(&lost), None);
-        let again_us = manager.again_us;
-        assert!(again_us > Instant::now().boottime_us && manager.said_lost);
-        assert_eq!(manager.ask(|_| Ok(())), None);
-        assert_eq!(manager.again_us, again_us, "it is not asked");
     }
 }

@@ -3,22 +3,10 @@
 use heaptrial_host::{HostRoot, ProcessReader};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads this process.
-#[derive(Debug)]
-pub(crate) struct OwnCost {
-    reader: Option<ProcessReader>,
-}
-
-impl OwnCost {
-    pub(crate) fn begin(root: &HostRoot) -> Self {
-        Self { reader: ProcessReader::open(root, std::process::id() as i32).ok() }
-    }
-
-    /// Resident memory; 0 where it cannot be read.
-    pub(crate) fn rss_bytes(&mut self) -> u64 {
-        let reading = self.reader.as_mut().and_then(|reader| reader.read().ok());
-        reading.map_or(0, |reading| reading.sample.rss_bytes)
-    }
+/// Resident memory; 0 where it cannot be read.
+pub(crate) fn rss_bytes(root: &HostRoot) -> u64 {
+    let reader = ProcessReader::open(root, std::process::id() as i32);
+    reader.and_then(|mut reader| reader.read()).map_or(0, |reading| reading.sample.rss_bytes)
 }
 
 /// CPU time of all threads since the start of the process, in microseconds.

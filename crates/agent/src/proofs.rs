@@ -3,10 +3,9 @@
 use heaptrial_allocator::prove;
 use heaptrial_host::systemd::Manager as _;
 use heaptrial_model::{KnownEvent, ServiceName, with_reason};
-use heaptrial_store::Store;
 
 use crate::agent::Agent;
-use crate::examine::{Answer, Found, OF_MAIN, Request};
+use crate::examine::{Answer, Found, Request};
 use crate::ledger::Write;
 use crate::watched::{Main, Proof, Seat};
 
@@ -39,7 +38,7 @@ impl Agent {
                 key: main.key.clone(),
                 known: main.signature.clone(),
                 passed: main.passed.clone(),
-                others: main.proved().cloned().zip(main.large()),
+                larger: main.larger(),
             });
         }
         // When a life is new, systemd has loaded what it was started with.
@@ -82,7 +81,6 @@ impl Agent {
         let before = main.proved().cloned();
         let age_us = now.boottime_us - main.started.boottime_us;
         let again = Proof::Due { at_us: now.boottime_us + RETRY_US };
-        let foreign = answer.foreign;
         match answer.found {
             Found::Gone => return,
             Found::Same => {}
@@ -116,25 +114,7 @@ impl Agent {
             }
         }
         self.settle(&name);
-        if let Some(foreign) = foreign {
-            self.contaminate(&name, &foreign);
-        }
         self.record_replaced(&name, &answer.replaced);
-    }
-
-    /// Part of the memory of a life is not of what its main process was proved to run.
-    fn contaminate(&mut self, name: &ServiceName, why: &str) {
-        let Some(watched) = self.watched.get_mut(name) else { return };
-        let identity = watched.main.as_ref().and_then(|main| main.proved()).cloned().map(Box::new);
-        let wall_us = self.clock.now().wall_us;
-        for seat in watched.seats.iter_mut().filter(|seat| !seat.of_host && !seat.older_than_trial) {
-            let is_recorded = seat.contamination.as_ref().is_some_and(|known| known.contains(OF_MAIN));
-            let Some(life_id) = seat.life_id.filter(|_| seat.settled && !is_recorded) else { continue };
-            seat.contamination = Some(with_reason(seat.contamination.take(), why));
-            self.ledger.submit(Write::event(seat, wall_us, KnownEvent::Contaminated, why.to_owned()));
-            let contamination = seat.contamination.clone();
-            self.ledger.submit(Write::Identity { life_id, identity: identity.clone(), contamination });
-        }
     }
 
     /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones. Each is recorded
@@ -170,7 +150,7 @@ impl Agent {
         let wall_us = self.clock.now().wall_us;
         for seat in watched.seats.iter_mut().filter(|seat| !seat.settled) {
             let Some(life_id) = seat.life_id else { continue };
-            let fault = fault(seat, &main.proof, &self.ledger.store).filter(|_| !seat.older_than_trial);
+            let fault = fault(seat, &main.proof).filter(|_| !seat.older_than_trial);
             seat.settled = true;
             // The host's own trial has no treatment that something could be foreign to.
             let kind = if seat.of_host { KnownEvent::IdentityChange } else { KnownEvent::Contaminated };
@@ -196,81 +176,15 @@ impl Agent {
 }
 
 /// Why a main process does not run what its place in a trial wants, where it does not.
-fn fault(seat: &Seat, proof: &Proof, store: &Store) -> Option<String> {
+fn fault(seat: &Seat, proof: &Proof) -> Option<String> {
     let identity = match proof {
         Proof::Done(identity) => identity,
         Proof::Unknown(why) => return Some(format!("its allocator is unknown: {why}")),
         Proof::Due { .. } | Proof::Asked => return None,
     };
     if let Some(expected) = &seat.expected {
-        let mismatch = prove(expected, identity).err()?;
-        return Some(match is_put_back(store, seat.service_id) {
-            true => {
-                format!("Heaptrial put it back, so that it runs {} as before the trial", identity.label())
-            }
-            false => mismatch.to_string(),
-        });
+        return prove(expected, identity).err().map(|mismatch| mismatch.to_string());
     }
     let differences = identity.differences(seat.earlier.as_ref()?);
     (!differences.is_empty()).then(|| format!("unlike an earlier life it runs {}", differences.join("; ")))
-}
-
-/// Whether Heaptrial itself took the treatment from a service, or is about to.
-fn is_put_back(store: &Store, service_id: i64) -> bool {
-    let last = |kind| store.last_event(service_id, kind).ok().flatten();
-    let back = last(KnownEvent::TreatmentReverted).max(last(KnownEvent::TreatmentFailed));
-    back > last(KnownEvent::TreatmentCommitted)
-}
-
-#[cfg(test)]
-mod tests {
-    use heaptrial_model::TrialKind;
-
-    use super::*;
-    use crate::testing::{Fixture, UNIT, hours_ago};
-
-    #[test]
-    fn memory_of_a_foreign_process_contaminates_a_life_once() {
-        let mut fixture = Fixture::new();
-        let name: ServiceName = UNIT.parse().unwrap();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.find_main(hours_ago(2));
-        let watched = fixture.agent.watched.get_mut(&name).unwrap();
-        let identity = heaptrial_allocator::Identifier::default()
-            .identify(&heaptrial_host::Process::new(&fixture.agent.root, std::process::id() as i32), &|| None)
-            .unwrap();
-        watched.main.as_mut().unwrap().proof = Proof::Done(Box::new(identity));
-        fixture.agent.settle(&name);
-        assert_eq!(fixture.lives(trial)[0].contamination, None);
-        for pid in [7, 8] {
-            let why = format!("process {pid} of it runs glibc and not jemalloc {OF_MAIN}");
-            fixture.agent.contaminate(&name, &why);
-        }
-        let life = &fixture.lives(trial)[0];
-        assert!(life.identity.is_some());
-        assert!(life.contamination.as_ref().unwrap().starts_with("process 7 of it"), "{life:?}");
-        assert!(!life.contamination.as_ref().unwrap().contains("process 8"), "{life:?}");
-        let events = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Contaminated);
-        assert_eq!(events.count(), 1);
-    }
-
-    #[test]
-    fn each_file_that_was_replaced_is_recorded_once() {
-        let mut fixture = Fixture::new();
-        let name: ServiceName = UNIT.parse().unwrap();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.find_main(hours_ago(2));
-        let libc = "/lib/libc.so.6".to_owned();
-        let own = "/usr/lib/own.so".to_owned();
-        let files = |fixture: &Fixture| {
-            let events = fixture.events(trial).into_iter();
-            let events = events.filter(|event| event.kind == KnownEvent::FileReplaced);
-            events.map(|event| event.text.rsplit_once(": ").unwrap().1.to_owned()).collect::<Vec<_>>()
-        };
-        fixture.agent.record_replaced(&name, std::slice::from_ref(&libc));
-        fixture.agent.record_replaced(&name, &[libc.clone(), own.clone()]);
-        assert_eq!(files(&fixture), [libc, own]);
-    }
 }

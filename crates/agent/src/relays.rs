@@ -19,14 +19,12 @@ const AGAIN_US: i64 = 20_000_000;
 /// No connection and no answer may take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a relay answers, or why it does not.
 type Answer = Result<RelayReadings, TorError>;
 
 #[derive(Debug)]
 pub(crate) struct Relays {
     rounds: Sender<Vec<(ServiceName, LifeKey)>>,
     answers: Receiver<(ServiceName, LifeKey, Answer)>,
-    /// Whether a round is under way.
     busy: Arc<AtomicBool>,
     /// Services that did not answer, with the number of times in a row.
     silent: HashMap<ServiceName, u32>,
@@ -39,11 +37,9 @@ impl Relays {
         let busy = Arc::new(AtomicBool::new(false));
         let done = busy.clone();
         std::thread::Builder::new().name("relays".into()).spawn(move || {
-            let mut known = Known::new();
             for round in incoming {
-                known.retain(|_, (key, _)| round.iter().any(|(_, other)| other == key));
                 for (name, key) in round {
-                    let Some(answer) = ask(&root, &mut known, &name, &key) else { continue };
+                    let Some(answer) = ask(&root, &key) else { continue };
                     if outgoing.send((name, key, answer)).is_err() {
                         return;
                     }
@@ -55,32 +51,16 @@ impl Relays {
     }
 }
 
-/// The facts of relays by service; `None` of what is no relay.
-type Known = HashMap<ServiceName, (LifeKey, Option<Relay>)>;
-
-/// The answer of a service; `None` where it is no relay, or not this life any more.
-fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) -> Option<Answer> {
-    let is_known = known.get(name).is_some_and(|(of, relay)| {
-        // A relay writes its fingerprint some time after its start.
-        of == key && relay.as_ref().is_none_or(|relay| relay.fingerprint.is_some())
-    });
-    if !is_known {
-        let process = Process::new(root, key.pid);
-        let words: Vec<String> =
-            process.cmdline().ok()?.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        if process.life_key().ok()? != *key {
-            return None;
-        }
-        let relay = match Relay::of_command(root, &words, None) {
-            Some(Ok(relay)) => Some(relay),
-            Some(Err(error)) => return Some(Err(error)),
-            None => None,
-        };
-        known.insert(name.clone(), (key.clone(), relay));
+/// The answer of a process; `None` where it is no relay, or not this life any more.
+fn ask(root: &HostRoot, key: &LifeKey) -> Option<Answer> {
+    let process = Process::new(root, key.pid);
+    let words: Vec<String> =
+        process.cmdline().ok()?.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if process.life_key().ok()? != *key {
+        return None;
     }
-    let (_, relay) = known.get(name)?;
-    let relay = relay.as_ref()?;
-    Some(relay.readings(PATIENCE))
+    let relay = Relay::of_command(root, &words, None)?;
+    Some(relay.and_then(|relay| relay.readings(PATIENCE)))
 }
 
 impl Agent {
@@ -191,30 +171,5 @@ mod tests {
         assert!(values(&RelayReadings::default(), false).is_empty());
         let lost = values(&RelayReadings::default(), true);
         assert_eq!(lost, TorFlag::ALL.iter().map(|flag| (flag.observation(), 0.0)).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_relay_with_metrics_alone_answers() {
-        use std::io::{Read, Write};
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.read(&mut [0_u8; 1024]);
-            let text = "tor_relay_load_oom_bytes_total{subsys=\"cell\"} 100\n";
-            let length = text.len();
-            write!(stream, "HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n{text}").unwrap();
-        });
-        let relay: Relay = serde_json::from_value(serde_json::json!({
-            "torrc": "/nowhere", "program": "/nowhere", "role": "relay", "fingerprint": "AA", "family": [],
-            "metrics_port": address, "options": {},
-        }))
-        .unwrap();
-        let (name, key) =
-            ("tor@a.service".parse().unwrap(), LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 1 });
-        let mut known = Known::from([(ServiceName::clone(&name), (key.clone(), Some(relay)))]);
-        let read = ask(&HostRoot::default(), &mut known, &name, &key).unwrap().unwrap();
-        assert_eq!(values(&read, false), [("tor_oom_bytes", 100.0)]);
-        server.join().unwrap();
     }
 }

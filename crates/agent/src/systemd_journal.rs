@@ -27,7 +27,6 @@ const FIELDS: &str =
 /// The newest records of the units in question; a unit that is restarted for ever has no more than these.
 const MOST_RECORDS: &str = "2000";
 
-/// The end of a run of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) invocation: String,
@@ -69,7 +68,6 @@ impl Record {
     }
 }
 
-/// Ends of runs by service, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Ends(HashMap<ServiceName, Vec<End>>);
 
@@ -93,7 +91,6 @@ pub(crate) struct SystemdJournal {
     said_unreadable: bool,
 }
 
-/// A record, with the fields that are asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "UPPERCASE", default)]
 struct Record {
@@ -240,27 +237,5 @@ pub(crate) mod tests {
         assert_eq!(shown(&ends, "slp.service"), expected);
         let of_kill = &ends.of(&"slp.service".parse().unwrap())[1];
         assert_eq!(of_kill.at, Instant { wall_us: 1_795_828_676_675_257, boottime_us: 13_108_082_664 });
-    }
-
-    #[test]
-    fn a_restart_within_the_run_of_the_timers_unit_is_the_timers() {
-        let record = |unit: &str, id: &str| Record {
-            wall_us: "1".into(),
-            monotonic_us: "1".into(),
-            unit: unit.into(),
-            message_id: id.into(),
-            ..Record::default()
-        };
-        let timer = r"heaptrial-restart-tor\x40a.service";
-        let service: ServiceName = "tor@a.service".parse().unwrap();
-        for (before, by_timer) in [(UNIT_STARTING, true), (UNIT_SUCCESS, false)] {
-            let records = [
-                record(timer, before),
-                record("tor@a.service", UNIT_STOPPING),
-                record("tor@a.service", UNIT_SUCCESS),
-            ];
-            let ends = fold(&records, std::slice::from_ref(&service), 0);
-            assert_eq!((ends.of(&service)[0].by_job, ends.of(&service)[0].by_timer), (true, by_timer));
-        }
     }
 }

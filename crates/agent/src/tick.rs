@@ -5,25 +5,22 @@ use std::time::Duration;
 
 use heaptrial_host::{Instant, SlowBudget, TickCost};
 use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
-use heaptrial_store::{LastTick, TickInput};
+use heaptrial_store::TickInput;
 
 use crate::agent::Agent;
-use crate::metrics::{ServiceLine, Snapshot};
-use crate::own::OwnCost;
+use crate::clock::Moment;
 use crate::trials::Lost;
 use crate::unread;
-use crate::watched::Tree;
 
 #[derive(Debug)]
 pub(crate) struct Ticking {
-    own: OwnCost,
     slow_budget: SlowBudget,
     slow_turn: usize,
     interval_us: i64,
     /// Of writing the previous tick, which is entered with the next one.
     write_cost: TickCost,
-    ticks: u64,
-    lost: u64,
+    pub(crate) ticks: u64,
+    pub(crate) lost: u64,
 }
 
 #[derive(Debug, Default)]
@@ -34,21 +31,12 @@ struct Readings {
 }
 
 impl Ticking {
-    pub(crate) fn new(own: OwnCost, slow_budget: SlowBudget, interval_us: i64) -> Self {
-        Self {
-            own,
-            slow_budget,
-            slow_turn: 0,
-            interval_us,
-            write_cost: TickCost::default(),
-            ticks: 0,
-            lost: 0,
-        }
+    pub(crate) fn new(slow_budget: SlowBudget, interval_us: i64) -> Self {
+        Self { slow_budget, slow_turn: 0, interval_us, write_cost: TickCost::default(), ticks: 0, lost: 0 }
     }
 }
 
 impl Agent {
-    /// Takes and writes one tick.
     pub(crate) fn tick(&mut self) {
         let now = self.clock.now();
         self.due.tick_us = next_due(self.due.tick_us, now.boottime_us, self.ticking.interval_us);
@@ -56,7 +44,6 @@ impl Agent {
         let (readings, mut cost) = TickCost::measure(|| self.read());
         cost.wall_us += self.ticking.write_cost.wall_us;
         cost.cpu_us += self.ticking.write_cost.cpu_us;
-        let rss_bytes = self.ticking.own.rss_bytes();
         let ((), write_cost) = TickCost::measure(|| {
             for index in 0..self.trials.len() {
                 let mut tick = self.tick_of(index, &readings, now);
@@ -67,9 +54,8 @@ impl Agent {
         });
         self.ticking.write_cost = write_cost;
         self.ticking.ticks += 1;
-        let snapshot = self.metrics.is_some().then(|| self.snapshot(rss_bytes, cost, now));
-        if let (Some(metrics), Some(snapshot)) = (&self.metrics, snapshot) {
-            metrics.show(snapshot);
+        if let Some(metrics) = &self.metrics {
+            metrics.show(self.metrics_text(cost, now));
         }
     }
 
@@ -87,18 +73,15 @@ impl Agent {
     fn sample_services(&mut self, names: &[ServiceName], readings: &mut Readings) {
         let now = self.clock.now();
         let root = self.root.clone();
-        let tree = Tree::of(&root);
         for name in names {
             let Some(watched) = self.watched.get_mut(name) else { continue };
             let Some(main) = &mut watched.main else { continue };
             main.last_sample = None;
-            match main.sample(&tree) {
+            match main.sample(&root) {
                 Ok(sample) => {
                     main.last_sample = Some(sample);
                     readings.samples.insert(name.clone(), sample);
-                    if std::mem::take(&mut watched.is_unread) {
-                        eprintln!("{name} is sampled again");
-                    }
+                    watched.is_unread = false;
                     if main.survived_oom_kills() {
                         let text = "the kernel OOM-killed a process of it; its main process lives on";
                         self.record(name, now.wall_us, KnownEvent::OomKill, text);
@@ -161,47 +144,11 @@ impl Agent {
             return self.ledger.say_unwritable(&error);
         }
         self.ledger.written();
-        trial.last = Some(LastTick {
-            sequence: tick.sequence,
-            wall_us: tick.wall_us,
-            boottime_us: tick.boottime_us,
-            host_id: tick.host_id,
-        });
-        trial.earlier_boot = None;
+        let at = Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us };
+        trial.last = Moment { boot_id: self.boot_id.clone(), at };
         trial.begun = true;
         trial.lost = None;
         trial.next_sequence += 1;
-    }
-
-    fn snapshot(&self, rss_bytes: u64, cost: TickCost, now: Instant) -> Snapshot {
-        let mut services = Vec::new();
-        for watched in self.watched.values() {
-            for seat in &watched.seats {
-                if !self.trials.iter().any(|trial| trial.id == seat.trial_id) {
-                    continue;
-                }
-                let main = watched.main.as_ref();
-                services.push(ServiceLine {
-                    service: watched.name.to_string(),
-                    arm: seat.arm.clone(),
-                    trial: seat.trial.clone(),
-                    contaminated: main.map(|_| seat.contamination.is_some()),
-                    started_wall_us: main.map(|main| main.started.wall_us),
-                    sample: main.and_then(|main| main.last_sample),
-                    known: watched.known,
-                });
-            }
-        }
-        Snapshot {
-            services,
-            trials: self.trials.len(),
-            cpu_us: crate::own::cpu_us(),
-            rss_bytes,
-            tick_seconds: cost.wall_us as f64 / 1e6,
-            ticks: self.ticking.ticks,
-            lost_ticks: self.ticking.lost,
-            taken_wall_us: now.wall_us,
-        }
     }
 }
 
@@ -209,49 +156,4 @@ impl Agent {
 fn next_due(due: i64, now: i64, interval: i64) -> i64 {
     let next = due + interval;
     if next > now { next } else { now + interval }
-}
-
-#[cfg(test)]
-mod tests {
-    use heaptrial_host::HostRoot;
-    use heaptrial_model::{Metric, TrialKind};
-
-    use super::*;
-    use crate::testing::{Fixture, UNIT, hours_ago};
-
-    #[test]
-    fn a_service_that_cannot_be_read_whole_has_no_sample_and_that_is_recorded_once() {
-        let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(3));
-        fixture.agent.refresh_trials();
-        fixture.find_main(hours_ago(2));
-        let name: ServiceName = UNIT.parse().unwrap();
-        let gaps = |fixture: &Fixture| {
-            let events = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Gap);
-            events.filter(|event| event.service_id.is_some()).map(|event| event.text).collect::<Vec<_>>()
-        };
-        let tick = |fixture: &mut Fixture| {
-            fixture.agent.tick();
-            fixture.agent.watched[&name].main.as_ref().unwrap().last_sample.is_some()
-        };
-        assert!(tick(&mut fixture));
-        // Without the list of processes nobody knows what the service has.
-        let root = std::mem::replace(&mut fixture.agent.root, HostRoot::at("/nowhere"));
-        assert_eq!([tick(&mut fixture), tick(&mut fixture)], [false, false]);
-        assert_eq!(gaps(&fixture).len(), 1, "{:?}", gaps(&fixture));
-        assert!(gaps(&fixture)[0].contains("though it runs"), "{:?}", gaps(&fixture));
-        fixture.agent.root = root;
-        assert!(tick(&mut fixture));
-        assert_eq!(gaps(&fixture).len(), 1);
-        let life = &fixture.lives(trial)[0];
-        let store = &fixture.agent.ledger.store;
-        assert_eq!(store.tick_summary(trial).unwrap().ticks, 4);
-        assert_eq!(store.series(life, Metric::Rss).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn the_rhythm_is_kept_and_missed_ticks_are_not_made_up_for() {
-        assert_eq!(next_due(1_000, 1_020, 60_000), 61_000);
-        assert_eq!(next_due(1_000, 200_000, 60_000), 260_000);
-    }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use heaptrial_allocator::Expected;
 use heaptrial_host::Instant;
 use heaptrial_model::{Ending, ServiceName, TrialKind};
-use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
+use heaptrial_store::{LifeRecord, StoreError, TrialRecord};
 
 use crate::agent::Agent;
-use crate::clock::{TrialStart, set_by};
+use crate::clock::Moment;
 use crate::ledger::Write;
 use crate::watched::{Seat, Watched};
 
@@ -16,27 +16,11 @@ use crate::watched::{Seat, Watched};
 pub(crate) struct Trial {
     pub(crate) id: i64,
     pub(crate) of_host: bool,
-    pub(crate) start: TrialStart,
     pub(crate) next_sequence: i64,
-    pub(crate) last: Option<LastTick>,
-    /// The boot of the last tick, until there is one of this boot.
-    pub(crate) earlier_boot: Option<String>,
-    /// Whether this agent has written a tick of it.
+    /// Its last tick, or its start where there is none.
+    pub(crate) last: Moment,
     pub(crate) begun: bool,
     pub(crate) lost: Option<Lost>,
-}
-
-impl Trial {
-    /// By how much the wall clock was set since its last tick or, where there is none yet, since its start.
-    pub(crate) fn clock_set_by(&self, boot_id: &str, now: Instant) -> Option<i64> {
-        // The boot clock begins at each boot.
-        let before = match (&self.earlier_boot, self.last) {
-            (Some(_), _) => return None,
-            (None, Some(tick)) => Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
-            (None, None) => self.start.on_both_clocks(boot_id)?,
-        };
-        set_by(before, now)
-    }
 }
 
 /// Ticks that could not be written.
@@ -107,9 +91,9 @@ impl Agent {
         let of_host = record.plan.kind == TrialKind::Host;
         // A watch begins with the lives that run under the treatment already.
         let treats = record.plan.kind.treats_services();
-        let start = TrialStart::of(&record.plan);
+        let start = Moment::start_of(&record.plan);
         let last = self.ledger.store.last_tick(record.id)?;
-        let boot = self.ledger.store.last_boot(record.id)?;
+        let boot_id = self.ledger.store.last_boot(record.id)?.unwrap_or_default();
         let arms: HashMap<i64, _> =
             self.ledger.store.arms(record.id)?.into_iter().map(|arm| (arm.id, arm)).collect();
         let dropped = self.ledger.store.dropped_services(record.id)?;
@@ -153,46 +137,26 @@ impl Agent {
         self.trials.push(Trial {
             id: record.id,
             of_host,
-            start,
             next_sequence: last.map_or(0, |tick| tick.sequence + 1),
-            last,
-            earlier_boot: boot.filter(|boot| *boot != self.boot_id),
+            last: last.map_or(start, |tick| Moment {
+                boot_id,
+                at: Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
+            }),
             begun: false,
             lost: None,
         });
         Ok(())
     }
 
-    /// Gives a service a place in a trial. In a trial it is no longer sampled for the host alone.
+    /// Gives a service a place in a trial, in which it is no longer sampled for the host alone. Its life stays open there: it may
+    /// come back.
     pub(crate) fn seat(&mut self, name: ServiceName, seat: Seat, now: Instant) {
         let watched = self.watched.entry(name.clone());
         let watched = watched.or_insert_with(|| Watched::new(name.clone(), now.boottime_us));
         watched.seats.push(seat);
-        if watched.seats.iter().any(|seat| !seat.of_host) {
-            let (of_host, others) =
-                std::mem::take(&mut watched.seats).into_iter().partition(|seat| seat.of_host);
-            watched.seats = others;
-            self.leave(&of_host, now);
-        }
+        let in_a_trial = watched.seats.iter().any(|seat| !seat.of_host);
+        watched.seats.retain(|seat| !(seat.of_host && in_a_trial));
         self.enter_lives(&name);
-    }
-
-    /// Ends what the host's own trial holds as alive of services that another trial has now, or that it is no longer asked
-    /// for: their ends will not be seen here. A life that is the same when the service comes back is resumed.
-    pub(crate) fn leave(&mut self, seats: &[Seat], now: Instant) {
-        for seat in seats {
-            let open = match self.ledger.store.open_lives(seat.service_id) {
-                Ok(open) => open,
-                Err(error) => return self.ledger.say_unwritable(&error),
-            };
-            for life in open {
-                let at = match seat.life_id == Some(life.id) {
-                    true => (now.wall_us, now.boottime_us),
-                    false => self.last_seen(&life),
-                };
-                self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Planned });
-            }
-        }
     }
 
     /// A life cannot outlive a boot: what the ledger still holds as alive from an earlier one ended with it.

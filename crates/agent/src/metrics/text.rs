@@ -1,94 +1,90 @@
-//! A snapshot in the text format of Prometheus, version 0.0.4.
+//! The last tick in the text format of Prometheus, version 0.0.4.
 
 use std::fmt::Write as _;
 
-use super::{ServiceLine, Snapshot};
+use heaptrial_host::{Instant, TickCost};
 
-/// A value of each service that has one.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    value: fn(&ServiceLine) -> Option<f64>,
-}
+use crate::agent::Agent;
+use crate::own::{cpu_us, rss_bytes};
+use crate::watched::{Main, Seat, Watched};
+
+/// Name, help, and the value of each service that has one.
+type Family = (&'static str, &'static str, fn(&Watched, &Seat) -> Option<f64>);
 
 const FAMILIES: [Family; 9] = [
-    Family {
-        name: "rss_bytes",
-        help: "Resident memory (VmRSS).",
-        value: |line| Some(line.sample?.rss_bytes as f64),
-    },
-    Family {
-        name: "anon_bytes",
-        help: "Resident anonymous memory (RssAnon).",
-        value: |line| Some(line.sample?.anon_bytes as f64),
-    },
-    Family {
-        name: "swap_bytes",
-        help: "Anonymous memory in swap (VmSwap).",
-        value: |line| Some(line.sample?.swap_bytes as f64),
-    },
-    Family {
-        name: "cgroup_current_bytes",
-        help: "Memory of the control group.",
-        value: |line| Some(line.sample?.cgroup_current_bytes? as f64),
-    },
-    Family { name: "threads", help: "Threads.", value: |line| Some(line.sample?.threads.into()) },
-    Family {
-        name: "contaminated",
-        help: "1 where the process does not run its arm's treatment.",
-        value: |line| line.contaminated.map(f64::from),
-    },
-    Family {
-        name: "up",
-        help: "1 where the service has a main process, 0 where it has none.",
-        value: |line| line.known.then(|| line.started_wall_us.is_some().into()),
-    },
-    Family {
-        name: "start_time_seconds",
-        help: "When the main process was started, since 1970.",
-        value: |line| Some(line.started_wall_us? as f64 / 1e6),
-    },
-    Family {
-        name: "cpu_seconds_total",
-        help: "CPU time of the service's processes since the start of the main one, with ended children.",
-        value: |line| Some(line.sample?.cpu_us as f64 / 1e6),
-    },
+    ("rss_bytes", "Resident memory (VmRSS).", |of, _| Some(of.sample()?.rss_bytes as f64)),
+    ("anon_bytes", "Resident anonymous memory (RssAnon).", |of, _| Some(of.sample()?.anon_bytes as f64)),
+    ("swap_bytes", "Anonymous memory in swap (VmSwap).", |of, _| Some(of.sample()?.swap_bytes as f64)),
+    ("cgroup_current_bytes", "Memory of the control group.", |of, _| {
+        Some(of.sample()?.cgroup_current_bytes? as f64)
+    }),
+    ("threads", "Threads.", |of, _| Some(of.sample()?.threads.into())),
+    ("contaminated", "1 where the process does not run its arm's treatment.", |of, seat| {
+        of.main.as_ref().map(|_| seat.contamination.is_some().into())
+    }),
+    ("up", "1 where the service has a main process, 0 where it has none.", |of, _| {
+        of.known.then(|| of.main.is_some().into())
+    }),
+    ("start_time_seconds", "When the main process was started, since 1970.", |of, _| {
+        Some(of.main.as_ref()?.started.wall_us as f64 / 1e6)
+    }),
+    ("cpu_seconds_total", "CPU time of the service's processes, with ended children.", |of, _| {
+        Some(of.sample()?.cpu_us as f64 / 1e6)
+    }),
 ];
 
-pub(super) fn render(snapshot: &Snapshot) -> String {
-    let mut text = String::new();
-    for family in &FAMILIES {
-        let name = format!("heaptrial_service_{}", family.name);
-        describe(&mut text, &name, family.help);
-        for line in &snapshot.services {
-            let Some(value) = (family.value)(line) else { continue };
-            let labels = [("service", &line.service), ("arm", &line.arm), ("trial", &line.trial)];
-            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
-            add(&mut text, &format!("{name}{{{}}}", labels.join(",")), value);
+impl Agent {
+    /// What it shows of a tick, and of its own process.
+    pub(crate) fn metrics_text(&self, cost: TickCost, now: Instant) -> String {
+        let mut text = String::new();
+        let is_running = |seat: &&Seat| self.trials.iter().any(|trial| trial.id == seat.trial_id);
+        let seats = self.watched.values().flat_map(|of| of.seats.iter().map(move |seat| (of, seat)));
+        let seats: Vec<(&Watched, &Seat)> = seats.filter(|(_, seat)| is_running(seat)).collect();
+        for (name, help, value) in FAMILIES {
+            let name = format!("heaptrial_service_{name}");
+            describe(&mut text, &name, help);
+            for (of, seat) in &seats {
+                let Some(value) = value(of, seat) else { continue };
+                let labels = [("service", of.name.as_str()), ("arm", &seat.arm), ("trial", &seat.trial)];
+                let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+                add(&mut text, &format!("{name}{{{}}}", labels.join(",")), value);
+            }
         }
+        let unknown = seats.iter().filter(|(of, _)| !of.known).count();
+        for (name, help, value) in [
+            ("cpu_seconds_total", "CPU time of the agent itself.", cpu_us() as f64 / 1e6),
+            ("ticks_total", "Ticks since the agent started.", self.ticking.ticks as f64),
+            (
+                "lost_ticks_total",
+                "Ticks that could not be written, once for each trial.",
+                self.ticking.lost as f64,
+            ),
+            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes(&self.root) as f64),
+            ("tick_seconds", "What the last tick took.", cost.wall_us as f64 / 1e6),
+            ("last_tick_timestamp_seconds", "When the last tick was.", now.wall_us as f64 / 1e6),
+            (
+                "unknown_services",
+                "Services whose state systemd has not given yet, once for each trial.",
+                unknown as f64,
+            ),
+            (
+                "trials",
+                "Trials, rollouts and watches that run; services that are in none count as one.",
+                self.trials.len() as f64,
+            ),
+        ] {
+            let name = format!("heaptrial_agent_{name}");
+            describe(&mut text, &name, help);
+            add(&mut text, &name, value);
+        }
+        text
     }
-    let mut agent = |name: &str, help, value: f64| {
-        let name = format!("heaptrial_agent_{name}");
-        describe(&mut text, &name, help);
-        add(&mut text, &name, value);
-    };
-    agent("cpu_seconds_total", "CPU time of the agent itself.", snapshot.cpu_us as f64 / 1e6);
-    agent("ticks_total", "Ticks since the agent started.", snapshot.ticks as f64);
-    let help = "Ticks that could not be written, once for each trial.";
-    agent("lost_ticks_total", help, snapshot.lost_ticks as f64);
-    // Before the first tick it knows neither of trials nor of itself.
-    if snapshot.taken_wall_us > 0 {
-        agent("rss_bytes", "Resident memory of the agent itself.", snapshot.rss_bytes as f64);
-        agent("tick_seconds", "What the last tick took.", snapshot.tick_seconds);
-        let taken = snapshot.taken_wall_us as f64 / 1e6;
-        agent("last_tick_timestamp_seconds", "When the last tick was.", taken);
-        let unknown = snapshot.services.iter().filter(|line| !line.known).count();
-        let help = "Services whose state systemd has not given yet, once for each trial.";
-        agent("unknown_services", help, unknown as f64);
-        let help = "Trials, rollouts and watches that run; services that are in none count as one.";
-        agent("trials", help, snapshot.trials as f64);
+}
+
+impl Watched {
+    fn sample(&self) -> Option<heaptrial_model::Sample> {
+        self.main.as_ref().and_then(|main: &Main| main.last_sample)
     }
-    text
 }
 
 // Writing into a string does not fail.
@@ -107,33 +103,36 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::Sample;
+    use heaptrial_model::TrialKind;
 
     use super::*;
+    use crate::testing::{Fixture, UNIT, hours_ago};
 
     #[test]
     fn a_tick_is_rendered() {
-        let line = |service: &str, up| ServiceLine {
-            service: service.into(),
-            arm: "mimalloc \"2\"".into(),
-            trial: "five-way".into(),
-            contaminated: Some(false).filter(|_| up),
-            started_wall_us: Some(1_799_999_938_750_000).filter(|_| up),
-            sample: Some(Sample { rss_bytes: 4096, threads: 3, cpu_us: 2_500_000, ..Sample::default() })
-                .filter(|_| up),
-            known: true,
+        let mut fixture = Fixture::new();
+        fixture.begin(TrialKind::Field, hours_ago(3));
+        fixture.agent.refresh_trials();
+        let shown = |fixture: &Fixture| {
+            fixture.agent.metrics_text(TickCost::default(), Instant { wall_us: 0, boottime_us: 0 })
         };
-        let silent = ServiceLine { known: false, ..line("tor@silent.service", false) };
-        let snapshot = Snapshot {
-            services: vec![line("tor@a.service", true), line("tor\\x2db.service", false), silent],
-            trials: 1,
-            cpu_us: 1_500_000,
-            rss_bytes: 20 << 20,
-            tick_seconds: 0.025,
-            ticks: 7,
-            lost_ticks: 0,
-            taken_wall_us: 1_800_000_000_250_000,
-        };
-        insta::assert_snapshot!(render(&snapshot));
+        // Of one that nothing is known of not even this is said.
+        let text = shown(&fixture);
+        assert!(text.contains("# TYPE heaptrial_service_up gauge\n# HELP"), "{text}");
+        assert!(text.contains("\nheaptrial_agent_unknown_services 1\n"), "{text}");
+        fixture.find_main(hours_ago(2));
+        fixture.agent.tick();
+        let watched = fixture.agent.watched.values_mut().next().unwrap();
+        (watched.known, watched.seats[0].arm) = (true, "mimalloc \"2\"".to_owned());
+        watched.main.as_mut().unwrap().last_sample.as_mut().unwrap().threads = 3;
+        let text = shown(&fixture);
+        let labels = format!(r#"{{service="{UNIT}",arm="mimalloc \"2\"",trial="field"}}"#);
+        for line in [
+            format!("heaptrial_service_up{labels} 1"),
+            format!("heaptrial_service_threads{labels} 3"),
+            "heaptrial_agent_ticks_total 1".to_owned(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
+        }
     }
 }

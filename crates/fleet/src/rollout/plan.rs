@@ -16,16 +16,13 @@ const MOST_WORK_SECONDS: f64 = 3600.0;
 /// A rollout, frozen beside the transaction's own plan so that a resume depends on nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RolloutPlan {
-    /// The trial that measured the treatment.
     pub trial: Option<String>,
     /// Where that trial was elsewhere, the digest of its verdict.
     pub verdict: Option<String>,
     /// What spoke against it, where it was started all the same.
     pub forced: Option<Forced>,
     pub arm: String,
-    /// The services of each wave, in the order in which they are changed.
     pub waves: Vec<Vec<ServiceName>>,
-    /// Sizes that the waves were made by.
     pub sizes: WaveSizes,
     pub seed: u64,
     /// Services that were as wanted before, and are left alone.
@@ -33,11 +30,9 @@ pub struct RolloutPlan {
     /// How long a wave is watched before the next one; of waves after the last of these, the last.
     pub soak: Vec<HumanDuration>,
     pub quiet_hours: Option<QuietHours>,
-    /// Whether gates go by what services report of their work and flags.
     pub judges_work: bool,
     /// What services are expected to use. Each service is in one.
     pub strata: Vec<Stratum>,
-    /// What is known of services before.
     pub before: BTreeMap<ServiceName, Before>,
 }
 
@@ -51,7 +46,6 @@ pub struct Forced {
 /// A service before the rollout.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Before {
-    /// Memory that it used, in bytes.
     pub bytes: Option<f64>,
     /// What it read and wrote a second; `None` where that is not known.
     pub work: Option<UsualWork>,
@@ -65,19 +59,14 @@ pub struct Before {
 /// memory, which no waiting changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reports {
-    /// Bytes that it read and wrote.
     pub work: bool,
     pub flags: bool,
 }
 
 /// Why a folder's rollout cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum RolloutPlanError {
-    #[error("`{0}` is a trial and no rollout")]
-    Trial(String),
-    #[error("the frozen plan of rollout `{name}` is damaged: {source}")]
-    Damaged { name: String, source: serde_json::Error },
-}
+#[error("{0}")]
+pub struct RolloutPlanError(String);
 
 impl Classified for RolloutPlanError {
     fn class(&self) -> ErrorClass {
@@ -100,12 +89,12 @@ pub fn is_rollout(prepared: &Prepared) -> bool {
 
 /// The rollout that was frozen.
 pub fn read_plan(prepared: &Prepared) -> Result<RolloutPlan, RolloutPlanError> {
-    let name = prepared.plan.name.clone();
+    let name = &prepared.plan.name;
     if !is_rollout(prepared) {
-        return Err(RolloutPlanError::Trial(name));
+        return Err(RolloutPlanError(format!("`{name}` is a trial and no rollout")));
     }
     RolloutPlan::deserialize(&prepared.owner.frozen)
-        .map_err(|source| RolloutPlanError::Damaged { name, source })
+        .map_err(|error| RolloutPlanError(format!("the frozen plan of rollout `{name}` is damaged: {error}")))
 }
 
 impl RolloutPlan {
@@ -132,32 +121,5 @@ impl RolloutPlan {
     /// The services of all waves up to one, that one included.
     pub fn up_to(&self, wave: usize) -> Vec<ServiceName> {
         self.waves.iter().take(wave + 1).flatten().cloned().collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A plan of two waves.
-    fn plan(soak: &str) -> RolloutPlan {
-        serde_json::from_value(serde_json::json!({
-            "trial": null, "verdict": null, "forced": null, "arm": "a", "waves": [["a.service"], ["b.service"]],
-            "sizes": { "canary": 1, "percent": [100] }, "seed": 1, "already": [], "soak": [soak], "strata": [],
-            "before": {}, "judges_work": true, "quiet_hours": null,
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn work_is_known_before_a_wave_or_a_life_is_over() {
-        let seconds = |soak: &str, every: Option<&str>| {
-            plan(soak).work_seconds(1, every.map(|every| every.parse().unwrap()))
-        };
-        assert_eq!(seconds("1d", None), 3600.0);
-        assert_eq!(seconds("1h", None), 1200.0);
-        assert_eq!(seconds("20s", None), LEAST_WORK_SECONDS);
-        assert_eq!(seconds("1d", Some("1h")), 900.0);
-        assert_eq!(seconds("1d", Some("48h")), 3600.0);
     }
 }

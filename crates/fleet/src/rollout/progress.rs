@@ -1,28 +1,21 @@
 //! Where a rollout stands, by its journal.
 
-use std::time::Duration;
+use std::fmt;
 
 use heaptrial_change::{ChangeError, TrialState};
-use heaptrial_host::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::rollout::step::{Boot, Reason, RolloutStep};
 
-/// How far a wave has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaveStage {
-    /// Its services are as before.
     Waiting,
-    /// Its services are being changed.
     Begun,
-    /// All of them are changed, and are watched.
     Soaking,
-    /// Its gate let it pass.
     Passed,
     /// Its gate, or a failure, stopped the rollout, and it was put back.
     Stopped,
-    /// It was rolled back by command.
     RolledBack,
 }
 
@@ -31,13 +24,10 @@ pub enum WaveStage {
 pub enum Course {
     #[serde(rename = "not begun")]
     NotBegun,
-    /// A process works on it.
     #[serde(rename = "in progress")]
     InProgress,
-    /// Somebody paused it.
     #[serde(rename = "paused")]
     Paused,
-    /// A gate, or a failure, stopped it.
     #[serde(rename = "stopped")]
     Stopped,
     /// No process works on it, and it neither ended nor is paused.
@@ -48,58 +38,28 @@ pub enum Course {
     /// Every wave had passed, and some were put back since.
     #[serde(rename = "complete but for waves that were rolled back")]
     CompleteInPart,
-    /// A process puts it back.
     #[serde(rename = "being rolled back")]
     BeingRolledBack,
     #[serde(rename = "rolled back")]
     RolledBack,
 }
 
-impl Course {
-    /// In the words of `heaptrial rollout status`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotBegun => "not begun",
-            Self::InProgress => "in progress",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-            Self::CutShort => "cut short",
-            Self::Complete => "complete",
-            Self::CompleteInPart => "complete but for waves that were rolled back",
-            Self::BeingRolledBack => "being rolled back",
-            Self::RolledBack => "rolled back",
-        }
+/// In the words of `heaptrial rollout status`.
+impl fmt::Display for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Progress {
     pub waves: Vec<WaveStage>,
-    /// When each wave was last fully changed.
-    pub applied: Vec<Option<Applied>>,
-    /// On which grounds each wave passed.
+    pub applied: Vec<Option<Boot>>,
     pub evidence: Vec<Vec<String>>,
     pub reasons: Vec<Reason>,
     /// Whether it stopped since it was begun or resumed last.
     pub stopped_since: bool,
-    /// Whether putting back was proved on the first canary.
     pub rollback_proved: bool,
-}
-
-/// When a wave was fully changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Applied {
-    pub wall_us: i64,
-    pub boot: Boot,
-}
-
-impl Applied {
-    /// How long ago that was on the boot `boot_id` that `now` is of; since that boot, where it was on an earlier one.
-    pub fn passed(&self, now: Instant, boot_id: &str) -> Duration {
-        let since_us = if self.boot.id == boot_id { self.boot.boottime_us } else { 0 };
-        let passed_us = now.boottime_us - since_us;
-        Duration::from_micros(passed_us.try_into().unwrap_or(0))
-    }
 }
 
 impl Progress {
@@ -113,15 +73,15 @@ impl Progress {
             stopped_since: false,
             rollback_proved: false,
         };
-        for (index, (wall_us, step)) in state.notes()?.iter().enumerate() {
+        for (index, (_, step)) in state.notes()?.iter().enumerate() {
             let is_stop = matches!(step, RolloutStep::Stopped { .. });
             progress.stopped_since |= is_stop && index >= state.noted_before();
-            progress.take(*wall_us, step);
+            progress.take(step);
         }
         Ok(progress)
     }
 
-    fn take(&mut self, wall_us: i64, step: &RolloutStep) {
+    fn take(&mut self, step: &RolloutStep) {
         let mut to = |wave: u32, stage| {
             if let Some(found) = self.waves.get_mut(wave as usize) {
                 *found = stage;
@@ -137,7 +97,7 @@ impl Progress {
             RolloutStep::WaveApplied { wave, boot } => {
                 to(*wave, WaveStage::Soaking);
                 if let Some(at) = self.applied.get_mut(*wave as usize) {
-                    *at = Some(Applied { wall_us, boot: boot.clone() });
+                    *at = Some(boot.clone());
                 }
             }
             RolloutStep::WavePassed { wave, evidence } => {
@@ -186,7 +146,7 @@ mod tests {
         let now = progress(&steps);
         assert_eq!(
             (now.current(), now.waves[1], now.applied[1].clone()),
-            (Some(1), WaveStage::Soaking, Some(Applied { wall_us: 4, boot: boot.clone() }))
+            (Some(1), WaveStage::Soaking, Some(boot.clone()))
         );
         let reason = Reason { service: None, what: "too much".into() };
         steps.push(RolloutStep::Stopped { wave: 1, reasons: vec![reason.clone()] });
@@ -200,21 +160,5 @@ mod tests {
         );
         steps.push(RolloutStep::WaveRolledBack { wave: 2 });
         assert_eq!(progress(&steps).current(), Some(2));
-    }
-
-    #[test]
-    fn a_soak_is_as_long_as_it_is_whatever_the_clock_is_set_to() {
-        let second = 1_000_000;
-        let boot = |id: &str, at: i64| Boot { id: id.into(), boottime_us: at * second };
-        let passed = |boot, wall: i64, boottime: i64| {
-            let now = Instant { wall_us: wall * second, boottime_us: boottime * second };
-            Applied { wall_us: 1000 * second, boot }.passed(now, "now").as_secs()
-        };
-        // Five minutes, whatever the wall clock says of them.
-        for wall in [1300, 90_000, 10] {
-            assert_eq!(passed(boot("now", 5000), wall, 5300), 300);
-        }
-        // Since the host came up.
-        assert_eq!(passed(boot("before", 5000), 90_000, 200), 200);
     }
 }

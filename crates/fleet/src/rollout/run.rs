@@ -10,7 +10,7 @@ use heaptrial_change::{
 };
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::{HostRoot, Paths, boot_id};
-use heaptrial_model::{Pace, ServiceName};
+use heaptrial_model::{Pace, ServiceName, units};
 
 use crate::rollout::QuietHours;
 use crate::rollout::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
@@ -19,10 +19,8 @@ use crate::rollout::plan::RolloutPlan;
 use crate::rollout::progress::{Progress, WaveStage};
 use crate::rollout::step::{Boot, Reason, RolloutStep};
 
-/// Between two looks at what is watched: a share of the wave's time, within limits.
-const LOOKS_IN_A_SOAK: u32 = 50;
-const LOOK_EVERY_LEAST: Duration = Duration::from_secs(1);
-const LOOK_EVERY_MOST: Duration = Duration::from_secs(60);
+/// Between two looks at what is watched, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// So long a gate waits, once a wave's time is over, for data that it misses.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// While nothing is to be done, a pause or an interrupt is seen after this long.
@@ -73,14 +71,6 @@ struct Holds<'h> {
     interrupt: &'h AtomicBool,
 }
 
-/// Why no further service is restarted now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Hold {
-    Paused,
-    Interrupted,
-    Quiet(String),
-}
-
 impl<'r, 'a> Rollout<'r, 'a> {
     /// Of an opened transaction with what was frozen.
     pub fn new(
@@ -119,14 +109,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
     fn current(&self) -> Result<Option<usize>, ChangeError> {
         let progress = self.progress()?;
         let found = (0..self.plan.waves.len()).find(|wave| {
-            let open = |service: &ServiceName| !self.is_committed(service);
+            let open = |service: &ServiceName| !is_committed(self.trial.state(), service);
             progress.waves[*wave] != WaveStage::Passed || self.plan.waves[*wave].iter().any(open)
         });
         Ok(found)
-    }
-
-    fn is_committed(&self, service: &ServiceName) -> bool {
-        is_committed(self.trial.state(), service)
     }
 
     /// Puts a wave back, without canary and gates.
@@ -168,7 +154,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 "wave {} of {}: {}",
                 wave + 1,
                 self.plan.waves.len(),
-                heaptrial_model::units::counted(services.len(), "service")
+                units::counted(services.len(), "service")
             ));
             if wave == 0 && !self.progress()?.rollback_proved {
                 if let Some(ending) = self.prove_rollback(wave, &services[0])? {
@@ -185,21 +171,11 @@ impl<'r, 'a> Rollout<'r, 'a> {
         self.soak(wave)
     }
 
-    /// Services of earlier waves that failed since: going on would only add to them.
+    /// What the gate before a wave says once more: going on would only add to what failed since.
     fn check_earlier(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
         let Some(before) = wave.checked_sub(1) else { return Ok(None) };
-        let earlier = self.plan.up_to(before);
-        let standings = self.trial.standings(&earlier, self.witness)?;
-        let failed = |(service, standing): (&ServiceName, &Standing)| match standing {
-            Standing::Failed(why) => {
-                let wave = self.plan.waves.iter().position(|wave| wave.contains(service)).unwrap_or(0) + 1;
-                let what = format!("{why}; it is of wave {wave}, which can be rolled back by itself");
-                Some(Reason { service: Some(service.clone()), what })
-            }
-            _ => None,
-        };
-        let reasons: Vec<Reason> = earlier.iter().zip(&standings).filter_map(failed).collect();
-        if reasons.is_empty() { Ok(None) } else { self.stop(wave, reasons).map(Some) }
+        let gate = self.gate(before)?;
+        if gate.outcome == Outcome::Stop { self.stop(wave, gate.reasons).map(Some) } else { Ok(None) }
     }
 
     /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved again.
@@ -213,7 +189,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         if let Some(ending) = self.apply(wave, std::slice::from_ref(canary))? {
             return Ok(Some(ending));
         }
-        if !self.is_committed(canary) {
+        if !is_committed(self.trial.state(), canary) {
             let what = "it failed, so that putting it back could not be tried".to_owned();
             return self.stop(wave, vec![Reason { service: Some(canary.clone()), what }]).map(Some);
         }
@@ -240,17 +216,16 @@ impl<'r, 'a> Rollout<'r, 'a> {
     fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, ChangeError> {
         loop {
             match self.holds.hold() {
-                Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
-                Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
-                Some(Hold::Quiet(why)) => {
+                Err(ending) => return Ok(Some(ending)),
+                Ok(Some(why)) => {
                     self.observer.waiting(&why);
                     std::thread::sleep(NAP);
                     continue;
                 }
-                None => {}
+                Ok(None) => {}
             }
             let holds = &self.holds;
-            let halt = || holds.hold().map(|hold| hold.words());
+            let halt = || holds.hold().unwrap_or_else(|_| Some("paused or interrupted".to_owned()));
             let outcome = self.trial.apply_to(services, self.pace, self.witness, &halt)?;
             if outcome.is_complete() {
                 return Ok(None);
@@ -270,7 +245,6 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// Watches a wave that was changed until its gate decides.
     fn soak(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
         let soak = self.plan.soak_of(wave).0;
-        let every = (soak / LOOKS_IN_A_SOAK).clamp(LOOK_EVERY_LEAST, LOOK_EVERY_MOST);
         loop {
             let gate = self.gate(wave)?;
             let left = self.left_of(wave, soak)?;
@@ -286,7 +260,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     return Ok(None);
                 }
                 Outcome::NotEnough if self.left_of(wave, soak + PATIENCE)?.is_zero() => {
-                    let patience = heaptrial_model::units::duration(PATIENCE.as_secs_f64());
+                    let patience = units::duration(PATIENCE.as_secs_f64());
                     let what =
                         format!("what a gate must know is still missing {patience} after the wave's time");
                     let mut reasons = vec![Reason { service: None, what }];
@@ -302,13 +276,12 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     ));
                 }
             }
-            let until = Instant::now() + every.min(left.max(LOOK_EVERY_LEAST));
+            let until = Instant::now() + (left / 2).clamp(NAP, LOOK_EVERY);
             while Instant::now() < until {
-                match self.holds.hold() {
-                    Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
-                    Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
-                    Some(Hold::Quiet(_)) | None => std::thread::sleep(NAP),
+                if let Err(ending) = self.holds.hold() {
+                    return Ok(Some(ending));
                 }
+                std::thread::sleep(NAP);
             }
         }
     }
@@ -318,16 +291,16 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let services = self.plan.up_to(wave);
         let standings = self.trial.standings(&services, self.witness)?;
         let observed = self.observer.observe(&services);
-        let seen = Seen { standings: &standings, observed: &observed };
-        let prepared = self.trial.prepared();
-        Ok(gate_of((&self.plan, prepared), wave, &services, seen, self.observer.stale_seconds()))
+        let known = services.iter().zip(&standings);
+        let stale_seconds = self.observer.stale_seconds();
+        Ok(gate_of((&self.plan, self.trial.prepared()), wave, known, &observed, stale_seconds))
     }
 
     /// What is left of a time since a wave was changed, or since the host came up after that.
     fn left_of(&self, wave: usize, time: Duration) -> Result<Duration, ChangeError> {
         let boot_id = boot_id(&HostRoot::default()).unwrap_or_default();
         let applied = self.progress()?.applied[wave].clone();
-        let passed = applied.map(|applied| applied.passed(Moment::now(), &boot_id));
+        let passed = applied.map(|applied| applied.passed(&boot_id, Moment::now().boottime_us));
         Ok(time.saturating_sub(passed.unwrap_or_default()))
     }
 
@@ -347,14 +320,15 @@ impl<'r, 'a> Rollout<'r, 'a> {
 }
 
 impl Holds<'_> {
-    fn hold(&self) -> Option<Hold> {
+    /// Why no further service is restarted now: quiet hours, or what ends this run.
+    fn hold(&self) -> Result<Option<String>, Ending> {
         if self.interrupt.load(Ordering::Relaxed) {
-            return Some(Hold::Interrupted);
+            return Err(Ending::Interrupted);
         }
         if paused(&self.paths, &self.name) {
-            return Some(Hold::Paused);
+            return Err(Ending::Paused);
         }
-        self.quiet.and_then(|hours| hours.hold_now()).map(Hold::Quiet)
+        Ok(self.quiet.and_then(|hours| hours.hold_now()))
     }
 
     fn interrupted(&self) -> Option<String> {
@@ -362,43 +336,27 @@ impl Holds<'_> {
     }
 }
 
-impl Hold {
-    fn words(&self) -> String {
-        match self {
-            Self::Paused => "paused".to_owned(),
-            Self::Interrupted => "interrupted".to_owned(),
-            Self::Quiet(why) => why.clone(),
-        }
-    }
-}
-
 fn is_committed(state: &TrialState, service: &ServiceName) -> bool {
     state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
 }
 
-/// What is known of services, in their order.
-struct Seen<'s> {
-    standings: &'s [Standing],
-    observed: &'s BTreeMap<ServiceName, Observed>,
-}
-
 /// What the gate of a wave says of services.
-fn gate_of(
-    (plan, prepared): (&RolloutPlan, &Prepared),
+fn gate_of<'s>(
+    (plan, prepared): (&'s RolloutPlan, &Prepared),
     wave: usize,
-    services: &[ServiceName],
-    seen: Seen<'_>,
+    known: impl Iterator<Item = (&'s ServiceName, &'s Standing)>,
+    observed: &'s BTreeMap<ServiceName, Observed>,
     stale_seconds: f64,
 ) -> Gate {
     let subject = |(service, standing)| Subject {
         service,
         standing,
-        observed: seen.observed.get(service),
+        observed: observed.get(service),
         before: plan.before.get(service),
         stratum: plan.stratum(service),
         is_new: plan.waves[wave].contains(service),
     };
-    let subjects: Vec<Subject<'_>> = services.iter().zip(seen.standings).map(subject).collect();
+    let subjects: Vec<Subject<'_>> = known.map(subject).collect();
     let restart_every = prepared.services.iter().find_map(|treatment| treatment.restart_every);
     let grounds = Grounds {
         stale_seconds,
@@ -422,27 +380,24 @@ pub fn judge_now(
     let wave = progress.waves.iter().rposition(begun).unwrap_or(0);
     let all = plan.waves.concat();
     let seen = standings(host, paths, prepared, &state, &all);
-    let after = read_state(paths, name)?;
-    // Of one that is put back at this moment nothing is to be said.
-    let stays = |service: &ServiceName| is_committed(&state, service) && is_committed(&after, service);
     let (services, standings): (Vec<ServiceName>, Vec<Standing>) =
-        all.into_iter().zip(seen).filter(|(service, _)| stays(service)).unzip();
+        all.into_iter().zip(seen).filter(|(service, _)| is_committed(&state, service)).unzip();
     let observed = observer.observe(&services);
-    let seen = Seen { standings: &standings, observed: &observed };
-    let gate = gate_of((plan, prepared), wave, &services, seen, observer.stale_seconds());
+    let known = services.iter().zip(&standings);
+    let gate = gate_of((plan, prepared), wave, known, &observed, observer.stale_seconds());
     Ok((services, gate))
 }
 
 /// What a gate waits for, and how long.
 fn waits(left: Duration, stops: Duration, missing: &[Reason]) -> String {
-    let duration = |time: Duration| heaptrial_model::units::duration(time.as_secs_f64());
+    let duration = |time: Duration| units::duration(time.as_secs_f64());
     let time = match left.is_zero() {
         false => format!("{} to go", duration(left)),
         true => format!("its time is over, and it stops in {} unless it gets to know", duration(stops)),
     };
-    let more = match missing.len() {
-        0 | 1 => String::new(),
-        many => format!(" (and {} more)", many - 1),
-    };
-    missing.first().map_or(time.clone(), |first| format!("{time}; missing: {first}{more}"))
+    match missing.split_first() {
+        None => time,
+        Some((first, [])) => format!("{time}; missing: {first}"),
+        Some((first, more)) => format!("{time}; missing: {first} (and {} more)", more.len()),
+    }
 }

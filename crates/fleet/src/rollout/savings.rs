@@ -12,7 +12,6 @@ use crate::rollout::expected::level;
 pub struct Savings {
     /// The host; `None` is all of them.
     pub host: Option<String>,
-    /// Services whose memory is known.
     pub services: u32,
     /// What they used at the end of the trial, each under its arm, in bytes.
     pub now_bytes: f64,
@@ -30,14 +29,16 @@ pub struct Savings {
 /// all arms to the control, by position; services of an arm without one are in no sum.
 pub fn savings(fleet: &Fleet, arm: usize, ratios: &[Option<Estimate>]) -> Vec<Savings> {
     let Some(ratio) = ratios[arm] else { return Vec::new() };
-    let mut hosts: BTreeMap<Option<&str>, Savings> = BTreeMap::new();
+    let (mut hosts, mut all) = (BTreeMap::<&str, Savings>::new(), Savings::default());
     for service in &fleet.services {
         let [own] = service.arms[..] else { continue };
         let Some((now, own)) = level(service).zip(ratios[own]) else { continue };
-        let sum = hosts.entry(service.host.as_deref()).or_default();
-        sum.services += 1;
-        sum.now_bytes += now;
-        sum.control_bytes += now / own.value;
+        let of_host = service.host.as_deref().map(|host| hosts.entry(host).or_default());
+        for sum in of_host.into_iter().chain([&mut all]) {
+            sum.services += 1;
+            sum.now_bytes += now;
+            sum.control_bytes += now / own.value;
+        }
     }
     let finish = |(host, sum): (Option<&str>, Savings)| {
         let freed = |ratio: f64| sum.control_bytes * (1.0 - ratio);
@@ -49,40 +50,6 @@ pub fn savings(fleet: &Fleet, arm: usize, ratios: &[Option<Estimate>]) -> Vec<Sa
             ..sum
         }
     };
-    let add = |sum: Savings, own: &Savings| Savings {
-        services: sum.services + own.services,
-        now_bytes: sum.now_bytes + own.now_bytes,
-        control_bytes: sum.control_bytes + own.control_bytes,
-        ..sum
-    };
-    let all = hosts.values().fold(Savings::default(), add);
-    let by_host = if hosts.keys().all(Option::is_none) { BTreeMap::new() } else { hosts };
-    by_host.into_iter().chain([(None, all)]).filter(|(_, sum)| sum.services > 0).map(finish).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rollout::expected::tests::{ARM, trial};
-
-    #[test]
-    fn what_is_freed_is_the_sum_of_levels_times_one_minus_the_ratio() {
-        let estimate = |value: f64| Some(Estimate { value, low: Some(value - 0.1), high: Some(value + 0.1) });
-        let mut fleet = trial(&[1e9, 3e9], 0.25, 0.0, 1);
-        let found = savings(&fleet, ARM, &[estimate(1.0), estimate(0.25)]);
-        let [all] = &found[..] else { panic!("{found:?}") };
-        // Four services, of which two run the arm already.
-        assert!((all.control_bytes / 8e9 - 1.0).abs() < 1e-3 && (all.now_bytes / 5e9 - 1.0).abs() < 1e-3);
-        assert!((all.freed_bytes / 6e9 - 1.0).abs() < 1e-3, "{all:?}");
-        let (least, most) = all.freed_interval.unwrap();
-        assert!((least / 5.2e9 - 1.0).abs() < 1e-3 && (most / 6.8e9 - 1.0).abs() < 1e-3);
-        for (service, host) in fleet.services.iter_mut().zip(["a", "a", "b", "b"]) {
-            service.host = Some(host.to_owned());
-        }
-        let found = savings(&fleet, ARM, &[estimate(1.0), estimate(0.25)]);
-        let hosts: Vec<Option<&str>> = found.iter().map(|own| own.host.as_deref()).collect();
-        assert_eq!(hosts, [Some("a"), Some("b"), None]);
-        assert!((found[0].freed_bytes + found[1].freed_bytes - found[2].freed_bytes).abs() < 1.0);
-        assert_eq!(savings(&fleet, ARM, &[estimate(1.0), None]), []);
-    }
+    let by_host = hosts.into_iter().map(|(host, sum)| (Some(host), sum));
+    by_host.chain([(None, all)]).filter(|(_, sum)| sum.services > 0).map(finish).collect()
 }

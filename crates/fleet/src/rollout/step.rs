@@ -1,6 +1,7 @@
 //! How far a rollout has come, as it stands in the transaction's journal.
 
 use std::fmt;
+use std::time::Duration;
 
 use heaptrial_model::ServiceName;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,14 @@ pub struct Boot {
     pub id: String,
     /// Microseconds since it, suspends included.
     pub boottime_us: i64,
+}
+
+impl Boot {
+    /// How long ago that was on the boot `boot_id`, which has run for so long; since that boot, where it was on an earlier one.
+    pub fn passed(&self, boot_id: &str, boottime_us: i64) -> Duration {
+        let since_us = if self.id == boot_id { self.boottime_us } else { 0 };
+        Duration::from_micros((boottime_us - since_us).try_into().unwrap_or(0))
+    }
 }
 
 /// A step of a rollout. Waves are counted from 0, which is the canary.
@@ -24,12 +33,10 @@ pub enum RolloutStep {
     WaveBegun {
         wave: u32,
     },
-    /// Every service of a wave has the treatment.
     WaveApplied {
         wave: u32,
         boot: Boot,
     },
-    /// The gate after a wave let it pass.
     WavePassed {
         wave: u32,
         evidence: Vec<String>,

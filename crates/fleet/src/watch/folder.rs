@@ -134,13 +134,7 @@ impl Folder {
     /// Removes it with all that is in it, the plan last: what is cut short can be repeated.
     pub fn remove(self) -> Result<(), WatchError> {
         for file in [STATE, LOCK, PLAN] {
-            let path = self.path.join(file);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(WatchError::file("removing", &path)(error));
-                }
-                _ => {}
-            }
+            remove_file(&self.path.join(file))?;
         }
         fs::remove_dir(&self.path).map_err(WatchError::file("removing", &self.path))?;
         if let Some(watches) = self.path.parent() {
@@ -162,30 +156,30 @@ impl Folder {
     }
 }
 
+/// Removes a file, which may be gone.
+pub(crate) fn remove_file(path: &Path) -> Result<(), WatchError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(WatchError::file("removing", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Replaces a file as a whole or not at all; it is on disk when this returns. The file beside has one fixed name: what a
 /// killed writer left is overwritten, and does not gather where others read.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let beside = folder.join(format!(".{name}.new"));
-    let written = write_new(&beside, bytes, mode).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written?;
-    File::open(folder)?.sync_all()
-}
-
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    // What a killed writer left; never through a link.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    // What a killed writer left; a new file is never written through a link.
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
     file.write_all(bytes)?;
     rustix::fs::fchmod(&file, mode.into())?;
-    file.sync_all()
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -193,24 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_as_a_whole_and_leaves_nothing_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.prom");
-        fs::write(folder.path().join(".a.prom.new"), "of a killed writer").unwrap();
-        for text in ["one", "two"] {
-            replace(&path, text.as_bytes(), 0o644).unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(replace(&folder.path().join("missing/a"), b"", 0o644).is_err());
-    }
-
-    #[test]
     fn state_is_kept_and_what_is_damaged_or_of_another_version_is_refused() {
         let state = tempfile::tempdir().unwrap();
         let folder = Folder::create(state.path(), "five-way").unwrap();
         assert_eq!(folder.state().unwrap(), WatchState::default());
         let kept = WatchState { checked_at: Some(1.5), ..WatchState::default() };
+        fs::write(folder.path.join(".state.json.new"), "of a killed writer").unwrap();
         folder.write_state(&kept).unwrap();
         assert_eq!(folder.state().unwrap(), kept);
         fs::write(folder.path.join(PLAN), "{").unwrap();
@@ -219,8 +201,6 @@ mod tests {
             let error = folder.state().unwrap_err().to_string();
             assert!(error.contains("state.json is damaged") && error.contains(why), "{error}");
         }
-        let error = Folder::open(state.path(), "other").unwrap_err().to_string();
-        assert!(error.contains("no watch `other`") && error.contains("there are five-way"), "{error}");
         folder.remove().unwrap();
         assert!(!state.path().join("watches").exists());
     }

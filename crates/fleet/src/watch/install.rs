@@ -6,14 +6,16 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_change::Ledger;
+use heaptrial_change::{FileState, Ledger};
 use heaptrial_host::systemd::{Manager as _, Systemd, SystemdError, unit_word};
 use heaptrial_host::{HostRoot, Paths, package_of};
 use heaptrial_model::ServiceName;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::watch::error::WatchError;
-use crate::watch::folder::{names, replace};
+use crate::watch::folder::{names, remove_file, replace};
+use crate::watch::plan::WatchPlan;
 
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -29,16 +31,15 @@ pub struct UnitFile {
 impl UnitFile {
     /// Whether it is as the watch brought it; `None` where it is gone.
     fn is_own(&self) -> Result<Option<bool>, WatchError> {
-        let failed = || WatchError::file("reading", &self.path);
-        let found = match fs::symlink_metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(failed())?,
-        };
-        let is_own = match found.is_symlink() {
-            true => self.is_link && fs::read_link(&self.path).map_err(failed())? == Path::new(&self.text),
-            false => !self.is_link && fs::read(&self.path).map_err(failed())? == self.text.as_bytes(),
-        };
-        Ok(Some(is_own))
+        let found = FileState::read(&self.path).map_err(|error| WatchError::Failed(error.to_string()))?;
+        Ok(match found {
+            FileState::Absent => None,
+            FileState::File { sha256, .. } => {
+                Some(!self.is_link && sha256 == hex::encode(Sha256::digest(&self.text)))
+            }
+            FileState::Link { target } => Some(self.is_link && target == Path::new(&self.text)),
+            FileState::Other => Some(false),
+        })
     }
 
     fn put(&self) -> io::Result<()> {
@@ -52,18 +53,22 @@ impl UnitFile {
     }
 }
 
-/// The unit files of a watch with the link last, and the program that is to be copied, if it is.
+/// The running program, and where the timer's service runs it: a package brings its newer versions to where it is.
+fn program(paths: &Paths) -> Result<(PathBuf, PathBuf), WatchError> {
+    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let own = own.map_err(WatchError::file("finding the running program", Path::new("/proc/self/exe")))?;
+    let packaged = package_of(&HostRoot::default(), &own).is_some();
+    Ok((own.clone(), if packaged { own } else { paths.program() }))
+}
+
+/// The unit files of a watch with the link last.
 pub(crate) fn unit_files(
     paths: &Paths,
     name: &str,
     every_minutes: u64,
     database: Option<&Path>,
-) -> Result<(Vec<UnitFile>, Option<PathBuf>), WatchError> {
-    let own = std::env::current_exe().and_then(|path| path.canonicalize());
-    let own = own.map_err(WatchError::file("finding the running program", Path::new("/proc/self/exe")))?;
-    // A package brings its newer versions to where it is.
-    let packaged = package_of(&HostRoot::default(), &own).is_some();
-    let program = if packaged { own.clone() } else { paths.program() };
+) -> Result<Vec<UnitFile>, WatchError> {
+    let (_, program) = program(paths)?;
     let database = match database {
         Some(path) => format!(" --db {}", word(path)?),
         None => String::new(),
@@ -92,7 +97,7 @@ pub(crate) fn unit_files(
             present.path.display()
         )));
     }
-    Ok((files, Some(own).filter(|own| *own != program)))
+    Ok(files)
 }
 
 fn timer_name(name: &str) -> String {
@@ -112,23 +117,18 @@ fn word(path: &Path) -> Result<String, WatchError> {
 }
 
 /// Brings the program and the files, and starts the timer.
-pub(crate) fn install(
-    systemd: &Systemd,
-    paths: &Paths,
-    (files, program): (&[UnitFile], Option<&Path>),
-    name: &str,
-) -> Result<(), WatchError> {
-    if let Some(source) = program {
-        let copy = paths.program();
-        let made = copy.parent().map_or(Ok(()), fs::create_dir_all);
-        let copied = made.and_then(|()| replace(&copy, &fs::read(source)?, 0o755));
-        copied.map_err(WatchError::file("writing", &copy))?;
+pub(crate) fn install(systemd: &Systemd, paths: &Paths, plan: &WatchPlan) -> Result<(), WatchError> {
+    let (own, program) = program(paths)?;
+    if own != program {
+        let made = program.parent().map_or(Ok(()), fs::create_dir_all);
+        let copied = made.and_then(|()| replace(&program, &fs::read(own)?, 0o755));
+        copied.map_err(WatchError::file("writing", &program))?;
     }
-    for file in files {
+    for file in &plan.installed {
         file.put().map_err(WatchError::file("writing", &file.path))?;
     }
     systemd.reload()?;
-    let timer = timer(name)?;
+    let timer = timer(&plan.name)?;
     let job = systemd.start(&timer)?;
     let result = systemd.wait(&job, UNIT_PATIENCE)?;
     if result.is_done() {
@@ -178,12 +178,7 @@ pub(crate) fn remove(
         Err(error) => return Err(error.into()),
     }
     for file in files.iter().rev() {
-        match fs::remove_file(&file.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(WatchError::file("removing", &file.path)(error));
-            }
-            _ => {}
-        }
+        remove_file(&file.path)?;
     }
     let ledger = Ledger::of_this_host(paths).ok();
     let program = paths.program();

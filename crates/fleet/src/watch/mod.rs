@@ -7,10 +7,8 @@ mod advice;
 mod alert;
 mod as_found;
 mod begin;
-mod changed;
 mod claims;
 mod error;
-mod flags;
 mod folder;
 mod install;
 mod judge;
@@ -23,8 +21,8 @@ mod source;
 mod state;
 
 pub use advice::advice;
-pub use alert::{Alert, AlertKind, Finding, Found, Severity};
-pub use begin::{Proposal, Request, begin, end, propose, timer_faults};
+pub use alert::{Alert, AlertKind, Finding, Found};
+pub use begin::{Request, begin, end, propose, timer_faults};
 pub use claims::{claims, watches_of};
 pub use error::WatchError;
 pub use folder::{Folder, names};
@@ -36,7 +34,7 @@ pub use plan::{Channels, FailuresBefore, WatchPlan, WatchedService};
 pub use schedule::{look_days, look_errors};
 pub use seen::{FailureSeen, Seen, ServiceSeen};
 pub use source::{Source, SourceArm};
-pub use state::{AlertChange, Channel, Notification, Standing, WatchState};
+pub use state::{AlertChange, Notification, Standing, WatchState};
 
 /// Name in the database of the trial that holds the readings of a watch. A trial's own name has no `+`.
 pub fn stored_name(name: &str) -> String {

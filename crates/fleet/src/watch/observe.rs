@@ -9,7 +9,7 @@ use heaptrial_change::PRELOAD;
 use heaptrial_evaluate::analysis::{DAY, Worked};
 use heaptrial_evaluate::judgement::{JudgementError, TRAFFIC, dated_lives, find_trial, traffic_since};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
-use heaptrial_host::{HostRoot, Paths, Process};
+use heaptrial_host::{HostRoot, Process};
 use heaptrial_inspect::NextStart;
 use heaptrial_model::{Identity, MappedLibrary, Metric, ServiceName, TorFlag};
 use heaptrial_store::{Store, StoreError};
@@ -17,7 +17,6 @@ use sha2::{Digest, Sha256};
 
 use crate::watch::plan::{WatchPlan, WatchedService};
 use crate::watch::seen::{FailureSeen, Seen, ServiceSeen};
-use crate::watch::{changed, flags};
 
 /// What a restart takes from a relay has come back by then.
 const SETTLED_SECONDS: f64 = 2.0 * DAY;
@@ -54,7 +53,6 @@ fn content(path: &Path) -> Option<String> {
 /// Sees what there is at a time. What cannot be looked at is listed in [`Seen::unreadable`].
 pub fn see(
     plan: &WatchPlan,
-    paths: &Paths,
     systemd: Result<&Systemd, &SystemdError>,
     store: Result<&Store, &StoreError>,
     at: f64,
@@ -80,7 +78,6 @@ pub fn see(
             Err(error) => seen.unreadable.push(error.to_string()),
         }
     }
-    changed::see(plan, paths, &mut seen);
     seen.files = plan.files.keys().map(|path| (path.clone(), content(path))).collect();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     seen.host_bytes = meminfo_bytes(&meminfo, "MemTotal:");
@@ -99,11 +96,7 @@ fn service(
     let next_lacks = units.map(|_| match unit {
         None => Vec::new(),
         Some(unit) if unit.needs_reload => vec!["systemd has not read its changed files".to_owned()],
-        Some(unit) => {
-            let mut lacking = lacking(planned.expected.as_ref(), unit);
-            lacking.retain(|name| !planned.not_of_unit.contains(name));
-            lacking
-        }
+        Some(unit) => lacking(planned.expected.as_ref(), unit),
     });
     ServiceSeen {
         service: planned.service.to_string(),
@@ -156,12 +149,6 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Judg
         let service = names.get(&life.service_id);
         let Some(own) = seen.services.iter_mut().find(|own| Some(&own.service) == service) else { continue };
         // Of several lives the last one counts, and one without readings has lost nothing.
-        own.lost_flags.clear();
-        for flag in flags::WATCHED {
-            if flags::lost_since(&store.observations(&life, flag.observation())?).is_some() {
-                own.lost_flags.push(flag);
-            }
-        }
         let reported = TRAFFIC.into_iter().chain(TorFlag::ALL.iter().map(|flag| flag.observation()));
         let reported = store.last_observed(life.id, reported)?;
         let planned = plan.services.iter().find(|planned| planned.service.as_str() == own.service);

@@ -20,23 +20,17 @@ pub(crate) const ERROR: f64 = 0.01;
 pub struct WatchPlan {
     pub schema_version: u32,
     pub name: String,
-    /// The trial of this host that measured the treatment which the services keep.
     pub trial: Option<String>,
-    /// What the services run, by arm.
     pub arms: Vec<String>,
-    /// Row id in the database of the trial that holds its readings.
     pub trial_id: i64,
     /// Start, in seconds since 1970.
     pub started_at: f64,
     pub days: f64,
     pub metric: Metric,
-    /// What the services are expected to use, over what they used before.
     pub strata: Vec<Stratum>,
     /// Without a reading for so long a service has no data.
     pub no_data_seconds: f64,
-    /// Failures before, with which those of the watch are compared.
     pub failures_before: FailuresBefore,
-    /// Services of these patterns belong to the watch.
     pub patterns: Vec<ServicePattern>,
     /// Services of the trial that are under another treatment, or none.
     pub others: Vec<ServiceName>,
@@ -44,18 +38,14 @@ pub struct WatchPlan {
     /// SHA-256 of the files of code that they run, as they were on disk.
     pub files: BTreeMap<PathBuf, String>,
     pub channels: Channels,
-    /// Unit files that it brought to the host.
     pub installed: Vec<UnitFile>,
-    /// The database, where it is not the usual one.
     pub database: Option<PathBuf>,
 }
 
 /// Failures of the arm before the watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailuresBefore {
-    /// Crashes and OOM kills.
     pub failures: u32,
-    /// Days that its services were observed, added up.
     pub service_days: f64,
     /// Whether nothing is known, and this is taken in its place.
     pub assumed: bool,
@@ -82,12 +72,8 @@ pub struct WatchedService {
     pub expected: Option<Expected>,
     /// Of its libraries the C library alone.
     pub runs: Option<Identity>,
-    /// What it read and wrote before the watch, where that is known.
     pub usual_work: Option<UsualWork>,
-    /// Memory that it used before, in bytes.
     pub bytes: Option<f64>,
-    /// Variables of its treatment that its unit did not set, as where a wrapper sets them: of those systemd knows nothing.
-    pub not_of_unit: Vec<String>,
 }
 
 /// Where alerts go besides the journal and the exit code.
@@ -95,7 +81,6 @@ pub struct WatchedService {
 pub struct Channels {
     /// A command, split into words: gets an alert as JSON on its standard input.
     pub hook: Option<Vec<String>>,
-    /// A file for OpenMetrics text.
     pub metrics: Option<PathBuf>,
 }
 

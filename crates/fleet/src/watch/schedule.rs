@@ -45,9 +45,4 @@ mod tests {
             assert!(errors.iter().all(|error| *error > 0.0));
         }
     }
-
-    #[test]
-    fn only_whole_days_are_over_and_none_after_the_end() {
-        assert_eq!([0.9, 1.0, 2.9999999999, 40.0].map(|elapsed| days_over(elapsed, 30.0)), [0, 1, 3, 30]);
-    }
 }

@@ -4,25 +4,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use heaptrial_evaluate::analysis::Worked;
-use heaptrial_model::{Identity, KnownEvent, TorFlag};
+use heaptrial_model::{Identity, KnownEvent};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
     /// When, in seconds since 1970.
     pub at: f64,
-    /// The watched services, in the order of the plan.
     pub services: Vec<ServiceSeen>,
     /// Services that match the trial's pattern, are none of its own and have no treatment.
     pub newcomers: Vec<String>,
     /// SHA-256 of the plan's files as they are on disk; `None` where one is gone.
     pub files: BTreeMap<PathBuf, Option<String>>,
-    /// Memory of the host in bytes.
     pub host_bytes: Option<f64>,
-    /// Of it, what is available.
     pub host_available_bytes: Option<f64>,
-    /// Crashes and OOM kills since the start of the watch.
     pub failures: Vec<FailureSeen>,
-    /// What could not be looked at, and why.
     pub unreadable: Vec<String>,
 }
 
@@ -32,18 +27,14 @@ pub struct ServiceSeen {
     pub service: String,
     /// Its last reading, in seconds since 1970.
     pub last_reading_at: Option<f64>,
-    /// Memory at that reading in bytes.
     pub bytes: Option<f64>,
     /// Of that, what lies in swap, which MemoryMax does not count.
     pub swap_bytes: f64,
     /// Since when a relay has reported neither work nor flags, in seconds since 1970: its last answer, or the start of its present life;
     /// `None` of what has never reported any.
     pub unanswered_since: Option<f64>,
-    /// Flags that it had in its present life and has no more.
-    pub lost_flags: Vec<TorFlag>,
     /// What it read and wrote in its last day, where its life is two days old.
     pub worked: Option<Worked>,
-    /// MemoryMax in bytes.
     pub limit_bytes: Option<f64>,
     /// How it is, where it does not run and nothing is about to start it.
     pub stopped: Option<String>,
@@ -53,8 +44,6 @@ pub struct ServiceSeen {
     pub contamination: Option<String>,
     /// What its next start will be without; `None` where systemd could not be asked.
     pub next_lacks: Option<Vec<String>>,
-    /// The trial or rollout of this host that changed it last since the watch began.
-    pub changed_by: Option<String>,
 }
 
 impl ServiceSeen {

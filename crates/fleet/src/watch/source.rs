@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::watch::as_found::as_found;
 use crate::watch::error::WatchError;
-use crate::watch::observe::{c_library, identify, lacking, units};
+use crate::watch::observe::{c_library, identify, units};
 use crate::watch::plan::{FailuresBefore, WatchedService};
 
 /// Characters of the name of an arm that was found.
@@ -25,7 +25,6 @@ const LONGEST: usize = 100;
 /// What is watched.
 #[derive(Debug)]
 pub struct Source {
-    /// The trial of this host that measured the treatment which is kept.
     pub(crate) trial: Option<String>,
     is_of_trial: bool,
     pub metric: Metric,
@@ -34,11 +33,9 @@ pub struct Source {
     /// What else is recorded of each service, and its arm by position.
     pub(crate) records: Vec<(usize, Value)>,
     pub(crate) others: Vec<ServiceName>,
-    /// Services that are not watched, and why.
     pub left_out: Vec<(ServiceName, String)>,
     pub strata: Vec<Stratum>,
     pub failures_before: FailuresBefore,
-    /// Patterns of units of which its services are instances.
     pub patterns: Vec<ServicePattern>,
 }
 
@@ -111,19 +108,7 @@ impl Source {
         patterns: &[ServicePattern],
     ) -> Result<Self, WatchError> {
         let root = HostRoot::default();
-        let mut source = Self {
-            trial: None,
-            is_of_trial: false,
-            metric: Metric::Rss,
-            arms: Vec::new(),
-            services: Vec::new(),
-            records: Vec::new(),
-            others: Vec::new(),
-            left_out: Vec::new(),
-            strata: Vec::new(),
-            failures_before: FailuresBefore::of(0, 0.0),
-            patterns: patterns.to_vec(),
-        };
+        let mut source = Self { patterns: patterns.to_vec(), ..Self::empty(Metric::Rss) };
         for service in services {
             let name = service.name().clone();
             let process = service.process.as_ref();
@@ -131,8 +116,7 @@ impl Source {
             match as_found(&root, service) {
                 Ok(expected) => {
                     let arm = source.arm_of(&expected);
-                    let not_of_unit = lacking(Some(&expected), &service.unit);
-                    let mut own = watched(name, Some(expected), runs, not_of_unit);
+                    let mut own = watched(name, Some(expected), runs);
                     own.bytes = process.map(|process| process.sample.rss_bytes as f64);
                     source.services.push(own);
                     source.records.push((arm, service.attributes(None)));
@@ -148,6 +132,22 @@ impl Source {
         }
         source.hold_to(&source.sampled(store)?, None);
         Ok(source)
+    }
+
+    fn empty(metric: Metric) -> Self {
+        Self {
+            trial: None,
+            is_of_trial: false,
+            metric,
+            arms: Vec::new(),
+            services: Vec::new(),
+            records: Vec::new(),
+            others: Vec::new(),
+            left_out: Vec::new(),
+            strata: Vec::new(),
+            failures_before: FailuresBefore::of(0, 0.0),
+            patterns: Vec::new(),
+        }
     }
 
     /// Whether a trial or rollout names the services; else they are watched as they were found.
@@ -255,15 +255,9 @@ fn of_arm(
     let mut source = Source {
         trial: (trial.plan.kind == TrialKind::Field).then(|| trial.plan.name.clone()),
         is_of_trial: true,
-        metric: trial.plan.metric,
         arms: vec![SourceArm { arm: Arm { control: true, ..arm.arm }, expected: expected.clone() }],
-        services: Vec::new(),
-        records: Vec::new(),
-        others: Vec::new(),
-        left_out: Vec::new(),
-        strata: Vec::new(),
-        failures_before: FailuresBefore::of(0, 0.0),
         patterns: patterns(records),
+        ..Source::empty(trial.plan.metric)
     };
     for record in records {
         let Ok(name) = record.name.parse::<ServiceName>() else { continue };
@@ -276,7 +270,7 @@ fn of_arm(
         }
         match proved(units.get(&name), expected.as_ref(), identifier) {
             Ok(runs) => {
-                source.services.push(watched(name, expected.clone(), Some(runs), Vec::new()));
+                source.services.push(watched(name, expected.clone(), Some(runs)));
                 source.records.push((0, record.attributes.clone().unwrap_or_default()));
             }
             Err(why) => {
@@ -299,20 +293,13 @@ fn patterns(records: &[ServiceRecord]) -> Vec<ServicePattern> {
 }
 
 /// A service as it is now.
-fn watched(
-    service: ServiceName,
-    expected: Option<Expected>,
-    runs: Option<Identity>,
-    not_of_unit: Vec<String>,
-) -> WatchedService {
-    let runs = runs.map(without_evidence);
-    WatchedService { service, expected, runs, usual_work: None, bytes: None, not_of_unit }
-}
-
-/// An identity as far as it is compared.
-fn without_evidence(identity: Identity) -> Identity {
-    let libraries = c_library(&identity).cloned().into_iter().collect();
-    Identity { evidence: Vec::new(), libraries, ..identity }
+fn watched(service: ServiceName, expected: Option<Expected>, runs: Option<Identity>) -> WatchedService {
+    // As far as it is compared.
+    let runs = runs.map(|runs| {
+        let libraries = c_library(&runs).cloned().into_iter().collect();
+        Identity { evidence: Vec::new(), libraries, ..runs }
+    });
+    WatchedService { service, expected, runs, usual_work: None, bytes: None }
 }
 
 /// What a service runs, if that is what its arm wants; else why not.

@@ -1,6 +1,7 @@
 //! What a watch remembers between checks: looks, alerts that stand, and what is still to be reported.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use heaptrial_evaluate::analysis::Fleet;
 use serde::{Deserialize, Serialize};
@@ -17,11 +18,8 @@ pub struct WatchState {
     pub schema_version: u32,
     /// The last check, in seconds since 1970.
     pub checked_at: Option<f64>,
-    /// The looks that were taken.
     pub looks: Vec<LookResult>,
-    /// Alerts that stand.
     pub standing: BTreeMap<AlertKind, Standing>,
-    /// What is still to be reported.
     pub pending: Vec<Notification>,
 }
 
@@ -39,7 +37,6 @@ impl Default for WatchState {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
-    /// The alert as it is now.
     pub alert: Alert,
     /// Since when, in seconds since 1970.
     pub since: f64,
@@ -51,8 +48,8 @@ pub struct Notification {
     pub at: f64,
     pub change: AlertChange,
     pub alert: Alert,
-    /// Channels that have it already.
-    pub sent: Vec<Channel>,
+    /// Whether its line was printed, and only the command has to get it yet.
+    pub is_printed: bool,
 }
 
 /// What happened to an alert.
@@ -60,26 +57,13 @@ pub struct Notification {
 #[serde(rename_all = "snake_case")]
 pub enum AlertChange {
     Raised,
-    /// It is about other services now, or something else of them.
     Changed,
-    /// What it was about is over.
     Resolved,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Channel {
-    Journal,
-    Hook,
-}
-
-impl AlertChange {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Raised => "raised",
-            Self::Changed => "changed",
-            Self::Resolved => "resolved",
-        }
+impl fmt::Display for AlertChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -126,7 +110,7 @@ impl WatchState {
     fn take_in(&mut self, at: f64, alerts: BTreeMap<AlertKind, Alert>) {
         let mut now: BTreeMap<AlertKind, Standing> = BTreeMap::new();
         let mut report = |change: AlertChange, alert: &Alert| {
-            self.pending.push(Notification { at, change, alert: alert.clone(), sent: Vec::new() });
+            self.pending.push(Notification { at, change, alert: alert.clone(), is_printed: false });
         };
         for (kind, alert) in alerts {
             let before = self.standing.get(&kind);
@@ -155,39 +139,7 @@ fn is_unknown(seen: &Seen, kind: AlertKind, service: &str) -> bool {
         AlertKind::DropIn | AlertKind::Stopped => own.is_some_and(|own| own.next_lacks.is_none()),
         AlertKind::Memory => own.is_some_and(|own| own.bytes.is_none()),
         AlertKind::Work => own.is_some_and(|own| own.worked.is_none()),
-        AlertKind::NewService | AlertKind::Failures | AlertKind::Flags => !seen.unreadable.is_empty(),
+        AlertKind::NewService | AlertKind::Failures => !seen.unreadable.is_empty(),
         AlertKind::Level | AlertKind::Growth | AlertKind::File | AlertKind::NoData => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn alerts(found: &[(&str, &str)]) -> BTreeMap<AlertKind, Alert> {
-        let kind = AlertKind::Stopped;
-        Alert::all(found.iter().map(|(service, state)| Finding::new(kind, *service, *state, "")))
-    }
-
-    fn reported(state: &mut WatchState) -> Vec<AlertChange> {
-        state.pending.drain(..).map(|notification| notification.change).collect()
-    }
-
-    #[test]
-    fn an_alert_is_reported_once_until_its_list_changes_and_when_it_is_over() {
-        let mut state = WatchState::default();
-        let mut at = 0.0;
-        let mut take = |found: &[(&str, &str)]| {
-            at += 1.0;
-            state.take_in(at, alerts(found));
-            let since = state.standing.get(&AlertKind::Stopped).map(|standing| standing.since);
-            (reported(&mut state), since)
-        };
-        assert_eq!(take(&[("a", "x")]), (vec![AlertChange::Raised], Some(1.0)));
-        assert_eq!(take(&[("a", "x")]), (vec![], Some(1.0)));
-        assert_eq!(take(&[("a", "x"), ("b", "x")]), (vec![AlertChange::Changed], Some(1.0)));
-        assert_eq!(take(&[("a", "z"), ("b", "x")]), (vec![AlertChange::Changed], Some(1.0)));
-        assert_eq!(take(&[]), (vec![AlertChange::Resolved], None));
-        assert_eq!(take(&[]), (vec![], None));
     }
 }

@@ -4,7 +4,6 @@ use crate::simulation;
 
 use heaptrial_evaluate::analysis::{UsualWork, Worked};
 use heaptrial_fleet::watch::{AlertChange, AlertKind, Seen, WatchPlan, WatchState};
-use heaptrial_model::TorFlag;
 use simulation::{Event, Month, Noise};
 
 const SERVICES: usize = 40;
@@ -44,39 +43,6 @@ fn an_alert_is_of_all_services_and_is_reported_again_when_its_list_changes() {
     assert_eq!(alert.text().matches("does not run what was proved").count(), 1);
     state.check(&plan, &seen(8.1), None);
     assert_eq!(reported(&mut state), []);
-}
-
-#[test]
-fn who_took_a_treatment_away_is_named() {
-    let (plan, seen) = at(Event::DropIn);
-    let mut state = WatchState::default();
-    let mut changed = seen(8.0);
-    changed.services[0].changed_by = Some("rollout `mend`".to_owned());
-    state.check(&plan, &changed, None);
-    assert_eq!(reported(&mut state), [(AlertChange::Raised, AlertKind::DropIn)]);
-    let text = state.standing[&AlertKind::DropIn].alert.text();
-    assert!(text.contains("without its treatment: LD_PRELOAD (rollout `mend` changed it"), "{text}");
-}
-
-#[test]
-fn flags_that_are_lost_are_alerted_until_they_are_back() {
-    let (plan, seen) = at(Event::Level(1.0));
-    let mut state = WatchState::default();
-    let mut lost = seen(8.0);
-    for service in &mut lost.services[..3] {
-        service.lost_flags = vec![TorFlag::Guard];
-    }
-    lost.services[3].lost_flags = vec![TorFlag::Guard, TorFlag::V2Dir];
-    state.check(&plan, &lost, None);
-    assert_eq!(reported(&mut state), [(AlertChange::Raised, AlertKind::Flags)]);
-    assert_eq!(services(&state, AlertKind::Flags).len(), 4);
-    // While the database cannot be read nothing is over.
-    let mut unread = seen(8.1);
-    unread.unreadable = vec!["no database".to_owned()];
-    state.check(&plan, &unread, None);
-    assert_eq!(reported(&mut state), [(AlertChange::Raised, AlertKind::NoData)]);
-    state.check(&plan, &seen(8.2), None);
-    assert!(reported(&mut state).contains(&(AlertChange::Resolved, AlertKind::Flags)));
 }
 
 /// Work whose rate follows the hour of the day, times a factor: hours since a midnight, read every ten minutes.

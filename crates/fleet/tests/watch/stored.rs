@@ -8,7 +8,6 @@ use heaptrial_evaluate::analysis::{DAY, Fleet, UsualWork};
 use heaptrial_evaluate::judgement::{Judgement, Options, read_fleet};
 use heaptrial_fleet::rollout::{Ratio, usual_level};
 use heaptrial_fleet::watch::{AlertKind, FailuresBefore, WatchState, see, stored_name};
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::SystemdError;
 use heaptrial_model::{Arm, LifeKey, Metric, Sample, Treatment, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store, TickInput};
@@ -180,9 +179,8 @@ fn a_check_sees_what_lies_in_swap_and_since_when_a_relay_does_not_answer() {
     let mut plan = plan((None, &[1e9; 3]), FailuresBefore::default());
     (plan.trial_id, plan.metric) = (trial_id, Metric::Anon);
     plan.services[1].usual_work = Some(UsualWork { bytes_per_second: 2e3, by_hour: Vec::new() });
-    let paths = Paths { state: folder.path().to_owned(), ..Paths::default() };
     let unreachable = SystemdError::Connect("none".into());
-    let seen = see(&plan, &paths, Err(&unreachable), Ok(&store), tick.wall_us as f64 / 1e6);
+    let seen = see(&plan, Err(&unreachable), Ok(&store), tick.wall_us as f64 / 1e6);
     let first = &seen.services[0];
     assert_eq!((first.bytes, first.swap_bytes), (Some(950.0), 550.0));
     let since: Vec<Option<f64>> = seen.services.iter().map(|service| service.unanswered_since).collect();
@@ -192,6 +190,6 @@ fn a_check_sees_what_lies_in_swap_and_since_when_a_relay_does_not_answer() {
     assert_eq!([answered(0), answered(1), answered(2)], [true, false, false]);
     // Another metric is of what lies in memory alone.
     plan.metric = Metric::Rss;
-    let seen = see(&plan, &paths, Err(&unreachable), Ok(&store), tick.wall_us as f64 / 1e6);
+    let seen = see(&plan, Err(&unreachable), Ok(&store), tick.wall_us as f64 / 1e6);
     assert_eq!((seen.services[0].bytes, seen.services[0].swap_bytes), (Some(500.0), 0.0));
 }

@@ -57,18 +57,6 @@ fn a_process_that_is_gone_may_still_run_the_wrong_build() {
 }
 
 #[test]
-fn another_build_again_is_reported_again() {
-    let (plan, seen) = at(Event::Library);
-    let mut state = WatchState::default();
-    state.check(&plan, &seen(8.0), None);
-    state.pending.clear();
-    let mut third = seen(8.1);
-    third.services[0].runs.as_mut().unwrap().sha256 = Some("a third one".to_owned());
-    state.check(&plan, &third, None);
-    assert_eq!(news(&mut state), [(AlertChange::Changed, AlertKind::Identity)]);
-}
-
-#[test]
 fn memory_near_a_limit_is_alerted_once_and_what_lies_in_swap_does_not_count() {
     let (plan, seen) = at(Event::Full(0.0, 1.0));
     let mut state = WatchState::default();
@@ -187,33 +175,6 @@ fn growth_is_alerted_with_what_it_comes_to_and_is_over_when_it_is_back() {
     // Of too little nothing is known, and what stood stands.
     change(&mut fleet, 10, |day, _| day < 1.0);
     assert_eq!(grows(&look(&plan, &fleet, 9, &found.findings).unwrap().findings), 10);
-}
-
-#[test]
-fn what_is_stopped_or_unread_uses_up_no_memory() {
-    let (mut plan, seen) = at(Event::Full(0.0, 1.0));
-    plan.no_data_seconds = 3.0 * 3600.0;
-    let with = |change: &dyn Fn(&mut heaptrial_fleet::watch::ServiceSeen)| {
-        let mut seen = seen(9.0);
-        seen.services.iter_mut().for_each(|service| service.limit_bytes = None);
-        let first = &mut seen.services[0];
-        first.limit_bytes = first.bytes;
-        change(first);
-        seen
-    };
-    let mut state = WatchState::default();
-    state.check(&plan, &with(&|service| service.stopped = Some("failed".to_owned())), None);
-    assert_eq!(news(&mut state), [(AlertChange::Raised, AlertKind::Stopped)]);
-    let mut state = WatchState::default();
-    let unread = with(&|service| service.last_reading_at = Some(BEGIN));
-    state.check(&plan, &unread, None);
-    assert_eq!(news(&mut state), [(AlertChange::Raised, AlertKind::NoData)]);
-    // What stood before that cannot be seen to be over.
-    let mut state = WatchState::default();
-    state.check(&plan, &with(&|_| {}), None);
-    assert_eq!(news(&mut state), [(AlertChange::Raised, AlertKind::Memory)]);
-    state.check(&plan, &unread, None);
-    assert_eq!(news(&mut state), [(AlertChange::Raised, AlertKind::NoData)]);
 }
 
 #[test]

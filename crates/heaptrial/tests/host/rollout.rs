@@ -360,42 +360,6 @@ fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed(
 
 #[test]
 #[ignore = "needs root and a container"]
-fn only_the_very_treatment_that_was_measured_is_rolled_out() {
-    let Some(()) = drawn(4, 6) else { return };
-    let Some(host) = Host::with_trial(6, Duration::from_secs(8)) else { return };
-    let before = host.bed.snapshot();
-    let of_arm =
-        |arm: &str| host.bed.heaptrial(&format!("rollout start three-way --arm {arm} --dry-run {PACE}"));
-    let refused = |output: std::process::Output, told: &[&str]| {
-        assert_eq!(output.status.code(), Some(3), "{}{}", stdout(&output), stderr(&output));
-        let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in told {
-            assert!(text.contains(words), "{words}: {text}");
-        }
-    };
-    let output = of_arm("mimalloc");
-    assert!(output.status.success(), "{}", stderr(&output));
-    let silent = "gates do not go by the work of 4 and the flags of 4 of 4 services";
-    assert!(stderr(&output).contains(silent), "{}", stderr(&output));
-    let contaminate = |why: &str| {
-        let arm = "SELECT id FROM arm WHERE name = 'mimalloc'";
-        let service = format!("SELECT id FROM service WHERE arm_id IN ({arm}) ORDER BY position LIMIT 1");
-        let sql = format!("UPDATE life SET contamination = {why} WHERE service_id IN ({service})");
-        let connection = rusqlite::Connection::open(host.bed.database()).unwrap();
-        connection.busy_timeout(Duration::from_secs(30)).unwrap();
-        assert_ne!(connection.execute(&sql, []).unwrap(), 0);
-    };
-    contaminate("'it ran another one'");
-    let output = of_arm("mimalloc");
-    assert!(stderr(&output).contains("mimalloc has services that ran something else"), "{}", stderr(&output));
-    contaminate("NULL");
-    let spec = format!("rollout start mimalloc@2.0.9 --services churn@* --dry-run {PACE}");
-    refused(host.bed.heaptrial(&spec), &["no trial measured mimalloc@2.0.9"]);
-    assert_eq!(before.difference(&host.bed.snapshot()), Vec::<String>::new());
-}
-
-#[test]
-#[ignore = "needs root and a container"]
 fn quiet_hours_hold_for_the_canary_too() {
     let Some(bed) = Bed::boot() else { return };
     bed.start_churn_of(4, LIVE_BYTES);

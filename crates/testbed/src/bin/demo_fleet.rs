@@ -129,7 +129,7 @@ impl Demonstration {
     fn rollout(&self) -> Result<(), Failure> {
         let verdict =
             format!("heaptrial_verdict={}", self.fleet.control.path().join("jemalloc.json").display());
-        let more = r#"{"heaptrial_rollout": "to-jemalloc", "heaptrial_services": ["churn@*"], "heaptrial_poll": 2, "heaptrial_shares": [1, "100%"], "heaptrial_options": ["--soak", "5s", "--waves", "50%,100%", "--pause", "0s", "--at-once", "2"]}"#;
+        let more = r#"{"heaptrial_rollout": "to-jemalloc", "heaptrial_services": ["churn@*"], "heaptrial_force": "a minute of readings shows how it is done", "heaptrial_poll": 2, "heaptrial_shares": [1, "100%"], "heaptrial_options": ["--soak", "5s", "--waves", "50%,100%", "--pause", "0s", "--at-once", "2"]}"#;
         self.play("rollout", &[&verdict, more])?;
         let watch = "heaptrial_watch=to-jemalloc";
         self.play("watch", &[watch, &verdict])?;

@@ -7,7 +7,7 @@ use heaptrial_stats::{mean, student_quantile};
 use serde::{Deserialize, Serialize};
 
 use super::{Findings, Grounds, Reason, Subject};
-use crate::rollout::expected::Expected;
+use crate::rollout::expected::{Expected, Stratum};
 
 /// How often a gate over all services may stop though everything is as in the trial.
 const FALSE_STOPS: f64 = 0.01;
@@ -48,6 +48,18 @@ pub struct Together<'l> {
 }
 
 impl Level {
+    /// Memory of a service at an age, which used `before` bytes; `None` at ages of which the trial says nothing.
+    pub fn of(
+        service: &str,
+        stratum: &Stratum,
+        before: f64,
+        (bytes, age_seconds): (f64, f64),
+    ) -> Option<Self> {
+        let expected = stratum.expected(before, age_seconds)?;
+        let (service, stratum) = (service.to_owned(), stratum.name.clone());
+        Some(Self { service, stratum, bytes, age_seconds, expected })
+    }
+
     /// Memory over what is expected, on the log scale.
     fn excess(&self) -> f64 {
         (self.bytes / self.expected.bytes).ln()
@@ -105,7 +117,7 @@ pub(super) fn levels(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut
     let mut levels = Vec::new();
     let mut older = 0;
     for subject in subjects {
-        let Some((bytes, age_seconds)) = fresh_level(subject, grounds) else {
+        let Some(level) = fresh_level(subject, grounds) else {
             findings.missing(
                 subject.service,
                 "no readings of its memory yet; is heaptrial-agent.service active?",
@@ -116,18 +128,12 @@ pub(super) fn levels(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut
             findings.missing(subject.service, "its memory before is not known");
             continue;
         };
-        match subject.stratum.expected(before, age_seconds) {
-            Some(expected) => levels.push(Level {
-                service: subject.service.to_string(),
-                stratum: subject.stratum.name.clone(),
-                bytes,
-                age_seconds,
-                expected,
-            }),
+        match Level::of(subject.service.as_str(), subject.stratum, before, level) {
+            Some(level) => levels.push(level),
             // It passed its own gate.
-            None if !subject.is_new && subject.stratum.is_younger_than(age_seconds) => older += 1,
+            None if !subject.is_new && subject.stratum.is_younger_than(level.1) => older += 1,
             None => {
-                let age = units::duration(age_seconds);
+                let age = units::duration(level.1);
                 findings.missing(subject.service, format!("the trial says nothing of memory at age {age}"));
             }
         }

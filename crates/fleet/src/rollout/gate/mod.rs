@@ -2,8 +2,6 @@
 
 mod memory;
 mod pool;
-#[cfg(test)]
-mod tests;
 mod work;
 
 use heaptrial_change::Standing;
@@ -23,13 +21,9 @@ use crate::rollout::step::Reason;
 pub struct Observed {
     /// Median memory over the last window of its life, in bytes, and the life's age at its end in seconds.
     pub level: Option<(f64, f64)>,
-    /// Seconds since its last reading.
     pub last_reading_seconds: Option<f64>,
-    /// Its crashes and OOM kills, in words.
     pub failures: Vec<String>,
-    /// What it read and wrote.
     pub work: Option<Worked>,
-    /// Flags of its network; `None` where they are not known.
     pub flags: Option<Vec<TorFlag>>,
 }
 
@@ -40,7 +34,6 @@ pub struct Subject<'a> {
     pub standing: &'a Standing,
     pub observed: Option<&'a Observed>,
     pub before: Option<&'a Before>,
-    /// The services that are like it, with the ratio that all of them are held to.
     pub stratum: &'a Stratum,
     /// Whether it is of the wave that is judged: what is older than all the trial saw has passed its own gate.
     pub is_new: bool,
@@ -49,11 +42,8 @@ pub struct Subject<'a> {
 /// What a gate goes by.
 #[derive(Debug, Clone, Copy)]
 pub struct Grounds {
-    /// Readings may be this old, in seconds.
     pub stale_seconds: f64,
-    /// Readings of work must cover so many seconds.
     pub work_seconds: f64,
-    /// Whether it goes by work and flags at all.
     pub judges_work: bool,
 }
 

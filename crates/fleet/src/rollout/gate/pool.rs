@@ -17,15 +17,11 @@ pub struct Judged {
     pub arm: String,
     /// The digest of the verdict by which it goes, where it goes by one.
     pub verdict: Option<String>,
-    /// When that was, microseconds since 1970.
     pub wall_us: i64,
-    /// How far it has come.
     pub standing: Course,
     /// Services that have the treatment, and are judged.
     pub services: usize,
-    /// Why it stopped, if it did.
     pub reasons: Vec<Reason>,
-    /// What its gate would say.
     pub gate: Gate,
 }
 
@@ -56,7 +52,7 @@ pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
         work.extend(host.gate.work.iter().map(|(service, ratio)| (named(service), *ratio)));
     }
     memory::together(&levels, &mut findings);
-    work::together(work.clone(), &mut findings);
+    work::together(&work, &mut findings);
     Ok(findings.gate(levels, work, hosts.iter().map(|host| host.services).sum()))
 }
 
@@ -93,21 +89,20 @@ fn one(host: &Judged, findings: &mut Findings) {
         Course::Stopped | Course::CompleteInPart | Course::BeingRolledBack | Course::RolledBack
     );
     if has_stopped || gate.outcome == Outcome::Stop {
-        let what = if has_stopped { standing.as_str() } else { "its gate says stop" };
+        let what = if has_stopped { standing.to_string() } else { "its gate says stop".to_owned() };
         let of_gate = gate.reasons.iter().filter(|_| gate.outcome == Outcome::Stop);
         let why = host.reasons.iter().chain(of_gate).map(|reason| format!("; {reason}"));
         findings.against.push(reason(&format!("{what}{}", why.collect::<String>())));
     } else if matches!(standing, Course::NotBegun | Course::Paused | Course::CutShort) {
-        findings.missing.push(reason(standing.as_str()));
+        findings.missing.push(reason(&standing.to_string()));
     } else if gate.outcome == Outcome::NotEnough && gate.reasons.is_empty() {
         findings.missing.push(reason("no service has the treatment yet"));
     } else if gate.outcome == Outcome::NotEnough {
         findings.missing.extend(gate.reasons.iter().map(|missing| reason(&missing.to_string())));
     }
     findings.evidence.push(format!(
-        "{}: {}, {} judged",
+        "{}: {standing}, {} judged",
         host.host,
-        standing.as_str(),
         units::counted(host.services, "service")
     ));
 }

@@ -11,8 +11,6 @@ use crate::rollout::plan::Before;
 pub const LEAST_WORK: f64 = 0.5;
 /// The median of many services is held to no narrower limit than the square root of that of one.
 const NARROWEST_ROOT: f64 = 0.5;
-/// Services named with what they did.
-const NAMED: usize = 5;
 /// Flags that a relay keeps over a restart, and whose loss costs the network what the memory is spent for.
 const KEPT_FLAGS: [TorFlag; 2] = [TorFlag::Guard, TorFlag::V2Dir];
 
@@ -40,7 +38,7 @@ pub(super) fn judge(
     let own = ratios.iter().filter(|(subject, _)| subject.is_new);
     let own: Vec<(String, f64)> =
         own.map(|(subject, ratio)| (subject.service.to_string(), ratio.value())).collect();
-    together(own.clone(), findings);
+    together(&own, findings);
     evidence(subjects, &ratios, findings);
     own
 }
@@ -103,28 +101,22 @@ fn work(
 }
 
 /// Services of the wave that each do a little less stop where one of them would not.
-pub(super) fn together(mut own: Vec<(String, f64)>, findings: &mut Findings) {
+pub(super) fn together(own: &[(String, f64)], findings: &mut Findings) {
     let values: Vec<f64> = own.iter().map(|(_, ratio)| *ratio).collect();
     // The median: one that does nothing stops by itself, and says nothing of the others.
-    let Some(middle) = median(&values).filter(|_| own.len() > 1) else { return };
+    let least = own.iter().min_by(|one, other| one.1.total_cmp(&other.1)).filter(|_| own.len() > 1);
+    let (Some(middle), Some((least, ratio))) = (median(&values), least) else { return };
     // That of n spreads over some 1/sqrt(n) of what one does, but for what befalls all of them.
     let limit = LEAST_WORK.powf((own.len() as f64).sqrt().recip().max(NARROWEST_ROOT));
     if middle >= limit {
         return;
     }
-    own.sort_by(|one, other| one.1.total_cmp(&other.1));
-    let named: Vec<String> = own
-        .iter()
-        .take(NAMED)
-        .map(|(service, ratio)| format!("{service} {}", units::ratio(*ratio)))
-        .collect();
-    let more = if own.len() > NAMED { ", ..." } else { "" };
     let what = format!(
-        "work of the wave's {} is {} of that of before (median), and the limit for so many is {}: {}{more}",
+        "work of the wave's {} is {} of that of before (median), the least {} ({least}); the limit for so many is {}",
         units::counted(own.len(), "service"),
         units::ratio(middle),
+        units::ratio(*ratio),
         units::ratio(limit),
-        named.join(", ")
     );
     findings.against.push(Reason { service: None, what });
 }

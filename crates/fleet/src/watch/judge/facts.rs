@@ -24,7 +24,6 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, before: &BTreeMap<AlertKind, Standin
     findings.extend(newcomers(plan, seen));
     findings.extend(stopped(seen));
     findings.extend(work::less(plan, seen, &stands));
-    findings.extend(flags(seen));
     findings.extend(no_data(plan, seen));
     findings.extend(memory::nearly_used_up(plan, seen, &stands));
     findings.extend(failures::findings(plan, seen));
@@ -44,16 +43,6 @@ fn stopped(seen: &Seen) -> Vec<Finding> {
         let how = service.stopped.as_ref()?;
         let text = format!("does not run: it is {how}");
         Some(Finding::new(AlertKind::Stopped, &service.service, how, text))
-    };
-    seen.services.iter().filter_map(finding).collect()
-}
-
-fn flags(seen: &Seen) -> Vec<Finding> {
-    let finding = |service: &ServiceSeen| {
-        let lost: Vec<&str> = service.lost_flags.iter().map(|flag| flag.as_str()).collect();
-        let lost = lost.join(", ");
-        let text = format!("has lost {lost}, and ran on");
-        (!lost.is_empty()).then(|| Finding::new(AlertKind::Flags, &service.service, lost, text))
     };
     seen.services.iter().filter_map(finding).collect()
 }

@@ -88,12 +88,6 @@ mod tests {
     }
 
     #[test]
-    fn without_failures_or_without_a_trial_nothing_is_shown() {
-        let before = FailuresBefore { failures: 2, service_days: 100.0, assumed: false };
-        assert_eq!((p_value(0, 50.0, before), p_value(9, 50.0, FailuresBefore::default())), (1.0, 1.0));
-    }
-
-    #[test]
     fn where_nothing_is_known_a_rate_is_taken() {
         assert_eq!(
             FailuresBefore::of(2, 30.0),

@@ -24,16 +24,10 @@ pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
                 (why.clone(), why)
             }
         };
-        let text = format!("does not run what was proved: {what}{}", by_whom(seen));
+        let text = format!("does not run what was proved: {what}");
         Some(Finding::new(AlertKind::Identity, &seen.service, state, text))
     };
     plan.services.iter().zip(&seen.services).filter_map(finding).collect()
-}
-
-fn by_whom(seen: &ServiceSeen) -> String {
-    seen.changed_by
-        .as_ref()
-        .map_or(String::new(), |name| format!(" ({name} changed it since the watch began)"))
 }
 
 /// Where what runs now is not what ran.
@@ -78,7 +72,7 @@ pub(super) fn files(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
 pub(super) fn drop_ins(seen: &Seen) -> Vec<Finding> {
     let finding = |seen: &ServiceSeen| {
         let lacking = seen.next_lacks.as_ref().filter(|lacking| !lacking.is_empty())?.join(", ");
-        let text = format!("its next start will be without its treatment: {lacking}{}", by_whom(seen));
+        let text = format!("its next start will be without its treatment: {lacking}");
         Some(Finding::new(AlertKind::DropIn, &seen.service, lacking, text))
     };
     seen.services.iter().filter_map(finding).collect()

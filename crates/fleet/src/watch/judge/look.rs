@@ -30,14 +30,11 @@ pub struct LookResult {
     pub number: u32,
     /// Days after the start of the watch.
     pub day: f64,
-    /// Services whose level was compared.
     pub levels: u32,
     pub services: u32,
-    /// Geometric mean of levels over the expected ones.
     pub level_ratio: Option<f64>,
     /// Growth a day by arm, as a share.
     pub growth_per_day: BTreeMap<String, Estimate>,
-    /// What could not be tested, and why.
     pub untested: Vec<String>,
     pub findings: Vec<Finding>,
 }
@@ -124,10 +121,8 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
     };
     let bytes = bytes.filter(|_| is_covered);
     let bytes = bytes.ok_or_else(|| format!("its readings do not cover {}", units::duration(window)))?;
-    let expected = stratum.expected(before, age);
-    let expected = expected
-        .ok_or_else(|| format!("it is {} old, and nothing is known of that age", units::duration(age)))?;
-    Ok(Level { service: name.clone(), stratum: stratum.name.clone(), bytes, age_seconds: age, expected })
+    Level::of(name, stratum, before, (bytes, age))
+        .ok_or_else(|| format!("it is {} old, and nothing is known of that age", units::duration(age)))
 }
 
 /// The median of a life's readings from an age on.

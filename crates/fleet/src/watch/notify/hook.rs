@@ -97,16 +97,6 @@ mod tests {
     }
 
     #[test]
-    fn a_command_gets_the_document_and_no_shell_sees_its_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("a b;$(c)");
-        let document = serde_json::json!({ "key": "level:all" });
-        run(&words(&["/usr/bin/tee", out.to_str().unwrap()]), &document).unwrap();
-        let read: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
-        assert_eq!(read, document);
-    }
-
-    #[test]
     fn failures_of_a_command_are_reported() {
         let document = Value::Null;
         let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err().to_string();

@@ -4,23 +4,21 @@ use crate::watch::advice::advice;
 use crate::watch::plan::WatchPlan;
 use crate::watch::state::{AlertChange, Notification};
 
-/// A line; with the priority in front where systemd's journal reads it (sd-daemon(3)).
+/// A line; with the priority of sd-daemon(3) in front where systemd's journal reads it.
 pub(super) fn line(plan: &WatchPlan, notification: &Notification, in_journal: bool) -> String {
     let (alert, change) = (&notification.alert, notification.change);
-    let prefix = match change {
+    let priority = match (change, alert.kind.severity()) {
         _ if !in_journal => "",
-        // Notice.
-        AlertChange::Resolved => "<5>",
-        _ => alert.kind.severity().prefix(),
+        (AlertChange::Resolved, _) => "<5>",
+        (_, "error") => "<3>",
+        _ => "<4>",
     };
-    let (watch, kind, text) = (&plan.name, alert.kind.as_str(), one_line(&alert.text()));
-    match change {
-        AlertChange::Resolved => format!("{prefix}{watch}: resolved: {kind}: {text}"),
-        _ => {
-            let advice = one_line(&advice(plan, alert));
-            format!("{prefix}{watch}: {}: {kind}: {text} ({advice})", change.as_str())
-        }
-    }
+    let (watch, kind) = (&plan.name, alert.kind.as_str());
+    let advice = match change {
+        AlertChange::Resolved => String::new(),
+        _ => format!(" ({})", advice(plan, alert)),
+    };
+    format!("{priority}{watch}: {change}: {kind}: {}", one_line(&(alert.text() + &advice)))
 }
 
 /// Without line breaks and other control characters: what follows one would be another entry.
@@ -43,13 +41,12 @@ mod tests {
         let of = |kind: AlertKind, change: AlertChange, in_journal: bool| {
             let finding = Finding::new(kind, "a.service", "", "is gone\n<0>five-way: forged");
             let alert = Alert::all([finding]).into_values().next().unwrap();
-            line(&plan, &Notification { at: 0.0, change, alert, sent: Vec::new() }, in_journal)
+            line(&plan, &Notification { at: 0.0, change, alert, is_printed: false }, in_journal)
         };
         let file = of(AlertKind::File, AlertChange::Raised, true);
         let expected = format!("<4>{}: raised: file: a.service: is gone <0>five-way: forged (", plan.name);
         assert!(file.starts_with(&expected) && !file.contains('\n'), "{file}");
         assert_eq!(format!("<4>{}", of(AlertKind::File, AlertChange::Raised, false)), file);
         assert!(of(AlertKind::Identity, AlertChange::Raised, true).starts_with("<3>"));
-        assert!(of(AlertKind::Identity, AlertChange::Resolved, true).starts_with("<5>"));
     }
 }

@@ -291,7 +291,6 @@ impl Month {
                 service: name(index),
                 last_reading_at: last(index).map(|reading| reading.0),
                 bytes: last(index).map(|reading| reading.1),
-                lost_flags: Vec::new(),
                 worked: None,
                 limit_bytes: match self.event {
                     Some((Event::Full(_, times), _)) => Some(times * fleet::LEVEL_BYTES),
@@ -368,7 +367,6 @@ pub fn plan((ratio, bytes): (Option<Ratio>, &[f64]), failures_before: FailuresBe
         runs: Some(runs.clone()),
         usual_work: None,
         bytes: Some(bytes[index]),
-        not_of_unit: Vec::new(),
     };
     WatchPlan {
         schema_version: 1,

@@ -60,7 +60,7 @@ fn status(host: &Host<'_>, standing: Standing) -> Result<Status, Failure> {
         None => "no trial measured it".to_owned(),
     };
     Ok(Status {
-        headline: format!("rollout {name}: {}, {}; {measured}", plan.arm, course.as_str()),
+        headline: format!("rollout {name}: {}, {course}; {measured}", plan.arm),
         detail: detail(&plan, &progress, &state, &problems),
         document: json!({
             "rollout": name,

@@ -43,7 +43,7 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<Answer, Fai
     let database = plan.database.as_ref().unwrap_or(&host.database);
     let (store, systemd) = (Store::open(database), Systemd::connect(global.scope()));
     let at = Instant::now().wall_us as f64 / 1e6;
-    let mut seen = see(&plan, &host.paths, systemd.as_ref(), store.as_ref(), at);
+    let mut seen = see(&plan, systemd.as_ref(), store.as_ref(), at);
     let fleet = match (&store, state.due(&plan, at).is_empty()) {
         (Ok(store), false) => read_fleet(store, plan.trial_id, &Options::default())
             .inspect_err(|error| seen.unreadable.push(format!("the look that is due is not taken: {error}")))

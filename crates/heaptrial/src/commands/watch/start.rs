@@ -96,8 +96,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Fai
     for (service, why) in &source.left_out {
         eprintln!("warning: {service} is not watched: {why}");
     }
-    let proposal = propose(&request, source, &host.paths)?;
-    let plan = &proposal.plan;
+    let plan = propose(&request, &source, &host.paths)?;
     let watched: Vec<&ServiceName> =
         plan.services.iter().map(|own| &own.service).chain(&plan.others).collect();
     let of_trial = options.what.first().map_or(name, String::as_str);
@@ -106,7 +105,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Fai
     if !systemd.status(&agent).is_ok_and(|status| status.is_running()) {
         eprintln!("warning: {agent} does not run; until something samples the services there are no data");
     }
-    let mut text = describe(plan, options.every);
+    let mut text = describe(&plan, options.every);
     if options.consent.dry_run {
         for file in &plan.installed {
             text += &format!("would install {}\n{}", file.path.display(), indented(&file.text));
@@ -120,7 +119,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Fai
         text += &format!("installed {}\n", file.path.display());
     }
     let mut store = Store::create(&host.database)?;
-    let plan = begin(proposal, &mut store, &systemd, &host.paths).map_err(|error| {
+    let plan = begin(plan, source, &mut store, &systemd, &host.paths).map_err(|error| {
         Failure::from(error).hint(format!("`heaptrial watch stop {name}` removes what there is of the watch"))
     })?;
     text += &format!("`heaptrial watch status {name}` shows how it goes\n");
