@@ -24,8 +24,9 @@ pub(crate) fn ask(
     if family.version_call == VersionCall::MiVersion {
         command.env("MIMALLOC_VERBOSE", "1");
     }
-    let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command.spawn().map_err(|source| VerifyError::Start { program, source })?;
+    let mut child = command
+        .spawn()
+        .map_err(|source| VerifyError(format!("cannot start the probe {}: {source}", probe_exe.display())))?;
     let stdout = collect(child.stdout.take());
     let stderr = collect(child.stderr.take());
     let status = wait(&mut child);

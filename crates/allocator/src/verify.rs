@@ -51,12 +51,8 @@ impl<'a> Claim<'a> {
 
 /// Why a library is not what the spec says.
 #[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    #[error("cannot start the probe `{program}`: {source}")]
-    Start { program: String, source: std::io::Error },
-    #[error("{0}")]
-    Refused(String),
-}
+#[error("{0}")]
+pub struct VerifyError(pub(crate) String);
 
 impl Classified for VerifyError {
     fn class(&self) -> ErrorClass {
@@ -67,21 +63,21 @@ impl Classified for VerifyError {
 impl VerifyError {
     /// The probe did not answer as it should; with what it and the loader wrote.
     pub(crate) fn failed(how: &str, stderr: &str) -> Self {
-        Self::Refused(format!("the probe process under it {how}{}", said(stderr)))
+        Self(format!("the probe process under it {how}{}", said(stderr)))
     }
 
     fn other_family(family: &Family, why: &str) -> Self {
-        Self::Refused(format!("it is not {}: {why}", family.name))
+        Self(format!("it is not {}: {why}", family.name))
     }
 
     fn other_variant(variant: &str, expected: &str, found: &str) -> Self {
-        Self::Refused(format!(
+        Self(format!(
             "it is not the `{variant}` build: expected `{expected}` among what the library says, found `{found}`"
         ))
     }
 
-    fn not_in_force((name, expected): (&str, &str), found: &str) -> Self {
-        Self::Refused(format!("the setting `{name}` is {found} and not {expected} in the running library"))
+    fn not_in_force(name: &str, expected: &str, found: &str) -> Self {
+        Self(format!("the setting `{name}` is {found} and not {expected} in the running library"))
     }
 }
 
@@ -110,7 +106,7 @@ pub(crate) fn examine(
     };
     if !in_force {
         let expected = claim.object.map_or("the C library".to_owned(), |path| path.display().to_string());
-        return Err(VerifyError::Refused(format!(
+        return Err(VerifyError(format!(
             "`malloc` came from {} and not from {expected}{}",
             named_by(&found),
             said(&stderr)
@@ -193,9 +189,9 @@ fn check_version(
     }
     let version = answer.version(family.version_call);
     match (&version, claim.version) {
-        (Some(found), Some(expected)) if !family.reports(expected, found) => Err(VerifyError::Refused(
-            format!("it is {} {found} and not {expected}, by its own answer", family.name),
-        )),
+        (Some(found), Some(expected)) if !family.reports(expected, found) => {
+            Err(VerifyError(format!("it is {} {found} and not {expected}, by its own answer", family.name)))
+        }
         _ => Ok(version),
     }
 }
@@ -259,17 +255,17 @@ fn check_settings(
     }
     let complaint = ["Invalid conf", "invalid value", "unrecognized flag", "invalid flag"];
     if let Some(line) = stderr.lines().find(|line| complaint.iter().any(|text| line.contains(text))) {
-        return Err(VerifyError::Refused(format!("the library refused a setting: {line}")));
+        return Err(VerifyError(format!("the library refused a setting: {line}")));
     }
     for Setting { name, value } in claim.settings {
         match options.get(name) {
             Some(found) if same_value(found, value) => {
                 evidence.push(format!("setting {name} = {found} is in force"))
             }
-            Some(found) => return Err(VerifyError::not_in_force((name, value), found)),
+            Some(found) => return Err(VerifyError::not_in_force(name, value, found)),
             // It lists all but the one by which it is made to.
             None if claim.family.version_call == VersionCall::MiVersion && name != "verbose" => {
-                return Err(VerifyError::not_in_force((name, value), "unknown"));
+                return Err(VerifyError::not_in_force(name, value, "unknown"));
             }
             None => evidence
                 .push(format!("setting {name} = {value} is in the environment; the library cannot be asked")),

@@ -38,11 +38,8 @@ impl Classified for ObtainError {
             Self::Settings { .. } => ErrorClass::Refused,
             // Where all that was there is something else, it was refused; what could not be had is a failure.
             Self::NoSource { attempts, .. } => {
-                let refused = |why: &SourceError| {
-                    matches!(why, SourceError::Verify(_) | SourceError::Checksum { .. } | SourceError::Elf(_))
-                };
-                let all = !attempts.is_empty() && attempts.iter().all(|attempt| refused(&attempt.why));
-                if all { ErrorClass::Refused } else { ErrorClass::Failed }
+                let all = attempts.iter().all(|attempt| matches!(attempt.why, SourceError::Refused(_)));
+                if all && !attempts.is_empty() { ErrorClass::Refused } else { ErrorClass::Failed }
             }
             Self::Cache(error) => error.class(),
         }
@@ -54,18 +51,31 @@ impl Classified for ObtainError {
 pub enum SourceError {
     #[error("{0}")]
     NotThere(String),
+    /// What is there is something else, or of another machine.
+    #[error("{0}")]
+    Refused(String),
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// What arrived is not what was pinned.
-    #[error("{what} has SHA-256 {found}, pinned is {expected}; it is not used")]
-    Checksum { what: String, expected: String, found: String },
-    /// The file is not a library of this machine.
-    #[error(transparent)]
-    Elf(#[from] ElfError),
-    #[error(transparent)]
-    Verify(#[from] VerifyError),
     #[error(transparent)]
     Cache(#[from] CacheError),
+}
+
+impl SourceError {
+    pub(super) fn checksum(what: &str, expected: &str, found: &str) -> Self {
+        Self::Refused(format!("{what} has SHA-256 {found}, pinned is {expected}; it is not used"))
+    }
+}
+
+impl From<ElfError> for SourceError {
+    fn from(error: ElfError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl From<VerifyError> for SourceError {
+    fn from(VerifyError(why): VerifyError) -> Self {
+        Self::Refused(why)
+    }
 }
 
 fn listed(attempts: &[Attempt]) -> String {

@@ -223,11 +223,10 @@ impl Obtainer {
             return Ok(path.clone());
         }
         Err(match found.first() {
-            Some(path) => SourceError::Checksum {
-                what: name,
-                expected: source.sha256.clone(),
-                found: digest::of_file(path).unwrap_or_default(),
-            },
+            Some(path) => {
+                let found = digest::of_file(path).unwrap_or_default();
+                SourceError::checksum(&name, &source.sha256, &found)
+            }
             None => SourceError::NotThere(format!("cargo fetched it, but {name} is not in its cache")),
         })
     }
