@@ -11,7 +11,6 @@ mod application;
 mod c_library;
 mod cache;
 mod catalog;
-mod defaults;
 mod digest;
 mod elf;
 mod explain;
@@ -40,13 +39,12 @@ pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
-pub use defaults::DefaultDifference;
 pub use elf::{
     ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
 };
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
-pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
+pub use history::{History, HistoryCommit, HistoryError, Repository};
 pub use identify::{
     CarriedAllocator, Identifier, IdentifyError, OtherAllocator, PassedVariables, identify,
     identify_started_with, other_allocators,
