@@ -19,7 +19,7 @@ use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::Catalog;
-use crate::elf::{Elf, ElfError, ElfFile};
+use crate::elf::ElfError;
 use libraries::Packages;
 use objects::{MappedObject, MappedObjects};
 pub(crate) use program::carried_allocators;
@@ -189,26 +189,6 @@ impl<'d> Subject<'_, 'd> {
         }
     }
 
-    /// Whether a file that is mapped and cannot be read, as one that was replaced since, may be the one whose `malloc` is in use. It is a library, as far
-    /// as its name shows: what else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of. What is no preload comes after
-    /// those, and is as the file that stands in its place.
-    fn may_define_malloc(&self, file: &str, is_preloaded: bool) -> bool {
-        if self.is_preload(file) {
-            return true;
-        }
-        if is_preloaded || !file.rsplit('/').next().is_some_and(|name| name.contains(".so")) {
-            return false;
-        }
-        let now = ElfFile::open(&self.process.seen_path(Path::new(file)));
-        let elf = now.as_ref().ok().and_then(|now| Elf::parse(now).ok());
-        elf.is_none_or(|elf| elf.exported("malloc").is_some())
-    }
-
-    fn is_preload(&self, file: &str) -> bool {
-        let name = file.rsplit('/').next();
-        preloads(self.environ).any(|preload| preload.rsplit('/').next() == name)
-    }
-
     /// The file whose `malloc` is in use.
     fn provider(&self, findings: &mut Identity) -> Result<&MappedObject<'d>, String> {
         match slots::resolved(self, findings) {
@@ -222,9 +202,10 @@ impl<'d> Subject<'_, 'd> {
                     object.elf.exported("malloc").is_some() && !object.is_loader()
                 };
                 let providers: Vec<&MappedObject<'_>> = self.objects.iter().filter(defines).collect();
-                let is_preloaded = providers.iter().any(|object| self.is_preload(&object.name));
-                let mut unreadable = self.unreadable.iter();
-                if let Some(name) = unreadable.find(|name| self.may_define_malloc(name, is_preloaded)) {
+                // What else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of.
+                let is_library =
+                    |name: &&&String| name.rsplit('/').next().is_some_and(|name| name.contains(".so"));
+                if let Some(name) = self.unreadable.iter().find(is_library) {
                     return Err(format!("{name} could define `malloc` as well"));
                 }
                 by_search_order(&providers, self.program)
