@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 /// `PATH`: the program has to be given as a path with a slash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
-    /// Environment variables to set, name and value.
     pub env: Vec<(String, String)>,
     pub argv_prefix: Vec<OsString>,
 }

@@ -61,7 +61,6 @@ pub(crate) enum Lookup {
 #[derive(Serialize, Deserialize)]
 struct Record {
     schema_version: u32,
-    /// Names of files with their SHA-256.
     files: Vec<(String, String)>,
     /// Without settings, which are no part of a build.
     obtained: Obtained,

@@ -28,7 +28,6 @@ pub enum ElfError {
     NotElf { path: PathBuf },
     #[error("{path} is for {found}, and only what is for {expected} can be read and preloaded")]
     Architecture { path: PathBuf, found: String, expected: &'static str },
-    /// It is damaged, or nothing that can be preloaded here.
     #[error("{path} {why}")]
     Unusable { path: PathBuf, why: String },
 }

@@ -27,7 +27,6 @@ pub struct History {
     /// Whether the older end is not on the line of first parents of the newer one. Then the second commit is where that line
     /// leaves what they share, and no child of the first.
     pub forks: bool,
-    /// Commits on the line that change nothing that is compiled.
     pub left_out: usize,
 }
 

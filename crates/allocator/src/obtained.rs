@@ -22,19 +22,14 @@ pub struct Obtained {
     pub version: Option<Version>,
     /// The library to preload; `None` for a C library's own allocator.
     pub library: Option<PathBuf>,
-    /// The C library to run under, instead of a library.
     pub loader: Option<Loader>,
-    /// SHA-256 of the library, or of the C library, in hexadecimal.
     pub sha256: String,
     pub build_id: Option<String>,
-    /// The newest glibc whose symbols the library needs.
     pub needed_glibc: Option<Version>,
     pub provenance: Provenance,
     #[serde(skip)]
     pub licences: Vec<LicenceText>,
-    /// What a process under it reported.
     pub verification: Verification,
-    /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,
 }
 

@@ -24,19 +24,12 @@ pub const PROBE_COMMAND: &str = "allocator-probe";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeAnswer {
     pub schema_version: u32,
-    /// The object that defines the `malloc` in force.
     pub malloc_from: Option<PathBuf>,
-    /// SHA-256 of that file, where the process may read it.
     pub sha256: Option<String>,
-    /// `LD_PRELOAD`, and what allocators read as settings.
     pub environment: BTreeMap<String, String>,
-    /// What each call for a version answers, of those that the process has.
     pub versions: BTreeMap<VersionCall, String>,
-    /// Functions of catalog families that the process has, with the object that defines each.
     pub symbols: BTreeMap<String, PathBuf>,
-    /// Settings in force, where the library can be asked.
     pub options: BTreeMap<String, String>,
-    /// Whether allocations from several threads came through intact.
     pub exercised: bool,
 }
 

@@ -9,30 +9,21 @@ use crate::catalog::Catalog;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessorSizing {
-    /// The setting of what it sizes; `None` where it sizes nothing by processors.
     pub setting: Option<String>,
-    /// Value of the setting for each processor, where it is not set.
     #[serde(default)]
     pub each: u32,
-    /// Value on a single processor, where that is another.
     pub on_one: Option<u32>,
-    /// Settings under which it goes by the processors that are there, with the value that is no reason to.
     #[serde(default)]
     pub not_with: Vec<Setting>,
-    /// What is known of it.
     pub about: String,
-    /// Where that is to be read.
     pub source: String,
 }
 
 /// How an allocator runs as on a number of processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsOn {
-    /// The spec, with the setting that it takes where it has none itself.
     pub spec: AllocatorSpec,
-    /// In words.
     pub how: String,
-    /// Whether it goes by the processors that are there all the same.
     pub is_impossible: bool,
 }
 

@@ -16,10 +16,8 @@ pub struct Expected {
     pub version: Option<Version>,
     /// The file that holds its `malloc`; `None` for the C library that the service has anyway.
     pub object: Option<PathBuf>,
-    /// SHA-256 of that file in hexadecimal.
     pub sha256: String,
     pub build_id: Option<String>,
-    /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,
 }
 
@@ -56,7 +54,6 @@ pub struct Mismatch {
     pub expected: String,
     pub found: String,
     pub why: String,
-    /// What the dynamic loader wrote when the process started.
     pub loader_message: Option<String>,
 }
 

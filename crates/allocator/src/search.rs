@@ -21,15 +21,11 @@ pub struct Tried {
     /// Whether setting it to its default is something else than leaving it alone.
     #[serde(default)]
     pub fixes: bool,
-    /// Settings without which it does nothing.
     #[serde(default)]
     pub needs: Vec<Setting>,
-    /// Settings with which it does nothing, or cannot be set.
     #[serde(default)]
     pub excludes: Vec<String>,
-    /// What it costs in security.
     pub mitigation: Option<MitigationBySetting>,
-    /// Whether it is searched where no settings are named.
     #[serde(default)]
     pub usual: bool,
 }
@@ -39,7 +35,6 @@ pub struct Tried {
 #[serde(deny_unknown_fields)]
 pub struct MitigationBySetting {
     pub name: String,
-    /// Values at which it is not there.
     pub absent_at: Vec<String>,
 }
 
@@ -72,14 +67,8 @@ pub struct Searched {
 pub enum SearchError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The build does not have a mitigation that is to be kept, whatever is set.
     #[error("{spec} has no {mitigation}{}", .by.as_ref().map_or(String::new(), |by| format!(" unless `{by}` is set, and none of its values that give it are searched")))]
-    WithoutMitigation {
-        spec: Box<AllocatorSpec>,
-        mitigation: String,
-        /// The setting that gives it.
-        by: Option<String>,
-    },
+    WithoutMitigation { spec: Box<AllocatorSpec>, mitigation: String, by: Option<String> },
 }
 
 impl Classified for SearchError {

@@ -21,11 +21,8 @@ use crate::resolve::{Resolved, same_value};
 pub struct Verification {
     /// Version as the loaded code reports it; `None` where the family has no such call.
     pub version: Option<Version>,
-    /// The object whose `malloc` was in force.
     pub malloc_from: PathBuf,
-    /// What the conclusion rests on, one finding a line.
     pub evidence: Vec<String>,
-    /// Settings in force, where the library can be asked.
     pub options: BTreeMap<String, String>,
     /// What the spec says and nothing in the library shows, each with what it rests on.
     pub unproved: Vec<String>,

@@ -19,7 +19,6 @@ const BUFFER_BYTES: usize = 16 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CgroupVersion {
-    /// The memory controller of version 1.
     V1,
     V2,
     None,
@@ -59,7 +58,6 @@ impl CgroupVersion {
 pub struct Cgroup {
     version: CgroupVersion,
     dir: PathBuf,
-    /// The group of the same name in the hierarchy of CPU time, of version 1.
     cpu_dir: Option<PathBuf>,
 }
 

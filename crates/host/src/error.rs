@@ -7,10 +7,8 @@ use rustix::io::Errno;
 /// Why something about the host could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The file could not be read.
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    /// The file does not look as the kernel writes it.
     #[error("{path}: expected {expected}, found `{found}`")]
     Parse {
         path: PathBuf,
@@ -20,7 +18,6 @@ pub enum HostError {
     },
     #[error("process {pid} does not exist (any more)")]
     Gone { pid: i32 },
-    /// The parents of processes are unknown, so that no service that goes by them has its processes.
     #[error("the processes of this host cannot be listed: {why}")]
     NoTree { why: String },
     /// Of a service no process counts.

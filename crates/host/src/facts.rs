@@ -9,28 +9,20 @@ use crate::{CgroupVersion, HostError, HostRoot};
 /// The properties of a host that change memory results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// Operating system and its release, such as `Debian GNU/Linux 12 (bookworm)`.
     pub os: String,
-    /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub userland: Option<String>,
     pub kernel: String,
-    /// Machine architecture, such as `x86_64`.
     pub architecture: String,
     pub cpu_count: u32,
-    /// The first processor's model name.
     pub cpu_model: Option<String>,
-    /// Memory in bytes.
     pub ram_bytes: u64,
-    /// Mode of transparent huge pages: `always`, `madvise` or `never`.
     pub thp_mode: Option<String>,
-    /// Which control group version accounts for memory.
     pub cgroup_version: CgroupVersion,
     pub overcommit_memory: Option<String>,
     /// The C library that this program runs on, such as `glibc 2.36`; `None` where it is another.
     #[serde(default)]
     pub libc: Option<String>,
-    /// Size of a page of memory.
     #[serde(default)]
     pub page_size_bytes: u64,
     pub boot_id: String,

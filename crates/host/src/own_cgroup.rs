@@ -22,7 +22,6 @@ const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
 pub struct CgroupPlace {
     version: CgroupVersion,
     dir: PathBuf,
-    /// The same for CPU time, in version 1.
     #[serde(default)]
     cpu_dir: Option<PathBuf>,
 }

@@ -14,9 +14,7 @@ pub const PACKAGE_STATUS: &str = "/var/lib/dpkg/status";
 /// A package that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Its name, without the architecture.
     pub name: String,
-    /// Its version, where dpkg's status has it.
     pub version: Option<String>,
 }
 

@@ -23,9 +23,7 @@ pub struct Paths {
     pub state: PathBuf,
     /// Allocator libraries, and the copy of the program that the recovery timer runs.
     pub libraries: PathBuf,
-    /// Unit files of the administrator, or of the user.
     pub units: PathBuf,
-    /// Whose service manager reads the unit files.
     pub scope: Scope,
 }
 

@@ -27,15 +27,12 @@ pub struct Mapping {
     pub end: u64,
     /// `rwxp` as the kernel writes it.
     pub permissions: [u8; 4],
-    /// Offset in the mapped file.
     pub offset: u64,
-    /// Device as `major:minor` in hexadecimal.
     pub device: String,
     /// Inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
     /// Path of the file, or a name in brackets, or empty; without ` (deleted)`.
     pub name: String,
-    /// Whether the file has been removed or replaced since it was mapped.
     pub deleted: bool,
 }
 

@@ -13,10 +13,8 @@ use crate::{AnonymousMemory, HostError, HostRoot};
 pub struct ProcessReading {
     /// Its part of the service's sample; `processes` is 1.
     pub sample: Sample,
-    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
     pub parent: i32,
-    /// Whether it has ended and waits to be collected.
     pub zombie: bool,
     /// Huge pages of hugetlb, which its sample has in anonymous memory and RSS.
     pub hugetlb_bytes: u64,
@@ -37,7 +35,6 @@ pub struct ProcessReader {
     dir: PathBuf,
     root: HostRoot,
     buffer: Vec<u8>,
-    /// As it was read last.
     last: ProcessReading,
 }
 

@@ -18,16 +18,13 @@ pub struct ServiceSampler {
     processes: ServiceProcesses,
     main_pid: i32,
     readers: Vec<ProcessReader>,
-    /// Processes of it that could not be opened.
     unopened: Vec<i32>,
-    /// The folder that lists its processes, of a unit that has one.
     listed_in: Option<PathBuf>,
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
     ever_counted: bool,
     group: Option<Cgroup>,
-    /// What is sampled of it.
     cgroup: Option<CgroupReader>,
     family: usize,
     outside: Option<(i32, String)>,
@@ -43,7 +40,6 @@ pub struct Member {
     pub rss_bytes: u64,
     /// Another one for another process of the same id, and for another program of the same process.
     pub image: (u64, u64),
-    /// How long ago it began.
     pub age_seconds: f64,
 }
 

@@ -12,7 +12,6 @@ use crate::{HostRoot, Scope};
 /// Why a path must not be given to a program of another user.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    /// It depends on the folder that one is in.
     #[error("{path} is not an absolute path")]
     Relative { path: PathBuf },
     /// Somebody else owns it, or a folder on the way to it.
@@ -21,10 +20,8 @@ pub enum Untrusted {
     /// Its group or everybody may write to it, or to a folder on the way to it.
     #[error("{path} can be written by {whom} (mode {mode:04o})")]
     Writable { path: PathBuf, whom: &'static str, mode: u32 },
-    /// Symbolic links that lead in a circle.
     #[error("{path}: too many symbolic links")]
     Links { path: PathBuf },
-    /// It cannot be looked at.
     #[error("cannot examine {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
 }

@@ -16,9 +16,7 @@ const V1_NAME: &str = "name=systemd";
 /// The control group of a unit, as far as it is the unit's own.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitCgroup {
-    /// The folder that lists its processes.
     pub(crate) processes: Option<PathBuf>,
-    /// Where memory is accounted for.
     pub(crate) memory: Option<Cgroup>,
 }
 

@@ -5,23 +5,21 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use heaptrial_model::Version;
 use object::read::elf::ProgramHeader as _;
 
 use super::{Elf, ElfError, ElfFile, damaged};
+use crate::catalog::{Catalog, Family};
 use crate::identify::{CarriedAllocator, carried_allocators};
 
 /// What a program or library is, as far as it bears on preloading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectFacts {
-    /// Whether it is linked against nothing, so that no dynamic loader takes part.
     pub is_static: bool,
-    /// The dynamic loader it names, as programs do (`PT_INTERP`).
     pub interpreter: Option<String>,
-    /// Whether it defines `malloc` for others.
     pub exports_malloc: bool,
-    /// Allocators whose code or marks are in the file itself.
     pub carried: Vec<CarriedAllocator>,
     /// Functions of one allocator with which it frees or resizes blocks, and that allocator's family.
     pub frees_by: Vec<(&'static str, &'static str)>,
@@ -37,23 +35,17 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
         interpreter: elf.interpreter(),
         exports_malloc: elf.exported("malloc").is_some(),
         carried: if is_program { carried_allocators(&elf) } else { Vec::new() },
-        frees_by: FREES.into_iter().filter(|(function, _)| elf.requires(function)).collect(),
+        frees_by: frees_by().filter(|(function, _)| elf.requires(function)).collect(),
     })
 }
 
-/// Functions that take a block of their own allocator alone: what another `malloc` gave crashes in them. A program may get blocks
-/// from `malloc` and free them by these, as long as both are of one library.
-const FREES: [(&str, &str); 9] = [
-    ("sdallocx", "jemalloc"),
-    ("dallocx", "jemalloc"),
-    ("rallocx", "jemalloc"),
-    ("xallocx", "jemalloc"),
-    ("mi_free", "mimalloc"),
-    ("mi_realloc", "mimalloc"),
-    ("tc_free", "tcmalloc"),
-    ("tc_free_sized", "tcmalloc"),
-    ("scalable_free", "tbbmalloc"),
-];
+/// Functions of families by which a program frees blocks, with the families.
+fn frees_by() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of = |family: &'static Arc<Family>| {
+        family.frees_by.iter().map(|function| (function.as_str(), family.name.as_str()))
+    };
+    Catalog::builtin().families().flat_map(of)
+}
 
 /// Examines one file after the other, and reads only once what is asked for again.
 #[derive(Debug, Default)]
@@ -79,7 +71,6 @@ impl Examiner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFacts {
     pub build_id: Option<String>,
-    /// The newest glibc whose symbols it needs.
     pub needed_glibc: Option<Version>,
 }
 
@@ -104,9 +95,7 @@ pub fn check_library(path: &Path) -> Result<LibraryFacts, ElfError> {
 /// A file that a library needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeededFile {
-    /// Its name, such as `libc.so.6`.
     pub name: String,
-    /// Versions of the symbols taken from it, such as `GLIBC_2.34`.
     pub versions: Vec<String>,
 }
 

@@ -15,7 +15,6 @@ const WORTH_BYTES: u64 = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub rule: String,
-    /// Allocators and settings to compare with what runs; none where no allocator helps.
     #[serde(rename = "try")]
     pub specs: Vec<AllocatorSpec>,
     pub reason: String,
@@ -32,7 +31,6 @@ struct Rules {
 struct Rule {
     name: String,
     allocator: Option<String>,
-    /// Figures with the least share of anonymous memory.
     at_least: BTreeMap<String, f64>,
     arenas: Option<u32>,
     #[serde(rename = "try")]

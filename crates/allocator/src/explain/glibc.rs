@@ -75,7 +75,6 @@ pub(super) struct Arena {
     pub(super) sums: Sums,
     /// Free bytes of its end, resident.
     pub(super) top: u64,
-    /// Free blocks that a thread's cache or a fast bin has.
     pub(super) cached: u64,
     pub(super) parsed: u64,
     pub(super) not_parsed: u64,
@@ -85,7 +84,6 @@ pub(super) struct Arena {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
     pub(super) arenas: BTreeMap<u64, Arena>,
-    /// Resident bytes of blocks that are mappings of their own.
     pub(super) mapped: u64,
     pub(super) mapped_blocks: u64,
 }
@@ -94,7 +92,6 @@ pub(super) struct Walker<'m> {
     window: Window<'m>,
     pages: PageMap,
     mappings: &'m [Mapping],
-    /// Writable parts of the file that holds malloc.
     data: Vec<(u64, u64)>,
     /// Whether links of lists of free chunks are mixed with their addresses, as from 2.32 on.
     mixed_links: bool,

@@ -24,7 +24,6 @@ pub(super) const SEARCH_LIMIT_BYTES: u64 = 24 << 20;
 /// Constants of a file, as far as they are searched.
 pub(super) struct Constants<'d> {
     parts: Vec<&'d [u8]>,
-    /// Whether that is all of them.
     pub(super) complete: bool,
 }
 

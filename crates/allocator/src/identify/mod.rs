@@ -28,12 +28,10 @@ use slots::Bound;
 
 #[derive(Debug, thiserror::Error)]
 pub enum IdentifyError {
-    /// Its files under `/proc` could not be read.
     #[error("cannot examine process {pid}: {source}{}", permission_hint(.source))]
     Host { pid: i32, source: HostError },
     #[error("cannot examine process {pid}: {source}")]
     Program { pid: i32, source: ElfError },
-    /// It has no mapped files: a kernel thread or a process that has ended.
     #[error("process {pid} has no program mapped: it is a kernel thread or has ended")]
     NoProgram { pid: i32 },
 }
@@ -162,7 +160,6 @@ struct Subject<'a, 'd> {
     mappings: &'a [Mapping],
     objects: &'a [MappedObject<'d>],
     program: &'a MappedObject<'d>,
-    /// Files that are mapped and cannot be read.
     unreadable: Vec<&'a String>,
     environ: &'a [(String, String)],
 }

@@ -12,22 +12,6 @@ use super::version;
 use crate::catalog::Catalog;
 use crate::elf::Elf;
 
-/// Functions by which an allocator inside a program is known, in an unstripped file.
-const FUNCTIONS: [(&str, &str); 12] = [
-    ("mi_malloc", "mimalloc"),
-    ("mallctl", "jemalloc"),
-    ("je_mallctl", "jemalloc"),
-    ("_rjem_mallctl", "jemalloc"),
-    ("tc_malloc", "tcmalloc"),
-    ("rpmalloc", "rpmalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-    ("sn_malloc", "snmalloc"),
-    ("__scudo_print_stats", "scudo"),
-    ("h_malloc", "hardened_malloc"),
-    ("scalable_malloc", "tbbmalloc"),
-    ("runtime.mallocgc", "go"),
-];
-
 /// Heaps of languages, by a function that the file with the language exports.
 const LANGUAGES: [(&str, &str); 3] = [
     ("JNI_CreateJavaVM", "Java's heap"),
@@ -38,9 +22,7 @@ const LANGUAGES: [(&str, &str); 3] = [
 /// An allocator of a process beside the one that serves `malloc`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OtherAllocator {
-    /// A family, or the heap of a language.
     pub name: String,
-    /// The mapped file that it is in.
     pub object: String,
 }
 
@@ -133,15 +115,18 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<CarriedAllocator> {
             found.push(CarriedAllocator { family: name.to_owned(), evidence, mi_version: None });
         }
     };
+    // A dynamically linked program may export what is the C library's.
+    let families = || Catalog::builtin().families().filter(|family| !family.is_c_library);
+    let functions = || families().flat_map(|family| family.functions().map(move |name| (name, &family.name)));
     elf.symbol_table(|name, address| {
         if name == b"mi_version" {
             mi_version = Some(address);
         }
-        if let Some((function, family)) = FUNCTIONS.iter().find(|(function, _)| function.as_bytes() == name) {
+        if let Some((function, family)) = functions().find(|(function, _)| function.as_bytes() == name) {
             add(family, format!("the program has the function {function}"));
         }
     });
-    for (function, family) in FUNCTIONS {
+    for (function, family) in functions() {
         if elf.exported(function).is_some() {
             add(family, format!("the program exports the function {function}"));
         }

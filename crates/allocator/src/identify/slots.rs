@@ -14,7 +14,6 @@ const SLOTS_READ: usize = 24;
 pub(super) enum Bound {
     /// Memory may not be read, or nothing is bound yet.
     Unread,
-    /// The file that they lead to.
     To(String),
     /// Why they do not show what holds the process' memory.
     Undecided(String),

@@ -9,7 +9,6 @@ use crate::tool::{Tool, ToolError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Archive {
     uri: String,
-    /// The key ring that the distribution has for it.
     keys: PathBuf,
 }
 

@@ -22,7 +22,6 @@ use crate::tool::Tool;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostSystem {
     distribution: String,
-    /// Code name of its release.
     pub(crate) suite: String,
 }
 

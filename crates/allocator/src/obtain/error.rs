@@ -12,21 +12,18 @@ use crate::verify::VerifyError;
 #[derive(Debug)]
 pub struct Attempt {
     pub source: String,
-    /// Why it did not give the allocator.
     pub why: SourceError,
 }
 
 /// Why an allocator could not be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum ObtainError {
-    /// The version at hand does not have a setting of the spec, or a part of the spec is unknown.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
     #[error(transparent)]
     Cache(#[from] CacheError),
     #[error("cannot obtain `{spec}`; tried:{}\n  next: {next}", listed(.attempts))]
     NoSource { spec: String, attempts: Vec<Attempt>, next: String },
-    /// It was obtained, but a setting does not take.
     #[error("`{spec}` does not run as asked: {source}")]
     Settings { spec: String, source: VerifyError },
 }
@@ -51,7 +48,6 @@ impl Classified for ObtainError {
 pub enum SourceError {
     #[error("{0}")]
     NotThere(String),
-    /// What is there is something else, or of another machine.
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]

@@ -38,11 +38,9 @@ use source::{Delivery, Source, sources};
 pub struct ObtainOptions {
     /// The program with the hidden probe command; see [`crate::run_probe`].
     pub probe_exe: PathBuf,
-    /// Use nothing that is not on this machine.
     pub offline: bool,
     /// Where to clone from instead of upstream: a URL or folder that holds repositories by name.
     pub mirror: Option<String>,
-    /// A library or source folder to use instead of all sources.
     pub from: Option<PathBuf>,
     pub sources: Vec<SourceKind>,
     /// Called with what is being done, one line at a time.

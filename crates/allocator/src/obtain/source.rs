@@ -16,11 +16,8 @@ use crate::tool::Tool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
-    /// A build that a package of `heaptrial allocators package` installed.
     Package,
-    /// A library that is installed on this host.
     Host,
-    /// A package of the host's suite or of another.
     Debian,
     Crate,
     Git,
@@ -29,19 +26,14 @@ pub enum SourceKind {
 pub(super) enum Source<'a> {
     Debian(&'a DebianPackage),
     Crate(&'a CrateSource),
-    /// Upstream's repository at a pinned commit.
     Git(&'a str, &'a Commit),
-    /// A commit of a repository on this machine, by its full id.
     Commit(&'a Repository, &'a str),
-    /// A library or a source folder that the user gives.
     Local(&'a Path),
 }
 
 /// Files that a source put into a staging folder.
 pub(super) struct Delivery {
-    /// The library to preload or, of a C library, `libc.so.6`.
     pub(super) main: String,
-    /// The dynamic loader of a C library.
     pub(super) loader: Option<String>,
     pub(super) provenance: Provenance,
     pub(super) licences: Vec<LicenceText>,

@@ -24,7 +24,6 @@ const WIDTH: usize = 76;
 pub(super) struct Facts {
     pub(super) name: String,
     pub(super) version: String,
-    /// Without settings: they are no part of a library.
     pub(super) spec: AllocatorSpec,
     pub(super) depends: String,
     pub(super) library: PathBuf,

@@ -50,20 +50,13 @@ impl Classified for PackageError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Its name, with the build's short digest: two builds can be installed alongside each other.
     pub name: String,
-    /// Its version: the allocator's, and Heaptrial's as the revision.
     pub version: String,
-    /// The spec of the build, with the version that the library reports and without settings.
     pub spec: AllocatorSpec,
-    /// What it needs, as in its control file.
     pub depends: String,
-    /// Where the library is once it is installed.
     pub library: PathBuf,
-    /// SHA-256 of the library, in hexadecimal.
     pub library_sha256: String,
     pub bytes: Vec<u8>,
-    /// SHA-256 of the package file, in hexadecimal.
     pub sha256: String,
 }
 

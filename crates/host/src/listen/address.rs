@@ -8,7 +8,6 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
-    /// A Unix socket, made with mode 0660.
     Unix(PathBuf),
 }
 

@@ -52,12 +52,10 @@ pub enum SystemdError {
         doing: String,
         said: String,
     },
-    /// A job did not end in time.
     #[error("systemd: {doing} did not end within {}", heaptrial_model::HumanDuration(*.limit))]
     Timeout {
         /// What was asked for, on which unit.
         doing: String,
-        /// How long it was waited for.
         limit: Duration,
     },
 }
@@ -85,7 +83,6 @@ impl JobResult {
 /// The services that some patterns name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matched {
-    /// All of them, each once, in order of names.
     pub units: Vec<Unit>,
     /// Which of them each pattern names, in the order of the patterns.
     pub of_pattern: Vec<Vec<ServiceName>>,

@@ -91,14 +91,12 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What is run, and what is different from the service.
 #[derive(Debug, Clone)]
 pub struct TransientCommand<'a> {
-    /// Name of the transient unit.
     pub unit: &'a ServiceName,
     pub program: &'a Path,
     pub arguments: &'a [&'a str],
     /// Variables as a drop-in would set them: those of the service's EnvironmentFile come after them.
     pub environment: &'a [(String, String)],
     pub unset: &'a [String],
-    /// It is ended after this time.
     pub limit: Duration,
 }
 
