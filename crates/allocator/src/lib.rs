@@ -39,9 +39,7 @@ pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
-pub use elf::{
-    ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
-};
+pub use elf::{ElfError, Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
 pub use history::{History, HistoryCommit, HistoryError, Repository};

@@ -98,20 +98,4 @@ mod tests {
         let (spec, shown) = as_on("hardened_malloc", 64);
         assert!(spec == "hardened_malloc" && shown.contains("not known"), "{shown}");
     }
-
-    #[test]
-    fn the_catalog_says_of_every_allocator_that_can_run_whether_it_goes_by_processors() {
-        for family in Catalog::builtin().families().filter(|family| !family.identify_only) {
-            let sizing = family.processors.as_ref().unwrap_or_else(|| panic!("{}", family.name));
-            assert!(!sizing.source.is_empty() && !sizing.about.is_empty(), "{}", family.name);
-            let Some(name) = &sizing.setting else { continue };
-            let entry = family.setting(name).unwrap();
-            for release in &family.versions {
-                assert!(entry.range(&release.version).is_some(), "{} {}", family.name, release.version);
-            }
-            assert!(
-                sizing.each > 0 && sizing.not_with.iter().all(|other| family.setting(&other.name).is_some())
-            );
-        }
-    }
 }

@@ -196,12 +196,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_has_is_not_compared() {
-        let known = Identity { settings: BTreeMap::new(), ..found() };
-        assert_eq!(prove(&Expected::as_it_is(Vec::new()), &known), Ok(()));
-    }
-
-    #[test]
     fn the_loaders_message_is_added() {
         let stderr = "hello\nERROR: ld.so: object '/x' from LD_PRELOAD cannot be preloaded (wrong ELF class): ignored.\n";
         let identity = Identity { family: "glibc".to_owned(), linkage: Linkage::Libc, ..found() };

@@ -255,19 +255,6 @@ mod tests {
     }
 
     #[test]
-    fn values_that_somebody_names_stand_in_for_the_catalogs() {
-        let spec = "glibc".parse().unwrap();
-        let of = |narrowed: Narrowed| Catalog::builtin().searched(&spec, &[narrowed], &[]);
-        let name = "trim_threshold".to_owned();
-        let given = vec!["4096".to_owned(), "1000000".to_owned()];
-        let found = of(Narrowed { name: name.clone(), values: given }).unwrap();
-        assert_eq!(values(&found[0]), ["as it comes", "4096", "1000000"]);
-        assert_eq!(found[0].levels[2].position, Some(1.0));
-        let wrong = of(Narrowed { name, values: vec!["much".to_owned()] });
-        assert!(wrong.unwrap_err().to_string().contains("`much` is not a value"));
-    }
-
-    #[test]
     fn a_mitigation_that_is_kept_leaves_out_what_lacks_it() {
         let kept = searched("jemalloc@5.3.0", &["dirty_decay_ms"], &["guard_pages"]).unwrap();
         let guard = kept.iter().find(|searched| searched.name == "san_guard_small").unwrap();

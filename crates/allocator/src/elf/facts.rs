@@ -71,7 +71,12 @@ impl Examiner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFacts {
     pub build_id: Option<String>,
+    /// The newest glibc whose symbols it needs.
     pub needed_glibc: Option<Version>,
+    /// Names of files, such as `libc.so.6`.
+    pub needed: Vec<String>,
+    /// Such as `GLIBC_2.34`.
+    pub symbol_versions: Vec<String>,
 }
 
 /// Checks that a file is a shared library of this machine and C library.
@@ -85,38 +90,23 @@ pub fn check_library(path: &Path) -> Result<LibraryFacts, ElfError> {
     if elf.dynamic.is_empty() {
         return Err(damaged(path, "it has no dynamic section"));
     }
-    let is_musl = |name: &String| name.starts_with("libc.musl") || name == "libc.so";
-    if let Some(found) = elf.needed().into_iter().find(is_musl) {
+    let is_musl = |name: &str| name.starts_with("libc.musl") || name == "libc.so";
+    let needed = elf.needed();
+    if let Some(found) = needed.iter().find(|name| is_musl(name)) {
         return unusable(format!("is built for {found} (musl); programs of this system use glibc"));
     }
-    Ok(LibraryFacts { build_id: elf.build_id(), needed_glibc: elf.needed_glibc() })
+    let symbol_versions = elf.needed_versions().unwrap_or_default();
+    let needed_glibc = symbol_versions.iter().filter_map(|version| glibc_version(version)).max();
+    Ok(LibraryFacts { build_id: elf.build_id(), needed_glibc, needed, symbol_versions })
 }
 
-/// A file that a library needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NeededFile {
-    pub name: String,
-    pub versions: Vec<String>,
-}
-
-/// What a library needs of others, in the order in which it names them.
-pub fn needed_files(path: &Path) -> Result<Vec<NeededFile>, ElfError> {
-    let file = ElfFile::open(path)?;
-    let elf = Elf::parse(&file)?;
-    let versions = elf
-        .needed_versions()
-        .ok_or_else(|| damaged(path, "the versions of the symbols that it needs cannot be read"))?;
-    // The dynamic loader is named by its symbols' versions alone, in some libraries.
-    let mut names = elf.needed();
-    for (name, _) in &versions {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
+fn glibc_version(name: &str) -> Option<Version> {
+    // Packed relocations, which older loaders cannot read.
+    if name == "GLIBC_ABI_DT_RELR" {
+        return Some(Version::new("2.36"));
     }
-    let of = |name: &str| -> Vec<String> {
-        versions.iter().filter(|(file, _)| file == name).map(|(_, own)| own.clone()).collect()
-    };
-    Ok(names.into_iter().map(|name| NeededFile { versions: of(&name), name }).collect())
+    let number = name.strip_prefix("GLIBC_")?;
+    number.starts_with(|c: char| c.is_ascii_digit()).then(|| Version::new(number))
 }
 
 impl Elf<'_> {

@@ -208,20 +208,3 @@ fn copy_libraries_of(folder: &Path, files: &Path) -> Result<Vec<String>, SourceE
     }
     Ok(names)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn debian_suites_are_for_debian_hosts() {
-        let system = |distribution: &str, suite: &str| HostSystem {
-            distribution: distribution.to_owned(),
-            suite: suite.to_owned(),
-        };
-        let debian = system("debian", "bookworm");
-        assert!(debian.has("bookworm") && debian.has("trixie") && !debian.has("noble"));
-        let ubuntu = system("ubuntu", "noble");
-        assert!(ubuntu.has("noble") && !ubuntu.has("trixie"));
-    }
-}

@@ -15,10 +15,6 @@ use crate::provenance::{Origin, Provenance};
 
 /// Whom a package names as its maintainer. There is no address: whoever made it answers for it.
 const MAINTAINER: &str = "The Heaptrial developers <nobody@heaptrial.invalid>";
-/// [`super::archive::TIME`] as changelogs write it.
-const DATE: &str = "Thu, 01 Jan 2026 00:00:00 +0000";
-/// Columns of a description's lines.
-const WIDTH: usize = 76;
 
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
@@ -77,15 +73,8 @@ impl Facts {
             ),
             "Installing it changes no service. Heaptrial applies it by a trial or a rollout and finds it here; it is not removed while a unit names it or a process maps it.".to_owned(),
         ];
-        let wrapped: Vec<String> = paragraphs.iter().map(|text| wrapped(text)).collect();
-        wrapped.join(" .\n")
-    }
-
-    pub(super) fn changelog(&self) -> String {
-        format!(
-            "{} ({}) unstable; urgency=medium\n\n  * Package {} as Heaptrial {TOOL_VERSION} obtained it.\n\n -- {MAINTAINER}  {DATE}\n",
-            self.name, self.version, self.spec,
-        )
+        let lines: Vec<String> = paragraphs.iter().map(|text| format!(" {text}\n")).collect();
+        lines.join(" .\n")
     }
 
     pub(super) fn copyright(&self, obtained: &Obtained, family: &Family) -> String {
@@ -126,29 +115,4 @@ pub(super) fn public(provenance: &Provenance, family: &Family) -> Provenance {
         other => other.clone(),
     };
     Provenance { origin, build: provenance.build.clone() }
-}
-
-/// Lines of a control field's continuation.
-fn wrapped(text: &str) -> String {
-    let options = textwrap::Options::new(WIDTH)
-        .break_words(false)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation)
-        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    textwrap::wrap(&text, options).iter().map(|line| format!(" {line}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Catalog;
-
-    #[test]
-    fn a_path_of_the_builder_is_in_no_package() {
-        let family = Catalog::builtin().family("mimalloc").unwrap();
-        let shown = |origin: Origin| public(&Provenance { origin, build: None }, family).to_string();
-        assert_eq!(shown(Origin::Local { path: "/home/somebody/libx.so".into() }), "given libx.so");
-        let mirror = Origin::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned() };
-        assert_eq!(shown(mirror), "https://github.com/microsoft/mimalloc.git at 0");
-    }
 }

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use heaptrial_host::Paths;
 use heaptrial_model::{AllocatorSpec, Classified, ErrorClass};
 
-use self::archive::{Entry, debian_package, gzip};
+use self::archive::{Entry, debian_package};
 use self::documents::{Facts, public};
 use crate::catalog::Family;
 use crate::digest;
-use crate::elf::needed_files;
+use crate::elf::check_library;
 use crate::obtained::Obtained;
 
 /// The version of Heaptrial that makes the packages.
@@ -28,7 +28,6 @@ const REMOVAL: &str = include_str!("prerm.sh");
 /// Why no package could be made. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// A C library is no library to preload.
     #[error(
         "{spec} cannot be packaged: it is the C library itself and no library to preload; install another C library with the system it belongs to"
     )]
@@ -82,7 +81,7 @@ impl Package {
         }
         let library = obtained.installed_below(&Paths::default().allocators());
         name::check_path(&library)?;
-        let needed = needed_files(source).map_err(|error| PackageError::Refused(error.to_string()))?;
+        let needed = check_library(source).map_err(|error| PackageError::Refused(error.to_string()))?;
         let facts = Facts {
             name: name::package_name(&spec, &found),
             version: name::package_version(spec.version.as_ref()),
@@ -96,7 +95,6 @@ impl Package {
         let data = [
             Entry::file(facts.library.display().to_string(), bytes),
             Entry::file(format!("{documents}/buildinfo.json"), facts.build_info(obtained).into()),
-            Entry::file(format!("{documents}/changelog.Debian.gz"), gzip(facts.changelog().as_bytes())?),
             Entry::file(format!("{documents}/copyright"), facts.copyright(obtained, family).into()),
         ];
         let removal = REMOVAL.replace("@PACKAGE@", &facts.name);
