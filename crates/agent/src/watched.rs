@@ -165,7 +165,9 @@ impl<'r> Tree<'r> {
 
     fn get(&self) -> Result<&ProcessTree, HostError> {
         let read = self.read.get_or_init(|| ProcessTree::scan(self.root));
-        read.as_ref().map_err(|error| HostError::NoTree { why: error.to_string() })
+        read.as_ref().map_err(|error| {
+            HostError::Failed(format!("the processes of this host cannot be listed: {error}"))
+        })
     }
 }
 

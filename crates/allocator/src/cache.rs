@@ -50,14 +50,6 @@ impl Classified for CacheError {
     }
 }
 
-/// What the cache holds under a key.
-#[derive(Debug)]
-pub(crate) enum Lookup {
-    Missing,
-    Valid(Box<Obtained>),
-    Damaged(String),
-}
-
 #[derive(Serialize, Deserialize)]
 struct Record {
     schema_version: u32,
@@ -154,30 +146,18 @@ impl Cache {
         self.root.join(ENTRIES).join(key)
     }
 
-    /// What is there under a key, with every file's digest checked.
-    pub(crate) fn lookup(&self, key: &str) -> Result<Lookup, CacheError> {
+    /// What is there under a key; nothing where it is damaged, by a power cut or by others.
+    pub(crate) fn lookup(&self, key: &str) -> Option<Obtained> {
         let folder = self.entry(key);
-        let path = folder.join(RECORD);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lookup::Missing),
-            Err(error) => return Err(failure("reading", &path)(error)),
-        };
-        let record: Record = match serde_json::from_slice(&bytes) {
-            Ok(record) => record,
-            Err(error) => return Ok(Lookup::Damaged(format!("{}: {error}", path.display()))),
-        };
-        for (name, sha256) in &record.files {
+        let record: Record = serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()?;
+        let is_whole = |(name, sha256): &(String, String)| {
             let path = folder.join(name);
-            if let Some(what) = damage(&path, sha256) {
-                return Ok(Lookup::Damaged(format!("{} {what}", path.display())));
-            }
-        }
-        if !record.obtained.object().is_some_and(|object| object.starts_with(&folder)) {
-            return Ok(Lookup::Damaged(format!("{} was made in another folder", folder.display())));
-        }
-        let obtained = Obtained { licences: record.licences, ..record.obtained };
-        Ok(Lookup::Valid(Box::new(obtained)))
+            let is_ours = fs::symlink_metadata(&path).is_ok_and(|metadata| insecure(&metadata).is_none());
+            is_ours && digest::of_file(&path).is_ok_and(|found| found == *sha256)
+        };
+        let is_here = record.obtained.object().is_some_and(|object| object.starts_with(&folder));
+        let is_intact = is_here && record.files.iter().all(is_whole);
+        is_intact.then_some(Obtained { licences: record.licences, ..record.obtained })
     }
 
     /// Puts a finished entry in the place of what is there.
@@ -224,17 +204,6 @@ impl Drop for Staging<'_> {
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next maker.
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// What is wrong with a cached file: digests also find what a power cut left half written.
-fn damage(path: &Path, sha256: &str) -> Option<String> {
-    let read = || io::Result::Ok((insecure(&fs::symlink_metadata(path)?), digest::of_file(path)?));
-    match read() {
-        Ok((None, found)) if found == sha256 => None,
-        Ok((None, _)) => Some("has another content than when it was verified".to_owned()),
-        Ok((Some(why), _)) => Some(why),
-        Err(error) => Some(format!("cannot be read: {error}")),
     }
 }
 

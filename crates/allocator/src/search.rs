@@ -1,5 +1,7 @@
 //! What a search over settings may try.
 
+use std::collections::BTreeSet;
+
 use heaptrial_model::{AllocatorSpec, Classified, ErrorClass, Setting, Version};
 use serde::Deserialize;
 
@@ -95,17 +97,18 @@ impl Catalog {
     ) -> Result<Vec<Searched>, SearchError> {
         let family = &self.resolve(spec)?.family;
         let version = spec.version.as_ref();
-        let is_free = |entry: &&SettingEntry| {
-            version.is_none_or(|version| entry.range(version).is_some())
-                && spec.settings.iter().all(|setting| setting.name != entry.name)
-        };
-        let mut found: Vec<Searched> = Vec::new();
-        for entry in family.settings.iter().filter(is_free) {
+        let (mut found, mut given) = (Vec::new(), BTreeSet::new());
+        for entry in &family.settings {
+            let kept = entry.mitigation().filter(|mitigation| keep.contains(&mitigation.name));
+            if let Some(fixed) = spec.settings.iter().find(|setting| setting.name == entry.name) {
+                given.extend(kept.filter(|kept| kept.is_there_at(&fixed.value)).map(|kept| &kept.name));
+                continue;
+            }
             let own = named.iter().find(|narrowed| narrowed.name == entry.name);
             let is_usual = || entry.search.as_ref().is_some_and(|search| search.usual);
             let is_asked = own.is_some() || (named.is_empty() && is_usual());
-            let kept = entry.mitigation().filter(|mitigation| keep.contains(&mitigation.name));
-            if !is_asked && kept.is_none() {
+            let is_there = version.is_none_or(|version| entry.range(version).is_some());
+            if !is_there || (!is_asked && kept.is_none()) {
                 continue;
             }
             let mut levels = match own {
@@ -119,55 +122,37 @@ impl Catalog {
                     value.is_some_and(|value| kept.is_there_at(value))
                 });
             }
-            let has_default = levels.first().is_some_and(|level| level.value.is_none());
-            let nothing_to_try = has_default && (levels.len() == 1 || !is_asked);
+            let Some(first) = levels.first() else { continue };
+            given.extend(kept.map(|kept| &kept.name));
+            let nothing_to_try = first.value.is_none() && (levels.len() == 1 || !is_asked);
             if !nothing_to_try {
                 found.push(Searched { name: entry.name.clone(), levels });
             }
         }
         for name in keep {
-            keeps(spec, family, name, &found)?;
+            check_kept(spec, family, name, given.contains(name))?;
         }
-        found.retain(|searched| !searched.levels.is_empty());
         Ok(found)
     }
 }
 
-/// Whether a build has a mitigation at the levels that are left.
-fn keeps(spec: &AllocatorSpec, family: &Family, name: &str, found: &[Searched]) -> Result<(), SearchError> {
+/// Whether a build has a mitigation, by a setting where there is one for it: `is_given` is whether any level gives it.
+fn check_kept(spec: &AllocatorSpec, family: &Family, name: &str, is_given: bool) -> Result<(), SearchError> {
     if !MITIGATIONS.contains(&name) {
         return Err(unknown("there is no mitigation", name, &MITIGATIONS).into());
     }
-    let without = |by: Option<String>| {
-        let (spec, mitigation) = (Box::new(spec.clone()), name.to_owned());
-        Err(SearchError::WithoutMitigation { spec, mitigation, by })
-    };
     let variants = spec.variants.iter().map(|variant| Some(variant.as_str())).chain([None]);
-    let state = variants.map(|variant| family.mitigation(name, variant)).find_map(|cell| cell);
-    if !state.is_some_and(|cell| matches!(cell.state, MitigationState::Yes | MitigationState::Partial)) {
-        return without(None);
+    let cell = variants.map(|variant| family.mitigation(name, variant)).find_map(|cell| cell);
+    let has_it =
+        cell.is_some_and(|cell| matches!(cell.state, MitigationState::Yes | MitigationState::Partial));
+    let gives_it = |entry: &&SettingEntry| entry.mitigation().is_some_and(|by| by.name == name);
+    let by = family.settings.iter().find(gives_it);
+    if has_it && (is_given || by.is_none()) {
+        return Ok(());
     }
-    let by = || {
-        let entries = family.settings.iter().filter_map(|entry| Some((entry, entry.mitigation()?)));
-        entries.filter(|(_, mitigation)| mitigation.name == name)
-    };
-    let gives = |(entry, mitigation): (&SettingEntry, &MitigationBySetting)| {
-        let fixed = spec.settings.iter().find(|setting| setting.name == entry.name);
-        let searched = found.iter().find(|searched| searched.name == entry.name);
-        match (fixed, searched) {
-            (Some(fixed), _) => mitigation.is_there_at(&fixed.value),
-            // Levels without it are excluded already.
-            (None, Some(searched)) => !searched.levels.is_empty(),
-            (None, None) => {
-                let default = entry.default_in(spec.version.as_ref());
-                default.is_some_and(|default| mitigation.is_there_at(&default))
-            }
-        }
-    };
-    match by().next() {
-        Some((first, _)) if !by().any(gives) => without(Some(first.name.clone())),
-        _ => Ok(()),
-    }
+    let (spec, mitigation) = (Box::new(spec.clone()), name.to_owned());
+    let by = by.filter(|_| has_it).map(|entry| entry.name.clone());
+    Err(SearchError::WithoutMitigation { spec, mitigation, by })
 }
 
 impl SettingEntry {

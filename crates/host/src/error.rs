@@ -18,11 +18,8 @@ pub enum HostError {
     },
     #[error("process {pid} does not exist (any more)")]
     Gone { pid: i32 },
-    #[error("the processes of this host cannot be listed: {why}")]
-    NoTree { why: String },
-    /// Of a service no process counts.
-    #[error("no process of the service of process {pid} is like `{pattern}`")]
-    NoneCounts { pid: i32, pattern: String },
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl Classified for HostError {
@@ -54,7 +51,7 @@ impl HostError {
                 source.kind() == io::ErrorKind::NotFound
                     || source.raw_os_error() == Some(Errno::SRCH.raw_os_error())
             }
-            Self::Parse { .. } | Self::NoTree { .. } | Self::NoneCounts { .. } => false,
+            Self::Parse { .. } | Self::Failed(_) => false,
         }
     }
 }

@@ -126,14 +126,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_is_described() {
-        let facts = HostFacts::read(&HostRoot::default()).unwrap();
-        assert!(facts.cpu_count >= 1 && facts.ram_bytes > 1 << 28);
-        assert!(!facts.boot_id.is_empty() && !facts.kernel.is_empty());
-        assert!(facts.page_size_bytes >= 4096 && facts.page_size_bytes.is_power_of_two());
-    }
-
-    #[test]
     fn a_point_release_is_no_other_system() {
         for (name, of) in [
             ("Ubuntu 24.04.3 LTS", "Ubuntu 24.04 LTS"),

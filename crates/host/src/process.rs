@@ -27,7 +27,6 @@ pub struct Mapping {
     pub end: u64,
     /// `rwxp` as the kernel writes it.
     pub permissions: [u8; 4],
-    pub offset: u64,
     pub device: String,
     /// Inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
@@ -58,11 +57,6 @@ impl Process {
     /// have neither memory nor program then.
     pub fn by_living_thread(root: &HostRoot, pid: i32) -> Self {
         Self { pid, dir: living_dir(root, pid), root: root.clone() }
-    }
-
-    /// The same process, read by a thread that lives.
-    pub fn by_its_living_thread(&self) -> Self {
-        Self::by_living_thread(&self.root, self.pid)
     }
 
     pub fn pid(&self) -> i32 {
@@ -285,8 +279,7 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions: [u8; 4] = fields.next()?.as_bytes().try_into().ok()?;
-    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let device = fields.next()?.to_owned();
+    let device = fields.nth(1)?.to_owned();
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or("").trim_start();
     let (name, deleted) = match name.strip_suffix(" (deleted)") {
@@ -297,7 +290,6 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         permissions,
-        offset,
         device,
         inode,
         name: name.to_owned(),
@@ -315,7 +307,7 @@ mod tests {
         let mapping = parse_mapping(line).unwrap();
         assert_eq!(mapping.name, "/usr/lib/lib a.so");
         assert!(mapping.deleted && mapping.is_executable() && mapping.is_file());
-        assert_eq!((mapping.offset, mapping.inode), (0x1000, 1234));
+        assert_eq!(mapping.inode, 1234);
         let anonymous = parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!(anonymous.name, "");
         assert!(parse_mapping("nonsense").is_none());

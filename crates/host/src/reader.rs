@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{AnonymousMemory, HostError, HostRoot};
+use crate::{HostError, HostRoot};
 
 /// A reading of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -121,21 +121,6 @@ impl ProcessReader {
             }
         }
         Ok(slow)
-    }
-
-    /// Its part of the anonymous memory that it shares with others, from `smaps_rollup` (Linux 5.4).
-    pub(crate) fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
-        let (mut resident, mut swap_bytes, mut huge) = (None, 0, 0);
-        for (name, value) in size_lines(self.fill_smaps_rollup()?) {
-            match name {
-                b"Pss_Anon" => resident = Some(value),
-                b"Shared_Hugetlb" | b"Private_Hugetlb" => huge += value,
-                b"SwapPss" => swap_bytes = value,
-                _ => {}
-            }
-        }
-        let resident = resident.ok_or_else(|| self.bad("smaps_rollup", "a line `Pss_Anon`", 0))?;
-        Ok(AnonymousMemory { resident_bytes: resident + huge, swap_bytes })
     }
 
     fn fill_smaps_rollup(&mut self) -> Result<&[u8], HostError> {
@@ -313,14 +298,5 @@ mod tests {
                 assert!(matches!(read, Err(HostError::Parse { .. })), "{cut}: {read:?}");
             }
         }
-    }
-
-    #[test]
-    fn this_process_reads_itself() {
-        let mut reader = ProcessReader::open(&HostRoot::default(), std::process::id() as i32).unwrap();
-        let reading = reader.read().unwrap();
-        assert!(reading.sample.rss_bytes > 100_000 && reading.sample.threads >= 1);
-        let slow = reader.read_slow().unwrap();
-        assert!(slow.pss_bytes > 0);
     }
 }

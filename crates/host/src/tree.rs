@@ -122,16 +122,6 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_everything_below_without_zombies() {
-        let (_dir, root) =
-            fixture(&[(1, 0, 'S'), (10, 1, 'S'), (11, 10, 'S'), (12, 11, 'R'), (13, 10, 'Z'), (20, 1, 'S')]);
-        let tree = ProcessTree::scan(&root).unwrap();
-        assert_eq!(tree.family(10), [10, 11, 12]);
-        assert_eq!(tree.descendants(10), [11, 13, 12]);
-        assert_eq!(tree.family(99), [99]);
-    }
-
-    #[test]
     fn a_tree_of_which_a_part_cannot_be_read_is_no_tree() {
         let (dir, root) = fixture(&[(1, 0, 'S'), (10, 1, 'S'), (11, 10, 'S')]);
         // A process that ended since the list was read.

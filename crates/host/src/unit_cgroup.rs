@@ -141,25 +141,4 @@ mod tests {
         let memory = Some(PathBuf::from("memory/system.slice/a.service"));
         assert_eq!(found(&root, "/system.slice/a.service"), (processes, memory));
     }
-
-    #[test]
-    fn processes_of_groups_below_are_the_units() {
-        let (folder, root) =
-            host(true, "0::/a.service/payload\n", &["a.service/payload", "a.service/other/deep"]);
-        let dir = folder.path().join("sys/fs/cgroup/a.service");
-        fs::write(dir.join("cgroup.procs"), "").unwrap();
-        fs::write(dir.join("other/cgroup.procs"), "12\n0\n").unwrap();
-        fs::write(dir.join("other/deep/cgroup.procs"), "11\n").unwrap();
-        let group = UnitCgroup::of(&root, "/a.service", 7).unwrap();
-        let mut found = processes_below(&group.processes.unwrap()).unwrap();
-        found.sort_unstable();
-        assert_eq!(found, [7, 11, 12]);
-        // A group that is removed while the others are read has nothing in it; the unit's own is not there then.
-        fs::remove_file(dir.join("other/deep/cgroup.procs")).unwrap();
-        let mut found = processes_below(&dir).unwrap();
-        found.sort_unstable();
-        assert_eq!(found, [7, 12]);
-        fs::remove_file(dir.join("cgroup.procs")).unwrap();
-        assert!(processes_below(&dir).unwrap_err().is_absent());
-    }
 }

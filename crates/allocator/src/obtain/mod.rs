@@ -18,7 +18,7 @@ use heaptrial_model::AllocatorSpec;
 
 use crate::application::Application;
 use crate::c_library::host_glibc;
-use crate::cache::{Cache, CacheError, Lock, Lookup, Staging, failure};
+use crate::cache::{Cache, CacheError, Lock, Staging, failure};
 use crate::catalog::VersionCall;
 use crate::digest;
 use crate::elf;
@@ -122,8 +122,8 @@ impl Obtainer {
     ) -> Result<Option<Obtained>, CacheError> {
         for source in sources.iter().filter(|source| source.is_fixed()) {
             let Ok(key) = self.key(resolved, source) else { continue };
-            if let Lookup::Valid(obtained) = self.cache.lookup(&key)? {
-                return Ok(Some(*obtained));
+            if let Some(obtained) = self.cache.lookup(&key) {
+                return Ok(Some(obtained));
             }
         }
         for source in sources {
@@ -150,12 +150,8 @@ impl Obtainer {
     fn made(&self, resolved: &Resolved, source: &Source<'_>) -> Result<Obtained, SourceError> {
         let key = self.key(resolved, source)?;
         let lock = self.lock(&key)?;
-        match self.cache.lookup(&key)? {
-            Lookup::Valid(obtained) if source.is_fixed() => return Ok(*obtained),
-            Lookup::Damaged(what) => {
-                self.say(&format!("cache entry is damaged and will be made again: {what}"));
-            }
-            Lookup::Valid(_) | Lookup::Missing => {}
+        if let Some(obtained) = self.cache.lookup(&key).filter(|_| source.is_fixed()) {
+            return Ok(obtained);
         }
         let staging = self.cache.staging(&key, &lock)?;
         let delivery = self.deliver(resolved, source, &staging)?;

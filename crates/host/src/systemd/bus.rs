@@ -184,20 +184,3 @@ fn advice(error_name: &str) -> &'static str {
         _ => "",
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bus_that_says_nothing_is_given_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("bus");
-        // It accepts, and never greets.
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let address = format!("unix:path={}", socket.display());
-        let builder = connection::Builder::address(address.as_str()).unwrap();
-        let error = greeted(builder, Duration::from_millis(300)).unwrap_err();
-        assert!(error.contains("did not answer within 300ms"), "{error}");
-    }
-}

@@ -19,69 +19,7 @@ use super::{Job, SystemdError, UnitStatus, name};
 
 /// What is taken over from the service: whatever bears on which allocator a process gets and on whether it can work. Nothing
 /// that makes or removes something on the host, such as RuntimeDirectory, sockets or ExecStartPre.
-const COPIED: [&str; 61] = [
-    "User",
-    "Group",
-    "SupplementaryGroups",
-    "DynamicUser",
-    "EnvironmentFiles",
-    "PassEnvironment",
-    "AppArmorProfile",
-    "SELinuxContext",
-    "SmackProcessLabel",
-    "NoNewPrivileges",
-    "SecureBits",
-    "CapabilityBoundingSet",
-    "AmbientCapabilities",
-    "Personality",
-    "LockPersonality",
-    "SystemCallFilter",
-    "SystemCallErrorNumber",
-    "SystemCallArchitectures",
-    "MemoryDenyWriteExecute",
-    "RestrictSUIDSGID",
-    "RestrictNamespaces",
-    "RestrictRealtime",
-    "RestrictAddressFamilies",
-    "ProtectHome",
-    "ProtectSystem",
-    "ProtectProc",
-    "ProcSubset",
-    "ProtectKernelTunables",
-    "ProtectKernelModules",
-    "ProtectKernelLogs",
-    "ProtectControlGroups",
-    "ProtectClock",
-    "ProtectHostname",
-    "PrivateTmp",
-    "PrivateDevices",
-    "PrivateUsers",
-    "PrivateMounts",
-    "MountAPIVFS",
-    "MountFlags",
-    "InaccessiblePaths",
-    "ReadOnlyPaths",
-    "ReadWritePaths",
-    "ExecPaths",
-    "NoExecPaths",
-    "BindPaths",
-    "BindReadOnlyPaths",
-    "TemporaryFileSystem",
-    "RootDirectory",
-    "UMask",
-    "LimitAS",
-    "LimitASSoft",
-    "LimitDATA",
-    "LimitDATASoft",
-    "LimitSTACK",
-    "LimitSTACKSoft",
-    "LimitMEMLOCK",
-    "LimitMEMLOCKSoft",
-    "LimitNOFILE",
-    "LimitNOFILESoft",
-    "LimitFSIZE",
-    "LimitFSIZESoft",
-];
+const COPIED: &str = include_str!("copied.txt");
 
 /// How long a command that is to end gets before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -142,7 +80,7 @@ impl Link {
             ("UnsetEnvironment", Value::from(unset(&of_service, command))),
             ("ExecStartEx", exec_start(&of_service, command)),
         ];
-        for name in COPIED {
+        for name in COPIED.lines() {
             properties
                 .extend(of_service.remove(name).filter(|value| !is_empty(value)).map(|value| (name, value)));
         }
