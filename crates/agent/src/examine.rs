@@ -96,7 +96,7 @@ fn foreign(root: &HostRoot, key: &LifeKey, main: &Identity, large: &Large) -> Op
     let own = files(&Process::new(root, key.pid))?;
     let identifier = Identifier::default();
     large.members.iter().find_map(|member| {
-        let process = Process::by_living_thread(root, member.pid);
+        let process = Process::new(root, member.pid);
         let theirs = files(&process).filter(|theirs| *theirs != own)?;
         let identity = identifier.identify(&process, &|| None).ok()?;
         let runs = differs(main, &identity, &theirs)?;

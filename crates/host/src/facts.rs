@@ -81,23 +81,17 @@ impl HostFacts {
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             cgroup_version: CgroupVersion::of(root),
             overcommit_memory: line("/proc/sys/vm/overcommit_memory"),
-            libc: c_library(),
+            libc: Some(c_library()),
             page_size_bytes: rustix::param::page_size() as u64,
             boot_id: boot_id(root)?,
         })
     }
 }
 
-#[cfg(target_env = "gnu")]
-fn c_library() -> Option<String> {
+fn c_library() -> String {
     // SAFETY: the function takes no arguments and returns a static, NUL-terminated string.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    Some(format!("glibc {}", version.to_string_lossy()))
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn c_library() -> Option<String> {
-    None
+    format!("glibc {}", version.to_string_lossy())
 }
 
 /// The code name of the suite whose system is below a root, such as `trixie`.

@@ -10,8 +10,7 @@ use std::time::Duration;
 use heaptrial_model::LifeKey;
 
 use crate::pagemap::PageMap;
-use crate::reader::living_dir;
-use crate::{HostError, HostRoot, boot_id};
+use crate::{HostError, HostRoot, Instant, boot_id};
 
 /// A process by its id. Holding one does not keep the process alive; each call may find it gone.
 #[derive(Debug, Clone)]
@@ -53,12 +52,6 @@ impl Process {
         Self { pid, dir: root.process_dir(pid), root: root.clone() }
     }
 
-    /// As [`Self::new`], but where its main thread has ended and others live on, read by one of those: the files of the main thread
-    /// have neither memory nor program then.
-    pub fn by_living_thread(root: &HostRoot, pid: i32) -> Self {
-        Self { pid, dir: living_dir(root, pid), root: root.clone() }
-    }
-
     pub fn pid(&self) -> i32 {
         self.pid
     }
@@ -83,11 +76,8 @@ impl Process {
 
     /// How long ago it was started, without the time that the host was suspended.
     pub fn age(&self) -> Result<Duration, HostError> {
-        let ticks: u64 = self.stat_field(22, "the start time in clock ticks as field 22")?;
-        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
-        let started = Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64);
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Ok(Duration::new(now.tv_sec as u64, now.tv_nsec as u32).saturating_sub(started))
+        let ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
+        Ok(Duration::from_secs_f64(Instant::now().age_seconds(ticks)))
     }
 
     /// On how many processors it may run.
@@ -321,17 +311,5 @@ mod tests {
         for title in [&b"\0\0\0\0"[..], b"cess\0\0\0\0", b"master process    ", b"ess\0\0\0B=2\0", b"=2\0"] {
             assert!(is_overwritten(title), "{title:?}");
         }
-    }
-
-    #[test]
-    fn this_process_reads_itself() {
-        let me = Process::new(&HostRoot::default(), std::process::id() as i32);
-        assert!(me.mappings().unwrap().iter().any(|m| m.is_executable() && m.is_file()));
-        assert!(me.environ().unwrap().iter().any(|(name, _)| name == "PATH"));
-        assert!(me.life_key().unwrap().start_ticks > 0);
-        let value = 0x5eed_f00d_u64;
-        let mut buffer = [0; 8];
-        me.memory().unwrap().read_at(std::ptr::from_ref(&value) as u64, &mut buffer).unwrap();
-        assert_eq!(u64::from_ne_bytes(buffer), value);
     }
 }
