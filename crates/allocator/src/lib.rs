@@ -57,6 +57,6 @@ pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Origin, Provenance};
 pub use reach::Unreached;
 pub use resolve::{ResolveError, Resolved};
-pub use search::{MitigationBySetting, Narrowed, SearchError, SearchLevel, Searched, Tried};
+pub use search::{Narrowed, SearchLevel, Searched, Tried};
 pub use tool::ToolError;
 pub use verify::{Verification, VerifyError};
