@@ -30,12 +30,8 @@ pub struct Cache {
 /// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    #[error("no place for the cache: neither XDG_CACHE_HOME nor HOME is set to an absolute path")]
-    NoPlace,
-    #[error(
-        "{path} {why}, so what is in it cannot be trusted; correct its owner and mode, or choose another cache with XDG_CACHE_HOME"
-    )]
-    Insecure { path: PathBuf, why: String },
+    #[error("{0}")]
+    Refused(String),
     #[error(
         "no space left on the file system of {path} while {action}; free some space and run the command again, nothing incomplete was kept"
     )]
@@ -81,7 +77,12 @@ impl Cache {
         let root = match absolute("XDG_CACHE_HOME") {
             Some(folder) => folder.join("heaptrial"),
             None if rustix::process::geteuid().is_root() => PathBuf::from("/var/cache/heaptrial"),
-            None => absolute("HOME").ok_or(CacheError::NoPlace)?.join(".cache/heaptrial"),
+            None => {
+                let no_place =
+                    "no place for the cache: neither XDG_CACHE_HOME nor HOME is set to an absolute path";
+                let home = absolute("HOME").ok_or_else(|| CacheError::Refused(no_place.to_owned()))?;
+                home.join(".cache/heaptrial")
+            }
         };
         Ok(Self { root })
     }
@@ -108,7 +109,10 @@ impl Cache {
             make_folder(&folder)?;
             let metadata = fs::metadata(&folder).map_err(failure("reading", &folder))?;
             if let Some(why) = insecure(&metadata) {
-                return Err(CacheError::Insecure { path: folder, why });
+                return Err(CacheError::Refused(format!(
+                    "{} {why}, so what is in it cannot be trusted; correct its owner and mode, or choose another cache with XDG_CACHE_HOME",
+                    folder.display()
+                )));
             }
         }
         Ok(())
@@ -257,6 +261,6 @@ mod tests {
         let root = folder.path().join("cache");
         fs::create_dir(&root).unwrap();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Cache::at(&root).lock("x", || ()), Err(CacheError::Insecure { .. })));
+        assert!(matches!(Cache::at(&root).lock("x", || ()), Err(CacheError::Refused(_))));
     }
 }

@@ -1,6 +1,7 @@
 //! Running the system's own clients (apt-get, cargo, git, compilers) without a shell.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -34,18 +35,6 @@ impl ToolError {
 
 const KEPT_LINES: usize = 12;
 
-/// What would have git look into another repository than the one that it is given; a hook of git has some of it.
-const OF_REPOSITORIES: [&str; 8] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-];
-
 /// What a build takes from this process's environment: where its programs and their libraries are, and where they may write.
 /// Everything else may change what is built (CC, CFLAGS, LDFLAGS, CPATH, LIBRARY_PATH, CONFIG_SITE, MAKEFLAGS, ...).
 const KEPT_BY_BUILDS: [&str; 4] = ["PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR"];
@@ -61,7 +50,10 @@ impl Tool {
     pub(crate) fn new(program: &str) -> Self {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).env("LC_ALL", "C.UTF-8").env_remove("LD_PRELOAD");
-        OF_REPOSITORIES.iter().for_each(|name| {
+        // A hook of git has what would have git look into another repository than the one that it is given.
+        let of_git =
+            std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"GIT_"));
+        of_git.for_each(|name| {
             command.env_remove(name);
         });
         Self { command, program: program.to_owned() }

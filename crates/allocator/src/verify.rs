@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::application::Application;
 use crate::catalog::{Family, Variant, VersionCall};
 use crate::elf::{Elf, ElfFile};
+use crate::identify::Constants;
 use crate::probe::ProbeAnswer;
 use crate::probe_process::{ask, without_foreign_settings};
 use crate::provenance::{Origin, Provenance};
@@ -118,8 +119,10 @@ pub(crate) fn examine(
         options.extend(tunables(application, claim.family));
     }
     check_settings(&stderr, &options, claim, &mut evidence)?;
-    let verification = Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() };
-    Ok(verification.of_any_machine(claim.family, claim.settings))
+    // What the library sizes by the processors of this machine is none of its own.
+    let sized = claim.family.processors.as_ref().and_then(|sizing| sizing.setting.as_ref());
+    options.retain(|name, _| Some(name) != sized || claim.settings.iter().any(|given| given.name == *name));
+    Ok(Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() })
 }
 
 /// An object, and whether every program of this host loads it.
@@ -136,15 +139,6 @@ fn named_by(object: &Path) -> String {
 const HOST_PRELOADS: &str = "/etc/ld.so.preload";
 
 impl Verification {
-    /// Without what the library sizes by the processors of where it was asked, unless that is given: it runs elsewhere too.
-    pub(crate) fn of_any_machine(mut self, family: &Family, settings: &[Setting]) -> Self {
-        let sized = family.processors.as_ref().and_then(|sizing| sizing.setting.as_ref());
-        if let Some(name) = sized.filter(|name| settings.iter().all(|given| given.name != **name)) {
-            self.options.remove(name);
-        }
-        self
-    }
-
     /// Adds what of `claim` no probe can show, and what it rests on: where the library came from.
     pub(crate) fn resting_on(mut self, claim: &Claim<'_>, provenance: &Provenance) -> Self {
         let mut shown = Vec::new();
@@ -182,7 +176,7 @@ fn check_version(
     match (family.version_call.function(), answer.versions.get(&family.version_call)) {
         (Some(call), Some(text)) => evidence.push(format!("{call} = {text}")),
         (Some(call), None) => return Err(VerifyError::other_family(family, &format!("it has no {call}"))),
-        (None, _) => check_marks(answer, family, object, evidence)?,
+        (None, _) => check_marks(family, object, evidence)?,
     }
     let version = answer.version(family.version_call);
     match (&version, claim.version) {
@@ -194,24 +188,19 @@ fn check_version(
 }
 
 /// Families without a version call are known by their functions and texts.
-fn check_marks(
-    answer: &ProbeAnswer,
-    family: &Family,
-    object: &Path,
-    evidence: &mut Vec<String>,
-) -> Result<(), VerifyError> {
+fn check_marks(family: &Family, object: &Path, evidence: &mut Vec<String>) -> Result<(), VerifyError> {
     let missing = |what: String| VerifyError::other_family(family, &what);
-    for name in &family.symbols {
-        match answer.symbols.get(name) {
-            Some(from) if same_file(from, object) => evidence.push(format!("it defines `{name}`")),
-            _ => return Err(missing(format!("it does not define `{name}`"))),
-        }
-    }
     let file = ElfFile::open(object).map_err(|error| missing(error.to_string()))?;
     let elf = Elf::parse(&file).map_err(|error| missing(error.to_string()))?;
-    let (parts, _) = elf.constants(u64::MAX);
+    let constants = Constants::of(&elf);
+    for name in &family.symbols {
+        if elf.exported(name).is_none() {
+            return Err(missing(format!("it does not define `{name}`")));
+        }
+        evidence.push(format!("it defines `{name}`"));
+    }
     for text in &family.strings {
-        if !parts.iter().any(|part| memchr::memmem::find(part, text.as_bytes()).is_some()) {
+        if constants.find(text).is_none() {
             return Err(missing(format!("it does not hold the text `{text}`")));
         }
         evidence.push(format!("it holds the text `{}`", text.trim()));

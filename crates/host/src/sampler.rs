@@ -16,7 +16,6 @@ use crate::{
 pub struct ServiceSampler {
     root: HostRoot,
     processes: ServiceProcesses,
-    main_pid: i32,
     readers: Vec<ProcessReader>,
     unopened: Vec<i32>,
     listed_in: Option<PathBuf>,
@@ -89,20 +88,16 @@ impl ServiceSampler {
         processes: ServiceProcesses,
         group: Option<Cgroup>,
     ) -> Result<Self, HostError> {
-        let main_pid = processes.main();
-        let main = ProcessReader::open(root, main_pid)?;
-        let (group, cgroup) =
-            match group.map(|group| CgroupReader::open(&group).map(|reader| (group, reader))) {
-                Some(Ok((group, reader))) => (Some(group), Some(reader)),
-                // The host does not account for its memory, or does not show it.
-                Some(Err(error)) if error.is_absent() => (None, None),
-                Some(Err(error)) => return Err(error),
-                None => (None, None),
-            };
+        let main = ProcessReader::open(root, processes.main())?;
+        let cgroup = match group.as_ref().map(CgroupReader::open) {
+            // The host does not account for its memory, or does not show it.
+            Some(Err(error)) if error.is_absent() => None,
+            opened => opened.transpose()?,
+        };
+        let group = group.filter(|_| cgroup.is_some());
         Ok(Self {
             root: root.clone(),
             processes,
-            main_pid,
             readers: vec![main],
             unopened: Vec::new(),
             listed_in: None,
@@ -120,10 +115,10 @@ impl ServiceSampler {
 
     /// From now on only processes of the family count that a pattern holds of. The cgroup is not sampled then: it has all.
     pub fn count_only(&mut self, pattern: ProcessPattern) {
-        self.main_counts = pattern.holds(&Process::new(&self.root, self.main_pid));
+        self.main_counts = pattern.holds(&Process::new(&self.root, self.processes.main()));
         self.ever_counted = self.main_counts;
         self.counted = Some(pattern);
-        self.readers.retain(|reader| reader.pid() == self.main_pid);
+        self.readers.retain(|reader| reader.pid() == self.processes.main());
         self.cgroup = None;
     }
 
@@ -143,7 +138,9 @@ impl ServiceSampler {
             Err(error) if error.is_absent() => return Ok(false),
             Err(error) => return Err(error),
         };
-        let Some(main) = family.iter().position(|pid| *pid == self.main_pid) else { return Ok(false) };
+        let Some(main) = family.iter().position(|pid| *pid == self.processes.main()) else {
+            return Ok(false);
+        };
         family.swap(0, main);
         self.follow_these(&family);
         Ok(true)
@@ -163,11 +160,11 @@ impl ServiceSampler {
         let counts =
             |pid: &i32| self.counted.as_ref().is_none_or(|of| of.holds(&Process::new(&self.root, *pid)));
         let counted: Vec<i32> = family.iter().copied().filter(counts).collect();
-        self.main_counts = counted.contains(&self.main_pid);
+        self.main_counts = counted.contains(&self.processes.main());
         self.ever_counted |= !counted.is_empty();
         let mut ended = Vec::new();
         self.readers.retain(|reader| {
-            let stays = reader.pid() == self.main_pid || counted.contains(&reader.pid());
+            let stays = reader.pid() == self.processes.main() || counted.contains(&reader.pid());
             ended.extend((!stays && !family.contains(&reader.pid())).then(|| *reader.last()));
             stays
         });
@@ -185,7 +182,7 @@ impl ServiceSampler {
             return;
         }
         for last in ended {
-            let counts = |pid: i32| pid != self.main_pid || self.main_counts;
+            let counts = |pid: i32| pid != self.processes.main() || self.main_counts;
             if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
                 add_taken(&mut self.ended, &last.sample);
             }
@@ -238,7 +235,7 @@ impl ServiceSampler {
     pub fn read(&mut self) -> Result<Sample, HostError> {
         self.open_new()?;
         let mut total = Sample::default();
-        let main_pid = self.main_pid;
+        let main_pid = self.processes.main();
         let main_counts = self.main_counts;
         let (mut unread, mut ended) = (None, Vec::new());
         let mut hugetlb_bytes = 0;
@@ -290,7 +287,7 @@ impl ServiceSampler {
     /// The processes that count and run, as of the last sample.
     pub fn members(&self) -> impl Iterator<Item = Member> {
         let now = crate::Instant::now();
-        let counts = |reader: &&ProcessReader| reader.pid() != self.main_pid || self.main_counts;
+        let counts = |reader: &&ProcessReader| reader.pid() != self.processes.main() || self.main_counts;
         let running = self.readers.iter().filter(counts).filter(|reader| !reader.last().zombie);
         running.map(move |reader| {
             let last = reader.last();
@@ -339,7 +336,7 @@ impl ServiceSampler {
     pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
         let started = Stopwatch::now();
         let mut total = SlowSample::default();
-        let main = self.main_pid;
+        let main = self.processes.main();
         let mut counted =
             self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts).peekable();
         if let (Some(pattern), None) = (&self.counted, counted.peek()) {
@@ -353,7 +350,7 @@ impl ServiceSampler {
                     total.lazyfree_bytes += slow.lazyfree_bytes;
                     total.anon_huge_bytes += slow.anon_huge_bytes;
                 }
-                Err(error) if error.is_gone() && reader.pid() != self.main_pid => {}
+                Err(error) if error.is_gone() && reader.pid() != self.processes.main() => {}
                 Err(error) => return Err(error),
             }
         }

@@ -22,19 +22,19 @@ const MIMALLOC_OPTIONS: [(&str, &str); 4] = [
 pub(super) const SEARCH_LIMIT_BYTES: u64 = 24 << 20;
 
 /// Constants of a file, as far as they are searched.
-pub(super) struct Constants<'d> {
+pub(crate) struct Constants<'d> {
     parts: Vec<&'d [u8]>,
     pub(super) complete: bool,
 }
 
 impl<'d> Constants<'d> {
-    pub(super) fn of(elf: &Elf<'d>) -> Self {
+    pub(crate) fn of(elf: &Elf<'d>) -> Self {
         let (parts, complete) = elf.constants(SEARCH_LIMIT_BYTES);
         Self { parts, complete }
     }
 
     /// The bytes from a text on.
-    pub(super) fn find(&self, text: &str) -> Option<&'d [u8]> {
+    pub(crate) fn find(&self, text: &str) -> Option<&'d [u8]> {
         let finder = memmem::Finder::new(text.as_bytes());
         self.parts.iter().find_map(|part| finder.find(part).map(|at| &part[at..]))
     }

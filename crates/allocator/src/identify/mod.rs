@@ -21,6 +21,7 @@ use heaptrial_model::{Identity, Linkage};
 use crate::catalog::Catalog;
 use crate::elf::ElfError;
 use libraries::Packages;
+pub(crate) use markers::Constants;
 use objects::{MappedObject, MappedObjects};
 pub(crate) use program::carried_allocators;
 pub use program::{CarriedAllocator, OtherAllocator};
@@ -48,13 +49,8 @@ fn is_denied(error: &HostError) -> bool {
 }
 
 fn permission_hint(error: &HostError) -> &'static str {
-    match (is_denied(error), rustix::process::geteuid().is_root()) {
-        (false, _) => "",
-        (true, false) => "; run it as the process' user or as root",
-        (true, true) => {
-            "; root has no right to trace it here (CAP_SYS_PTRACE), as in many containers: run it outside of the container"
-        }
-    }
+    let hint = "; run it as the process' user or as root, and outside of a container that may not trace (CAP_SYS_PTRACE)";
+    if is_denied(error) { hint } else { "" }
 }
 
 /// What the evidence begins with where a program overwrote the memory of its environment.

@@ -79,7 +79,8 @@ impl Obtainer {
     pub fn obtain(&self, resolved: &Resolved) -> Result<Obtained, ObtainError> {
         let mut attempts = Vec::new();
         let sources = match &self.options.from {
-            Some(path) => vec![Source::Local(path)],
+            Some(path) if path.is_dir() => vec![Source::LocalFolder(path)],
+            Some(path) => vec![Source::LocalLibrary(path)],
             None => {
                 if let Some(obtained) = self.installed(resolved, &mut attempts) {
                     return self.check_settings(resolved, obtained);

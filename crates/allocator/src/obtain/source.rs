@@ -28,7 +28,9 @@ pub(super) enum Source<'a> {
     Crate(&'a CrateSource),
     Git(&'a str, &'a Commit),
     Commit(&'a Repository, &'a str),
-    Local(&'a Path),
+    /// Both given by the user.
+    LocalLibrary(&'a Path),
+    LocalFolder(&'a Path),
 }
 
 /// Files that a source put into a staging folder.
@@ -74,21 +76,13 @@ impl Source<'_> {
             Self::Debian(_) => Some(SourceKind::Debian),
             Self::Crate(_) => Some(SourceKind::Crate),
             Self::Git(..) => Some(SourceKind::Git),
-            Self::Commit(..) | Self::Local(_) => None,
+            Self::Commit(..) | Self::LocalLibrary(_) | Self::LocalFolder(_) => None,
         }
     }
 
     /// Whether it gives the same each time; a source folder may have been changed since.
     pub(super) fn is_fixed(&self) -> bool {
-        !matches!(self, Self::Local(path) if path.is_dir())
-    }
-
-    fn is_compiled(&self) -> bool {
-        match self {
-            Self::Debian(_) => false,
-            Self::Local(path) => path.is_dir(),
-            Self::Crate(_) | Self::Git(..) | Self::Commit(..) => true,
-        }
+        !matches!(self, Self::LocalFolder(_))
     }
 
     /// What distinguishes what it gives from whatever else is built of the same spec: the source, and how it is compiled.
@@ -99,14 +93,14 @@ impl Source<'_> {
             Self::Crate(source) => ("crate", source.sha256.clone()),
             Self::Git(_, commit) => ("git", commit.id.clone()),
             Self::Commit(_, id) => ("commit", (*id).to_owned()),
-            Self::Local(path) if path.is_dir() => {
+            Self::LocalFolder(path) => {
                 ("local", path.canonicalize().map_err(unread)?.to_string_lossy().into_owned())
             }
-            Self::Local(path) => ("local", digest::of_file(path).map_err(unread)?),
+            Self::LocalLibrary(path) => ("local", digest::of_file(path).map_err(unread)?),
         };
-        let how = match self.is_compiled() {
-            true => Some(compile::how(recipe_of(resolved)?, &resolved.variants)?),
-            false => None,
+        let how = match self {
+            Self::LocalLibrary(_) => None,
+            _ => Some(compile::how(recipe_of(resolved)?, &resolved.variants)?),
         };
         let digest = digest::of_bytes(format!("{content} {how:?}").as_bytes());
         Ok(format!("{kind}-{}", &digest[..16]))
@@ -120,7 +114,7 @@ impl std::fmt::Display for Source<'_> {
             Self::Crate(source) => write!(f, "source in crate {} {}", source.name, source.version),
             Self::Git(url, commit) => write!(f, "{url} at {}", commit.tag),
             Self::Commit(_, id) => write!(f, "commit {}", id.get(..12).unwrap_or(id)),
-            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::LocalLibrary(path) | Self::LocalFolder(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -135,12 +129,12 @@ impl Obtainer {
     ) -> Result<Delivery, SourceError> {
         let tree = match source {
             Source::Debian(package) => return self.fetch_package(&resolved.family, package, staging),
-            Source::Local(_) if resolved.family.is_c_library => {
+            Source::LocalLibrary(_) | Source::LocalFolder(_) if resolved.family.is_c_library => {
                 let text = "a C library cannot be given by a path; ask for a version of the catalog";
                 return Err(SourceError::NotThere(text.to_owned()));
             }
-            Source::Local(path) if path.is_dir() => given_tree(path, recipe_of(resolved)?, staging)?,
-            Source::Local(path) => return given_library(path, &resolved.family.name, staging),
+            Source::LocalFolder(path) => given_tree(path, recipe_of(resolved)?, staging)?,
+            Source::LocalLibrary(path) => return given_library(path, &resolved.family.name, staging),
             Source::Crate(source) => self.unpacked(source, staging)?,
             Source::Git(url, commit) => self.cloned(url, commit, staging)?,
             Source::Commit(repository, id) => checked_out(repository, id, staging)?,

@@ -1,13 +1,11 @@
 //! The texts in a package: control file, changelog, copyright, build information.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use heaptrial_model::AllocatorSpec;
 use serde_json::json;
 
-use super::TOOL_VERSION;
 use super::archive::Entry;
+use super::{Package, TOOL_VERSION};
 use crate::DEBIAN_ARCHITECTURE;
 use crate::catalog::Family;
 use crate::obtained::Obtained;
@@ -16,17 +14,7 @@ use crate::provenance::{Origin, Provenance};
 /// Whom a package names as its maintainer. There is no address: whoever made it answers for it.
 const MAINTAINER: &str = "The Heaptrial developers <nobody@heaptrial.invalid>";
 
-#[derive(Debug, Clone)]
-pub(super) struct Facts {
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) spec: AllocatorSpec,
-    pub(super) depends: String,
-    pub(super) library: PathBuf,
-    pub(super) library_bytes: u64,
-}
-
-impl Facts {
+impl Package {
     pub(super) fn control(&self, obtained: &Obtained, family: &Family, data: &[Entry]) -> String {
         let size: u64 = data.iter().map(Entry::kibibytes).sum();
         let Self { name, version, depends, spec, .. } = self;
@@ -41,7 +29,7 @@ impl Facts {
 
     /// What is needed to get and check the same build again. A host that has the package installed reads it, and finds the
     /// build by its spec.
-    pub(super) fn build_info(&self, obtained: &Obtained) -> String {
+    pub(super) fn build_info(&self, obtained: &Obtained, library_bytes: usize) -> String {
         let info = json!({
             "schema_version": 1,
             "package": self.name,
@@ -51,7 +39,7 @@ impl Facts {
             "version": obtained.version,
             "library": {
                 "path": self.library,
-                "bytes": self.library_bytes,
+                "bytes": library_bytes,
                 "sha256": obtained.sha256,
                 "build_id": obtained.build_id,
                 "depends": self.depends,

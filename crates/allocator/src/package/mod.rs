@@ -14,7 +14,7 @@ use heaptrial_host::Paths;
 use heaptrial_model::{AllocatorSpec, Classified, ErrorClass};
 
 use self::archive::{Entry, debian_package};
-use self::documents::{Facts, public};
+use self::documents::public;
 use crate::catalog::Family;
 use crate::digest;
 use crate::elf::check_library;
@@ -82,37 +82,32 @@ impl Package {
         let library = obtained.installed_below(&Paths::default().allocators());
         name::check_path(&library)?;
         let needed = check_library(source).map_err(|error| PackageError::Refused(error.to_string()))?;
-        let facts = Facts {
+        let mut package = Self {
             name: name::package_name(&spec, &found),
             version: name::package_version(spec.version.as_ref()),
-            spec: spec.clone(),
+            spec,
             depends: depends::of(source, &needed)?,
             library,
-            library_bytes: bytes.len() as u64,
+            library_sha256: found,
+            bytes: Vec::new(),
+            sha256: String::new(),
         };
         let obtained = &Obtained { provenance: public(&obtained.provenance, family), ..obtained.clone() };
-        let documents = format!("/usr/share/doc/{}", facts.name);
+        let documents = format!("/usr/share/doc/{}", package.name);
+        let build_info = package.build_info(obtained, bytes.len());
         let data = [
-            Entry::file(facts.library.display().to_string(), bytes),
-            Entry::file(format!("{documents}/buildinfo.json"), facts.build_info(obtained).into()),
-            Entry::file(format!("{documents}/copyright"), facts.copyright(obtained, family).into()),
+            Entry::file(package.library.display().to_string(), bytes),
+            Entry::file(format!("{documents}/buildinfo.json"), build_info.into()),
+            Entry::file(format!("{documents}/copyright"), package.copyright(obtained, family).into()),
         ];
-        let removal = REMOVAL.replace("@PACKAGE@", &facts.name);
-        let removal = removal.replace("@LIBRARY@", &facts.library.display().to_string());
+        let removal = REMOVAL.replace("@PACKAGE@", &package.name);
+        let removal = removal.replace("@LIBRARY@", &package.library.display().to_string());
         let control = [
-            Entry::file("control".to_owned(), facts.control(obtained, family, &data).into()),
+            Entry::file("control".to_owned(), package.control(obtained, family, &data).into()),
             Entry::program("prerm".to_owned(), removal.into()),
         ];
-        let bytes = debian_package(&control, &data)?;
-        Ok(Self {
-            sha256: digest::of_bytes(&bytes),
-            name: facts.name,
-            version: facts.version,
-            spec,
-            depends: facts.depends,
-            library: facts.library,
-            library_sha256: found,
-            bytes,
-        })
+        package.bytes = debian_package(&control, &data)?;
+        package.sha256 = digest::of_bytes(&package.bytes);
+        Ok(package)
     }
 }

@@ -206,12 +206,8 @@ impl Systemd {
     }
 
     fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
-        let link = self.link();
-        if link.is_deaf() {
-            self.renew(&link);
-        }
         // Before anything is queued this can be asked again.
-        self.ask(|link| link.jobs().map(drop))?;
+        self.ask(Link::check_hears)?;
         self.link().queue(method, doing, name)
     }
 

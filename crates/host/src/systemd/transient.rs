@@ -55,7 +55,6 @@ impl Link {
         command: &TransientCommand<'_>,
         status: impl FnOnce(&ServiceName) -> Result<UnitStatus, SystemdError>,
     ) -> Result<TransientEnd, SystemdError> {
-        let jobs = self.jobs()?;
         let doing = format!("running {} in place of {service}", command.unit);
         let failed = |error: zbus::Error| self.bus.error(&doing, error);
         let reply = self.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
@@ -96,7 +95,7 @@ impl Link {
         let job =
             Job { path: path.as_str().to_owned(), unit: command.unit.clone(), connection: self.number() };
         let limit = command.limit + STOP_LIMIT + GRACE;
-        let waited = jobs.result(&job, limit);
+        let waited = self.jobs.result(&job, limit);
         let status = status(command.unit);
         let has_ended = matches!(waited, Ok(Some(_)));
         if !has_ended {
