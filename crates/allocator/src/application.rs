@@ -17,7 +17,6 @@ pub struct Application {
 }
 
 impl Application {
-    /// A command that runs `program` under the allocator.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut words = self.argv_prefix.iter().map(OsString::as_os_str).chain([program.as_ref()]);
         // The program itself is always there.

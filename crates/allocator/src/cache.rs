@@ -16,18 +16,14 @@ use crate::digest;
 use crate::licence::LicenceText;
 use crate::obtained::Obtained;
 
-/// Where entries are, below the cache's folder.
 const ENTRIES: &str = "allocators";
-/// The record in an entry's folder.
 const RECORD: &str = "manifest.json";
 
-/// Where obtained allocators are kept.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     #[error("{0}")]
@@ -87,7 +83,6 @@ impl Cache {
         Ok(Self { root })
     }
 
-    /// A cache in a folder.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -191,12 +186,10 @@ impl Cache {
 }
 
 impl Staging<'_> {
-    /// Where the files of the entry are put.
     pub(crate) fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    /// An empty folder for work on the way.
     pub(crate) fn work_folder(&self, name: &str) -> Result<PathBuf, CacheError> {
         let folder = self.folder.join(name);
         make_empty(&folder)?;

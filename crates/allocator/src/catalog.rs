@@ -10,7 +10,6 @@ use crate::mitigation::Mitigation;
 use crate::processors::ProcessorSizing;
 use crate::search::Tried;
 
-/// All families, in the order of `catalog.toml`.
 #[derive(Debug, Clone)]
 pub struct Catalog {
     families: Vec<Arc<Family>>,
@@ -81,7 +80,6 @@ impl VersionCall {
     }
 }
 
-/// How settings reach a library.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
@@ -98,7 +96,6 @@ pub struct Combined {
     pub separator: char,
 }
 
-/// How a shared library is made from source.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Recipe {
@@ -130,7 +127,6 @@ pub struct Variant {
     pub says: Option<String>,
 }
 
-/// One version and where it comes from.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
@@ -168,7 +164,6 @@ pub struct Commit {
     pub id: String,
 }
 
-/// A setting and the versions that have it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingEntry {
@@ -194,7 +189,6 @@ impl SettingEntry {
     }
 }
 
-/// What values of a setting look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingKind {
@@ -215,7 +209,6 @@ pub struct VersionRange {
     pub most: Option<i64>,
 }
 
-/// Why a text is not a catalog.
 #[derive(Debug, thiserror::Error)]
 #[error("the allocator catalog is not valid: {0}")]
 pub struct CatalogError(#[from] toml::de::Error);
@@ -227,7 +220,6 @@ struct File {
 }
 
 impl Catalog {
-    /// The catalog that is part of the program.
     pub fn builtin() -> &'static Self {
         static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| {
             // A test reads the same text, so a build whose tests pass cannot fail here.
@@ -300,12 +292,10 @@ impl Family {
 }
 
 impl SettingEntry {
-    /// The range that a version lies in.
     pub fn range(&self, version: &Version) -> Option<&VersionRange> {
         self.in_versions.iter().find(|range| range.contains(version))
     }
 
-    /// The environment variable through which it is given.
     pub fn variable(&self, environment: &Environment) -> String {
         match (&self.variable, &self.key, &environment.prefix, &environment.combined) {
             (Some(variable), ..) => variable.clone(),

@@ -29,7 +29,6 @@ pub enum ElfError {
     Unusable { path: PathBuf, why: String },
 }
 
-/// A file opened for [`Elf::parse`].
 pub(crate) struct ElfFile {
     cache: ReadCache<File>,
     path: PathBuf,
@@ -91,7 +90,6 @@ impl<'d> Elf<'d> {
         self.segments.iter().any(|segment| segment.p_type(self.endian) == elf::PT_INTERP)
     }
 
-    /// Whether it is linked against nothing.
     pub(crate) fn is_static(&self) -> bool {
         !self.has_interpreter() && self.tag(elf::DT_NEEDED).is_none()
     }
@@ -111,7 +109,6 @@ impl<'d> Elf<'d> {
         self.string(self.tag(elf::DT_SONAME)?)
     }
 
-    /// Names of the files it needs.
     pub(crate) fn needed(&self) -> Vec<String> {
         self.tags(elf::DT_NEEDED).filter_map(|offset| self.string(offset)).collect()
     }
@@ -156,7 +153,6 @@ impl<'d> Elf<'d> {
         self.imports().iter().any(is_it)
     }
 
-    /// Versions of the symbols it needs.
     fn needed_versions(&self) -> Option<Vec<String>> {
         let mut found = Vec::new();
         let Some(address) = self.tag(elf::DT_VERNEED) else { return Some(found) };

@@ -40,7 +40,6 @@ pub struct HistoryCommit {
     pub tags: Vec<String>,
 }
 
-/// Why there is no line of commits.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     #[error("{0}")]
@@ -74,7 +73,6 @@ impl Repository {
         Ok(Self { git_folder: PathBuf::from(found.trim()) })
     }
 
-    /// Its folder of git's own files.
     pub fn git_folder(&self) -> &Path {
         &self.git_folder
     }
@@ -126,7 +124,6 @@ impl Repository {
             .or_else(|_| self.commit(&format!("refs/tags/{version}"), wanted))
     }
 
-    /// Whether `newer` comes from `older`.
     pub fn comes_from(&self, newer: &str, older: &str) -> Result<bool, HistoryError> {
         Ok(self.base(newer, older)?.as_deref() == Some(older))
     }
@@ -190,7 +187,6 @@ impl Repository {
         Ok(History { commits, forks, left_out })
     }
 
-    /// Tags by the id of their commit.
     fn tags(&self) -> Result<BTreeMap<String, Vec<String>>, HistoryError> {
         let format = "--format=%(objectname) %(*objectname) %(refname:lstrip=2)";
         let text = self.git().args(["for-each-ref", format, "refs/tags"]).run()?;

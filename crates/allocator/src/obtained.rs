@@ -42,7 +42,6 @@ pub struct Loader {
 }
 
 impl Obtained {
-    /// How to start a program under it.
     pub fn application(&self) -> Application {
         let mut application = match (&self.library, &self.loader) {
             (Some(library), _) => Application::preload(library),

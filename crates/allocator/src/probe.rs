@@ -130,7 +130,6 @@ fn symbol(name: &str) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// File of the object that holds an address.
 fn object_of(address: *mut c_void) -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr accepts any address and fills `info` when it returns non-zero; zeroed bytes

@@ -38,7 +38,6 @@ pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> ResolveError {
 }
 
 impl Catalog {
-    /// Looks up every part of a spec.
     pub fn resolve(&self, spec: &AllocatorSpec) -> Result<Resolved, ResolveError> {
         let resolved = self.resolve_local(spec)?;
         if let (Some(version), None) = (&spec.version, &resolved.release) {

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use crate::catalog::{Catalog, SettingEntry};
 use crate::resolve::{ResolveError, check_value, same_value};
 
-/// What a search tries of a setting.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tried {
@@ -27,7 +26,6 @@ pub struct Tried {
     pub usual: bool,
 }
 
-/// A level of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchLevel {
     /// Its value; `None` leaves the setting as it comes.
@@ -36,7 +34,6 @@ pub struct SearchLevel {
     pub position: Option<f64>,
 }
 
-/// What somebody wants tried of a setting.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Narrowed {
     pub name: String,

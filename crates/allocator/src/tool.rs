@@ -12,7 +12,6 @@ pub(crate) struct Tool {
     program: String,
 }
 
-/// Why a program did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     #[error("`{program}` is not installed (or not in PATH)")]
@@ -88,7 +87,6 @@ impl Tool {
         self
     }
 
-    /// Runs it and gives its standard output.
     pub(crate) fn run(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => ToolError::Missing { program: self.program.clone() },

@@ -29,7 +29,6 @@ pub struct Verification {
     pub unproved: Vec<String>,
 }
 
-/// What a probe has to show.
 pub(crate) struct Claim<'a> {
     pub(crate) family: &'a Family,
     pub(crate) version: Option<&'a Version>,
@@ -135,7 +134,6 @@ fn named_by(object: &Path) -> String {
     }
 }
 
-/// Libraries that every program loads (ld.so(8)).
 const HOST_PRELOADS: &str = "/etc/ld.so.preload";
 
 impl Verification {
@@ -297,7 +295,6 @@ fn tunables(application: &Application, family: &Family) -> BTreeMap<String, Stri
         .collect()
 }
 
-/// The dynamic loader of this program.
 fn host_loader() -> Option<PathBuf> {
     let names = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
     names.iter().map(PathBuf::from).find(|path| path.exists())

@@ -33,7 +33,6 @@ impl CgroupVersion {
         }
     }
 
-    /// Where its hierarchy is mounted.
     pub(crate) fn mount(self) -> &'static str {
         match self {
             Self::V1 => "/sys/fs/cgroup/memory",
@@ -41,7 +40,6 @@ impl CgroupVersion {
         }
     }
 
-    /// The word used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -112,12 +110,10 @@ impl Cgroup {
         std::iter::once(&self.dir).chain(&self.cpu_dir).map(PathBuf::as_path)
     }
 
-    /// Which interface it is of.
     pub fn version(&self) -> CgroupVersion {
         self.version
     }
 
-    /// The folder of its files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -171,7 +167,6 @@ pub struct CgroupReader {
 }
 
 impl CgroupReader {
-    /// Opens the files of a group.
     pub fn open(cgroup: &Cgroup) -> Result<Self, HostError> {
         let path = cgroup.dir.join("memory.stat");
         let open_at = |path: PathBuf| match File::open(&path).map_err(HostError::read(path)) {

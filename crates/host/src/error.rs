@@ -10,12 +10,7 @@ pub enum HostError {
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("{path}: expected {expected}, found `{found}`")]
-    Parse {
-        path: PathBuf,
-        /// What should have been there.
-        expected: &'static str,
-        found: String,
-    },
+    Parse { path: PathBuf, expected: &'static str, found: String },
     #[error("process {pid} does not exist (any more)")]
     Gone { pid: i32 },
     #[error("{0}")]

@@ -28,7 +28,6 @@ pub struct HostFacts {
     pub boot_id: String,
 }
 
-/// The name of this boot.
 pub fn boot_id(root: &HostRoot) -> Result<String, HostError> {
     let path = root.path("/proc/sys/kernel/random/boot_id");
     let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;

@@ -2,7 +2,6 @@
 
 const BEGINS: &str = "# Written by Heaptrial for trial ";
 
-/// Who wrote a file of a treatment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     pub name: String,

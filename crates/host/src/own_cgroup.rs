@@ -55,7 +55,6 @@ impl CgroupPlace {
             .unwrap_or_else(|| format!("{} is not below {}", own.dir().display(), mount.display())))
     }
 
-    /// Which interface it is of.
     pub fn version(&self) -> CgroupVersion {
         self.version
     }
@@ -195,7 +194,6 @@ fn names_of_namespace(root: &HostRoot) -> Result<String, String> {
     Ok(format!("{PREFIX}-{inode}-"))
 }
 
-/// Whether nothing can be swapped out.
 fn no_swap() -> bool {
     // The first line is a heading.
     fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() <= 1)

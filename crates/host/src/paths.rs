@@ -27,7 +27,6 @@ pub struct Paths {
     pub scope: Scope,
 }
 
-/// Why a user has no folders.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{variable} must be an absolute path of letters, digits and / - _ . + @, as unit files name what is below it; it is {found}"
@@ -99,7 +98,6 @@ impl Paths {
         }
     }
 
-    /// The folder of trials and rollouts.
     pub fn trials(&self) -> PathBuf {
         self.state.join("trials")
     }
@@ -108,27 +106,22 @@ impl Paths {
         self.state.join("watches")
     }
 
-    /// The folder of a trial.
     pub fn trial(&self, name: &str) -> PathBuf {
         self.trials().join(name)
     }
 
-    /// The drop-in of a service.
     pub fn drop_in(&self, service: &ServiceName) -> PathBuf {
         self.units.join(format!("{service}.d")).join(DROP_IN)
     }
 
-    /// A unit file of the administrator.
     pub fn unit(&self, name: &str) -> PathBuf {
         self.units.join(name)
     }
 
-    /// The copy of the program.
     pub fn program(&self) -> PathBuf {
         self.libraries.join("bin/heaptrial")
     }
 
-    /// Where allocator libraries are installed.
     pub fn allocators(&self) -> PathBuf {
         self.libraries.join("allocators")
     }

@@ -35,19 +35,16 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Whether code in it can run.
     pub fn is_executable(&self) -> bool {
         self.permissions[2] == b'x'
     }
 
-    /// Whether it maps a file of a path.
     pub fn is_file(&self) -> bool {
         self.name.starts_with('/')
     }
 }
 
 impl Process {
-    /// The process `pid` of a host.
     pub fn new(root: &HostRoot, pid: i32) -> Self {
         Self { pid, dir: root.process_dir(pid), root: root.clone() }
     }
@@ -80,7 +77,6 @@ impl Process {
         Ok(Duration::from_secs_f64(Instant::now().age_seconds(ticks)))
     }
 
-    /// On how many processors it may run.
     pub fn processors(&self) -> Result<u32, HostError> {
         let set = rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(self.pid));
         set.map(|set| set.count())
@@ -237,7 +233,6 @@ impl Process {
     }
 }
 
-/// The memory of a process, readable by address.
 #[derive(Debug)]
 pub struct ProcessMemory {
     file: File,
@@ -245,7 +240,6 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Fills `buffer` from `address` on.
     pub fn read_at(&self, address: u64, buffer: &mut [u8]) -> Result<(), HostError> {
         self.file.read_exact_at(buffer, address).map_err(HostError::read(&self.path))
     }

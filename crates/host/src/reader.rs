@@ -8,7 +8,6 @@ use heaptrial_model::{Sample, SlowSample};
 
 use crate::{HostError, HostRoot};
 
-/// A reading of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     /// Its part of the service's sample; `processes` is 1.
@@ -41,7 +40,6 @@ pub struct ProcessReader {
 const BUFFER_BYTES: usize = 4096;
 
 impl ProcessReader {
-    /// Opens the files of `pid`.
     pub fn open(root: &HostRoot, pid: i32) -> Result<Self, HostError> {
         let dir = root.process_dir(pid);
         let open = |name: &str| {
@@ -63,7 +61,6 @@ impl ProcessReader {
         self.pid
     }
 
-    /// As it was read last.
     pub(crate) fn last(&self) -> &ProcessReading {
         &self.last
     }

@@ -482,7 +482,6 @@ mod tests {
         assert!(sampler.read().unwrap_err().is_gone());
     }
 
-    /// Ends a program and what it started.
     fn end(mut child: std::process::Child, root: &HostRoot) {
         for pid in ProcessTree::scan(root).unwrap().family(child.id() as i32).into_iter().rev() {
             let _ = rustix::process::kill_process(

@@ -10,7 +10,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether it is the system's.
     pub fn is_system(&self) -> bool {
         *self == Self::System
     }

@@ -71,7 +71,6 @@ impl ProcessTree {
     }
 }
 
-/// Which processes are a service's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceProcesses {
     main: i32,
@@ -90,7 +89,6 @@ impl ServiceProcesses {
         Self { main, supervisor: Some(supervisor) }
     }
 
-    /// The process by which the service is known.
     pub fn main(&self) -> i32 {
         self.main
     }

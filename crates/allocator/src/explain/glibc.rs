@@ -20,7 +20,6 @@ const BEHIND_FASTBINS: u64 = 112;
 const BINS: u64 = 254;
 /// An empty bin points to itself. So many of them are no accident.
 const EMPTY_BINS: u64 = 8;
-/// More arenas than a process has.
 const MOST_ARENAS: usize = 1 << 16;
 /// From the bins of an arena to the word that links it with the next one, and to the bytes that it got from the system.
 const NEXT: u64 = BINS * 8 + 16;

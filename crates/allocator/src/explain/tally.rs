@@ -30,7 +30,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds what comes next.
     pub(super) fn add(
         &mut self,
         pages: &mut PageMap,
@@ -82,7 +81,6 @@ impl Tally {
         Ok(())
     }
 
-    /// The sums of all that was added.
     pub(super) fn finish(mut self, pages: &mut PageMap) -> Result<Sums, HostError> {
         self.close_page(pages)?;
         Ok(self.sums)

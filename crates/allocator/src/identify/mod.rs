@@ -59,7 +59,6 @@ pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritt
 /// The family of an identity that the evidence does not decide.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
     Identifier::default().identify(process, &|| None)
 }
@@ -102,7 +101,6 @@ pub fn other_allocators(
 }
 
 impl Identifier {
-    /// Finds out which allocator a process uses.
     pub fn identify(
         &self,
         process: &Process,
@@ -182,7 +180,6 @@ impl<'d> Subject<'_, 'd> {
         }
     }
 
-    /// The file whose `malloc` is in use.
     fn provider(&self, findings: &mut Identity) -> Result<&MappedObject<'d>, String> {
         match slots::resolved(self, findings) {
             Bound::To(name) => {
@@ -292,7 +289,6 @@ fn linkage(
     if is_needed { Linkage::Linked } else { Linkage::Unknown }
 }
 
-/// A process of which nothing is known yet.
 fn nothing_known() -> Identity {
     Identity {
         family: UNKNOWN.to_owned(),

@@ -37,7 +37,6 @@ pub(super) struct MappedObject<'d> {
 }
 
 impl MappedObjects {
-    /// Opens every file that is mapped executable.
     pub(super) fn open(process: &Process, mappings: &[Mapping]) -> Self {
         let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
         let program = process.exe().ok().map(|path| path.display().to_string());

@@ -10,7 +10,6 @@ use super::objects::MappedObject;
 /// Enough to see what the process' objects agree on.
 const SLOTS_READ: usize = 24;
 
-/// What the slots of `malloc` show.
 pub(super) enum Bound {
     /// Memory may not be read, or nothing is bound yet.
     Unread,

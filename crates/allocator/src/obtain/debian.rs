@@ -146,7 +146,6 @@ impl AptRoot {
     }
 }
 
-/// Whether every user can enter a folder.
 fn is_open_to_all(folder: &Path) -> bool {
     folder
         .ancestors()
@@ -171,17 +170,12 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Copies the shared libraries and the dynamic loader of a C library; gives the loader's name.
+/// Copies the shared libraries and the dynamic loader of a C library, links as files; gives the loader's name.
 fn take_c_library(tree: &Path, files: &Path) -> Result<String, SourceError> {
     let not_there = |what: &str| SourceError::NotThere(format!("the package holds no {what}"));
     let main = find(tree, "libc.so.6").ok_or_else(|| not_there("libc.so.6"))?;
-    let names = copy_libraries_of(main.parent().unwrap_or(tree), files)?;
-    names.into_iter().find(|name| name.starts_with("ld-linux")).ok_or_else(|| not_there("dynamic loader"))
-}
-
-/// Copies the shared libraries in a folder, links as files; gives their names.
-fn copy_libraries_of(folder: &Path, files: &Path) -> Result<Vec<String>, SourceError> {
-    let mut names = Vec::new();
+    let folder = main.parent().unwrap_or(tree);
+    let mut loader = None;
     for entry in fs::read_dir(folder).map_err(failure("reading", folder))?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.path().is_file() && (name.ends_with(".so") || name.contains(".so.")) {
@@ -189,8 +183,8 @@ fn copy_libraries_of(folder: &Path, files: &Path) -> Result<Vec<String>, SourceE
             fs::copy(entry.path(), &target).map_err(failure("copying to", &target))?;
             fs::set_permissions(&target, fs::Permissions::from_mode(0o755))
                 .map_err(failure("copying to", &target))?;
-            names.push(name);
+            loader = loader.or(Some(name).filter(|name| name.starts_with("ld-linux")));
         }
     }
-    Ok(names)
+    loader.ok_or_else(|| not_there("dynamic loader"))
 }

@@ -8,14 +8,12 @@ use crate::resolve::ResolveError;
 use crate::tool::ToolError;
 use crate::verify::VerifyError;
 
-/// One source that was tried.
 #[derive(Debug)]
 pub struct Attempt {
     pub source: String,
     pub why: SourceError,
 }
 
-/// Why an allocator could not be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum ObtainError {
     #[error(transparent)]
@@ -43,7 +41,6 @@ impl Classified for ObtainError {
     }
 }
 
-/// Why one source did not give an allocator.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("{0}")]

@@ -33,7 +33,6 @@ pub use error::{Attempt, ObtainError, SourceError};
 pub use source::SourceKind;
 use source::{Delivery, Source, sources};
 
-/// What an [`Obtainer`] may do.
 #[derive(Clone)]
 pub struct ObtainOptions {
     /// The program with the hidden probe command; see [`crate::run_probe`].
@@ -47,7 +46,6 @@ pub struct ObtainOptions {
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Gets allocators, through a cache.
 #[derive(Clone)]
 pub struct Obtainer {
     cache: Cache,

@@ -15,7 +15,6 @@ use crate::obtained::Obtained;
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 
-/// Where packages have their documents.
 const DOCUMENTS: &str = "/usr/share/doc";
 
 /// What `buildinfo.json` of a package says of its build.

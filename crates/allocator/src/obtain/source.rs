@@ -41,7 +41,6 @@ pub(super) struct Delivery {
     pub(super) licences: Vec<LicenceText>,
 }
 
-/// Source that is ready to be compiled.
 struct Tree {
     folder: PathBuf,
     origin: Origin,

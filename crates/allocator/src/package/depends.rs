@@ -30,7 +30,6 @@ const LIBSTDCXX: [(&str, &str); 8] = [
     ("3.4.33", "14"),
 ];
 
-/// The `Depends` field of a library.
 pub(super) fn of(library: &Path, facts: &LibraryFacts) -> Result<String, PackageError> {
     let unknown = |needed: &str| {
         PackageError::Refused(format!(

@@ -20,7 +20,6 @@ use crate::digest;
 use crate::elf::check_library;
 use crate::obtained::Obtained;
 
-/// The version of Heaptrial that makes the packages.
 const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Asks before dpkg removes the package. Neither name nor path has a character that a shell reads in single quotes.
 const REMOVAL: &str = include_str!("prerm.sh");

@@ -65,7 +65,6 @@ impl Bus {
         &self.connection
     }
 
-    /// Calls a method of the manager.
     pub(super) fn manager<B>(&self, doing: &str, method: &str, body: &B) -> Result<Message, SystemdError>
     where
         B: serde::Serialize + DynamicType,
@@ -80,7 +79,6 @@ impl Bus {
             .map_err(|error| self.error(doing, error))
     }
 
-    /// An error with what was being done.
     pub(super) fn error(&self, doing: &str, error: zbus::Error) -> SystemdError {
         match &error {
             zbus::Error::InputOutput(source) if source.kind() == std::io::ErrorKind::TimedOut => {
@@ -161,7 +159,6 @@ fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Con
     }
 }
 
-/// The properties in a reply of GetAll.
 pub(super) fn properties(body: &Body) -> zbus::Result<HashMap<&str, Value<'_>>> {
     body.deserialize()
 }

@@ -26,7 +26,6 @@ pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
 /// What a job does to those that are queued (systemctl(1), --job-mode).
 const REPLACE: &str = "replace";
-/// An interface and a name of it.
 pub(super) type Property = (&'static str, &'static str);
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd has of a unit: after each
@@ -93,7 +92,6 @@ impl Link {
         units.map(|(unit, name)| unit.map_err(|error| self.bus.error(&doing(name), error))).collect()
     }
 
-    /// Some properties of each unit.
     pub(super) fn some_properties<T>(
         &self,
         names: &[ServiceName],

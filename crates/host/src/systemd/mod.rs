@@ -74,7 +74,6 @@ impl Classified for SystemdError {
 pub struct JobResult(pub String);
 
 impl JobResult {
-    /// Whether the job did what it was for.
     pub fn is_done(&self) -> bool {
         self.0 == "done"
     }
@@ -123,7 +122,6 @@ pub trait Manager {
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.
     fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
-    /// Waits for a job, as long as `limit`.
     fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError>;
     /// Waits until one of some jobs has ended, or can no longer be heard of, as long as `limit`.
     fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError>;
@@ -220,7 +218,6 @@ impl Systemd {
         self.link().run_like(service, command, |unit| self.status(unit))
     }
 
-    /// The connection over which a job was queued.
     fn of_job(&self, job: &Job) -> Result<Arc<Link>, SystemdError> {
         let link = self.link();
         if job.connection == link.number() { Ok(link) } else { Err(jobs::disconnected(job)) }

@@ -38,7 +38,6 @@ pub struct TransientCommand<'a> {
     pub limit: Duration,
 }
 
-/// How a command ended.
 #[derive(Debug, Clone)]
 pub struct TransientEnd {
     pub stdout: String,

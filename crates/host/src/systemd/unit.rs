@@ -61,7 +61,6 @@ pub struct UnitStatus {
 }
 
 impl UnitStatus {
-    /// Whether it is active with a main process.
     pub fn is_running(&self) -> bool {
         self.active_state == "active" && self.main_pid.is_some()
     }
