@@ -6,21 +6,17 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::obtained::Loader;
-
 /// What to put before a program and into its environment so that it runs under an allocator.
 ///
 /// Where `argv_prefix` is not empty its first word is a dynamic loader, which does not search
 /// `PATH`: the program has to be given as a path with a slash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
-    /// Environment variables to set, name and value.
     pub env: Vec<(String, String)>,
     pub argv_prefix: Vec<OsString>,
 }
 
 impl Application {
-    /// A command that runs `program` under the allocator.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut words = self.argv_prefix.iter().map(OsString::as_os_str).chain([program.as_ref()]);
         // The program itself is always there.
@@ -29,24 +25,13 @@ impl Application {
         command
     }
 
-    /// Under a library, under another C library, or both.
-    pub(crate) fn of(loader: Option<&Loader>, library: Option<&Path>) -> Self {
-        match (loader, library) {
-            (Some(loader), _) => Self::loader(&loader.program, &loader.folder, library),
-            (None, Some(library)) => {
-                let library = library.to_string_lossy().into_owned();
-                Self { env: vec![("LD_PRELOAD".to_owned(), library)], argv_prefix: Vec::new() }
-            }
-            (None, None) => Self::default(),
-        }
+    pub(crate) fn preload(library: &Path) -> Self {
+        let library = library.to_string_lossy().into_owned();
+        Self { env: vec![("LD_PRELOAD".to_owned(), library)], argv_prefix: Vec::new() }
     }
 
-    /// The dynamic loader of another C library, with a preload of its own where there is a library.
-    pub(crate) fn loader(loader: &Path, folder: &Path, library: Option<&Path>) -> Self {
-        let mut argv_prefix: Vec<OsString> = vec![loader.into(), "--library-path".into(), folder.into()];
-        if let Some(library) = library {
-            argv_prefix.extend([OsString::from("--preload"), library.into()]);
-        }
-        Self { env: Vec::new(), argv_prefix }
+    /// By the dynamic loader of another C library.
+    pub(crate) fn c_library(loader: &Path, folder: &Path) -> Self {
+        Self { env: Vec::new(), argv_prefix: vec![loader.into(), "--library-path".into(), folder.into()] }
     }
 }

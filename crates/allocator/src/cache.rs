@@ -16,26 +16,18 @@ use crate::digest;
 use crate::licence::LicenceText;
 use crate::obtained::Obtained;
 
-/// Where entries are, below the cache's folder.
 const ENTRIES: &str = "allocators";
-/// The record in an entry's folder.
 const RECORD: &str = "manifest.json";
 
-/// Where obtained allocators are kept.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    #[error("no place for the cache: neither XDG_CACHE_HOME nor HOME is set to an absolute path")]
-    NoPlace,
-    #[error(
-        "{path} {why}, so what is in it cannot be trusted; correct its owner and mode, or choose another cache with XDG_CACHE_HOME"
-    )]
-    Insecure { path: PathBuf, why: String },
+    #[error("{0}")]
+    Refused(String),
     #[error(
         "no space left on the file system of {path} while {action}; free some space and run the command again, nothing incomplete was kept"
     )]
@@ -50,18 +42,9 @@ impl Classified for CacheError {
     }
 }
 
-/// What the cache holds under a key.
-#[derive(Debug)]
-pub(crate) enum Lookup {
-    Missing,
-    Valid(Box<Obtained>),
-    Damaged(String),
-}
-
 #[derive(Serialize, Deserialize)]
 struct Record {
     schema_version: u32,
-    /// Names of files with their SHA-256.
     files: Vec<(String, String)>,
     /// Without settings, which are no part of a build.
     obtained: Obtained,
@@ -90,12 +73,16 @@ impl Cache {
         let root = match absolute("XDG_CACHE_HOME") {
             Some(folder) => folder.join("heaptrial"),
             None if rustix::process::geteuid().is_root() => PathBuf::from("/var/cache/heaptrial"),
-            None => absolute("HOME").ok_or(CacheError::NoPlace)?.join(".cache/heaptrial"),
+            None => {
+                let no_place =
+                    "no place for the cache: neither XDG_CACHE_HOME nor HOME is set to an absolute path";
+                let home = absolute("HOME").ok_or_else(|| CacheError::Refused(no_place.to_owned()))?;
+                home.join(".cache/heaptrial")
+            }
         };
         Ok(Self { root })
     }
 
-    /// A cache in a folder.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -117,7 +104,10 @@ impl Cache {
             make_folder(&folder)?;
             let metadata = fs::metadata(&folder).map_err(failure("reading", &folder))?;
             if let Some(why) = insecure(&metadata) {
-                return Err(CacheError::Insecure { path: folder, why });
+                return Err(CacheError::Refused(format!(
+                    "{} {why}, so what is in it cannot be trusted; correct its owner and mode, or choose another cache with XDG_CACHE_HOME",
+                    folder.display()
+                )));
             }
         }
         Ok(())
@@ -155,30 +145,18 @@ impl Cache {
         self.root.join(ENTRIES).join(key)
     }
 
-    /// What is there under a key, with every file's digest checked.
-    pub(crate) fn lookup(&self, key: &str) -> Result<Lookup, CacheError> {
+    /// What is there under a key; nothing where it is damaged, by a power cut or by others.
+    pub(crate) fn lookup(&self, key: &str) -> Option<Obtained> {
         let folder = self.entry(key);
-        let path = folder.join(RECORD);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lookup::Missing),
-            Err(error) => return Err(failure("reading", &path)(error)),
-        };
-        let record: Record = match serde_json::from_slice(&bytes) {
-            Ok(record) => record,
-            Err(error) => return Ok(Lookup::Damaged(format!("{}: {error}", path.display()))),
-        };
-        for (name, sha256) in &record.files {
+        let record: Record = serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()?;
+        let is_whole = |(name, sha256): &(String, String)| {
             let path = folder.join(name);
-            if let Some(what) = damage(&path, sha256) {
-                return Ok(Lookup::Damaged(format!("{} {what}", path.display())));
-            }
-        }
-        if !record.obtained.object().is_some_and(|object| object.starts_with(&folder)) {
-            return Ok(Lookup::Damaged(format!("{} was made in another folder", folder.display())));
-        }
-        let obtained = Obtained { licences: record.licences, ..record.obtained };
-        Ok(Lookup::Valid(Box::new(obtained)))
+            let is_ours = fs::symlink_metadata(&path).is_ok_and(|metadata| insecure(&metadata).is_none());
+            is_ours && digest::of_file(&path).is_ok_and(|found| found == *sha256)
+        };
+        let is_here = record.obtained.object().is_some_and(|object| object.starts_with(&folder));
+        let is_intact = is_here && record.files.iter().all(is_whole);
+        is_intact.then_some(Obtained { licences: record.licences, ..record.obtained })
     }
 
     /// Puts a finished entry in the place of what is there.
@@ -208,12 +186,10 @@ impl Cache {
 }
 
 impl Staging<'_> {
-    /// Where the files of the entry are put.
     pub(crate) fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    /// An empty folder for work on the way.
     pub(crate) fn work_folder(&self, name: &str) -> Result<PathBuf, CacheError> {
         let folder = self.folder.join(name);
         make_empty(&folder)?;
@@ -225,17 +201,6 @@ impl Drop for Staging<'_> {
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next maker.
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// What is wrong with a cached file: digests also find what a power cut left half written.
-fn damage(path: &Path, sha256: &str) -> Option<String> {
-    let read = || io::Result::Ok((insecure(&fs::symlink_metadata(path)?), digest::of_file(path)?));
-    match read() {
-        Ok((None, found)) if found == sha256 => None,
-        Ok((None, _)) => Some("has another content than when it was verified".to_owned()),
-        Ok((Some(why), _)) => Some(why),
-        Err(error) => Some(format!("cannot be read: {error}")),
     }
 }
 
@@ -289,13 +254,6 @@ mod tests {
         let root = folder.path().join("cache");
         fs::create_dir(&root).unwrap();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Cache::at(&root).lock("x", || ()), Err(CacheError::Insecure { .. })));
-    }
-
-    #[test]
-    fn a_full_disk_is_named() {
-        let full = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
-        let message = failure("writing", Path::new("/c/a.so"))(full).to_string();
-        assert!(message.contains("no space left on the file system of /c/a.so"), "{message}");
+        assert!(matches!(Cache::at(&root).lock("x", || ()), Err(CacheError::Refused(_))));
     }
 }

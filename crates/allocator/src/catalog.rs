@@ -10,7 +10,6 @@ use crate::mitigation::Mitigation;
 use crate::processors::ProcessorSizing;
 use crate::search::Tried;
 
-/// All families, in the order of `catalog.toml`.
 #[derive(Debug, Clone)]
 pub struct Catalog {
     families: Vec<Arc<Family>>,
@@ -19,32 +18,26 @@ pub struct Catalog {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Family {
-    /// Name in specs, such as `mimalloc`.
     pub name: String,
     pub summary: String,
-    /// Its licence as an SPDX expression.
     pub licence: Option<String>,
-    /// How a loaded library reports its version.
     pub version_call: VersionCall,
-    /// Function names that only this family defines.
     #[serde(default)]
     pub symbols: Vec<String>,
-    /// Texts that only this family's code holds.
+    #[serde(default)]
+    pub in_programs: Vec<String>,
+    #[serde(default)]
+    pub frees_by: Vec<String>,
     #[serde(default)]
     pub strings: Vec<String>,
-    /// File names of its shared library on hosts and in packages.
     #[serde(default)]
     pub library_names: Vec<String>,
-    /// Whether it comes as a C library with its own dynamic loader.
     #[serde(default)]
     pub is_c_library: bool,
-    /// Whether it is only recognised in processes and cannot be obtained.
     #[serde(default)]
     pub identify_only: bool,
-    /// The version that a spec without one means where the host has none installed.
     pub default: Option<Version>,
     pub git: Option<String>,
-    /// How settings reach the library.
     #[serde(default)]
     pub environment: Environment,
     /// Whether and how it sizes itself by the number of processors; `None` is unknown.
@@ -54,12 +47,10 @@ pub struct Family {
     pub variants: Vec<Variant>,
     #[serde(default, rename = "version")]
     pub versions: Vec<Release>,
-    /// Packages of a family whose libraries report no version.
     #[serde(default)]
     pub unversioned: Vec<DebianPackage>,
     #[serde(default, rename = "setting")]
     pub settings: Vec<SettingEntry>,
-    /// Heap-security properties; what is not listed is unknown.
     #[serde(default, rename = "mitigation")]
     pub mitigations: Vec<Mitigation>,
 }
@@ -89,13 +80,11 @@ impl VersionCall {
     }
 }
 
-/// How settings reach a library.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     /// Prefix of one variable per setting, followed by the name in capitals.
     pub prefix: Option<String>,
-    /// One variable for several settings.
     pub combined: Option<Combined>,
 }
 
@@ -103,35 +92,27 @@ pub struct Environment {
 #[serde(deny_unknown_fields)]
 pub struct Combined {
     pub variable: String,
-    /// What stands between name and value.
     pub assign: char,
     pub separator: char,
 }
 
-/// How a shared library is made from source.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Recipe {
-    /// One call of the compiler.
     Compile {
         output: String,
-        /// The compiler: `cc` or `c++`.
         compiler: String,
         flags: Vec<String>,
         #[serde(default)]
         flags_x86_64: Vec<String>,
-        /// Include folders, relative to the source folder.
         include: Vec<String>,
-        /// Source files, relative to the source folder.
         sources: Vec<String>,
         libraries: Vec<String>,
     },
-    /// The source's own `configure`, then `make`.
     Configure {
         output: String,
         arguments: Vec<String>,
         target: String,
-        /// The library, relative to the source folder.
         built: String,
     },
 }
@@ -140,23 +121,18 @@ pub enum Recipe {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// Name after `+` in a spec.
     pub name: String,
     pub about: String,
-    /// Compiler flags that make it.
     pub flags: Vec<String>,
-    /// What the library says of itself at start, where it does.
     pub says: Option<String>,
 }
 
-/// One version and where it comes from.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
     pub version: Version,
     #[serde(default)]
     pub debian: Vec<DebianPackage>,
-    /// A crate that carries its source.
     #[serde(rename = "crate")]
     pub crate_source: Option<CrateSource>,
     pub commit: Option<Commit>,
@@ -166,7 +142,6 @@ pub struct Release {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DebianPackage {
-    /// Code name of the suite, such as `bookworm`.
     pub suite: String,
     pub package: String,
 }
@@ -176,13 +151,9 @@ pub struct DebianPackage {
 pub struct CrateSource {
     pub name: String,
     pub version: String,
-    /// SHA-256 of the `.crate` file, in hexadecimal.
     pub sha256: String,
-    /// The allocator's source folder in the crate.
     pub path: String,
-    /// A generated `configure` script that stands elsewhere in the crate.
     pub configure: Option<String>,
-    /// The version that its library reports, where the crate has commits beyond the release.
     pub reports: Option<Version>,
 }
 
@@ -190,11 +161,9 @@ pub struct CrateSource {
 #[serde(deny_unknown_fields)]
 pub struct Commit {
     pub tag: String,
-    /// Commit id that the tag has to point to.
     pub id: String,
 }
 
-/// A setting and the versions that have it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingEntry {
@@ -203,17 +172,12 @@ pub struct SettingEntry {
     pub unit: Option<String>,
     /// The library keeps and reports it in so many units, and takes it in single ones.
     pub granule: Option<i64>,
-    /// The setting of which it is a multiple.
     pub multiplies: Option<String>,
     pub about: String,
-    /// Environment variable, where it is not made from the family's prefix.
     pub variable: Option<String>,
-    /// Name within the combined variable, where it is not the setting's own.
     pub key: Option<String>,
-    /// The only values, where it takes no others.
     #[serde(default)]
     pub values: Vec<String>,
-    /// What a search over settings tries; a setting without it is never searched.
     pub search: Option<Tried>,
     pub in_versions: Vec<VersionRange>,
 }
@@ -225,11 +189,9 @@ impl SettingEntry {
     }
 }
 
-/// What values of a setting look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingKind {
-    /// `true`, `false`, `1` or `0`.
     Bool,
     Integer,
     Number,
@@ -240,18 +202,13 @@ pub enum SettingKind {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VersionRange {
-    /// First version; open where missing.
     pub from: Option<Version>,
-    /// Last version; open where missing.
     pub to: Option<Version>,
-    /// Default, where it is one value.
     pub default: Option<String>,
-    /// The least value: below, the library goes by another, such as its default.
     pub least: Option<i64>,
     pub most: Option<i64>,
 }
 
-/// Why a text is not a catalog.
 #[derive(Debug, thiserror::Error)]
 #[error("the allocator catalog is not valid: {0}")]
 pub struct CatalogError(#[from] toml::de::Error);
@@ -263,7 +220,6 @@ struct File {
 }
 
 impl Catalog {
-    /// The catalog that is part of the program.
     pub fn builtin() -> &'static Self {
         static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| {
             // A test reads the same text, so a build whose tests pass cannot fail here.
@@ -295,6 +251,11 @@ impl Family {
     pub(crate) fn reports(&self, release: &Version, version: &Version) -> bool {
         let of_crate = || self.release(release)?.crate_source.as_ref()?.reports.as_ref();
         release == version || of_crate() == Some(version)
+    }
+
+    /// Functions that show it inside a program.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &str> {
+        self.symbols.iter().chain(&self.in_programs).map(String::as_str)
     }
 
     pub fn variant(&self, name: &str) -> Option<&Variant> {
@@ -331,12 +292,10 @@ impl Family {
 }
 
 impl SettingEntry {
-    /// The range that a version lies in.
     pub fn range(&self, version: &Version) -> Option<&VersionRange> {
         self.in_versions.iter().find(|range| range.contains(version))
     }
 
-    /// The environment variable through which it is given.
     pub fn variable(&self, environment: &Environment) -> String {
         match (&self.variable, &self.key, &environment.prefix, &environment.combined) {
             (Some(variable), ..) => variable.clone(),

@@ -8,16 +8,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use heaptrial_model::Version;
 use object::endian::{U32, U64};
 use object::read::elf::{
     Dyn as _, FileHeader as _, GnuHashTable, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _,
 };
 use object::{Endianness, ReadCache, ReadRef, StringTable, elf};
 
-pub use facts::{
-    Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
-};
+pub use facts::{Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
 
 /// Why a file cannot be read as an ELF file of this machine.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +25,10 @@ pub enum ElfError {
     NotElf { path: PathBuf },
     #[error("{path} is for {found}, and only what is for {expected} can be read and preloaded")]
     Architecture { path: PathBuf, found: String, expected: &'static str },
-    /// It is damaged, or nothing that can be preloaded here.
     #[error("{path} {why}")]
     Unusable { path: PathBuf, why: String },
 }
 
-/// A file opened for [`Elf::parse`].
 pub(crate) struct ElfFile {
     cache: ReadCache<File>,
     path: PathBuf,
@@ -95,7 +90,6 @@ impl<'d> Elf<'d> {
         self.segments.iter().any(|segment| segment.p_type(self.endian) == elf::PT_INTERP)
     }
 
-    /// Whether it is linked against nothing.
     pub(crate) fn is_static(&self) -> bool {
         !self.has_interpreter() && self.tag(elf::DT_NEEDED).is_none()
     }
@@ -115,7 +109,6 @@ impl<'d> Elf<'d> {
         self.string(self.tag(elf::DT_SONAME)?)
     }
 
-    /// Names of the files it needs.
     pub(crate) fn needed(&self) -> Vec<String> {
         self.tags(elf::DT_NEEDED).filter_map(|offset| self.string(offset)).collect()
     }
@@ -160,21 +153,14 @@ impl<'d> Elf<'d> {
         self.imports().iter().any(is_it)
     }
 
-    /// The newest `GLIBC_` version of the symbols it needs.
-    pub(crate) fn needed_glibc(&self) -> Option<Version> {
-        self.needed_versions()?.iter().filter_map(|(_, version)| glibc_version(version)).max()
-    }
-
-    /// Pairs of a needed file and a version of its symbols; nothing where it needs none.
-    fn needed_versions(&self) -> Option<Vec<(String, String)>> {
+    fn needed_versions(&self) -> Option<Vec<String>> {
         let mut found = Vec::new();
         let Some(address) = self.tag(elf::DT_VERNEED) else { return Some(found) };
         let section = self.section_at(elf::SHT_GNU_VERNEED, address)?;
         let (mut files, _) = section.gnu_verneed(self.endian, self.data).ok()??;
-        while let Some((file, mut versions)) = files.next().ok()? {
-            let name = text(file.file(self.endian, self.strings()).ok()?)?;
+        while let Some((_, mut versions)) = files.next().ok()? {
             while let Some(version) = versions.next().ok()? {
-                found.push((name.clone(), text(version.name(self.endian, self.strings()).ok()?)?));
+                found.push(text(version.name(self.endian, self.strings()).ok()?)?);
                 if version.vna_next.get(self.endian) == 0 {
                     break;
                 }
@@ -334,17 +320,6 @@ fn text(bytes: &[u8]) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
-fn glibc_version(name: &str) -> Option<Version> {
-    match name {
-        // Packed relocations, which older loaders cannot read.
-        "GLIBC_ABI_DT_RELR" => Some(Version::new("2.36")),
-        name => {
-            let number = name.strip_prefix("GLIBC_")?;
-            number.starts_with(|c: char| c.is_ascii_digit()).then(|| Version::new(number))
-        }
-    }
-}
-
 fn damaged(path: &Path, what: &str) -> ElfError {
     ElfError::Unusable { path: path.to_owned(), why: format!("is damaged: {what}") }
 }
@@ -379,25 +354,6 @@ fn check_architecture(identification: &[u8], path: &Path) -> Result<(), ElfError
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn own_file() -> ElfFile {
-        ElfFile::open(&std::env::current_exe().unwrap()).unwrap()
-    }
-
-    #[test]
-    fn this_program_is_read() {
-        let file = own_file();
-        let elf = Elf::parse(&file).unwrap();
-        assert!(elf.has_interpreter() && !elf.is_static() && elf.soname().is_none());
-        assert!(elf.needed().iter().any(|name| name.starts_with("libc.so")));
-        assert!(elf.needed_glibc().unwrap() >= Version::new("2.2.5"));
-        assert!(elf.exported("malloc").is_none());
-        assert!(!elf.import_slots("malloc").is_empty());
-        assert!(elf.requires("malloc") && !elf.requires("mi_malloc"));
-        let mut found = false;
-        elf.symbol_table(|name, _| found |= name == b"main");
-        assert!(found);
-    }
 
     #[test]
     fn files_that_are_no_library_are_refused() {

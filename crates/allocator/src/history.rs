@@ -1,6 +1,6 @@
 //! Upstream's history in a repository on this machine: a line of commits from an older to a newer one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Classified, ErrorClass};
@@ -27,9 +27,6 @@ pub struct History {
     /// Whether the older end is not on the line of first parents of the newer one. Then the second commit is where that line
     /// leaves what they share, and no child of the first.
     pub forks: bool,
-    /// The commit on the line that merges the older end in, where it forks and comes from it all the same.
-    pub merged_at: Option<HistoryCommit>,
-    /// Commits on the line that change nothing that is compiled.
     pub left_out: usize,
 }
 
@@ -43,15 +40,6 @@ pub struct HistoryCommit {
     pub tags: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommitChanges {
-    /// Files, against its first parent.
-    pub files: Vec<String>,
-    /// Of a merge, how many commits came with it.
-    pub merged: Option<usize>,
-}
-
-/// Why there is no line of commits.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     #[error("{0}")]
@@ -85,7 +73,6 @@ impl Repository {
         Ok(Self { git_folder: PathBuf::from(found.trim()) })
     }
 
-    /// Its folder of git's own files.
     pub fn git_folder(&self) -> &Path {
         &self.git_folder
     }
@@ -137,7 +124,6 @@ impl Repository {
             .or_else(|_| self.commit(&format!("refs/tags/{version}"), wanted))
     }
 
-    /// Whether `newer` comes from `older`.
     pub fn comes_from(&self, newer: &str, older: &str) -> Result<bool, HistoryError> {
         Ok(self.base(newer, older)?.as_deref() == Some(older))
     }
@@ -150,12 +136,6 @@ impl Repository {
         }
     }
 
-    /// The parents of a commit, the first one first; a root has none.
-    fn parents(&self, id: &str) -> Result<Vec<String>, HistoryError> {
-        let found = self.git().args(["rev-list", "--parents", "-1", id]).run()?;
-        Ok(found.split_whitespace().skip(1).map(str::to_owned).collect())
-    }
-
     /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` names what is compiled. Where `older` is
     /// not on that line, it starts at the commit at which it leaves what they share: a child of `older` it would not be.
     pub fn line(&self, older: &str, newer: &str, recipe: &Recipe) -> Result<History, HistoryError> {
@@ -164,7 +144,7 @@ impl Repository {
                 "{older} and {newer} share no commit, so there is no line between them"
             ))
         };
-        let base = self.base(newer, older)?.ok_or_else(no_line)?;
+        self.base(newer, older)?.ok_or_else(no_line)?;
         let tags = self.tags()?;
         let range = format!("{older}..{newer}");
         let log = |range: &[&str], paths: &[String]| -> Result<Vec<HistoryCommit>, HistoryError> {
@@ -183,27 +163,16 @@ impl Repository {
             Ok(parsed.collect())
         };
         let compiled = compiled_paths(recipe);
-        let start = log(&["-1", older], &[])?;
+        let mut commits = log(&["-1", older], &[])?;
         let all = log(&[&range], &[])?;
-        let changing: std::collections::BTreeSet<String> =
+        let changing: BTreeSet<String> =
             log(&[&range], &compiled)?.into_iter().map(|commit| commit.id).collect();
-        let mut commits = start;
         let first = all.first().ok_or_else(no_line)?;
-        let parents = self.parents(&first.id)?;
-        let parent = parents.first();
-        let forks = parent.is_none_or(|parent| parent != older);
+        let parent = self.commit(&format!("{}^1", first.id), None)?;
+        let forks = parent != older;
         if forks {
-            // A line with a beginning of its own shares no commit.
-            commits.extend(log(&["-1", parent.unwrap_or(&first.id)], &[])?);
+            commits.extend(log(&["-1", &parent], &[])?);
         }
-        let merged_at = match forks && base == older {
-            true => {
-                let descendants = self.git().args(["rev-list", "--ancestry-path", &range]).run()?;
-                let descendants: std::collections::BTreeSet<&str> = descendants.lines().collect();
-                all.iter().find(|commit| descendants.contains(commit.id.as_str())).cloned()
-            }
-            false => None,
-        };
         let mut left_out = 0;
         for commit in all {
             match commits.last_mut() {
@@ -215,10 +184,9 @@ impl Repository {
                 _ => commits.push(commit),
             }
         }
-        Ok(History { commits, forks, merged_at, left_out })
+        Ok(History { commits, forks, left_out })
     }
 
-    /// Tags by the id of their commit.
     fn tags(&self) -> Result<BTreeMap<String, Vec<String>>, HistoryError> {
         let format = "--format=%(objectname) %(*objectname) %(refname:lstrip=2)";
         let text = self.git().args(["for-each-ref", format, "refs/tags"]).run()?;
@@ -233,22 +201,12 @@ impl Repository {
         Ok(tags)
     }
 
-    /// What a commit changed against its first parent.
-    pub fn changes(&self, id: &str) -> Result<CommitChanges, HistoryError> {
-        let parents = self.parents(id)?;
-        if parents.is_empty() {
-            return Ok(CommitChanges { files: Vec::new(), merged: None });
-        }
-        let first = format!("{id}^1");
-        let files = self.git().args(["diff", "--name-only", "--no-renames", &first, id]).run()?;
-        let merged = match parents.len() {
-            1 => None,
-            _ => {
-                self.git().args(["rev-list", "--count", &format!("{first}..{id}")]).run()?.trim().parse().ok()
-            }
-        };
-        let merged = merged.map(|count: usize| count.saturating_sub(1));
-        Ok(CommitChanges { files: files.lines().map(str::to_owned).collect(), merged })
+    /// Files that a commit changed against its first parent.
+    pub fn changes(&self, id: &str) -> Result<Vec<String>, HistoryError> {
+        let of_first_parent =
+            ["log", "-1", "-m", "--first-parent", "--format=", "--name-only", "--no-renames"];
+        let files = self.git().args(of_first_parent).arg(id).run()?;
+        Ok(files.lines().map(str::to_owned).collect())
     }
 
     /// Puts the files of a commit into an empty folder. `index` is a file for git's use.
@@ -315,11 +273,11 @@ mod tests {
         assert_eq!(line.left_out, 2);
         assert_eq!(line.commits[1].tags, ["v9"]);
         assert_eq!(line.commits[2].subject, "Write include/b.h");
-        assert_eq!(opened.changes(&ids[3]).unwrap().files, ["include/b.h"]);
+        assert_eq!(opened.changes(&ids[3]).unwrap(), ["include/b.h"]);
     }
 
     #[test]
-    fn a_line_into_which_the_older_end_was_merged_starts_where_it_forks() {
+    fn a_line_that_leaves_the_older_end_starts_where_it_forks() {
         let folder = tempfile::tempdir().unwrap();
         let ids = repository(folder.path(), &[("src/a.c", "1"), ("src/b.c", "2")]);
         let git = || {
@@ -333,8 +291,9 @@ mod tests {
         let family = Catalog::builtin().family("mimalloc").unwrap();
         let opened = Repository::open(folder.path(), family).unwrap();
         let line = opened.line(&ids[1], &last[0], family.build.as_ref().unwrap()).unwrap();
-        let merge = line.merged_at.unwrap();
+        let merge = &line.commits[3];
         assert_eq!(merge.subject, "Merge it");
+        assert_eq!(opened.changes(&merge.id).unwrap(), ["src/b.c"]);
         let found: Vec<&str> = line.commits.iter().map(|commit| commit.id.as_str()).collect();
         assert_eq!(found, [&ids[1], &ids[0], &others[0], &merge.id, &last[0]]);
         assert!(line.forks && opened.comes_from(&last[0], &ids[1]).unwrap());

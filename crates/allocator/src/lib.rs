@@ -11,7 +11,6 @@ mod application;
 mod c_library;
 mod cache;
 mod catalog;
-mod defaults;
 mod digest;
 mod elf;
 mod explain;
@@ -40,13 +39,10 @@ pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
-pub use defaults::DefaultDifference;
-pub use elf::{
-    ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
-};
+pub use elf::{ElfError, Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
 pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
 pub use heaptrial_model::{Identity, Linkage};
-pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
+pub use history::{History, HistoryCommit, HistoryError, Repository};
 pub use identify::{
     CarriedAllocator, Identifier, IdentifyError, OtherAllocator, PassedVariables, identify,
     identify_started_with, other_allocators,
@@ -61,6 +57,6 @@ pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Origin, Provenance};
 pub use reach::Unreached;
 pub use resolve::{ResolveError, Resolved};
-pub use search::{MitigationBySetting, Narrowed, SearchError, SearchLevel, Searched, Tried};
+pub use search::{Narrowed, SearchLevel, Searched, Tried};
 pub use tool::ToolError;
 pub use verify::{Verification, VerifyError};

@@ -45,21 +45,3 @@ fn of_file(path: &Path) -> Option<LicenceText> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     Some(LicenceText { name, text: String::from_utf8_lossy(&text).into_owned() })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn licences_of_a_source_folder_are_found_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in
-            [("LICENSE-MIT", "mit"), ("COPYING", "bsd"), ("license.txt", "x"), ("static.c", "c")]
-        {
-            fs::write(folder.path().join(name), text).unwrap();
-        }
-        fs::write(folder.path().join("LICENSE"), "").unwrap();
-        let names: Vec<String> = of_source(folder.path()).into_iter().map(|text| text.name).collect();
-        assert_eq!(names, ["COPYING", "LICENSE-MIT", "license.txt"]);
-    }
-}

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Mitigation {
     pub name: String,
-    /// The variant it is about; the plain build where missing.
     pub variant: Option<String>,
     pub state: MitigationState,
-    /// What is behind the word.
     pub note: Option<String>,
     pub source: String,
 }
@@ -18,7 +16,6 @@ pub struct Mitigation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MitigationState {
-    /// Always on in that build.
     Yes,
     No,
     /// In part, or only when a setting asks for it.

@@ -7,7 +7,6 @@ use heaptrial_model::{AllocatorSpec, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::application::Application;
-use crate::c_library::host_glibc;
 use crate::digest;
 use crate::licence::LicenceText;
 use crate::provenance::Provenance;
@@ -23,19 +22,14 @@ pub struct Obtained {
     pub version: Option<Version>,
     /// The library to preload; `None` for a C library's own allocator.
     pub library: Option<PathBuf>,
-    /// The C library to run under, where it is not the host's.
     pub loader: Option<Loader>,
-    /// SHA-256 of the library, or of the C library, in hexadecimal.
     pub sha256: String,
     pub build_id: Option<String>,
-    /// The newest glibc whose symbols the library needs.
     pub needed_glibc: Option<Version>,
     pub provenance: Provenance,
     #[serde(skip)]
     pub licences: Vec<LicenceText>,
-    /// What a process under it reported.
     pub verification: Verification,
-    /// Environment variables that carry the settings.
     pub settings: Vec<(String, String)>,
 }
 
@@ -48,9 +42,12 @@ pub struct Loader {
 }
 
 impl Obtained {
-    /// How to start a program under it.
     pub fn application(&self) -> Application {
-        let mut application = Application::of(self.loader.as_ref(), self.library.as_deref());
+        let mut application = match (&self.library, &self.loader) {
+            (Some(library), _) => Application::preload(library),
+            (None, Some(loader)) => Application::c_library(&loader.program, &loader.folder),
+            (None, None) => Application::default(),
+        };
         application.env.extend(self.settings.iter().cloned());
         application
     }
@@ -90,16 +87,6 @@ impl Obtained {
                 Some(Loader { version: loader.version.clone(), program: to.join(program), folder: to });
         }
         Ok(copied)
-    }
-
-    /// Whether it runs here as it was verified, under another C library only where this host's is too old.
-    pub(crate) fn suits_this_host(&self) -> bool {
-        let is_newer = self.needed_glibc.as_ref().is_some_and(|needed| *needed > host_glibc());
-        match (&self.library, &self.loader) {
-            (Some(_), Some(loader)) => is_newer && loader.program.exists(),
-            (Some(_), None) => !is_newer,
-            (None, _) => true,
-        }
     }
 
     /// Whether the file that holds its `malloc` is, byte by byte, the one that was obtained; `None` of the host's own C library,

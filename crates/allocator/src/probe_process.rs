@@ -1,9 +1,11 @@
 //! Starting a probe under an allocator and reading its answer.
 
-use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
 
 use crate::application::Application;
 use crate::catalog::{Family, VersionCall};
@@ -24,14 +26,21 @@ pub(crate) fn ask(
     if family.version_call == VersionCall::MiVersion {
         command.env("MIMALLOC_VERBOSE", "1");
     }
-    let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command.spawn().map_err(|source| VerifyError::Start { program, source })?;
-    let stdout = collect(child.stdout.take());
-    let stderr = collect(child.stderr.take());
-    let status = wait(&mut child);
-    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    let child = command
+        .spawn()
+        .map_err(|error| VerifyError(format!("cannot start the probe {}: {error}", probe_exe.display())))?;
+    let pid = Pid::from_child(&child);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(ended) = receiver.recv_timeout(TIME_LIMIT) else {
+        // Already gone is as good as killed.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        return Err(VerifyError::failed(&format!("did not end within {} s", TIME_LIMIT.as_secs()), ""));
+    };
+    let Output { status, stdout, stderr } =
+        ended.map_err(|error| VerifyError::failed(&format!("gave no output: {error}"), ""))?;
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let failed = |how: String| VerifyError::failed(&how, &stderr);
-    let status = status.ok_or_else(|| failed(format!("did not end within {} s", TIME_LIMIT.as_secs())))?;
     if !status.success() {
         return Err(failed(format!("ended with {status}")));
     }
@@ -46,37 +55,6 @@ pub(crate) fn without_foreign_settings(command: &mut Command, application: &Appl
         let foreign = text == "LD_PRELOAD" || family.reads_variable(text);
         if foreign && !application.env.iter().any(|(set, _)| set == text) {
             command.env_remove(text);
-        }
-    }
-}
-
-fn collect(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut stream) = stream {
-            // What was read before an error is still worth showing.
-            let _ = stream.read_to_end(&mut bytes);
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
-fn wait(child: &mut Child) -> Option<ExitStatus> {
-    let deadline = Instant::now() + TIME_LIMIT;
-    let mut pause = Duration::from_millis(1);
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(50));
-            }
-            _ => {
-                // Already gone is as good as killed.
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
         }
     }
 }

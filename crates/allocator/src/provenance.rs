@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub struct Provenance {
     #[serde(flatten)]
     pub origin: Origin,
-    /// How it was compiled, where Heaptrial did that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
 }
@@ -18,21 +17,17 @@ pub struct Provenance {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Origin {
-    /// A library, or the C library, that was installed on the host that obtained it.
     Host {
         path: PathBuf,
-        /// The package that it is of, with its version, where there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         package: Option<String>,
     },
-    /// A package of a Debian or Ubuntu suite, which is given by its code name.
     DebianPackage {
         suite: String,
         package: String,
         version: String,
         sha256: String,
     },
-    /// The source inside a crate.
     Crate {
         name: String,
         version: String,
@@ -42,7 +37,6 @@ pub enum Origin {
         url: String,
         commit: String,
     },
-    /// A library or a source folder that the user gave.
     Local {
         path: PathBuf,
     },
@@ -50,11 +44,9 @@ pub enum Origin {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// First line of the compiler's `--version`.
     pub compiler: String,
     /// Variables that were set, as NAME=VALUE; apart from PATH, HOME, TMPDIR and LD_LIBRARY_PATH there were no others.
     pub environment: Vec<String>,
-    /// Commands in order, with the source folder as the working folder.
     pub commands: Vec<Vec<String>>,
 }
 

@@ -12,13 +12,9 @@ use crate::elf::{ObjectFacts, examine_object};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreached {
     Go,
-    /// It is linked statically: no dynamic loader takes part.
     Static,
-    /// It runs under musl, by its dynamic loader.
     Musl(String),
-    /// Its own `malloc` comes before any other one.
     OwnMalloc,
-    /// It calls an allocator of its own by other names than `malloc`; holds the family and what shows it.
     Carried(String, String),
     /// It frees blocks by a function of a family, which only that family's own `malloc` may have given.
     Frees(&'static str, &'static str),

@@ -38,7 +38,6 @@ pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> ResolveError {
 }
 
 impl Catalog {
-    /// Looks up every part of a spec.
     pub fn resolve(&self, spec: &AllocatorSpec) -> Result<Resolved, ResolveError> {
         let resolved = self.resolve_local(spec)?;
         if let (Some(version), None) = (&spec.version, &resolved.release) {
@@ -262,16 +261,6 @@ mod tests {
         Catalog::builtin().resolve(&text.parse().unwrap())
     }
 
-    fn environment(text: &str) -> Vec<(String, String)> {
-        let resolved = resolve(text).unwrap();
-        let version = resolved.spec.version.clone();
-        resolved.environment(version.as_ref()).unwrap()
-    }
-
-    fn pair(name: &str, value: &str) -> (String, String) {
-        (name.to_owned(), value.to_owned())
-    }
-
     #[test]
     fn the_slowest_release_is_that_of_the_settings_and_their_defaults() {
         let seconds = |spec: &str| resolve(spec).unwrap().slowest_release().as_secs_f64();
@@ -286,12 +275,6 @@ mod tests {
         ] {
             assert!((seconds(spec) - expected).abs() < 0.01, "{spec}: {}", seconds(spec));
         }
-    }
-
-    #[test]
-    fn values_are_compared_by_meaning() {
-        assert!(same_value("0x4000", "16384") && same_value("1", "true") && same_value("-1", "-1"));
-        assert!(!same_value("0", "true") && !same_value("10", "0x10"));
     }
 
     #[test]
@@ -311,30 +294,17 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_of_another_version_names_the_versions_that_have_it() {
-        let message = resolve("mimalloc@2.0.9?purge_delay=0").unwrap_err().to_string();
-        assert!(message.contains("2.1.2 to 2.3.2"), "{message}");
-    }
-
-    #[test]
     fn values_are_checked() {
-        for text in
-            ["glibc?arena_max=many", "jemalloc@5.3.0?background_thread=2", "jemalloc@5.3.0?thp=sometimes"]
-        {
-            assert!(resolve(text).unwrap_err().to_string().contains("is not a value of"), "{text}");
-        }
-        for value in ["1000", "-1024", "1GiB"] {
-            let message = resolve(&format!("mimalloc@2.1.7?arena_reserve={value}")).unwrap_err().to_string();
-            assert!(message.contains("(bytes)"), "{message}");
-        }
         for (text, expected) in [
-            ("glibc@2.36?mxfast=200", "0 to 160 (bytes)"),
-            ("glibc@2.41?tcache_max=2048", "0 to 1032 (bytes)"),
+            ("glibc?arena_max=many", "is not a value of"),
+            ("jemalloc@5.3.0?thp=sometimes", "is not a value of"),
+            ("mimalloc@2.1.7?arena_reserve=1000", "(bytes)"),
+            ("mimalloc@2.0.9?purge_delay=0", "2.1.2 to 2.3.2"),
             ("glibc@2.43?tcache_max=4194304", "0 to 4194280 (bytes)"),
             ("glibc?tcache_count=100000", "0 to 65535"),
             ("glibc?arena_max=-1", "0 or more"),
-            ("mimalloc@2.0.9?max_segment_reclaim=4", "8 to 1024"),
             ("glibc?hugetlb=5", "one of 0, 1, 2"),
+            ("jemalloc@5.3.0?narenas=4,tcache:false", "without `:` and `,`"),
         ] {
             let message = resolve(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
@@ -342,40 +312,30 @@ mod tests {
         for text in ["glibc?tcache_max=2048", "glibc@2.43?tcache_max=2048", "glibc?trim_threshold=-1"] {
             assert!(resolve(text).is_ok(), "{text}");
         }
-        let message = resolve("jemalloc@5.3.0?narenas=4,tcache:false").unwrap_err().to_string();
-        assert!(message.contains("without `:` and `,`"), "{message}");
     }
 
     #[test]
     fn settings_reach_the_variables_that_each_library_reads() {
-        assert_eq!(
-            environment("glibc?arena_max=1&mmap_threshold=16384"),
-            [pair("MALLOC_ARENA_MAX", "1"), pair("MALLOC_MMAP_THRESHOLD_", "16384")]
-        );
-        assert_eq!(
-            environment("glibc?tcache_count=0&hugetlb=1&arena_max=2"),
-            [
-                pair("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.hugetlb=1"),
-                pair("MALLOC_ARENA_MAX", "2")
-            ]
-        );
-        assert_eq!(environment("mimalloc@3.0.1?purge_delay=0"), [pair("MIMALLOC_PURGE_DELAY", "0")]);
-        assert_eq!(
-            environment("mimalloc@2.1.7?arena_reserve=65536"),
-            [pair("MIMALLOC_ARENA_RESERVE", "65536")]
-        );
-        assert_eq!(
-            environment("jemalloc@5.3.0?dirty_decay_ms=0&background_thread=1"),
-            [pair("MALLOC_CONF", "dirty_decay_ms:0,background_thread:true")]
-        );
-        assert_eq!(
-            environment("scudo?quarantine_size_kb=64&zero_contents=true"),
-            [pair("SCUDO_OPTIONS", "quarantine_size_kb=64:zero_contents=true")]
-        );
-        assert_eq!(
-            environment("tcmalloc@2.10?aggressive_decommit=1"),
-            [pair("TCMALLOC_AGGRESSIVE_DECOMMIT", "true")]
-        );
+        for (spec, expected) in [
+            ("glibc?arena_max=1", "MALLOC_ARENA_MAX=1"),
+            (
+                "glibc?tcache_count=0&hugetlb=1",
+                "GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.hugetlb=1",
+            ),
+            ("mimalloc@2.1.7?arena_reserve=65536", "MIMALLOC_ARENA_RESERVE=65536"),
+            (
+                "jemalloc@5.3.0?dirty_decay_ms=0&background_thread=1",
+                "MALLOC_CONF=dirty_decay_ms:0,background_thread:true",
+            ),
+            ("scudo?quarantine_size_kb=64", "SCUDO_OPTIONS=quarantine_size_kb=64"),
+            ("tcmalloc@2.10?aggressive_decommit=1", "TCMALLOC_AGGRESSIVE_DECOMMIT=true"),
+        ] {
+            let resolved = resolve(spec).unwrap();
+            let variables = resolved.environment(resolved.spec.version.as_ref()).unwrap();
+            let shown: Vec<String> =
+                variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            assert_eq!(shown, [expected]);
+        }
     }
 
     #[test]

@@ -1,14 +1,11 @@
 //! What a search over settings may try.
 
-use heaptrial_model::{AllocatorSpec, Classified, ErrorClass, Setting, Version};
+use heaptrial_model::{AllocatorSpec, Setting, Version};
 use serde::Deserialize;
 
-use crate::MITIGATIONS;
-use crate::catalog::{Catalog, Family, SettingEntry};
-use crate::mitigation::MitigationState;
-use crate::resolve::{ResolveError, check_value, same_value, unknown};
+use crate::catalog::{Catalog, SettingEntry};
+use crate::resolve::{ResolveError, check_value, same_value};
 
-/// What a search tries of a setting.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tried {
@@ -21,29 +18,14 @@ pub struct Tried {
     /// Whether setting it to its default is something else than leaving it alone.
     #[serde(default)]
     pub fixes: bool,
-    /// Settings without which it does nothing.
     #[serde(default)]
     pub needs: Vec<Setting>,
-    /// Settings with which it does nothing, or cannot be set.
     #[serde(default)]
     pub excludes: Vec<String>,
-    /// What it costs in security.
-    pub mitigation: Option<MitigationBySetting>,
-    /// Whether it is searched where no settings are named.
     #[serde(default)]
     pub usual: bool,
 }
 
-/// A mitigation that a setting turns off or on.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MitigationBySetting {
-    pub name: String,
-    /// Values at which it is not there.
-    pub absent_at: Vec<String>,
-}
-
-/// A level of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchLevel {
     /// Its value; `None` leaves the setting as it comes.
@@ -52,7 +34,6 @@ pub struct SearchLevel {
     pub position: Option<f64>,
 }
 
-/// What somebody wants tried of a setting.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Narrowed {
     pub name: String,
@@ -67,125 +48,36 @@ pub struct Searched {
     pub levels: Vec<SearchLevel>,
 }
 
-/// Why a spec cannot be searched.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SearchError {
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    /// The build does not have a mitigation that is to be kept, whatever is set.
-    #[error("{spec} has no {mitigation}{}", .by.as_ref().map_or(String::new(), |by| format!(" unless `{by}` is set, and none of its values that give it are searched")))]
-    WithoutMitigation {
-        spec: Box<AllocatorSpec>,
-        mitigation: String,
-        /// The setting that gives it.
-        by: Option<String>,
-    },
-}
-
-impl Classified for SearchError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Usage
-    }
-}
-
-impl MitigationBySetting {
-    fn is_there_at(&self, value: &str) -> bool {
-        !self.absent_at.iter().any(|absent| same_value(absent, value))
-    }
-}
-
 impl Catalog {
     /// The settings of a spec that a search tries, with their levels. Those of `named` are searched instead of the usual ones; what
-    /// the spec sets by itself is not searched. Levels without a mitigation of `keep` are excluded; an error where the build
-    /// has it at no level.
-    pub fn searched(
-        &self,
-        spec: &AllocatorSpec,
-        named: &[Narrowed],
-        keep: &[String],
-    ) -> Result<Vec<Searched>, SearchError> {
+    /// the spec sets by itself is not searched.
+    pub fn searched(&self, spec: &AllocatorSpec, named: &[Narrowed]) -> Result<Vec<Searched>, ResolveError> {
         let family = &self.resolve(spec)?.family;
         let version = spec.version.as_ref();
         let is_free = |entry: &&SettingEntry| {
             version.is_none_or(|version| entry.range(version).is_some())
                 && spec.settings.iter().all(|setting| setting.name != entry.name)
         };
-        let mut found: Vec<Searched> = Vec::new();
+        let mut found = Vec::new();
         for entry in family.settings.iter().filter(is_free) {
             let own = named.iter().find(|narrowed| narrowed.name == entry.name);
             let is_usual = || entry.search.as_ref().is_some_and(|search| search.usual);
-            let is_asked = own.is_some() || (named.is_empty() && is_usual());
-            let kept = entry.mitigation().filter(|mitigation| keep.contains(&mitigation.name));
-            if !is_asked && kept.is_none() {
+            if own.is_none() && !(named.is_empty() && is_usual()) {
                 continue;
             }
-            let mut levels = match own {
+            let levels = match own {
                 Some(own) if !own.values.is_empty() => entry.given_levels(version, &own.values)?,
                 _ => entry.search_levels(version),
             };
-            if let Some(kept) = kept {
-                let default = entry.default_in(version);
-                levels.retain(|level| {
-                    let value = level.value.as_deref().or(default.as_deref());
-                    value.is_some_and(|value| kept.is_there_at(value))
-                });
-            }
-            let has_default = levels.first().is_some_and(|level| level.value.is_none());
-            let nothing_to_try = has_default && (levels.len() == 1 || !is_asked);
-            if !nothing_to_try {
+            if levels.len() > 1 {
                 found.push(Searched { name: entry.name.clone(), levels });
             }
         }
-        for name in keep {
-            keeps(spec, family, name, &found)?;
-        }
-        found.retain(|searched| !searched.levels.is_empty());
         Ok(found)
     }
 }
 
-/// Whether a build has a mitigation at the levels that are left.
-fn keeps(spec: &AllocatorSpec, family: &Family, name: &str, found: &[Searched]) -> Result<(), SearchError> {
-    if !MITIGATIONS.contains(&name) {
-        return Err(unknown("there is no mitigation", name, &MITIGATIONS).into());
-    }
-    let without = |by: Option<String>| {
-        let (spec, mitigation) = (Box::new(spec.clone()), name.to_owned());
-        Err(SearchError::WithoutMitigation { spec, mitigation, by })
-    };
-    let variants = spec.variants.iter().map(|variant| Some(variant.as_str())).chain([None]);
-    let state = variants.map(|variant| family.mitigation(name, variant)).find_map(|cell| cell);
-    if !state.is_some_and(|cell| matches!(cell.state, MitigationState::Yes | MitigationState::Partial)) {
-        return without(None);
-    }
-    let by = || {
-        let entries = family.settings.iter().filter_map(|entry| Some((entry, entry.mitigation()?)));
-        entries.filter(|(_, mitigation)| mitigation.name == name)
-    };
-    let gives = |(entry, mitigation): (&SettingEntry, &MitigationBySetting)| {
-        let fixed = spec.settings.iter().find(|setting| setting.name == entry.name);
-        let searched = found.iter().find(|searched| searched.name == entry.name);
-        match (fixed, searched) {
-            (Some(fixed), _) => mitigation.is_there_at(&fixed.value),
-            // Levels without it are excluded already.
-            (None, Some(searched)) => !searched.levels.is_empty(),
-            (None, None) => {
-                let default = entry.default_in(spec.version.as_ref());
-                default.is_some_and(|default| mitigation.is_there_at(&default))
-            }
-        }
-    };
-    match by().next() {
-        Some((first, _)) if !by().any(gives) => without(Some(first.name.clone())),
-        _ => Ok(()),
-    }
-}
-
 impl SettingEntry {
-    fn mitigation(&self) -> Option<&MitigationBySetting> {
-        self.search.as_ref()?.mitigation.as_ref()
-    }
-
     /// What a search tries in a version; the first leaves the setting as it is by default. Only that one where there is nothing to
     /// search.
     fn search_levels(&self, version: Option<&Version>) -> Vec<SearchLevel> {
@@ -245,10 +137,9 @@ fn position(numbers: &[f64], value: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn searched(spec: &str, named: &[&str], keep: &[&str]) -> Result<Vec<Searched>, SearchError> {
+    fn searched(spec: &str, named: &[&str]) -> Vec<Searched> {
         let named = named.iter().map(|name| Narrowed { name: (*name).to_owned(), ..Narrowed::default() });
-        let keep: Vec<String> = keep.iter().map(|name| (*name).to_owned()).collect();
-        Catalog::builtin().searched(&spec.parse().unwrap(), &named.collect::<Vec<_>>(), &keep)
+        Catalog::builtin().searched(&spec.parse().unwrap(), &named.collect::<Vec<_>>()).unwrap()
     }
 
     fn values(of: &Searched) -> Vec<&str> {
@@ -257,44 +148,12 @@ mod tests {
 
     #[test]
     fn levels_are_the_values_of_the_catalog_without_the_default() {
-        let glibc = searched("glibc", &["arena_max", "mmap_threshold"], &[]).unwrap();
+        let glibc = searched("glibc", &["arena_max", "mmap_threshold"]);
         assert_eq!(values(&glibc[0]), ["as it comes", "1", "4", "8", "32", "64"]);
         // As it comes the threshold grows with what is freed, so that its default is a level of its own.
         assert_eq!(values(&glibc[1]), ["as it comes", "4096", "32768", "524288", "4194304", "33554432"]);
-        let mimalloc = searched("mimalloc@2.1.7", &["purge_delay"], &[]).unwrap();
+        let mimalloc = searched("mimalloc@2.1.7", &["purge_delay"]);
         assert_eq!(values(&mimalloc[0]), ["as it comes", "1", "100", "1000", "10000", "0", "-1"]);
-    }
-
-    #[test]
-    fn values_that_somebody_names_stand_in_for_the_catalogs() {
-        let spec = "glibc".parse().unwrap();
-        let of = |narrowed: Narrowed| Catalog::builtin().searched(&spec, &[narrowed], &[]);
-        let name = "trim_threshold".to_owned();
-        let given = vec!["4096".to_owned(), "1000000".to_owned()];
-        let found = of(Narrowed { name: name.clone(), values: given }).unwrap();
-        assert_eq!(values(&found[0]), ["as it comes", "4096", "1000000"]);
-        assert_eq!(found[0].levels[2].position, Some(1.0));
-        let wrong = of(Narrowed { name, values: vec!["much".to_owned()] });
-        assert!(wrong.unwrap_err().to_string().contains("`much` is not a value"));
-    }
-
-    #[test]
-    fn a_mitigation_that_is_kept_leaves_out_what_lacks_it() {
-        let kept = searched("jemalloc@5.3.0", &["dirty_decay_ms"], &["guard_pages"]).unwrap();
-        let guard = kept.iter().find(|searched| searched.name == "san_guard_small").unwrap();
-        assert!(guard.levels.iter().all(|level| level.value.as_deref().is_some_and(|value| value != "0")));
-        let glibc = searched("glibc", &["tcache_count"], &["double_free_check"]).unwrap();
-        assert!(!values(&glibc[0]).contains(&"0") && values(&glibc[0]).contains(&"as it comes"));
-        assert!(searched("mimalloc@2.0.9+secure", &[], &["guard_pages"]).is_ok());
-        for (spec, keep, shown) in [
-            ("mimalloc@2.0.9", "guard_pages", "has no guard_pages"),
-            ("jemalloc@5.2.1", "guard_pages", "unless `san_guard_small` is set"),
-            ("scudo", "quarantine", "unless `quarantine_size_kb` is set"),
-            ("glibc", "armour", "no mitigation `armour`"),
-        ] {
-            let error = searched(spec, &[], &[keep]).unwrap_err().to_string();
-            assert!(error.contains(shown), "{spec}: {error}");
-        }
     }
 
     #[test]
@@ -315,10 +174,6 @@ mod tests {
                         before.into_iter().any(|known| known.name == *other),
                         "{at}: {other} stands after it"
                     );
-                }
-                if let Some(mitigation) = &search.mitigation {
-                    assert!(MITIGATIONS.contains(&mitigation.name.as_str()), "{at}");
-                    assert!(family.mitigation(&mitigation.name, None).is_some(), "{at}");
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Running the system's own clients (apt-get, cargo, git, compilers) without a shell.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -11,7 +12,6 @@ pub(crate) struct Tool {
     program: String,
 }
 
-/// Why a program did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     #[error("`{program}` is not installed (or not in PATH)")]
@@ -34,18 +34,6 @@ impl ToolError {
 
 const KEPT_LINES: usize = 12;
 
-/// What would have git look into another repository than the one that it is given; a hook of git has some of it.
-const OF_REPOSITORIES: [&str; 8] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-];
-
 /// What a build takes from this process's environment: where its programs and their libraries are, and where they may write.
 /// Everything else may change what is built (CC, CFLAGS, LDFLAGS, CPATH, LIBRARY_PATH, CONFIG_SITE, MAKEFLAGS, ...).
 const KEPT_BY_BUILDS: [&str; 4] = ["PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR"];
@@ -61,7 +49,10 @@ impl Tool {
     pub(crate) fn new(program: &str) -> Self {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).env("LC_ALL", "C.UTF-8").env_remove("LD_PRELOAD");
-        OF_REPOSITORIES.iter().for_each(|name| {
+        // A hook of git has what would have git look into another repository than the one that it is given.
+        let of_git =
+            std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"GIT_"));
+        of_git.for_each(|name| {
             command.env_remove(name);
         });
         Self { command, program: program.to_owned() }
@@ -96,7 +87,6 @@ impl Tool {
         self
     }
 
-    /// Runs it and gives its standard output.
     pub(crate) fn run(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => ToolError::Missing { program: self.program.clone() },

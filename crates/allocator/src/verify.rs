@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::application::Application;
 use crate::catalog::{Family, Variant, VersionCall};
 use crate::elf::{Elf, ElfFile};
+use crate::identify::Constants;
 use crate::probe::ProbeAnswer;
 use crate::probe_process::{ask, without_foreign_settings};
 use crate::provenance::{Origin, Provenance};
@@ -21,17 +22,13 @@ use crate::resolve::{Resolved, same_value};
 pub struct Verification {
     /// Version as the loaded code reports it; `None` where the family has no such call.
     pub version: Option<Version>,
-    /// The object whose `malloc` was in force.
     pub malloc_from: PathBuf,
-    /// What the conclusion rests on, one finding a line.
     pub evidence: Vec<String>,
-    /// Settings in force, where the library can be asked.
     pub options: BTreeMap<String, String>,
     /// What the spec says and nothing in the library shows, each with what it rests on.
     pub unproved: Vec<String>,
 }
 
-/// What a probe has to show.
 pub(crate) struct Claim<'a> {
     pub(crate) family: &'a Family,
     pub(crate) version: Option<&'a Version>,
@@ -51,12 +48,8 @@ impl<'a> Claim<'a> {
 
 /// Why a library is not what the spec says.
 #[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    #[error("cannot start the probe `{program}`: {source}")]
-    Start { program: String, source: std::io::Error },
-    #[error("{0}")]
-    Refused(String),
-}
+#[error("{0}")]
+pub struct VerifyError(pub(crate) String);
 
 impl Classified for VerifyError {
     fn class(&self) -> ErrorClass {
@@ -67,21 +60,21 @@ impl Classified for VerifyError {
 impl VerifyError {
     /// The probe did not answer as it should; with what it and the loader wrote.
     pub(crate) fn failed(how: &str, stderr: &str) -> Self {
-        Self::Refused(format!("the probe process under it {how}{}", said(stderr)))
+        Self(format!("the probe process under it {how}{}", said(stderr)))
     }
 
     fn other_family(family: &Family, why: &str) -> Self {
-        Self::Refused(format!("it is not {}: {why}", family.name))
+        Self(format!("it is not {}: {why}", family.name))
     }
 
     fn other_variant(variant: &str, expected: &str, found: &str) -> Self {
-        Self::Refused(format!(
+        Self(format!(
             "it is not the `{variant}` build: expected `{expected}` among what the library says, found `{found}`"
         ))
     }
 
-    fn not_in_force((name, expected): (&str, &str), found: &str) -> Self {
-        Self::Refused(format!("the setting `{name}` is {found} and not {expected} in the running library"))
+    fn not_in_force(name: &str, expected: &str, found: &str) -> Self {
+        Self(format!("the setting `{name}` is {found} and not {expected} in the running library"))
     }
 }
 
@@ -110,7 +103,7 @@ pub(crate) fn examine(
     };
     if !in_force {
         let expected = claim.object.map_or("the C library".to_owned(), |path| path.display().to_string());
-        return Err(VerifyError::Refused(format!(
+        return Err(VerifyError(format!(
             "`malloc` came from {} and not from {expected}{}",
             named_by(&found),
             said(&stderr)
@@ -125,8 +118,10 @@ pub(crate) fn examine(
         options.extend(tunables(application, claim.family));
     }
     check_settings(&stderr, &options, claim, &mut evidence)?;
-    let verification = Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() };
-    Ok(verification.of_any_machine(claim.family, claim.settings))
+    // What the library sizes by the processors of this machine is none of its own.
+    let sized = claim.family.processors.as_ref().and_then(|sizing| sizing.setting.as_ref());
+    options.retain(|name, _| Some(name) != sized || claim.settings.iter().any(|given| given.name == *name));
+    Ok(Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() })
 }
 
 /// An object, and whether every program of this host loads it.
@@ -139,19 +134,9 @@ fn named_by(object: &Path) -> String {
     }
 }
 
-/// Libraries that every program loads (ld.so(8)).
 const HOST_PRELOADS: &str = "/etc/ld.so.preload";
 
 impl Verification {
-    /// Without what the library sizes by the processors of where it was asked, unless that is given: it runs elsewhere too.
-    pub(crate) fn of_any_machine(mut self, family: &Family, settings: &[Setting]) -> Self {
-        let sized = family.processors.as_ref().and_then(|sizing| sizing.setting.as_ref());
-        if let Some(name) = sized.filter(|name| settings.iter().all(|given| given.name != **name)) {
-            self.options.remove(name);
-        }
-        self
-    }
-
     /// Adds what of `claim` no probe can show, and what it rests on: where the library came from.
     pub(crate) fn resting_on(mut self, claim: &Claim<'_>, provenance: &Provenance) -> Self {
         let mut shown = Vec::new();
@@ -189,36 +174,31 @@ fn check_version(
     match (family.version_call.function(), answer.versions.get(&family.version_call)) {
         (Some(call), Some(text)) => evidence.push(format!("{call} = {text}")),
         (Some(call), None) => return Err(VerifyError::other_family(family, &format!("it has no {call}"))),
-        (None, _) => check_marks(answer, family, object, evidence)?,
+        (None, _) => check_marks(family, object, evidence)?,
     }
     let version = answer.version(family.version_call);
     match (&version, claim.version) {
-        (Some(found), Some(expected)) if !family.reports(expected, found) => Err(VerifyError::Refused(
-            format!("it is {} {found} and not {expected}, by its own answer", family.name),
-        )),
+        (Some(found), Some(expected)) if !family.reports(expected, found) => {
+            Err(VerifyError(format!("it is {} {found} and not {expected}, by its own answer", family.name)))
+        }
         _ => Ok(version),
     }
 }
 
 /// Families without a version call are known by their functions and texts.
-fn check_marks(
-    answer: &ProbeAnswer,
-    family: &Family,
-    object: &Path,
-    evidence: &mut Vec<String>,
-) -> Result<(), VerifyError> {
+fn check_marks(family: &Family, object: &Path, evidence: &mut Vec<String>) -> Result<(), VerifyError> {
     let missing = |what: String| VerifyError::other_family(family, &what);
-    for name in &family.symbols {
-        match answer.symbols.get(name) {
-            Some(from) if same_file(from, object) => evidence.push(format!("it defines `{name}`")),
-            _ => return Err(missing(format!("it does not define `{name}`"))),
-        }
-    }
     let file = ElfFile::open(object).map_err(|error| missing(error.to_string()))?;
     let elf = Elf::parse(&file).map_err(|error| missing(error.to_string()))?;
-    let (parts, _) = elf.constants(u64::MAX);
+    let constants = Constants::of(&elf);
+    for name in &family.symbols {
+        if elf.exported(name).is_none() {
+            return Err(missing(format!("it does not define `{name}`")));
+        }
+        evidence.push(format!("it defines `{name}`"));
+    }
     for text in &family.strings {
-        if !parts.iter().any(|part| memchr::memmem::find(part, text.as_bytes()).is_some()) {
+        if constants.find(text).is_none() {
             return Err(missing(format!("it does not hold the text `{text}`")));
         }
         evidence.push(format!("it holds the text `{}`", text.trim()));
@@ -259,17 +239,17 @@ fn check_settings(
     }
     let complaint = ["Invalid conf", "invalid value", "unrecognized flag", "invalid flag"];
     if let Some(line) = stderr.lines().find(|line| complaint.iter().any(|text| line.contains(text))) {
-        return Err(VerifyError::Refused(format!("the library refused a setting: {line}")));
+        return Err(VerifyError(format!("the library refused a setting: {line}")));
     }
     for Setting { name, value } in claim.settings {
         match options.get(name) {
             Some(found) if same_value(found, value) => {
                 evidence.push(format!("setting {name} = {found} is in force"))
             }
-            Some(found) => return Err(VerifyError::not_in_force((name, value), found)),
+            Some(found) => return Err(VerifyError::not_in_force(name, value, found)),
             // It lists all but the one by which it is made to.
             None if claim.family.version_call == VersionCall::MiVersion && name != "verbose" => {
-                return Err(VerifyError::not_in_force((name, value), "unknown"));
+                return Err(VerifyError::not_in_force(name, value, "unknown"));
             }
             None => evidence
                 .push(format!("setting {name} = {value} is in the environment; the library cannot be asked")),
@@ -315,7 +295,6 @@ fn tunables(application: &Application, family: &Family) -> BTreeMap<String, Stri
         .collect()
 }
 
-/// The dynamic loader of this program.
 fn host_loader() -> Option<PathBuf> {
     let names = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
     names.iter().map(PathBuf::from).find(|path| path.exists())

@@ -31,16 +31,3 @@ impl Instant {
         ((self.boottime_us as f64 - started_us) / 1e6).max(0.0)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_age_is_the_time_since_the_start_and_never_negative() {
-        let now = Instant { wall_us: 0, boottime_us: 90_000_000 };
-        let ticks = rustix::param::clock_ticks_per_second();
-        assert_eq!(now.age_seconds(30 * ticks), 60.0);
-        assert_eq!(now.age_seconds(91 * ticks), 0.0);
-    }
-}

@@ -7,25 +7,14 @@ use rustix::io::Errno;
 /// Why something about the host could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The file could not be read.
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    /// The file does not look as the kernel writes it.
     #[error("{path}: expected {expected}, found `{found}`")]
-    Parse {
-        path: PathBuf,
-        /// What should have been there.
-        expected: &'static str,
-        found: String,
-    },
+    Parse { path: PathBuf, expected: &'static str, found: String },
     #[error("process {pid} does not exist (any more)")]
     Gone { pid: i32 },
-    /// The parents of processes are unknown, so that no service that goes by them has its processes.
-    #[error("the processes of this host cannot be listed: {why}")]
-    NoTree { why: String },
-    /// Of a service no process counts.
-    #[error("no process of the service of process {pid} is like `{pattern}`")]
-    NoneCounts { pid: i32, pattern: String },
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl Classified for HostError {
@@ -57,7 +46,7 @@ impl HostError {
                 source.kind() == io::ErrorKind::NotFound
                     || source.raw_os_error() == Some(Errno::SRCH.raw_os_error())
             }
-            Self::Parse { .. } | Self::NoTree { .. } | Self::NoneCounts { .. } => false,
+            Self::Parse { .. } | Self::Failed(_) => false,
         }
     }
 }

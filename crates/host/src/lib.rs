@@ -37,7 +37,7 @@ pub use own_cgroup::{CgroupPlace, OwnCgroup};
 pub use packages::{PACKAGE_STATUS, Package, apt_options, package_of, packages_of};
 pub use pagemap::{PAGE, PageMap};
 pub use paths::{DROP_IN, NoFolders, Paths, is_drop_in};
-pub use pattern::{ProcessPattern, ProcessPatternError};
+pub use pattern::ProcessPattern;
 pub use process::{Mapping, Process, ProcessMemory};
 pub use reader::{ProcessReader, ProcessReading};
 pub use root::HostRoot;

@@ -2,10 +2,8 @@
 
 const BEGINS: &str = "# Written by Heaptrial for trial ";
 
-/// Who wrote a file of a treatment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Name of the trial or rollout.
     pub name: String,
     pub id: String,
 }

@@ -22,7 +22,6 @@ const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
 pub struct CgroupPlace {
     version: CgroupVersion,
     dir: PathBuf,
-    /// The same for CPU time, in version 1.
     #[serde(default)]
     cpu_dir: Option<PathBuf>,
 }
@@ -56,7 +55,6 @@ impl CgroupPlace {
             .unwrap_or_else(|| format!("{} is not below {}", own.dir().display(), mount.display())))
     }
 
-    /// Which interface it is of.
     pub fn version(&self) -> CgroupVersion {
         self.version
     }
@@ -196,7 +194,6 @@ fn names_of_namespace(root: &HostRoot) -> Result<String, String> {
     Ok(format!("{PREFIX}-{inode}-"))
 }
 
-/// Whether nothing can be swapped out.
 fn no_swap() -> bool {
     // The first line is a heading.
     fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() <= 1)

@@ -11,12 +11,9 @@ const LISTS: &str = "/var/lib/dpkg/info";
 /// Where dpkg keeps which packages are installed in which version; changed by every installation.
 pub const PACKAGE_STATUS: &str = "/var/lib/dpkg/status";
 
-/// A package that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Its name, without the architecture.
     pub name: String,
-    /// Its version, where dpkg's status has it.
     pub version: Option<String>,
 }
 
@@ -56,7 +53,6 @@ pub fn packages_of(root: &HostRoot, paths: &[&Path]) -> BTreeMap<PathBuf, Packag
     owners
 }
 
-/// Versions of the installed packages, by name.
 fn versions(root: &HostRoot) -> HashMap<String, String> {
     let text = fs::read_to_string(root.path(PACKAGE_STATUS)).unwrap_or_default();
     let paragraphs = text.split("\n\n").filter_map(|paragraph| {

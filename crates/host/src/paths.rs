@@ -23,13 +23,10 @@ pub struct Paths {
     pub state: PathBuf,
     /// Allocator libraries, and the copy of the program that the recovery timer runs.
     pub libraries: PathBuf,
-    /// Unit files of the administrator, or of the user.
     pub units: PathBuf,
-    /// Whose service manager reads the unit files.
     pub scope: Scope,
 }
 
-/// Why a user has no folders.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{variable} must be an absolute path of letters, digits and / - _ . + @, as unit files name what is below it; it is {found}"
@@ -101,7 +98,6 @@ impl Paths {
         }
     }
 
-    /// The folder of trials and rollouts.
     pub fn trials(&self) -> PathBuf {
         self.state.join("trials")
     }
@@ -110,27 +106,22 @@ impl Paths {
         self.state.join("watches")
     }
 
-    /// The folder of a trial.
     pub fn trial(&self, name: &str) -> PathBuf {
         self.trials().join(name)
     }
 
-    /// The drop-in of a service.
     pub fn drop_in(&self, service: &ServiceName) -> PathBuf {
         self.units.join(format!("{service}.d")).join(DROP_IN)
     }
 
-    /// A unit file of the administrator.
     pub fn unit(&self, name: &str) -> PathBuf {
         self.units.join(name)
     }
 
-    /// The copy of the program.
     pub fn program(&self) -> PathBuf {
         self.libraries.join("bin/heaptrial")
     }
 
-    /// Where allocator libraries are installed.
     pub fn allocators(&self) -> PathBuf {
         self.libraries.join("allocators")
     }

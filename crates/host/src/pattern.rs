@@ -13,17 +13,12 @@ use crate::Process;
 #[derive(Debug, Clone)]
 pub struct ProcessPattern(Regex);
 
-/// Why a text is no pattern.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ProcessPatternError(String);
-
 impl FromStr for ProcessPattern {
-    type Err = ProcessPatternError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ProcessPatternError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let built = regex::bytes::RegexBuilder::new(text).unicode(false).build();
-        built.map(Self).map_err(|error| ProcessPatternError(error.to_string()))
+        built.map(Self).map_err(|error| error.to_string())
     }
 }
 

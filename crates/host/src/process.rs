@@ -10,8 +10,7 @@ use std::time::Duration;
 use heaptrial_model::LifeKey;
 
 use crate::pagemap::PageMap;
-use crate::reader::living_dir;
-use crate::{HostError, HostRoot, boot_id};
+use crate::{HostError, HostRoot, Instant, boot_id};
 
 /// A process by its id. Holding one does not keep the process alive; each call may find it gone.
 #[derive(Debug, Clone)]
@@ -27,45 +26,27 @@ pub struct Mapping {
     pub end: u64,
     /// `rwxp` as the kernel writes it.
     pub permissions: [u8; 4],
-    /// Offset in the mapped file.
-    pub offset: u64,
-    /// Device as `major:minor` in hexadecimal.
     pub device: String,
     /// Inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
     /// Path of the file, or a name in brackets, or empty; without ` (deleted)`.
     pub name: String,
-    /// Whether the file has been removed or replaced since it was mapped.
     pub deleted: bool,
 }
 
 impl Mapping {
-    /// Whether code in it can run.
     pub fn is_executable(&self) -> bool {
         self.permissions[2] == b'x'
     }
 
-    /// Whether it maps a file of a path.
     pub fn is_file(&self) -> bool {
         self.name.starts_with('/')
     }
 }
 
 impl Process {
-    /// The process `pid` of a host.
     pub fn new(root: &HostRoot, pid: i32) -> Self {
         Self { pid, dir: root.process_dir(pid), root: root.clone() }
-    }
-
-    /// As [`Self::new`], but where its main thread has ended and others live on, read by one of those: the files of the main thread
-    /// have neither memory nor program then.
-    pub fn by_living_thread(root: &HostRoot, pid: i32) -> Self {
-        Self { pid, dir: living_dir(root, pid), root: root.clone() }
-    }
-
-    /// The same process, read by a thread that lives.
-    pub fn by_its_living_thread(&self) -> Self {
-        Self::by_living_thread(&self.root, self.pid)
     }
 
     pub fn pid(&self) -> i32 {
@@ -92,14 +73,10 @@ impl Process {
 
     /// How long ago it was started, without the time that the host was suspended.
     pub fn age(&self) -> Result<Duration, HostError> {
-        let ticks: u64 = self.stat_field(22, "the start time in clock ticks as field 22")?;
-        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
-        let started = Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64);
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Ok(Duration::new(now.tv_sec as u64, now.tv_nsec as u32).saturating_sub(started))
+        let ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
+        Ok(Duration::from_secs_f64(Instant::now().age_seconds(ticks)))
     }
 
-    /// On how many processors it may run.
     pub fn processors(&self) -> Result<u32, HostError> {
         let set = rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(self.pid));
         set.map(|set| set.count())
@@ -256,7 +233,6 @@ impl Process {
     }
 }
 
-/// The memory of a process, readable by address.
 #[derive(Debug)]
 pub struct ProcessMemory {
     file: File,
@@ -264,7 +240,6 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Fills `buffer` from `address` on.
     pub fn read_at(&self, address: u64, buffer: &mut [u8]) -> Result<(), HostError> {
         self.file.read_exact_at(buffer, address).map_err(HostError::read(&self.path))
     }
@@ -288,8 +263,7 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions: [u8; 4] = fields.next()?.as_bytes().try_into().ok()?;
-    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let device = fields.next()?.to_owned();
+    let device = fields.nth(1)?.to_owned();
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or("").trim_start();
     let (name, deleted) = match name.strip_suffix(" (deleted)") {
@@ -300,7 +274,6 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         permissions,
-        offset,
         device,
         inode,
         name: name.to_owned(),
@@ -318,7 +291,7 @@ mod tests {
         let mapping = parse_mapping(line).unwrap();
         assert_eq!(mapping.name, "/usr/lib/lib a.so");
         assert!(mapping.deleted && mapping.is_executable() && mapping.is_file());
-        assert_eq!((mapping.offset, mapping.inode), (0x1000, 1234));
+        assert_eq!(mapping.inode, 1234);
         let anonymous = parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!(anonymous.name, "");
         assert!(parse_mapping("nonsense").is_none());
@@ -332,17 +305,5 @@ mod tests {
         for title in [&b"\0\0\0\0"[..], b"cess\0\0\0\0", b"master process    ", b"ess\0\0\0B=2\0", b"=2\0"] {
             assert!(is_overwritten(title), "{title:?}");
         }
-    }
-
-    #[test]
-    fn this_process_reads_itself() {
-        let me = Process::new(&HostRoot::default(), std::process::id() as i32);
-        assert!(me.mappings().unwrap().iter().any(|m| m.is_executable() && m.is_file()));
-        assert!(me.environ().unwrap().iter().any(|(name, _)| name == "PATH"));
-        assert!(me.life_key().unwrap().start_ticks > 0);
-        let value = 0x5eed_f00d_u64;
-        let mut buffer = [0; 8];
-        me.memory().unwrap().read_at(std::ptr::from_ref(&value) as u64, &mut buffer).unwrap();
-        assert_eq!(u64::from_ne_bytes(buffer), value);
     }
 }

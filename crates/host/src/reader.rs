@@ -2,21 +2,18 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{AnonymousMemory, HostError, HostRoot};
+use crate::{HostError, HostRoot};
 
-/// A reading of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     /// Its part of the service's sample; `processes` is 1.
     pub sample: Sample,
-    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
     pub parent: i32,
-    /// Whether it has ended and waits to be collected.
     pub zombie: bool,
     /// Huge pages of hugetlb, which its sample has in anonymous memory and RSS.
     pub hugetlb_bytes: u64,
@@ -35,9 +32,7 @@ pub struct ProcessReader {
     stat: File,
     smaps_rollup: Option<File>,
     dir: PathBuf,
-    root: HostRoot,
     buffer: Vec<u8>,
-    /// As it was read last.
     last: ProcessReading,
 }
 
@@ -45,12 +40,8 @@ pub struct ProcessReader {
 const BUFFER_BYTES: usize = 4096;
 
 impl ProcessReader {
-    /// Opens the files of `pid`.
     pub fn open(root: &HostRoot, pid: i32) -> Result<Self, HostError> {
-        Self::open_in(root, pid, root.process_dir(pid))
-    }
-
-    fn open_in(root: &HostRoot, pid: i32, dir: PathBuf) -> Result<Self, HostError> {
+        let dir = root.process_dir(pid);
         let open = |name: &str| {
             let path = dir.join(name);
             File::open(&path).map_err(HostError::read(path))
@@ -62,7 +53,6 @@ impl ProcessReader {
             smaps_rollup: None,
             buffer: vec![0; BUFFER_BYTES],
             dir,
-            root: root.clone(),
             last: ProcessReading::default(),
         })
     }
@@ -71,30 +61,13 @@ impl ProcessReader {
         self.pid
     }
 
-    /// As it was read last.
     pub(crate) fn last(&self) -> &ProcessReading {
         &self.last
     }
 
     pub fn read(&mut self) -> Result<ProcessReading, HostError> {
-        let reading = self.read_now()?;
-        self.last = reading;
-        Ok(reading)
-    }
-
-    fn read_now(&mut self) -> Result<ProcessReading, HostError> {
-        let read = self.read_files();
-        let by_thread = self.dir != self.root.process_dir(self.pid);
-        match read {
-            // The files of a main thread that has ended have no memory, those of another thread have all of the process.
-            Ok(reading) if !reading.main_thread_ended => Ok(reading),
-            Err(error) if !by_thread => Err(error),
-            _ => {
-                let dir = living_dir(&self.root, self.pid);
-                *self = Self::open_in(&self.root, self.pid, dir)?;
-                self.read_files()
-            }
-        }
+        self.last = self.read_files()?;
+        Ok(self.last)
     }
 
     fn read_files(&mut self) -> Result<ProcessReading, HostError> {
@@ -103,6 +76,12 @@ impl ProcessReader {
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
         parse_stat(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("stat", "52 fields", length))?;
+        if reading.main_thread_ended {
+            return Err(HostError::Failed(format!(
+                "process {} goes on without its main thread, so that its memory cannot be read",
+                self.pid
+            )));
+        }
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
         parse_status(&self.buffer[..length], &mut reading)
@@ -124,21 +103,6 @@ impl ProcessReader {
             }
         }
         Ok(slow)
-    }
-
-    /// Its part of the anonymous memory that it shares with others, from `smaps_rollup` (Linux 5.4).
-    pub(crate) fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
-        let (mut resident, mut swap_bytes, mut huge) = (None, 0, 0);
-        for (name, value) in size_lines(self.fill_smaps_rollup()?) {
-            match name {
-                b"Pss_Anon" => resident = Some(value),
-                b"Shared_Hugetlb" | b"Private_Hugetlb" => huge += value,
-                b"SwapPss" => swap_bytes = value,
-                _ => {}
-            }
-        }
-        let resident = resident.ok_or_else(|| self.bad("smaps_rollup", "a line `Pss_Anon`", 0))?;
-        Ok(AnonymousMemory { resident_bytes: resident + huge, swap_bytes })
     }
 
     fn fill_smaps_rollup(&mut self) -> Result<&[u8], HostError> {
@@ -197,21 +161,6 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
     reading.main_thread_ended = reading.zombie && reading.sample.threads > 1;
     reading.zombie &= !reading.main_thread_ended;
     (reading.start_ticks > 0 || reading.parent == 0).then_some(())
-}
-
-/// The folder that has the files of a process: where its main thread has ended and others live on, that of one of them.
-pub(crate) fn living_dir(root: &HostRoot, pid: i32) -> PathBuf {
-    let own = root.process_dir(pid);
-    let reading = |dir: &Path| read_stat(&std::fs::read(dir.join("stat")).ok()?);
-    if !reading(&own).is_some_and(|reading| reading.main_thread_ended) {
-        return own;
-    }
-    let threads = std::fs::read_dir(own.join("task")).into_iter().flatten().flatten();
-    let of_threads =
-        threads.filter_map(|thread| Some(root.process_dir(thread.file_name().to_str()?.parse().ok()?)));
-    let living =
-        |dir: &PathBuf| reading(dir).is_some_and(|reading| !reading.zombie && !reading.main_thread_ended);
-    of_threads.into_iter().find(living).unwrap_or(own)
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0; who has a size has all of them.
@@ -292,38 +241,22 @@ mod tests {
 
     #[test]
     fn memory_stands_behind_any_number_of_groups() {
-        let stat = "42 (x) S 1 42 42 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0";
-        for groups in [0, 650, 65_536] {
-            let folder = tempfile::tempdir().unwrap();
-            let process = folder.path().join("proc/42");
-            std::fs::create_dir_all(&process).unwrap();
-            std::fs::write(process.join("stat"), stat).unwrap();
-            let groups: String = (0..groups).map(|number| format!("{} ", 4_000_000 + number)).collect();
-            let status = format!(
-                "Name:\tx\nGroups:\t{groups}\nVmSize:\t  90 kB\nVmRSS:\t  50 kB\nRssAnon:\t  40 kB\nVmSwap:\t   4 kB\nThreads:\t1\n"
-            );
-            std::fs::write(process.join("status"), &status).unwrap();
-            let mut reader = ProcessReader::open(&HostRoot::at(folder.path()), 42).unwrap();
-            let sample = reader.read().unwrap().sample;
-            assert_eq!(
-                (sample.rss_bytes, sample.anon_bytes, sample.swap_bytes),
-                (50 << 10, 40 << 10, 4 << 10)
-            );
-            for cut in ["VmRSS", "RssAnon", "Threads:\t"] {
-                std::fs::write(process.join("status"), status.split_once(cut).unwrap().0.to_owned() + cut)
-                    .unwrap();
-                let read = reader.read();
-                assert!(matches!(read, Err(HostError::Parse { .. })), "{cut}: {read:?}");
-            }
+        let folder = tempfile::tempdir().unwrap();
+        let process = folder.path().join("proc/42");
+        std::fs::create_dir_all(&process).unwrap();
+        std::fs::write(process.join("stat"), "42 (x) S 1 42 42 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0")
+            .unwrap();
+        let groups = "4000000 ".repeat(65_536);
+        let status =
+            format!("Name:\tx\nGroups:\t{groups}\nVmSize:\t  90 kB\nVmRSS:\t  50 kB\nRssAnon:\t  40 kB\n");
+        std::fs::write(process.join("status"), &status).unwrap();
+        let mut reader = ProcessReader::open(&HostRoot::at(folder.path()), 42).unwrap();
+        let sample = reader.read().unwrap().sample;
+        assert_eq!((sample.rss_bytes, sample.anon_bytes), (50 << 10, 40 << 10));
+        for cut in ["VmRSS", "RssAnon"] {
+            std::fs::write(process.join("status"), status.split_once(cut).unwrap().0).unwrap();
+            let read = reader.read();
+            assert!(matches!(read, Err(HostError::Parse { .. })), "{cut}: {read:?}");
         }
-    }
-
-    #[test]
-    fn this_process_reads_itself() {
-        let mut reader = ProcessReader::open(&HostRoot::default(), std::process::id() as i32).unwrap();
-        let reading = reader.read().unwrap();
-        assert!(reading.sample.rss_bytes > 100_000 && reading.sample.threads >= 1);
-        let slow = reader.read_slow().unwrap();
-        assert!(slow.pss_bytes > 0);
     }
 }

@@ -16,18 +16,14 @@ use crate::{
 pub struct ServiceSampler {
     root: HostRoot,
     processes: ServiceProcesses,
-    main_pid: i32,
     readers: Vec<ProcessReader>,
-    /// Processes of it that could not be opened.
     unopened: Vec<i32>,
-    /// The folder that lists its processes, of a unit that has one.
     listed_in: Option<PathBuf>,
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
     ever_counted: bool,
     group: Option<Cgroup>,
-    /// What is sampled of it.
     cgroup: Option<CgroupReader>,
     family: usize,
     outside: Option<(i32, String)>,
@@ -43,7 +39,6 @@ pub struct Member {
     pub rss_bytes: u64,
     /// Another one for another process of the same id, and for another program of the same process.
     pub image: (u64, u64),
-    /// How long ago it began.
     pub age_seconds: f64,
 }
 
@@ -93,20 +88,16 @@ impl ServiceSampler {
         processes: ServiceProcesses,
         group: Option<Cgroup>,
     ) -> Result<Self, HostError> {
-        let main_pid = processes.main();
-        let main = ProcessReader::open(root, main_pid)?;
-        let (group, cgroup) =
-            match group.map(|group| CgroupReader::open(&group).map(|reader| (group, reader))) {
-                Some(Ok((group, reader))) => (Some(group), Some(reader)),
-                // The host does not account for its memory, or does not show it.
-                Some(Err(error)) if error.is_absent() => (None, None),
-                Some(Err(error)) => return Err(error),
-                None => (None, None),
-            };
+        let main = ProcessReader::open(root, processes.main())?;
+        let cgroup = match group.as_ref().map(CgroupReader::open) {
+            // The host does not account for its memory, or does not show it.
+            Some(Err(error)) if error.is_absent() => None,
+            opened => opened.transpose()?,
+        };
+        let group = group.filter(|_| cgroup.is_some());
         Ok(Self {
             root: root.clone(),
             processes,
-            main_pid,
             readers: vec![main],
             unopened: Vec::new(),
             listed_in: None,
@@ -124,10 +115,10 @@ impl ServiceSampler {
 
     /// From now on only processes of the family count that a pattern holds of. The cgroup is not sampled then: it has all.
     pub fn count_only(&mut self, pattern: ProcessPattern) {
-        self.main_counts = pattern.holds(&Process::new(&self.root, self.main_pid));
+        self.main_counts = pattern.holds(&Process::new(&self.root, self.processes.main()));
         self.ever_counted = self.main_counts;
         self.counted = Some(pattern);
-        self.readers.retain(|reader| reader.pid() == self.main_pid);
+        self.readers.retain(|reader| reader.pid() == self.processes.main());
         self.cgroup = None;
     }
 
@@ -147,7 +138,9 @@ impl ServiceSampler {
             Err(error) if error.is_absent() => return Ok(false),
             Err(error) => return Err(error),
         };
-        let Some(main) = family.iter().position(|pid| *pid == self.main_pid) else { return Ok(false) };
+        let Some(main) = family.iter().position(|pid| *pid == self.processes.main()) else {
+            return Ok(false);
+        };
         family.swap(0, main);
         self.follow_these(&family);
         Ok(true)
@@ -167,11 +160,11 @@ impl ServiceSampler {
         let counts =
             |pid: &i32| self.counted.as_ref().is_none_or(|of| of.holds(&Process::new(&self.root, *pid)));
         let counted: Vec<i32> = family.iter().copied().filter(counts).collect();
-        self.main_counts = counted.contains(&self.main_pid);
+        self.main_counts = counted.contains(&self.processes.main());
         self.ever_counted |= !counted.is_empty();
         let mut ended = Vec::new();
         self.readers.retain(|reader| {
-            let stays = reader.pid() == self.main_pid || counted.contains(&reader.pid());
+            let stays = reader.pid() == self.processes.main() || counted.contains(&reader.pid());
             ended.extend((!stays && !family.contains(&reader.pid())).then(|| *reader.last()));
             stays
         });
@@ -189,7 +182,7 @@ impl ServiceSampler {
             return;
         }
         for last in ended {
-            let counts = |pid: i32| pid != self.main_pid || self.main_counts;
+            let counts = |pid: i32| pid != self.processes.main() || self.main_counts;
             if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
                 add_taken(&mut self.ended, &last.sample);
             }
@@ -242,7 +235,7 @@ impl ServiceSampler {
     pub fn read(&mut self) -> Result<Sample, HostError> {
         self.open_new()?;
         let mut total = Sample::default();
-        let main_pid = self.main_pid;
+        let main_pid = self.processes.main();
         let main_counts = self.main_counts;
         let (mut unread, mut ended) = (None, Vec::new());
         let mut hugetlb_bytes = 0;
@@ -282,7 +275,7 @@ impl ServiceSampler {
         self.hugetlb_bytes = hugetlb_bytes;
         add_taken(&mut total, &self.ended);
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
-            return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
+            return Err(none_counts(main_pid, pattern));
         }
         if let Some(cgroup) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
@@ -294,7 +287,7 @@ impl ServiceSampler {
     /// The processes that count and run, as of the last sample.
     pub fn members(&self) -> impl Iterator<Item = Member> {
         let now = crate::Instant::now();
-        let counts = |reader: &&ProcessReader| reader.pid() != self.main_pid || self.main_counts;
+        let counts = |reader: &&ProcessReader| reader.pid() != self.processes.main() || self.main_counts;
         let running = self.readers.iter().filter(counts).filter(|reader| !reader.last().zombie);
         running.map(move |reader| {
             let last = reader.last();
@@ -339,33 +332,15 @@ impl ServiceSampler {
         self.cgroup.as_mut().map(|reader| reader.anonymous().map(with_huge))
     }
 
-    /// Anonymous memory of the family, each page once, from `Pss_Anon` and `SwapPss` of `smaps_rollup`; costs as much
-    /// as [`ServiceSampler::read_slow`]. Pages that the family shares with others count in part.
-    pub fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
-        let mut total = AnonymousMemory::default();
-        let main = self.main_pid;
-        for reader in self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts) {
-            match reader.read_anonymous() {
-                Ok(own) => {
-                    total.resident_bytes += own.resident_bytes;
-                    total.swap_bytes += own.swap_bytes;
-                }
-                Err(error) if error.is_gone() && reader.pid() != self.main_pid => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(total)
-    }
-
     /// The expensive reading of the whole family, with what it cost.
     pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
         let started = Stopwatch::now();
         let mut total = SlowSample::default();
-        let main = self.main_pid;
+        let main = self.processes.main();
         let mut counted =
             self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts).peekable();
         if let (Some(pattern), None) = (&self.counted, counted.peek()) {
-            return Err(HostError::NoneCounts { pid: main, pattern: pattern.to_string() });
+            return Err(none_counts(main, pattern));
         }
         for reader in counted {
             match reader.read_slow() {
@@ -375,13 +350,17 @@ impl ServiceSampler {
                     total.lazyfree_bytes += slow.lazyfree_bytes;
                     total.anon_huge_bytes += slow.anon_huge_bytes;
                 }
-                Err(error) if error.is_gone() && reader.pid() != self.main_pid => {}
+                Err(error) if error.is_gone() && reader.pid() != self.processes.main() => {}
                 Err(error) => return Err(error),
             }
         }
         total.cost_us = started.elapsed().as_micros() as u64;
         Ok(total)
     }
+}
+
+fn none_counts(main_pid: i32, pattern: &ProcessPattern) -> HostError {
+    HostError::Failed(format!("no process of the service of process {main_pid} is like `{pattern}`"))
 }
 
 /// Adds what a process took over its lifetime, which is left when its memory is gone.
@@ -421,18 +400,6 @@ impl SlowBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_expensive_reading_is_paid_for_with_time() {
-        let mut budget = SlowBudget::new(0.01, Duration::from_secs(10));
-        assert!(budget.allows(Duration::ZERO));
-        budget.spent(Duration::ZERO, Duration::from_millis(500));
-        assert!(!budget.allows(Duration::from_secs(49)));
-        assert!(budget.allows(Duration::from_secs(50)));
-        budget.spent(Duration::from_secs(50), Duration::from_millis(1));
-        assert!(!budget.allows(Duration::from_secs(59)));
-        assert!(budget.allows(Duration::from_secs(60)));
-    }
 
     /// A process of a fixture with so much memory.
     fn process(root: &std::path::Path, pid: i32, parent: i32, kib: u64) {
@@ -515,7 +482,6 @@ mod tests {
         assert!(sampler.read().unwrap_err().is_gone());
     }
 
-    /// Ends a program and what it started.
     fn end(mut child: std::process::Child, root: &HostRoot) {
         for pid in ProcessTree::scan(root).unwrap().family(child.id() as i32).into_iter().rev() {
             let _ = rustix::process::kill_process(
@@ -552,33 +518,5 @@ mod tests {
         assert!(comes_to("^sh -c", 1));
         assert!("(".parse::<ProcessPattern>().is_err());
         end(child, &root);
-    }
-
-    #[test]
-    fn a_tree_is_summed_and_a_dead_main_process_is_an_error() {
-        let root = HostRoot::default();
-        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & sleep 60"]).spawn().unwrap();
-        let pid = child.id() as i32;
-        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
-        let deadline = Stopwatch::now() + Duration::from_secs(10);
-        let sample = loop {
-            sampler.follow(&ProcessTree::scan(&root).unwrap());
-            let sample = sampler.read().unwrap();
-            if sample.processes == 3 {
-                break sample;
-            }
-            assert!(Stopwatch::now() < deadline, "the shell never had two children");
-        };
-        assert!(sample.rss_bytes > 0 && sample.threads >= 3);
-        let family = ProcessTree::scan(&root).unwrap().family(pid);
-        for pid in family.into_iter().rev() {
-            rustix::process::kill_process(
-                rustix::process::Pid::from_raw(pid).unwrap(),
-                rustix::process::Signal::KILL,
-            )
-            .unwrap();
-        }
-        child.wait().unwrap();
-        assert!(sampler.read().unwrap_err().is_gone());
     }
 }

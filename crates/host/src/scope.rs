@@ -4,15 +4,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// The system's, whose files are root's.
     #[default]
     System,
-    /// That of the user who runs this program (`systemctl --user`), whose files are the user's own.
     User,
 }
 
 impl Scope {
-    /// Whether it is the system's.
     pub fn is_system(&self) -> bool {
         *self == Self::System
     }

@@ -71,7 +71,6 @@ impl ProcessTree {
     }
 }
 
-/// Which processes are a service's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceProcesses {
     main: i32,
@@ -90,7 +89,6 @@ impl ServiceProcesses {
         Self { main, supervisor: Some(supervisor) }
     }
 
-    /// The process by which the service is known.
     pub fn main(&self) -> i32 {
         self.main
     }
@@ -119,16 +117,6 @@ mod tests {
         fs::create_dir_all(dir.path().join("proc/sys")).unwrap();
         let root = HostRoot::at(dir.path());
         (dir, root)
-    }
-
-    #[test]
-    fn a_family_is_everything_below_without_zombies() {
-        let (_dir, root) =
-            fixture(&[(1, 0, 'S'), (10, 1, 'S'), (11, 10, 'S'), (12, 11, 'R'), (13, 10, 'Z'), (20, 1, 'S')]);
-        let tree = ProcessTree::scan(&root).unwrap();
-        assert_eq!(tree.family(10), [10, 11, 12]);
-        assert_eq!(tree.descendants(10), [11, 13, 12]);
-        assert_eq!(tree.family(99), [99]);
     }
 
     #[test]

@@ -16,9 +16,7 @@ const V1_NAME: &str = "name=systemd";
 /// The control group of a unit, as far as it is the unit's own.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitCgroup {
-    /// The folder that lists its processes.
     pub(crate) processes: Option<PathBuf>,
-    /// Where memory is accounted for.
     pub(crate) memory: Option<Cgroup>,
 }
 
@@ -91,24 +89,19 @@ fn list(dir: &Path) -> Result<(Vec<i32>, Vec<PathBuf>), HostError> {
 mod tests {
     use super::*;
 
-    /// A host of version 1 or 2 with one process in these groups, and these folders of groups.
-    fn host(controllers: bool, of_process: &str, groups: &[&str]) -> (tempfile::TempDir, HostRoot) {
+    /// A host of version 1 with one process in these groups, and these folders of groups.
+    fn host(of_process: &str, groups: &[&str]) -> (tempfile::TempDir, HostRoot) {
         let folder = tempfile::tempdir().unwrap();
         let sys = folder.path().join("sys/fs/cgroup");
         let own = folder.path().join("proc/7");
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("cgroup"), of_process).unwrap();
-        fs::write(own.join("stat"), "7 (x) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0").unwrap();
         for group in groups {
             fs::create_dir_all(sys.join(group)).unwrap();
             fs::write(sys.join(group).join("cgroup.procs"), "7\n").unwrap();
         }
-        if controllers {
-            fs::write(sys.join("cgroup.controllers"), "memory\n").unwrap();
-        } else {
-            fs::create_dir_all(sys.join("memory")).unwrap();
-            fs::write(sys.join("memory/memory.usage_in_bytes"), "1\n").unwrap();
-        }
+        fs::create_dir_all(sys.join("memory")).unwrap();
+        fs::write(sys.join("memory/memory.usage_in_bytes"), "1\n").unwrap();
         let root = HostRoot::at(folder.path());
         (folder, root)
     }
@@ -121,47 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_a_units_own_where_its_main_process_is_in_it_or_below() {
-        let (_folder, root) = host(true, "0::/system.slice/a.service/payload\n", &["system.slice/a.service"]);
-        let own = Some(PathBuf::from("system.slice/a.service"));
-        assert_eq!(found(&root, "/system.slice/a.service"), (own.clone(), own));
-        for path in ["", "/", "/system.slice/a.serv", "/system.slice/b.service"] {
-            assert_eq!(found(&root, path), (None, None), "{path}");
-        }
-    }
-
-    #[test]
     fn a_unit_without_accounting_has_its_processes_and_not_the_memory_of_its_slice() {
         let text = "4:memory:/system.slice\n3:cpu,cpuacct:/\n1:name=systemd:/system.slice/a.service\n";
         let groups = ["memory/system.slice", "systemd/system.slice/a.service"];
-        let (_folder, root) = host(false, text, &groups);
+        let (_folder, root) = host(text, &groups);
         let processes = Some(PathBuf::from("systemd/system.slice/a.service"));
         assert_eq!(found(&root, "/system.slice/a.service"), (processes.clone(), None));
         let text = "4:memory:/system.slice/a.service\n1:name=systemd:/system.slice/a.service\n";
         let groups = ["memory/system.slice/a.service", "systemd/system.slice/a.service"];
-        let (_folder, root) = host(false, text, &groups);
+        let (_folder, root) = host(text, &groups);
         let memory = Some(PathBuf::from("memory/system.slice/a.service"));
         assert_eq!(found(&root, "/system.slice/a.service"), (processes, memory));
-    }
-
-    #[test]
-    fn processes_of_groups_below_are_the_units() {
-        let (folder, root) =
-            host(true, "0::/a.service/payload\n", &["a.service/payload", "a.service/other/deep"]);
-        let dir = folder.path().join("sys/fs/cgroup/a.service");
-        fs::write(dir.join("cgroup.procs"), "").unwrap();
-        fs::write(dir.join("other/cgroup.procs"), "12\n0\n").unwrap();
-        fs::write(dir.join("other/deep/cgroup.procs"), "11\n").unwrap();
-        let group = UnitCgroup::of(&root, "/a.service", 7).unwrap();
-        let mut found = processes_below(&group.processes.unwrap()).unwrap();
-        found.sort_unstable();
-        assert_eq!(found, [7, 11, 12]);
-        // A group that is removed while the others are read has nothing in it; the unit's own is not there then.
-        fs::remove_file(dir.join("other/deep/cgroup.procs")).unwrap();
-        let mut found = processes_below(&dir).unwrap();
-        found.sort_unstable();
-        assert_eq!(found, [7, 12]);
-        fs::remove_file(dir.join("cgroup.procs")).unwrap();
-        assert!(processes_below(&dir).unwrap_err().is_absent());
     }
 }

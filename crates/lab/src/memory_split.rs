@@ -13,7 +13,7 @@ pub(crate) fn memory_split(
     let tree = ProcessTree::scan(root).ok()?;
     let mut parts = [0; 4];
     for pid in processes.running(&tree) {
-        let process = Process::by_living_thread(root, pid);
+        let process = Process::new(root, pid);
         let identity = identify_started_with(&process, passed).ok()?;
         let found = explain(&process, &identity).ok()?;
         let split = found.split?;

@@ -121,7 +121,7 @@ impl LabPlan {
         // Processors that services see are those that this process may run on.
         let seen = rustix::thread::sched_getaffinity(None).ok().map(|set| set.count());
         let as_on: BTreeMap<&str, String> =
-            self.as_on().into_iter().map(|(arm, as_on)| (arm, as_on.to_string())).collect();
+            self.as_on().into_iter().map(|(arm, as_on)| (arm, as_on.how)).collect();
         parameters["processors"] = match self.processors {
             Some(number) => json!({ "seen": seen, "as_on": number, "arms": as_on }),
             None => json!({ "seen": seen }),
@@ -231,8 +231,8 @@ enum Control {
 impl Run<'_> {
     fn warn_of_processors(&mut self) -> Result<(), LabError> {
         for (arm, as_on) in self.plan.as_on() {
-            if let (AsOn::Impossible(_), Some(number)) = (&as_on, self.plan.processors) {
-                let text = format!("{arm} could not be run as on {number} processors; it ran {as_on}");
+            if let (true, Some(number)) = (as_on.is_impossible, self.plan.processors) {
+                let text = format!("{arm} could not be run as on {number} processors; it ran {}", as_on.how);
                 self.enter(None, KnownEvent::Warning, &text, &text)?;
             }
         }

@@ -51,7 +51,7 @@ pub(crate) struct RunningService {
 impl RunningService {
     /// Whether its main process runs.
     pub(crate) fn is_alive(&self) -> bool {
-        let process = Process::by_living_thread(&HostRoot::default(), self.process.pid());
+        let process = Process::new(&HostRoot::default(), self.process.pid());
         matches!(process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
     }
 
@@ -179,7 +179,7 @@ pub(crate) fn prove_identity(
         if let Some(ending) = supervisor.ended() {
             return Proof::Ended(ending);
         }
-        let process = Process::by_living_thread(&HostRoot::default(), pid);
+        let process = Process::new(&HostRoot::default(), pid);
         let (identity, why) = match identify_started_with(&process, &passed) {
             Ok(identity) => match prove(&arm.expected(&identity), &identity) {
                 Ok(()) => return Proof::Proved(identity),
@@ -221,7 +221,7 @@ pub(crate) fn prove_at_the_end(
     for pid in processes.running(&tree) {
         let Ok(read) = ProcessReader::open(root, pid).and_then(|mut reader| reader.read()) else { continue };
         whole_bytes += read.sample.rss_bytes;
-        let process = Process::by_living_thread(root, pid);
+        let process = Process::new(root, pid);
         // One that ends meanwhile runs nothing any more.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
         let is_main = pid == processes.main();

@@ -5,23 +5,21 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use heaptrial_model::Version;
 use object::read::elf::ProgramHeader as _;
 
 use super::{Elf, ElfError, ElfFile, damaged};
+use crate::catalog::{Catalog, Family};
 use crate::identify::{CarriedAllocator, carried_allocators};
 
 /// What a program or library is, as far as it bears on preloading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectFacts {
-    /// Whether it is linked against nothing, so that no dynamic loader takes part.
     pub is_static: bool,
-    /// The dynamic loader it names, as programs do (`PT_INTERP`).
     pub interpreter: Option<String>,
-    /// Whether it defines `malloc` for others.
     pub exports_malloc: bool,
-    /// Allocators whose code or marks are in the file itself.
     pub carried: Vec<CarriedAllocator>,
     /// Functions of one allocator with which it frees or resizes blocks, and that allocator's family.
     pub frees_by: Vec<(&'static str, &'static str)>,
@@ -37,23 +35,17 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
         interpreter: elf.interpreter(),
         exports_malloc: elf.exported("malloc").is_some(),
         carried: if is_program { carried_allocators(&elf) } else { Vec::new() },
-        frees_by: FREES.into_iter().filter(|(function, _)| elf.requires(function)).collect(),
+        frees_by: frees_by().filter(|(function, _)| elf.requires(function)).collect(),
     })
 }
 
-/// Functions that take a block of their own allocator alone: what another `malloc` gave crashes in them. A program may get blocks
-/// from `malloc` and free them by these, as long as both are of one library.
-const FREES: [(&str, &str); 9] = [
-    ("sdallocx", "jemalloc"),
-    ("dallocx", "jemalloc"),
-    ("rallocx", "jemalloc"),
-    ("xallocx", "jemalloc"),
-    ("mi_free", "mimalloc"),
-    ("mi_realloc", "mimalloc"),
-    ("tc_free", "tcmalloc"),
-    ("tc_free_sized", "tcmalloc"),
-    ("scalable_free", "tbbmalloc"),
-];
+/// Functions of families by which a program frees blocks, with the families.
+fn frees_by() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of = |family: &'static Arc<Family>| {
+        family.frees_by.iter().map(|function| (function.as_str(), family.name.as_str()))
+    };
+    Catalog::builtin().families().flat_map(of)
+}
 
 /// Examines one file after the other, and reads only once what is asked for again.
 #[derive(Debug, Default)]
@@ -81,6 +73,10 @@ pub struct LibraryFacts {
     pub build_id: Option<String>,
     /// The newest glibc whose symbols it needs.
     pub needed_glibc: Option<Version>,
+    /// Names of files, such as `libc.so.6`.
+    pub needed: Vec<String>,
+    /// Such as `GLIBC_2.34`.
+    pub symbol_versions: Vec<String>,
 }
 
 /// Checks that a file is a shared library of this machine and C library.
@@ -94,40 +90,23 @@ pub fn check_library(path: &Path) -> Result<LibraryFacts, ElfError> {
     if elf.dynamic.is_empty() {
         return Err(damaged(path, "it has no dynamic section"));
     }
-    let is_musl = |name: &String| name.starts_with("libc.musl") || name == "libc.so";
-    if let Some(found) = elf.needed().into_iter().find(is_musl) {
+    let is_musl = |name: &str| name.starts_with("libc.musl") || name == "libc.so";
+    let needed = elf.needed();
+    if let Some(found) = needed.iter().find(|name| is_musl(name)) {
         return unusable(format!("is built for {found} (musl); programs of this system use glibc"));
     }
-    Ok(LibraryFacts { build_id: elf.build_id(), needed_glibc: elf.needed_glibc() })
+    let symbol_versions = elf.needed_versions().unwrap_or_default();
+    let needed_glibc = symbol_versions.iter().filter_map(|version| glibc_version(version)).max();
+    Ok(LibraryFacts { build_id: elf.build_id(), needed_glibc, needed, symbol_versions })
 }
 
-/// A file that a library needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NeededFile {
-    /// Its name, such as `libc.so.6`.
-    pub name: String,
-    /// Versions of the symbols taken from it, such as `GLIBC_2.34`.
-    pub versions: Vec<String>,
-}
-
-/// What a library needs of others, in the order in which it names them.
-pub fn needed_files(path: &Path) -> Result<Vec<NeededFile>, ElfError> {
-    let file = ElfFile::open(path)?;
-    let elf = Elf::parse(&file)?;
-    let versions = elf
-        .needed_versions()
-        .ok_or_else(|| damaged(path, "the versions of the symbols that it needs cannot be read"))?;
-    // The dynamic loader is named by its symbols' versions alone, in some libraries.
-    let mut names = elf.needed();
-    for (name, _) in &versions {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
+fn glibc_version(name: &str) -> Option<Version> {
+    // Packed relocations, which older loaders cannot read.
+    if name == "GLIBC_ABI_DT_RELR" {
+        return Some(Version::new("2.36"));
     }
-    let of = |name: &str| -> Vec<String> {
-        versions.iter().filter(|(file, _)| file == name).map(|(_, own)| own.clone()).collect()
-    };
-    Ok(names.into_iter().map(|name| NeededFile { versions: of(&name), name }).collect())
+    let number = name.strip_prefix("GLIBC_")?;
+    number.starts_with(|c: char| c.is_ascii_digit()).then(|| Version::new(number))
 }
 
 impl Elf<'_> {

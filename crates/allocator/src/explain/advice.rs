@@ -11,11 +11,9 @@ use super::Explanation;
 /// Less than this is not worth advice.
 const WORTH_BYTES: u64 = 16 << 20;
 
-/// What could help a process, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub rule: String,
-    /// Allocators and settings to compare with what runs; none where no allocator helps.
     #[serde(rename = "try")]
     pub specs: Vec<AllocatorSpec>,
     pub reason: String,
@@ -32,19 +30,11 @@ struct Rules {
 struct Rule {
     name: String,
     allocator: Option<String>,
-    /// Figures with the least share of anonymous memory.
     at_least: BTreeMap<String, f64>,
     arenas: Option<u32>,
     #[serde(rename = "try")]
     specs: Vec<AllocatorSpec>,
     reason: String,
-}
-
-/// The figures by which rules go, in bytes.
-struct Figures {
-    named: [(&'static str, u64); 7],
-    arenas: u32,
-    anon: u64,
 }
 
 fn rules() -> &'static [Rule] {
@@ -57,50 +47,33 @@ fn rules() -> &'static [Rule] {
 
 /// All that could help; empty where nothing is shown to.
 pub(super) fn advice(explanation: &Explanation) -> Vec<Advice> {
-    let Some(split) = explanation.split.as_ref() else { return Vec::new() };
     let anon = explanation.anon_bytes;
-    let figures = Figures {
-        named: [
-            ("in_use", split.in_use_bytes),
-            ("other", explanation.other_bytes),
-            ("kept_at_ends", split.kept_at_ends_bytes),
-            ("kept_between", split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes)),
-            ("free_in_pages", split.free_in_pages_bytes),
-            ("unused", split.kept_free_bytes + split.free_in_pages_bytes),
-            ("anon", anon),
-        ],
-        arenas: split.arenas,
-        anon,
-    };
-    if figures.anon < WORTH_BYTES {
-        return Vec::new();
-    }
-    let of = |rule: &Rule| Advice {
-        rule: rule.name.clone(),
-        specs: rule.specs.clone(),
-        reason: figures.fill(&rule.reason),
-    };
-    rules().iter().filter(|rule| rule.holds(&figures, &explanation.family)).map(of).collect()
-}
-
-impl Rule {
-    fn holds(&self, figures: &Figures, family: &str) -> bool {
+    let Some(split) = explanation.split.as_ref().filter(|_| anon >= WORTH_BYTES) else { return Vec::new() };
+    let figures = [
+        ("in_use", split.in_use_bytes),
+        ("other", explanation.other_bytes),
+        ("kept_at_ends", split.kept_at_ends_bytes),
+        ("kept_between", split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes)),
+        ("free_in_pages", split.free_in_pages_bytes),
+        ("unused", split.kept_free_bytes + split.free_in_pages_bytes),
+        ("anon", anon),
+    ];
+    let holds = |rule: &&Rule| {
         let is_reached = |(name, bytes): &(&str, u64)| {
-            self.at_least.get(*name).is_none_or(|least| *bytes as f64 >= least * figures.anon as f64)
+            rule.at_least.get(*name).is_none_or(|least| *bytes as f64 >= least * anon as f64)
         };
-        self.allocator.as_deref().is_none_or(|own| own == family)
-            && self.arenas.is_none_or(|least| figures.arenas >= least)
-            && figures.named.iter().all(is_reached)
-    }
-}
-
-impl Figures {
-    fn fill(&self, reason: &str) -> String {
-        let text = reason.replace("{arenas}", &self.arenas.to_string());
-        self.named.iter().fold(text, |text, (name, bytes)| {
+        rule.allocator.as_ref().is_none_or(|own| *own == explanation.family)
+            && rule.arenas.is_none_or(|least| split.arenas >= least)
+            && figures.iter().all(is_reached)
+    };
+    let of = |rule: &Rule| {
+        let reason = rule.reason.replace("{arenas}", &split.arenas.to_string());
+        let reason = figures.iter().fold(reason, |text, (name, bytes)| {
             text.replace(&format!("{{{name}}}"), &units::memory(*bytes as f64))
-        })
-    }
+        });
+        Advice { rule: rule.name.clone(), specs: rule.specs.clone(), reason }
+    };
+    rules().iter().filter(holds).map(of).collect()
 }
 
 #[cfg(test)]

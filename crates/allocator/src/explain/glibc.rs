@@ -20,7 +20,6 @@ const BEHIND_FASTBINS: u64 = 112;
 const BINS: u64 = 254;
 /// An empty bin points to itself. So many of them are no accident.
 const EMPTY_BINS: u64 = 8;
-/// More arenas than a process has.
 const MOST_ARENAS: usize = 1 << 16;
 /// From the bins of an arena to the word that links it with the next one, and to the bytes that it got from the system.
 const NEXT: u64 = BINS * 8 + 16;
@@ -75,7 +74,6 @@ pub(super) struct Arena {
     pub(super) sums: Sums,
     /// Free bytes of its end, resident.
     pub(super) top: u64,
-    /// Free blocks that a thread's cache or a fast bin has.
     pub(super) cached: u64,
     pub(super) parsed: u64,
     pub(super) not_parsed: u64,
@@ -85,7 +83,6 @@ pub(super) struct Arena {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
     pub(super) arenas: BTreeMap<u64, Arena>,
-    /// Resident bytes of blocks that are mappings of their own.
     pub(super) mapped: u64,
     pub(super) mapped_blocks: u64,
 }
@@ -94,7 +91,6 @@ pub(super) struct Walker<'m> {
     window: Window<'m>,
     pages: PageMap,
     mappings: &'m [Mapping],
-    /// Writable parts of the file that holds malloc.
     data: Vec<(u64, u64)>,
     /// Whether links of lists of free chunks are mixed with their addresses, as from 2.32 on.
     mixed_links: bool,

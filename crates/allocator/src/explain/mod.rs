@@ -25,13 +25,11 @@ pub const PARSED_AT_LEAST: f64 = 0.95;
 #[derive(Debug, Clone, Serialize)]
 pub struct Explanation {
     pub pid: i32,
-    /// The allocator, as it is identified.
     pub allocator: String,
     #[serde(skip)]
     pub family: String,
     pub threads: u32,
     pub rss_bytes: u64,
-    /// Anonymous memory of it.
     pub anon_bytes: u64,
     pub swap_bytes: u64,
     pub stack_bytes: u64,
@@ -49,7 +47,6 @@ pub struct Explanation {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Split {
     pub arenas: u32,
-    /// Blocks that the program has.
     pub in_use_bytes: u64,
     /// Whole pages that are free.
     pub kept_free_bytes: u64,
@@ -62,7 +59,6 @@ pub struct Split {
     /// Of `in_use_bytes`, blocks that are mappings of their own.
     pub mapped_bytes: u64,
     pub mapped_blocks: u64,
-    /// Which share of the heap could be read.
     pub parsed_share: f64,
     /// How far three reads were apart, as a share of `in_use_bytes`.
     pub spread: f64,

@@ -6,7 +6,6 @@ use heaptrial_host::{HostError, PAGE, PageMap};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) in_use: u64,
-    /// Free, in pages that hold something else as well.
     pub(super) free_in_pages: u64,
     /// Whole pages that are free.
     pub(super) kept_free: u64,
@@ -24,7 +23,6 @@ pub(super) enum Kind {
 #[derive(Default)]
 pub(super) struct Tally {
     sums: Sums,
-    /// Address of the page that is being counted.
     page: Option<u64>,
     used: u64,
     free: u64,
@@ -32,7 +30,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds what comes next.
     pub(super) fn add(
         &mut self,
         pages: &mut PageMap,
@@ -84,7 +81,6 @@ impl Tally {
         Ok(())
     }
 
-    /// The sums of all that was added.
     pub(super) fn finish(mut self, pages: &mut PageMap) -> Result<Sums, HostError> {
         self.close_page(pages)?;
         Ok(self.sums)

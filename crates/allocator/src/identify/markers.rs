@@ -22,20 +22,19 @@ const MIMALLOC_OPTIONS: [(&str, &str); 4] = [
 pub(super) const SEARCH_LIMIT_BYTES: u64 = 24 << 20;
 
 /// Constants of a file, as far as they are searched.
-pub(super) struct Constants<'d> {
+pub(crate) struct Constants<'d> {
     parts: Vec<&'d [u8]>,
-    /// Whether that is all of them.
     pub(super) complete: bool,
 }
 
 impl<'d> Constants<'d> {
-    pub(super) fn of(elf: &Elf<'d>) -> Self {
+    pub(crate) fn of(elf: &Elf<'d>) -> Self {
         let (parts, complete) = elf.constants(SEARCH_LIMIT_BYTES);
         Self { parts, complete }
     }
 
     /// The bytes from a text on.
-    pub(super) fn find(&self, text: &str) -> Option<&'d [u8]> {
+    pub(crate) fn find(&self, text: &str) -> Option<&'d [u8]> {
         let finder = memmem::Finder::new(text.as_bytes());
         self.parts.iter().find_map(|part| finder.find(part).map(|at| &part[at..]))
     }
@@ -80,23 +79,10 @@ impl<'d> Constants<'d> {
         MIMALLOC_OPTIONS.iter().find(|(name, _)| self.holds_whole(name)).map(|(_, range)| *range)
     }
 
-    /// Texts of glibc's malloc that are there, and the oldest version that has the newest of them.
-    pub(super) fn glibc_malloc(&self) -> Option<&'static str> {
-        // Of all versions: 2.43 has no fastbins, and no message of malloc_consolidate.
+    /// Whether glibc's malloc is there, by its messages: those that all versions have.
+    pub(super) fn has_glibc_malloc(&self) -> bool {
         let messages = ["malloc(): corrupted top size", "free(): invalid pointer"];
-        if !messages.iter().all(|text| self.find(text).is_some()) {
-            return None;
-        }
-        let since = [
-            ("malloc(): unaligned tcache chunk detected", "2.32 or later"),
-            ("free(): double free detected in tcache 2", "2.29 or later"),
-        ];
-        Some(
-            since
-                .iter()
-                .find(|(text, _)| self.find(text).is_some())
-                .map_or("older than 2.32", |(_, range)| *range),
-        )
+        messages.iter().all(|text| self.find(text).is_some())
     }
 }
 
@@ -119,22 +105,4 @@ pub(super) fn families_of_library(elf: &Elf<'_>) -> Vec<Arc<Family>> {
         !family.strings.is_empty() && family.strings.iter().all(|text| constants.find(text).is_some())
     };
     catalog.families().filter(by_text).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn glibc_without_fastbins_is_known_by_its_messages() {
-        let shown = |texts: &[&str]| {
-            let part = texts.join("\0");
-            Constants { parts: vec![part.as_bytes()], complete: true }.glibc_malloc()
-        };
-        let of_all = ["malloc(): corrupted top size", "free(): invalid pointer"];
-        assert_eq!(shown(&of_all), Some("older than 2.32"));
-        let tcache = "malloc(): unaligned tcache chunk detected";
-        assert_eq!(shown(&[&of_all[..], &[tcache]].concat()), Some("2.32 or later"));
-        assert_eq!(shown(&[tcache]), None);
-    }
 }

@@ -19,8 +19,9 @@ use heaptrial_host::{HostError, Mapping, Process};
 use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::Catalog;
-use crate::elf::{Elf, ElfError, ElfFile};
+use crate::elf::ElfError;
 use libraries::Packages;
+pub(crate) use markers::Constants;
 use objects::{MappedObject, MappedObjects};
 pub(crate) use program::carried_allocators;
 pub use program::{CarriedAllocator, OtherAllocator};
@@ -28,12 +29,10 @@ use slots::Bound;
 
 #[derive(Debug, thiserror::Error)]
 pub enum IdentifyError {
-    /// Its files under `/proc` could not be read.
     #[error("cannot examine process {pid}: {source}{}", permission_hint(.source))]
     Host { pid: i32, source: HostError },
     #[error("cannot examine process {pid}: {source}")]
     Program { pid: i32, source: ElfError },
-    /// It has no mapped files: a kernel thread or a process that has ended.
     #[error("process {pid} has no program mapped: it is a kernel thread or has ended")]
     NoProgram { pid: i32 },
 }
@@ -50,13 +49,8 @@ fn is_denied(error: &HostError) -> bool {
 }
 
 fn permission_hint(error: &HostError) -> &'static str {
-    match (is_denied(error), rustix::process::geteuid().is_root()) {
-        (false, _) => "",
-        (true, false) => "; run it as the process' user or as root",
-        (true, true) => {
-            "; root has no right to trace it here (CAP_SYS_PTRACE), as in many containers: run it outside of the container"
-        }
-    }
+    let hint = "; run it as the process' user or as root, and outside of a container that may not trace (CAP_SYS_PTRACE)";
+    if is_denied(error) { hint } else { "" }
 }
 
 /// What the evidence begins with where a program overwrote the memory of its environment.
@@ -65,7 +59,6 @@ pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritt
 /// The family of an identity that the evidence does not decide.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
     Identifier::default().identify(process, &|| None)
 }
@@ -108,7 +101,6 @@ pub fn other_allocators(
 }
 
 impl Identifier {
-    /// Finds out which allocator a process uses.
     pub fn identify(
         &self,
         process: &Process,
@@ -162,7 +154,6 @@ struct Subject<'a, 'd> {
     mappings: &'a [Mapping],
     objects: &'a [MappedObject<'d>],
     program: &'a MappedObject<'d>,
-    /// Files that are mapped and cannot be read.
     unreadable: Vec<&'a String>,
     environ: &'a [(String, String)],
 }
@@ -189,27 +180,6 @@ impl<'d> Subject<'_, 'd> {
         }
     }
 
-    /// Whether a file that is mapped and cannot be read, as one that was replaced since, may be the one whose `malloc` is in use. It is a library, as far
-    /// as its name shows: what else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of. What is no preload comes after
-    /// those, and is as the file that stands in its place.
-    fn may_define_malloc(&self, file: &str, is_preloaded: bool) -> bool {
-        if self.is_preload(file) {
-            return true;
-        }
-        if is_preloaded || !file.rsplit('/').next().is_some_and(|name| name.contains(".so")) {
-            return false;
-        }
-        let now = ElfFile::open(&self.process.seen_path(Path::new(file)));
-        let elf = now.as_ref().ok().and_then(|now| Elf::parse(now).ok());
-        elf.is_none_or(|elf| elf.exported("malloc").is_some())
-    }
-
-    fn is_preload(&self, file: &str) -> bool {
-        let name = file.rsplit('/').next();
-        preloads(self.environ).any(|preload| preload.rsplit('/').next() == name)
-    }
-
-    /// The file whose `malloc` is in use.
     fn provider(&self, findings: &mut Identity) -> Result<&MappedObject<'d>, String> {
         match slots::resolved(self, findings) {
             Bound::To(name) => {
@@ -222,9 +192,10 @@ impl<'d> Subject<'_, 'd> {
                     object.elf.exported("malloc").is_some() && !object.is_loader()
                 };
                 let providers: Vec<&MappedObject<'_>> = self.objects.iter().filter(defines).collect();
-                let is_preloaded = providers.iter().any(|object| self.is_preload(&object.name));
-                let mut unreadable = self.unreadable.iter();
-                if let Some(name) = unreadable.find(|name| self.may_define_malloc(name, is_preloaded)) {
+                // What else is mapped with code in it (`/memfd:...`, `/dev/zero`) the loader knows nothing of.
+                let is_library =
+                    |name: &&&String| name.rsplit('/').next().is_some_and(|name| name.contains(".so"));
+                if let Some(name) = self.unreadable.iter().find(is_library) {
                     return Err(format!("{name} could define `malloc` as well"));
                 }
                 by_search_order(&providers, self.program)
@@ -318,7 +289,6 @@ fn linkage(
     if is_needed { Linkage::Linked } else { Linkage::Unknown }
 }
 
-/// A process of which nothing is known yet.
 fn nothing_known() -> Identity {
     Identity {
         family: UNKNOWN.to_owned(),

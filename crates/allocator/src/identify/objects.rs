@@ -20,7 +20,6 @@ pub(super) struct MappedObjects {
 
 struct Opened {
     name: String,
-    /// Lowest address it is mapped at.
     start: u64,
     deleted: bool,
     path: PathBuf,
@@ -32,14 +31,12 @@ pub(super) struct MappedObject<'d> {
     pub(super) name: String,
     /// What to add to the file's addresses.
     pub(super) bias: u64,
-    /// Whether the file was removed or replaced since it was mapped.
     pub(super) deleted: bool,
     pub(super) elf: Elf<'d>,
     path: &'d Path,
 }
 
 impl MappedObjects {
-    /// Opens every file that is mapped executable.
     pub(super) fn open(process: &Process, mappings: &[Mapping]) -> Self {
         let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
         let program = process.exe().ok().map(|path| path.display().to_string());

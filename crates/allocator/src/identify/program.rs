@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use heaptrial_model::{Identity, Linkage, Version};
+use heaptrial_model::{Identity, Linkage};
 use serde::Serialize;
 
 use super::markers::{Constants, SEARCH_LIMIT_BYTES};
@@ -11,22 +11,6 @@ use super::objects::MappedObject;
 use super::version;
 use crate::catalog::Catalog;
 use crate::elf::Elf;
-
-/// Functions by which an allocator inside a program is known, in an unstripped file.
-const FUNCTIONS: [(&str, &str); 12] = [
-    ("mi_malloc", "mimalloc"),
-    ("mallctl", "jemalloc"),
-    ("je_mallctl", "jemalloc"),
-    ("_rjem_mallctl", "jemalloc"),
-    ("tc_malloc", "tcmalloc"),
-    ("rpmalloc", "rpmalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-    ("sn_malloc", "snmalloc"),
-    ("__scudo_print_stats", "scudo"),
-    ("h_malloc", "hardened_malloc"),
-    ("scalable_malloc", "tbbmalloc"),
-    ("runtime.mallocgc", "go"),
-];
 
 /// Heaps of languages, by a function that the file with the language exports.
 const LANGUAGES: [(&str, &str); 3] = [
@@ -38,9 +22,7 @@ const LANGUAGES: [(&str, &str); 3] = [
 /// An allocator of a process beside the one that serves `malloc`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OtherAllocator {
-    /// A family, or the heap of a language.
     pub name: String,
-    /// The mapped file that it is in.
     pub object: String,
 }
 
@@ -82,11 +64,10 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Identity) {
         [only] => {
             findings.evidence.push(only.evidence.clone());
             findings.family.clone_from(&only.family);
-            match (only.family.as_str(), Catalog::builtin().family(&only.family)) {
-                ("glibc", _) => glibc_version(&constants, findings),
-                ("go", _) => findings.version = go_version(&constants),
-                (_, Some(family)) => version::find(family, &program.elf, only.mi_version, findings),
-                (_, None) => {}
+            // A static program seldom holds glibc's banner.
+            let family = Catalog::builtin().family(&only.family).filter(|family| !family.is_c_library);
+            if let Some(family) = family {
+                version::find(family, &program.elf, only.mi_version, findings);
             }
         }
         several => {
@@ -134,15 +115,18 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<CarriedAllocator> {
             found.push(CarriedAllocator { family: name.to_owned(), evidence, mi_version: None });
         }
     };
+    // A dynamically linked program may export what is the C library's.
+    let families = || Catalog::builtin().families().filter(|family| !family.is_c_library);
+    let functions = || families().flat_map(|family| family.functions().map(move |name| (name, &family.name)));
     elf.symbol_table(|name, address| {
         if name == b"mi_version" {
             mi_version = Some(address);
         }
-        if let Some((function, family)) = FUNCTIONS.iter().find(|(function, _)| function.as_bytes() == name) {
+        if let Some((function, family)) = functions().find(|(function, _)| function.as_bytes() == name) {
             add(family, format!("the program has the function {function}"));
         }
     });
-    for (function, family) in FUNCTIONS {
+    for (function, family) in functions() {
         if elf.exported(function).is_some() {
             add(family, format!("the program exports the function {function}"));
         }
@@ -154,10 +138,10 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<CarriedAllocator> {
     if let Some(range) = constants.mimalloc_range() {
         add("mimalloc", format!("the program holds the option names of mimalloc {range}"));
     }
-    if go_version(constants).is_some() {
+    if is_go(constants) {
         add("go", "the program holds the build information of Go".to_owned());
     }
-    if elf.is_static() && constants.glibc_malloc().is_some() {
+    if elf.is_static() && constants.has_glibc_malloc() {
         add("glibc", "the program holds the messages of glibc's malloc".to_owned());
     }
     // CPython 3.13 and later carries mimalloc for objects alone. Like its pymalloc, it does not stand in for `malloc`.
@@ -169,23 +153,8 @@ fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<CarriedAllocator> {
     found
 }
 
-/// A static program seldom holds glibc's banner; the messages of its malloc show a range.
-fn glibc_version(constants: &Constants<'_>, findings: &mut Identity) {
-    if let Some(range) = constants.glibc_malloc() {
-        findings.version_range = Some(range.to_owned());
-    }
-}
-
-/// Go's linker writes its version after this mark; see Go's debug/buildinfo.
-fn go_version(constants: &Constants<'_>) -> Option<Version> {
-    const INLINE_STRINGS: u8 = 2;
-    // The byte 0xff stands before it.
-    let bytes = constants.find(" Go buildinf:")?;
-    let flags = *bytes.get(14)?;
-    if flags & INLINE_STRINGS == 0 {
-        return None;
-    }
-    let length = usize::from(*bytes.get(31)?);
-    let text = std::str::from_utf8(bytes.get(32..32 + length)?).ok()?;
-    text.strip_prefix("go").map(Version::new)
+/// Go's linker writes its version after a mark, which programs that read such files hold as well; see Go's debug/buildinfo.
+fn is_go(constants: &Constants<'_>) -> bool {
+    let found = constants.find(" Go buildinf:");
+    found.and_then(|bytes| bytes.get(32..34)).is_some_and(|version| version == b"go")
 }

@@ -10,11 +10,9 @@ use super::objects::MappedObject;
 /// Enough to see what the process' objects agree on.
 const SLOTS_READ: usize = 24;
 
-/// What the slots of `malloc` show.
 pub(super) enum Bound {
     /// Memory may not be read, or nothing is bound yet.
     Unread,
-    /// The file that they lead to.
     To(String),
     /// Why they do not show what holds the process' memory.
     Undecided(String),

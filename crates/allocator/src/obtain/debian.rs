@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_host::{HostRoot, codename};
 
-use super::archive::Archive;
+use super::archive::source_of;
 use super::source::Delivery;
 use super::{Obtainer, SourceError};
 use crate::cache::{CacheError, Staging, failure};
@@ -22,7 +22,6 @@ use crate::tool::Tool;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostSystem {
     distribution: String,
-    /// Code name of its release.
     pub(crate) suite: String,
 }
 
@@ -44,19 +43,20 @@ impl HostSystem {
         self.suite == suite || (self.distribution == "debian" && DEBIAN_SUITES.contains(&suite))
     }
 
-    /// The archive that it takes its own packages from.
-    fn archive(&self) -> Result<Archive, SourceError> {
-        let found = Archive::of_suite(Tool::new("apt-get"), &self.distribution, &self.suite)?;
+    /// A source of packages of a suite, where the archive that it takes its own packages from has that suite.
+    fn source(&self, suite: &str) -> Result<String, SourceError> {
+        if !self.has(suite) {
+            return Err(SourceError::NotThere(format!("this system has no access to the suite {suite}")));
+        }
+        let found = source_of(Tool::new("apt-get"), &self.distribution, &self.suite, suite)?;
         let none = || format!("apt knows no archive that holds {} main", self.suite);
         found.ok_or_else(|| SourceError::NotThere(none()))
     }
 }
 
-/// A source of packages of `suite` for apt (a deb822 stanza): the archive that this host takes its own packages from, where
-/// it holds that suite as well; `None` where it does not.
+/// A source of packages of `suite` for apt (a deb822 stanza); `None` where this host has none.
 pub fn apt_source(suite: &str) -> Option<String> {
-    let system = HostSystem::read().filter(|system| system.has(suite))?;
-    Some(system.archive().ok()?.stanza(suite))
+    HostSystem::read()?.source(suite).ok()
 }
 
 impl Obtainer {
@@ -66,8 +66,26 @@ impl Obtainer {
         wanted: &DebianPackage,
         staging: &Staging<'_>,
     ) -> Result<Delivery, SourceError> {
-        let PackageFile { version, sha256, tree } = self.package_file(wanted, staging)?;
+        if self.options.offline {
+            return Err(SourceError::NotThere("packages are not fetched offline".to_owned()));
+        }
+        let system = HostSystem::read()
+            .ok_or_else(|| SourceError::NotThere("this system has no package archive".to_owned()))?;
+        let source = system.source(&wanted.suite)?;
+        self.say(&format!("fetching package {} of {}", wanted.package, wanted.suite));
+        let downloads = staging.work_folder("package")?;
+        let _lock = self.lock(&format!("apt-{}", wanted.suite))?;
+        let folder = self.cache.folder("apt")?.join(&wanted.suite);
+        let root = AptRoot::prepare(folder, &source)?;
+        root.tool().args(["update", "--error-on=any"]).run()?;
+        root.tool().args(["download", &wanted.package]).in_folder(&downloads).run()?;
+        let file = only_package(&downloads)?;
+        let version = Tool::new("dpkg-deb").arg("--field").arg(&file).arg("Version").run()?;
+        let sha256 = digest::of_file(&file).map_err(failure("reading", &file))?;
+        let tree = staging.work_folder("tree")?;
+        Tool::new("dpkg-deb").arg("--extract").arg(&file).arg(&tree).run()?;
         let (suite, package) = (wanted.suite.clone(), wanted.package.clone());
+        let version = version.trim().to_owned();
         let origin = Origin::DebianPackage { suite, package, version, sha256 };
         let provenance = Provenance { origin, build: None };
         let licences = licence::of_package(&tree, &wanted.package);
@@ -84,39 +102,6 @@ impl Obtainer {
         fs::copy(&path, &target).map_err(failure("copying to", &target))?;
         Ok(Delivery { main: name.clone(), loader: None, provenance, licences })
     }
-
-    /// Downloads and unpacks a package.
-    fn package_file(
-        &self,
-        wanted: &DebianPackage,
-        staging: &Staging<'_>,
-    ) -> Result<PackageFile, SourceError> {
-        let system = HostSystem::read().filter(|system| system.has(&wanted.suite)).ok_or_else(|| {
-            SourceError::NotThere(format!("this system has no access to the suite {}", wanted.suite))
-        })?;
-        if self.options.offline {
-            return Err(SourceError::NotThere("packages are not fetched offline".to_owned()));
-        }
-        self.say(&format!("fetching package {} of {}", wanted.package, wanted.suite));
-        let downloads = staging.work_folder("package")?;
-        let _lock = self.lock(&format!("apt-{}", wanted.suite))?;
-        let folder = self.cache.folder("apt")?.join(&wanted.suite);
-        let root = AptRoot::prepare(folder, &system.archive()?.stanza(&wanted.suite))?;
-        root.tool().args(["update", "--error-on=any"]).run()?;
-        root.tool().args(["download", &wanted.package]).in_folder(&downloads).run()?;
-        let file = only_package(&downloads)?;
-        let version = Tool::new("dpkg-deb").arg("--field").arg(&file).arg("Version").run()?;
-        let sha256 = digest::of_file(&file).map_err(failure("reading", &file))?;
-        let tree = staging.work_folder("tree")?;
-        Tool::new("dpkg-deb").arg("--extract").arg(&file).arg(&tree).run()?;
-        Ok(PackageFile { version: version.trim().to_owned(), sha256, tree })
-    }
-}
-
-struct PackageFile {
-    version: String,
-    sha256: String,
-    tree: PathBuf,
 }
 
 /// Folders in which apt works apart from the host's.
@@ -161,7 +146,6 @@ impl AptRoot {
     }
 }
 
-/// Whether every user can enter a folder.
 fn is_open_to_all(folder: &Path) -> bool {
     folder
         .ancestors()
@@ -186,17 +170,12 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Copies the shared libraries and the dynamic loader of a C library; gives the loader's name.
+/// Copies the shared libraries and the dynamic loader of a C library, links as files; gives the loader's name.
 fn take_c_library(tree: &Path, files: &Path) -> Result<String, SourceError> {
     let not_there = |what: &str| SourceError::NotThere(format!("the package holds no {what}"));
     let main = find(tree, "libc.so.6").ok_or_else(|| not_there("libc.so.6"))?;
-    let names = copy_libraries_of(main.parent().unwrap_or(tree), files)?;
-    names.into_iter().find(|name| name.starts_with("ld-linux")).ok_or_else(|| not_there("dynamic loader"))
-}
-
-/// Copies the shared libraries in a folder, links as files; gives their names.
-fn copy_libraries_of(folder: &Path, files: &Path) -> Result<Vec<String>, SourceError> {
-    let mut names = Vec::new();
+    let folder = main.parent().unwrap_or(tree);
+    let mut loader = None;
     for entry in fs::read_dir(folder).map_err(failure("reading", folder))?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.path().is_file() && (name.ends_with(".so") || name.contains(".so.")) {
@@ -204,25 +183,8 @@ fn copy_libraries_of(folder: &Path, files: &Path) -> Result<Vec<String>, SourceE
             fs::copy(entry.path(), &target).map_err(failure("copying to", &target))?;
             fs::set_permissions(&target, fs::Permissions::from_mode(0o755))
                 .map_err(failure("copying to", &target))?;
-            names.push(name);
+            loader = loader.or(Some(name).filter(|name| name.starts_with("ld-linux")));
         }
     }
-    Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn debian_suites_are_for_debian_hosts() {
-        let system = |distribution: &str, suite: &str| HostSystem {
-            distribution: distribution.to_owned(),
-            suite: suite.to_owned(),
-        };
-        let debian = system("debian", "bookworm");
-        assert!(debian.has("bookworm") && debian.has("trixie") && !debian.has("noble"));
-        let ubuntu = system("ubuntu", "noble");
-        assert!(ubuntu.has("noble") && !ubuntu.has("trixie"));
-    }
+    loader.ok_or_else(|| not_there("dynamic loader"))
 }

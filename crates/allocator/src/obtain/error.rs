@@ -8,25 +8,20 @@ use crate::resolve::ResolveError;
 use crate::tool::ToolError;
 use crate::verify::VerifyError;
 
-/// One source that was tried.
 #[derive(Debug)]
 pub struct Attempt {
     pub source: String,
-    /// Why it did not give the allocator.
     pub why: SourceError,
 }
 
-/// Why an allocator could not be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum ObtainError {
-    /// The version at hand does not have a setting of the spec, or a part of the spec is unknown.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
     #[error(transparent)]
     Cache(#[from] CacheError),
     #[error("cannot obtain `{spec}`; tried:{}\n  next: {next}", listed(.attempts))]
     NoSource { spec: String, attempts: Vec<Attempt>, next: String },
-    /// It was obtained, but a setting does not take.
     #[error("`{spec}` does not run as asked: {source}")]
     Settings { spec: String, source: VerifyError },
 }
@@ -38,34 +33,42 @@ impl Classified for ObtainError {
             Self::Settings { .. } => ErrorClass::Refused,
             // Where all that was there is something else, it was refused; what could not be had is a failure.
             Self::NoSource { attempts, .. } => {
-                let refused = |why: &SourceError| {
-                    matches!(why, SourceError::Verify(_) | SourceError::Checksum { .. } | SourceError::Elf(_))
-                };
-                let all = !attempts.is_empty() && attempts.iter().all(|attempt| refused(&attempt.why));
-                if all { ErrorClass::Refused } else { ErrorClass::Failed }
+                let all = attempts.iter().all(|attempt| matches!(attempt.why, SourceError::Refused(_)));
+                if all && !attempts.is_empty() { ErrorClass::Refused } else { ErrorClass::Failed }
             }
             Self::Cache(error) => error.class(),
         }
     }
 }
 
-/// Why one source did not give an allocator.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("{0}")]
     NotThere(String),
+    #[error("{0}")]
+    Refused(String),
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// What arrived is not what was pinned.
-    #[error("{what} has SHA-256 {found}, pinned is {expected}; it is not used")]
-    Checksum { what: String, expected: String, found: String },
-    /// The file is not a library of this machine.
-    #[error(transparent)]
-    Elf(#[from] ElfError),
-    #[error(transparent)]
-    Verify(#[from] VerifyError),
     #[error(transparent)]
     Cache(#[from] CacheError),
+}
+
+impl SourceError {
+    pub(super) fn checksum(what: &str, expected: &str, found: &str) -> Self {
+        Self::Refused(format!("{what} has SHA-256 {found}, pinned is {expected}; it is not used"))
+    }
+}
+
+impl From<ElfError> for SourceError {
+    fn from(error: ElfError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl From<VerifyError> for SourceError {
+    fn from(VerifyError(why): VerifyError) -> Self {
+        Self::Refused(why)
+    }
 }
 
 fn listed(attempts: &[Attempt]) -> String {

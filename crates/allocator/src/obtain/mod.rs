@@ -14,12 +14,12 @@ mod source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use heaptrial_model::{AllocatorSpec, Version};
+use heaptrial_model::AllocatorSpec;
 
 use crate::application::Application;
 use crate::c_library::host_glibc;
-use crate::cache::{Cache, CacheError, Lock, Lookup, Staging, failure};
-use crate::catalog::{Catalog, VersionCall};
+use crate::cache::{Cache, CacheError, Lock, Staging, failure};
+use crate::catalog::VersionCall;
 use crate::digest;
 use crate::elf;
 use crate::history::Repository;
@@ -33,23 +33,19 @@ pub use error::{Attempt, ObtainError, SourceError};
 pub use source::SourceKind;
 use source::{Delivery, Source, sources};
 
-/// What an [`Obtainer`] may do.
 #[derive(Clone)]
 pub struct ObtainOptions {
     /// The program with the hidden probe command; see [`crate::run_probe`].
     pub probe_exe: PathBuf,
-    /// Use nothing that is not on this machine.
     pub offline: bool,
     /// Where to clone from instead of upstream: a URL or folder that holds repositories by name.
     pub mirror: Option<String>,
-    /// A library or source folder to use instead of all sources.
     pub from: Option<PathBuf>,
     pub sources: Vec<SourceKind>,
     /// Called with what is being done, one line at a time.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Gets allocators, through a cache.
 #[derive(Clone)]
 pub struct Obtainer {
     cache: Cache,
@@ -81,7 +77,8 @@ impl Obtainer {
     pub fn obtain(&self, resolved: &Resolved) -> Result<Obtained, ObtainError> {
         let mut attempts = Vec::new();
         let sources = match &self.options.from {
-            Some(path) => vec![Source::Local(path)],
+            Some(path) if path.is_dir() => vec![Source::LocalFolder(path)],
+            Some(path) => vec![Source::LocalLibrary(path)],
             None => {
                 if let Some(obtained) = self.installed(resolved, &mut attempts) {
                     return self.check_settings(resolved, obtained);
@@ -124,10 +121,8 @@ impl Obtainer {
     ) -> Result<Option<Obtained>, CacheError> {
         for source in sources.iter().filter(|source| source.is_fixed()) {
             let Ok(key) = self.key(resolved, source) else { continue };
-            if let Lookup::Valid(obtained) = self.cache.lookup(&key)? {
-                if obtained.suits_this_host() {
-                    return Ok(Some(*obtained));
-                }
+            if let Some(obtained) = self.cache.lookup(&key) {
+                return Ok(Some(obtained));
             }
         }
         for source in sources {
@@ -154,19 +149,13 @@ impl Obtainer {
     fn made(&self, resolved: &Resolved, source: &Source<'_>) -> Result<Obtained, SourceError> {
         let key = self.key(resolved, source)?;
         let lock = self.lock(&key)?;
-        match self.cache.lookup(&key)? {
-            Lookup::Valid(obtained) if source.is_fixed() && obtained.suits_this_host() => {
-                return Ok(*obtained);
-            }
-            Lookup::Damaged(what) => {
-                self.say(&format!("cache entry is damaged and will be made again: {what}"));
-            }
-            Lookup::Valid(_) | Lookup::Missing => {}
+        if let Some(obtained) = self.cache.lookup(&key).filter(|_| source.is_fixed()) {
+            return Ok(obtained);
         }
         let staging = self.cache.staging(&key, &lock)?;
         let delivery = self.deliver(resolved, source, &staging)?;
         let spec = build_of(resolved, source);
-        let obtained = self.accept(resolved, spec, delivery, &staging, &self.cache.entry(&key))?;
+        let obtained = self.accept(resolved, &spec, delivery, &staging, &self.cache.entry(&key))?;
         self.cache.commit(staging, &obtained)?;
         Ok(obtained)
     }
@@ -215,7 +204,7 @@ impl Obtainer {
             return attempt("this host's C library".to_owned(), self.host_c_library(resolved));
         }
         host::libraries(&resolved.family).into_iter().find_map(|path| {
-            attempt(format!("installed {}", path.display()), self.host_library_of_version(resolved, &path))
+            attempt(format!("installed {}", path.display()), self.host_library(resolved, &path))
         })
     }
 
@@ -242,46 +231,27 @@ impl Obtainer {
         })
     }
 
-    fn host_library_of_version(&self, resolved: &Resolved, path: &Path) -> Result<Obtained, SourceError> {
+    fn host_library(&self, resolved: &Resolved, path: &Path) -> Result<Obtained, SourceError> {
         if resolved.spec.version.is_some() && resolved.family.version_call == VersionCall::None {
             return Err(SourceError::NotThere("nothing reports its version".to_owned()));
         }
-        self.host_library(resolved, path)
+        let provenance = Provenance::of_host(path.to_owned());
+        let application = Application::preload(path);
+        let obtained = self.asked(resolved, &resolved.spec, path, &application, provenance)?;
+        Ok(Obtained { licences: host::licences(path), ..obtained })
     }
 
-    fn host_library(&self, resolved: &Resolved, path: &Path) -> Result<Obtained, SourceError> {
-        let facts = elf::check_library(path)?;
-        let loader = self.loader_for(facts.needed_glibc.as_ref())?;
-        let application = Application::of(loader.as_ref(), Some(path));
-        let claim = Claim::of(resolved, Some(path));
-        let verification = verify::examine(&self.options.probe_exe, &application, &claim)?;
-        Ok(Obtained {
-            spec: resolved.spec.clone(),
-            version: verification.version.clone(),
-            library: Some(path.to_owned()),
-            loader,
-            sha256: digest::of_file(path).map_err(failure("reading", path))?,
-            build_id: facts.build_id,
-            needed_glibc: facts.needed_glibc,
-            provenance: Provenance::of_host(path.to_owned()),
-            licences: host::licences(path),
-            verification,
-            settings: Vec::new(),
-        })
-    }
-
-    /// Checks and asks what lies in the staging folder, and describes it as it will be in its entry.
+    /// Asks what lies in the staging folder, and describes it as it will be in its entry.
     fn accept(
         &self,
         resolved: &Resolved,
-        spec: AllocatorSpec,
+        spec: &AllocatorSpec,
         delivery: Delivery,
         staging: &Staging<'_>,
         entry: &Path,
     ) -> Result<Obtained, SourceError> {
         let folder = staging.files();
         let main = folder.join(&delivery.main);
-        let facts = elf::check_library(&main)?;
         if !is_preloadable(&main) {
             let text = format!(
                 "the cache folder {} has a space or colon in its path, which LD_PRELOAD cannot hold; choose another with XDG_CACHE_HOME",
@@ -289,59 +259,55 @@ impl Obtainer {
             );
             return Err(SourceError::NotThere(text));
         }
-        let (application, loader) = match &delivery.loader {
-            Some(program) => (Application::loader(&folder.join(program), &folder, None), None),
-            None => {
-                let loader = self.loader_for(facts.needed_glibc.as_ref())?;
-                (Application::of(loader.as_ref(), Some(&main)), loader)
-            }
+        let application = match &delivery.loader {
+            Some(program) => Application::c_library(&folder.join(program), &folder),
+            None => Application::preload(&main),
         };
-        let claim = Claim { version: spec.version.as_ref(), ..Claim::of(resolved, Some(&main)) };
-        let found = verify::examine(&self.options.probe_exe, &application, &claim)?;
-        let verification = found.resting_on(&claim, &delivery.provenance);
-        let version = verification.version.clone().or_else(|| spec.version.clone());
-        let own_loader = delivery.loader.map(|program| Loader {
-            version: version.clone().unwrap_or_else(host_glibc),
+        let mut obtained = self.asked(resolved, spec, &main, &application, delivery.provenance)?;
+        obtained.version = obtained.version.or_else(|| spec.version.clone());
+        obtained.loader = delivery.loader.map(|program| Loader {
+            version: obtained.version.clone().unwrap_or_else(host_glibc),
             program: entry.join(program),
             folder: entry.to_owned(),
         });
         let installed = entry.join(&delivery.main);
-        Ok(Obtained {
-            spec,
-            version,
-            library: own_loader.is_none().then(|| installed.clone()),
-            loader: own_loader.or(loader),
-            sha256: digest::of_file(&main).map_err(failure("reading", &main))?,
-            build_id: facts.build_id,
-            needed_glibc: facts.needed_glibc,
-            provenance: delivery.provenance,
-            licences: delivery.licences,
-            verification: Verification { malloc_from: installed, ..verification },
-            settings: Vec::new(),
-        })
+        obtained.library = obtained.loader.is_none().then(|| installed.clone());
+        obtained.verification.malloc_from = installed;
+        Ok(Obtained { licences: delivery.licences, ..obtained })
     }
 
-    /// A newer C library to run under, for a library that needs one.
-    fn loader_for(&self, needed: Option<&Version>) -> Result<Option<Loader>, SourceError> {
+    /// A library that a process runs under by `application` and reports to be what the spec says.
+    fn asked(
+        &self,
+        resolved: &Resolved,
+        spec: &AllocatorSpec,
+        object: &Path,
+        application: &Application,
+        provenance: Provenance,
+    ) -> Result<Obtained, SourceError> {
+        let facts = elf::check_library(object)?;
         let host = host_glibc();
-        let Some(needed) = needed.filter(|needed| **needed > host) else { return Ok(None) };
-        self.say(&format!("it needs glibc {needed}, newer than this host's: it will run under another one"));
-        let catalog = Catalog::builtin();
-        let candidates = catalog.family("glibc").into_iter().flat_map(|family| family.versions.iter());
-        let mut why = "the catalog has none".to_owned();
-        for release in candidates.filter(|release| release.version >= *needed) {
-            let version = Some(release.version.clone());
-            let spec = AllocatorSpec { version, ..AllocatorSpec::family("glibc") };
-            let resolved = catalog.resolve(&spec).map_err(ObtainError::from);
-            match resolved.and_then(|resolved| self.obtain(&resolved)) {
-                Ok(Obtained { loader: Some(loader), .. }) => return Ok(Some(loader)),
-                Ok(_) => {}
-                Err(error) => why = error.to_string(),
+        if let Some(needed) = facts.needed_glibc.as_ref().filter(|needed| **needed > host) {
+            if application.argv_prefix.is_empty() {
+                return Err(SourceError::NotThere(format!("it needs glibc {needed}, this host has {host}")));
             }
         }
-        Err(SourceError::NotThere(format!(
-            "it needs glibc {needed}, this host has {host}, and no newer one could be had: {why}"
-        )))
+        let claim = Claim { version: spec.version.as_ref(), ..Claim::of(resolved, Some(object)) };
+        let found = verify::examine(&self.options.probe_exe, application, &claim)?;
+        let verification = found.resting_on(&claim, &provenance);
+        Ok(Obtained {
+            spec: spec.clone(),
+            version: verification.version.clone(),
+            library: Some(object.to_owned()),
+            loader: None,
+            sha256: digest::of_file(object).map_err(failure("reading", object))?,
+            build_id: facts.build_id,
+            needed_glibc: facts.needed_glibc,
+            provenance,
+            licences: Vec::new(),
+            verification,
+            settings: Vec::new(),
+        })
     }
 
     /// Adds the settings and, where there are any, asks a process under them whether they took.

@@ -7,15 +7,14 @@ use std::path::PathBuf;
 use heaptrial_model::{AllocatorSpec, Version};
 use serde::Deserialize;
 
-use super::{Obtainer, SourceError};
+use super::{Obtainer, SourceError, host};
+use crate::application::Application;
 use crate::cache::failure;
 use crate::digest;
 use crate::obtained::Obtained;
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
-use crate::verify::Claim;
 
-/// Where packages have their documents.
 const DOCUMENTS: &str = "/usr/share/doc";
 
 /// What `buildinfo.json` of a package says of its build.
@@ -42,14 +41,12 @@ impl Obtainer {
         let PackagedLibrary { path, sha256 } = &build.library;
         let found = digest::of_file(path).map_err(failure("reading", path))?;
         if found != *sha256 {
-            let (what, expected) = (path.display().to_string(), sha256.clone());
-            return Err(SourceError::Checksum { what, expected, found });
+            return Err(SourceError::checksum(&path.display().to_string(), sha256, &found));
         }
-        let obtained = self.host_library(resolved, path)?;
+        let application = Application::preload(path);
+        let obtained = self.asked(resolved, &resolved.spec, path, &application, build.source.clone())?;
         let version = obtained.version.or_else(|| build.version.clone());
-        let claim = Claim { version: version.as_ref(), ..Claim::of(resolved, Some(path)) };
-        let verification = obtained.verification.resting_on(&claim, &build.source);
-        Ok(Obtained { version, verification, provenance: build.source.clone(), ..obtained })
+        Ok(Obtained { version, licences: host::licences(path), ..obtained })
     }
 }
 

@@ -16,11 +16,8 @@ use crate::tool::Tool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
-    /// A build that a package of `heaptrial allocators package` installed.
     Package,
-    /// A library that is installed on this host.
     Host,
-    /// A package of the host's suite or of another.
     Debian,
     Crate,
     Git,
@@ -29,25 +26,21 @@ pub enum SourceKind {
 pub(super) enum Source<'a> {
     Debian(&'a DebianPackage),
     Crate(&'a CrateSource),
-    /// Upstream's repository at a pinned commit.
     Git(&'a str, &'a Commit),
-    /// A commit of a repository on this machine, by its full id.
     Commit(&'a Repository, &'a str),
-    /// A library or a source folder that the user gives.
-    Local(&'a Path),
+    /// Both given by the user.
+    LocalLibrary(&'a Path),
+    LocalFolder(&'a Path),
 }
 
 /// Files that a source put into a staging folder.
 pub(super) struct Delivery {
-    /// The library to preload or, of a C library, `libc.so.6`.
     pub(super) main: String,
-    /// The dynamic loader of a C library.
     pub(super) loader: Option<String>,
     pub(super) provenance: Provenance,
     pub(super) licences: Vec<LicenceText>,
 }
 
-/// Source that is ready to be compiled.
 struct Tree {
     folder: PathBuf,
     origin: Origin,
@@ -82,21 +75,13 @@ impl Source<'_> {
             Self::Debian(_) => Some(SourceKind::Debian),
             Self::Crate(_) => Some(SourceKind::Crate),
             Self::Git(..) => Some(SourceKind::Git),
-            Self::Commit(..) | Self::Local(_) => None,
+            Self::Commit(..) | Self::LocalLibrary(_) | Self::LocalFolder(_) => None,
         }
     }
 
     /// Whether it gives the same each time; a source folder may have been changed since.
     pub(super) fn is_fixed(&self) -> bool {
-        !matches!(self, Self::Local(path) if path.is_dir())
-    }
-
-    fn is_compiled(&self) -> bool {
-        match self {
-            Self::Debian(_) => false,
-            Self::Local(path) => path.is_dir(),
-            Self::Crate(_) | Self::Git(..) | Self::Commit(..) => true,
-        }
+        !matches!(self, Self::LocalFolder(_))
     }
 
     /// What distinguishes what it gives from whatever else is built of the same spec: the source, and how it is compiled.
@@ -107,14 +92,14 @@ impl Source<'_> {
             Self::Crate(source) => ("crate", source.sha256.clone()),
             Self::Git(_, commit) => ("git", commit.id.clone()),
             Self::Commit(_, id) => ("commit", (*id).to_owned()),
-            Self::Local(path) if path.is_dir() => {
+            Self::LocalFolder(path) => {
                 ("local", path.canonicalize().map_err(unread)?.to_string_lossy().into_owned())
             }
-            Self::Local(path) => ("local", digest::of_file(path).map_err(unread)?),
+            Self::LocalLibrary(path) => ("local", digest::of_file(path).map_err(unread)?),
         };
-        let how = match self.is_compiled() {
-            true => Some(compile::how(recipe_of(resolved)?, &resolved.variants)?),
-            false => None,
+        let how = match self {
+            Self::LocalLibrary(_) => None,
+            _ => Some(compile::how(recipe_of(resolved)?, &resolved.variants)?),
         };
         let digest = digest::of_bytes(format!("{content} {how:?}").as_bytes());
         Ok(format!("{kind}-{}", &digest[..16]))
@@ -128,7 +113,7 @@ impl std::fmt::Display for Source<'_> {
             Self::Crate(source) => write!(f, "source in crate {} {}", source.name, source.version),
             Self::Git(url, commit) => write!(f, "{url} at {}", commit.tag),
             Self::Commit(_, id) => write!(f, "commit {}", id.get(..12).unwrap_or(id)),
-            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::LocalLibrary(path) | Self::LocalFolder(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -143,12 +128,12 @@ impl Obtainer {
     ) -> Result<Delivery, SourceError> {
         let tree = match source {
             Source::Debian(package) => return self.fetch_package(&resolved.family, package, staging),
-            Source::Local(_) if resolved.family.is_c_library => {
+            Source::LocalLibrary(_) | Source::LocalFolder(_) if resolved.family.is_c_library => {
                 let text = "a C library cannot be given by a path; ask for a version of the catalog";
                 return Err(SourceError::NotThere(text.to_owned()));
             }
-            Source::Local(path) if path.is_dir() => given_tree(path, recipe_of(resolved)?, staging)?,
-            Source::Local(path) => return given_library(path, &resolved.family.name, staging),
+            Source::LocalFolder(path) => given_tree(path, recipe_of(resolved)?, staging)?,
+            Source::LocalLibrary(path) => return given_library(path, &resolved.family.name, staging),
             Source::Crate(source) => self.unpacked(source, staging)?,
             Source::Git(url, commit) => self.cloned(url, commit, staging)?,
             Source::Commit(repository, id) => checked_out(repository, id, staging)?,
@@ -223,11 +208,10 @@ impl Obtainer {
             return Ok(path.clone());
         }
         Err(match found.first() {
-            Some(path) => SourceError::Checksum {
-                what: name,
-                expected: source.sha256.clone(),
-                found: digest::of_file(path).unwrap_or_default(),
-            },
+            Some(path) => {
+                let found = digest::of_file(path).unwrap_or_default();
+                SourceError::checksum(&name, &source.sha256, &found)
+            }
             None => SourceError::NotThere(format!("cargo fetched it, but {name} is not in its cache")),
         })
     }

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use flate2::{Compression, GzBuilder};
-
 use crate::tool::Tool;
 
 /// Seconds from 1970 to 2026-01-01: the time of all files.
-pub(super) const TIME: Duration = Duration::from_secs(1_767_225_600);
+const TIME: Duration = Duration::from_secs(1_767_225_600);
 
 /// A file of an archive. All belong to root.
 #[derive(Debug, Clone)]
@@ -75,11 +73,4 @@ fn write(root: &Path, entry: &Entry, folders: &mut BTreeSet<PathBuf>) -> io::Res
 fn finish(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     File::open(path)?.set_modified(SystemTime::UNIX_EPOCH + TIME)
-}
-
-/// Compressed, without name and time.
-pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
-    encoder.write_all(bytes)?;
-    encoder.finish()
 }

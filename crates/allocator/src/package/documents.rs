@@ -1,13 +1,11 @@
 //! The texts in a package: control file, changelog, copyright, build information.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use heaptrial_model::AllocatorSpec;
 use serde_json::json;
 
-use super::TOOL_VERSION;
 use super::archive::Entry;
+use super::{Package, TOOL_VERSION};
 use crate::DEBIAN_ARCHITECTURE;
 use crate::catalog::Family;
 use crate::obtained::Obtained;
@@ -15,23 +13,8 @@ use crate::provenance::{Origin, Provenance};
 
 /// Whom a package names as its maintainer. There is no address: whoever made it answers for it.
 const MAINTAINER: &str = "The Heaptrial developers <nobody@heaptrial.invalid>";
-/// [`super::archive::TIME`] as changelogs write it.
-const DATE: &str = "Thu, 01 Jan 2026 00:00:00 +0000";
-/// Columns of a description's lines.
-const WIDTH: usize = 76;
 
-#[derive(Debug, Clone)]
-pub(super) struct Facts {
-    pub(super) name: String,
-    pub(super) version: String,
-    /// Without settings: they are no part of a library.
-    pub(super) spec: AllocatorSpec,
-    pub(super) depends: String,
-    pub(super) library: PathBuf,
-    pub(super) library_bytes: u64,
-}
-
-impl Facts {
+impl Package {
     pub(super) fn control(&self, obtained: &Obtained, family: &Family, data: &[Entry]) -> String {
         let size: u64 = data.iter().map(Entry::kibibytes).sum();
         let Self { name, version, depends, spec, .. } = self;
@@ -46,7 +29,7 @@ impl Facts {
 
     /// What is needed to get and check the same build again. A host that has the package installed reads it, and finds the
     /// build by its spec.
-    pub(super) fn build_info(&self, obtained: &Obtained) -> String {
+    pub(super) fn build_info(&self, obtained: &Obtained, library_bytes: usize) -> String {
         let info = json!({
             "schema_version": 1,
             "package": self.name,
@@ -56,7 +39,7 @@ impl Facts {
             "version": obtained.version,
             "library": {
                 "path": self.library,
-                "bytes": self.library_bytes,
+                "bytes": library_bytes,
                 "sha256": obtained.sha256,
                 "build_id": obtained.build_id,
                 "depends": self.depends,
@@ -78,15 +61,8 @@ impl Facts {
             ),
             "Installing it changes no service. Heaptrial applies it by a trial or a rollout and finds it here; it is not removed while a unit names it or a process maps it.".to_owned(),
         ];
-        let wrapped: Vec<String> = paragraphs.iter().map(|text| wrapped(text)).collect();
-        wrapped.join(" .\n")
-    }
-
-    pub(super) fn changelog(&self) -> String {
-        format!(
-            "{} ({}) unstable; urgency=medium\n\n  * Package {} as Heaptrial {TOOL_VERSION} obtained it.\n\n -- {MAINTAINER}  {DATE}\n",
-            self.name, self.version, self.spec,
-        )
+        let lines: Vec<String> = paragraphs.iter().map(|text| format!(" {text}\n")).collect();
+        lines.join(" .\n")
     }
 
     pub(super) fn copyright(&self, obtained: &Obtained, family: &Family) -> String {
@@ -127,29 +103,4 @@ pub(super) fn public(provenance: &Provenance, family: &Family) -> Provenance {
         other => other.clone(),
     };
     Provenance { origin, build: provenance.build.clone() }
-}
-
-/// Lines of a control field's continuation.
-fn wrapped(text: &str) -> String {
-    let options = textwrap::Options::new(WIDTH)
-        .break_words(false)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation)
-        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    textwrap::wrap(&text, options).iter().map(|line| format!(" {line}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Catalog;
-
-    #[test]
-    fn a_path_of_the_builder_is_in_no_package() {
-        let family = Catalog::builtin().family("mimalloc").unwrap();
-        let shown = |origin: Origin| public(&Provenance { origin, build: None }, family).to_string();
-        assert_eq!(shown(Origin::Local { path: "/home/somebody/libx.so".into() }), "given libx.so");
-        let mirror = Origin::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned() };
-        assert_eq!(shown(mirror), "https://github.com/microsoft/mimalloc.git at 0");
-    }
 }

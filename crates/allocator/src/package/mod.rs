@@ -13,14 +13,13 @@ use std::path::PathBuf;
 use heaptrial_host::Paths;
 use heaptrial_model::{AllocatorSpec, Classified, ErrorClass};
 
-use self::archive::{Entry, debian_package, gzip};
-use self::documents::{Facts, public};
+use self::archive::{Entry, debian_package};
+use self::documents::public;
 use crate::catalog::Family;
 use crate::digest;
-use crate::elf::needed_files;
+use crate::elf::check_library;
 use crate::obtained::Obtained;
 
-/// The version of Heaptrial that makes the packages.
 const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Asks before dpkg removes the package. Neither name nor path has a character that a shell reads in single quotes.
 const REMOVAL: &str = include_str!("prerm.sh");
@@ -28,7 +27,6 @@ const REMOVAL: &str = include_str!("prerm.sh");
 /// Why no package could be made. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// A C library is no library to preload.
     #[error(
         "{spec} cannot be packaged: it is the C library itself and no library to preload; install another C library with the system it belongs to"
     )]
@@ -50,20 +48,13 @@ impl Classified for PackageError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Its name, with the build's short digest: two builds can be installed alongside each other.
     pub name: String,
-    /// Its version: the allocator's, and Heaptrial's as the revision.
     pub version: String,
-    /// The spec of the build, with the version that the library reports and without settings.
     pub spec: AllocatorSpec,
-    /// What it needs, as in its control file.
     pub depends: String,
-    /// Where the library is once it is installed.
     pub library: PathBuf,
-    /// SHA-256 of the library, in hexadecimal.
     pub library_sha256: String,
     pub bytes: Vec<u8>,
-    /// SHA-256 of the package file, in hexadecimal.
     pub sha256: String,
 }
 
@@ -89,39 +80,33 @@ impl Package {
         }
         let library = obtained.installed_below(&Paths::default().allocators());
         name::check_path(&library)?;
-        let needed = needed_files(source).map_err(|error| PackageError::Refused(error.to_string()))?;
-        let facts = Facts {
+        let needed = check_library(source).map_err(|error| PackageError::Refused(error.to_string()))?;
+        let mut package = Self {
             name: name::package_name(&spec, &found),
             version: name::package_version(spec.version.as_ref()),
-            spec: spec.clone(),
+            spec,
             depends: depends::of(source, &needed)?,
             library,
-            library_bytes: bytes.len() as u64,
+            library_sha256: found,
+            bytes: Vec::new(),
+            sha256: String::new(),
         };
         let obtained = &Obtained { provenance: public(&obtained.provenance, family), ..obtained.clone() };
-        let documents = format!("/usr/share/doc/{}", facts.name);
+        let documents = format!("/usr/share/doc/{}", package.name);
+        let build_info = package.build_info(obtained, bytes.len());
         let data = [
-            Entry::file(facts.library.display().to_string(), bytes),
-            Entry::file(format!("{documents}/buildinfo.json"), facts.build_info(obtained).into()),
-            Entry::file(format!("{documents}/changelog.Debian.gz"), gzip(facts.changelog().as_bytes())?),
-            Entry::file(format!("{documents}/copyright"), facts.copyright(obtained, family).into()),
+            Entry::file(package.library.display().to_string(), bytes),
+            Entry::file(format!("{documents}/buildinfo.json"), build_info.into()),
+            Entry::file(format!("{documents}/copyright"), package.copyright(obtained, family).into()),
         ];
-        let removal = REMOVAL.replace("@PACKAGE@", &facts.name);
-        let removal = removal.replace("@LIBRARY@", &facts.library.display().to_string());
+        let removal = REMOVAL.replace("@PACKAGE@", &package.name);
+        let removal = removal.replace("@LIBRARY@", &package.library.display().to_string());
         let control = [
-            Entry::file("control".to_owned(), facts.control(obtained, family, &data).into()),
+            Entry::file("control".to_owned(), package.control(obtained, family, &data).into()),
             Entry::program("prerm".to_owned(), removal.into()),
         ];
-        let bytes = debian_package(&control, &data)?;
-        Ok(Self {
-            sha256: digest::of_bytes(&bytes),
-            name: facts.name,
-            version: facts.version,
-            spec,
-            depends: facts.depends,
-            library: facts.library,
-            library_sha256: found,
-            bytes,
-        })
+        package.bytes = debian_package(&control, &data)?;
+        package.sha256 = digest::of_bytes(&package.bytes);
+        Ok(package)
     }
 }

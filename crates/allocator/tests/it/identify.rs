@@ -211,7 +211,7 @@ fn a_stripped_program_without_marks_is_unknown() {
 }
 
 #[test]
-fn glibc_in_a_static_program_is_told_by_its_messages() {
+fn glibc_in_a_static_program_is_known_by_its_messages() {
     let folder = Folder::new();
     for flags in [&["-static"][..], &["-static", "-s"], &["-static-pie", "-fPIE"]] {
         let program = folder.compile("program", &[&["program.c"], flags].concat());
@@ -221,7 +221,6 @@ fn glibc_in_a_static_program_is_told_by_its_messages() {
             ("glibc", Linkage::Static),
             "{flags:?} {identity:?}"
         );
-        assert_eq!(identity.version_range.as_deref(), Some("2.32 or later"));
     }
 }
 

@@ -229,26 +229,6 @@ fn a_crash_is_seen_whichever_thread_it_is_in() {
     }
 }
 
-#[test]
-#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
-fn a_process_whose_main_thread_has_ended_is_in_all_figures() {
-    let Some(()) = drawn(2, 6) else { return };
-    for way in WAYS {
-        let options = "-a glibc --duration 2s --ready log:holds --metric rss";
-        for shape in [&["leaderless", "40"][..], &["leaderless", "40", "main"]] {
-            let output = lab_behind(way, shapes().path(), options, shape);
-            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-            let report = json(&output);
-            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
-            let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
-            assert!(
-                (40.0..45.0).contains(&bytes) && (0.98..1.2).contains(&seconds),
-                "{way:?} {shape:?}: {bytes} MiB, {seconds} s"
-            );
-        }
-    }
-}
-
 /// Huge pages that the test set aside, put back at its end.
 struct HugePages(String);
 

@@ -160,9 +160,6 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
             2,
             "none of mimalloc@2.0.9 has a setting `purge_delay`",
         ),
-        ("--over glibc --keep armour", 2, "no mitigation `armour`"),
-        ("--over mimalloc@2.0.9 --keep guard_pages", 2, "mimalloc@2.0.9 has no guard_pages"),
-        ("--over mimalloc@2.0.9,snmalloc --keep guard_pages", 2, "there is nothing to search"),
         (
             "--over glibc,jemalloc@5.3.0,mimalloc@2.0.9 --candidates 2 --blocks 2",
             2,

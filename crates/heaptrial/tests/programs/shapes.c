@@ -12,8 +12,7 @@
  * orphan SIZE: a helper whose parent has ended and that has a session of its own holds SIZE; it runs with an empty
  *   environment. spend HOW: 20 children take 50 ms of CPU time each, and are waited for, `ignored` (SIGCHLD), `uncollected` or
  *   each an `orphan`.
- * leaderless SIZE [main]: a child, or the main process itself, whose main thread has ended holds SIZE and takes a second of CPU
- *   time. late-crash HOW: a child that aborts after half a second: in a program that another than its main thread executed
+ * late-crash HOW: a child that aborts after half a second: in a program that another than its main thread executed
  *   (`exec`), or in another than its main thread, which has ended (`thread`).
  * burners SIZE: three helpers called `burner`, one after the other, take half a second of CPU time each, stay for half a second
  *   more and end, with SIZE; a fourth takes the same, makes the file `burnt` and stays.
@@ -21,7 +20,7 @@
  * spike SIZE: has SIZE once, before it is ready. crash-at-end SIZE: aborts when it gets SIGTERM. stubborn SIZE: ignores SIGTERM.
  * huge SIZE: holds SIZE in huge pages of hugetlb. memfd SIZE: holds SIZE of shared memory, and 8.
  *
- * prefork, title, hold, fail, orphan, spend, leaderless, spike, crash-at-end, stubborn and huge write `holds` when they hold all.
+ * prefork, title, hold, fail, orphan, spend, spike, crash-at-end, stubborn and huge write `holds` when they hold all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -88,13 +87,6 @@ static void *crash_late(void *how) {
     if (!strcmp(how, "exec")) execl("/proc/self/exe", "helper", "late-crash", "now", NULL);
     usleep(500000);
     abort();
-}
-
-static void *hold_and_spend(void *size) {
-    touch(size);
-    spend(1);
-    holds();
-    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -205,13 +197,6 @@ int main(int argc, char **argv) {
             if (read(ended[0], &byte, 1) != 1) return 9;
         }
         holds();
-    } else if (!strcmp(shape, "leaderless")) {
-        if (argc > 3 || fork() == 0) {
-            pthread_t thread;
-            if (pthread_create(&thread, NULL, hold_and_spend, (void *)size)) return 9;
-            pthread_exit(NULL);
-        }
-        stay();
     } else if (!strcmp(shape, "late-crash")) {
         if (!strcmp(size, "now")) crash_late((void *)size);
         if (fork() == 0) {

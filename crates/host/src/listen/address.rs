@@ -8,20 +8,17 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
-    /// A Unix socket, made with mode 0660.
     Unix(PathBuf),
 }
 
-/// Why a text is not an address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an address to listen on; expected IP:PORT such as 127.0.0.1:8647, or unix:/PATH")]
-pub struct ListenError(String);
-
 impl FromStr for Listen {
-    type Err = ListenError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ListenError> {
-        let refused = || ListenError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || {
+            let expected = "expected IP:PORT such as 127.0.0.1:8647, or unix:/PATH";
+            format!("`{text}` is not an address to listen on; {expected}")
+        };
         match text.strip_prefix("unix:") {
             Some("") => Err(refused()),
             Some(path) => Ok(Self::Unix(path.into())),
@@ -63,7 +60,7 @@ mod tests {
         }
         assert_eq!("localhost:8647".parse::<Listen>().unwrap().to_string(), "127.0.0.1:8647");
         for bad in ["", "unix:", "8647", "127.0.0.1", "example.org:80", "127.0.0.1:99999"] {
-            assert!(bad.parse::<Listen>().unwrap_err().to_string().contains("IP:PORT"), "{bad}");
+            assert!(bad.parse::<Listen>().unwrap_err().contains("IP:PORT"), "{bad}");
         }
     }
 }

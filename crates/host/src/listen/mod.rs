@@ -9,19 +9,11 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
-use axum::response::Response;
-use tokio::sync::Semaphore;
 
-pub use address::{Listen, ListenError};
+pub use address::Listen;
 pub use names::{Names, refuse_others};
-
-/// Requests that are answered at one time; further ones wait.
-const REQUESTS: usize = 64;
 
 /// It listens, and answers once it serves. A Unix socket is removed with it.
 #[derive(Debug)]
@@ -56,7 +48,6 @@ impl Listener {
 
     /// Answers until `stop` is done, on tokio's runtime. What is being answered then ends with the runtime.
     pub async fn serve(&self, app: Router, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let app = app.layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(REQUESTS)), in_turn));
         match &self.socket {
             Socket::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
@@ -88,12 +79,6 @@ async fn until(
         () = stop => Ok(()),
         ended = serve.into_future() => ended,
     }
-}
-
-async fn in_turn(State(turns): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
-    // The semaphore is never closed.
-    let _turn = turns.acquire().await;
-    next.run(request).await
 }
 
 /// A socket that its owner and group may use.

@@ -65,7 +65,6 @@ impl Bus {
         &self.connection
     }
 
-    /// Calls a method of the manager.
     pub(super) fn manager<B>(&self, doing: &str, method: &str, body: &B) -> Result<Message, SystemdError>
     where
         B: serde::Serialize + DynamicType,
@@ -80,7 +79,6 @@ impl Bus {
             .map_err(|error| self.error(doing, error))
     }
 
-    /// An error with what was being done.
     pub(super) fn error(&self, doing: &str, error: zbus::Error) -> SystemdError {
         match &error {
             zbus::Error::InputOutput(source) if source.kind() == std::io::ErrorKind::TimedOut => {
@@ -161,7 +159,6 @@ fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Con
     }
 }
 
-/// The properties in a reply of GetAll.
 pub(super) fn properties(body: &Body) -> zbus::Result<HashMap<&str, Value<'_>>> {
     body.deserialize()
 }
@@ -182,22 +179,5 @@ fn advice(error_name: &str) -> &'static str {
         "org.freedesktop.systemd1.UnitMasked" => "; `systemctl unmask` lets it start again",
         "org.freedesktop.DBus.Error.LimitsExceeded" => "; too many calls wait for a reply, try again",
         _ => "",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bus_that_says_nothing_is_given_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("bus");
-        // It accepts, and never greets.
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let address = format!("unix:path={}", socket.display());
-        let builder = connection::Builder::address(address.as_str()).unwrap();
-        let error = greeted(builder, Duration::from_millis(300)).unwrap_err();
-        assert!(error.contains("did not answer within 300ms"), "{error}");
     }
 }

@@ -90,7 +90,6 @@ impl JobWatch {
         Ok(Self { seen, _task: task })
     }
 
-    /// Whether nothing more is heard.
     pub(super) fn has_ended(&self) -> bool {
         self.seen.state().ended
     }

@@ -1,6 +1,5 @@
 //! One connection to systemd: replies, properties and results of jobs. Whoever loses it needs another one.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use heaptrial_model::ServiceName;
@@ -20,16 +19,13 @@ pub(super) struct Link {
     scope: Scope,
     /// Distinguishes connections of one program.
     number: u64,
-    jobs: OnceLock<JobWatch>,
-    /// Held while the watch over jobs begins: systemd refuses a second Subscribe.
-    beginning: Mutex<()>,
+    pub(super) jobs: JobWatch,
 }
 
 pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
 /// What a job does to those that are queued (systemctl(1), --job-mode).
 const REPLACE: &str = "replace";
-/// An interface and a name of it.
 pub(super) type Property = (&'static str, &'static str);
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd has of a unit: after each
@@ -52,16 +48,23 @@ impl Link {
     /// Connects, with calls that wait for a reply no longer than `call_limit`.
     pub(super) fn new(scope: Scope, call_limit: Duration, number: u64) -> Result<Self, SystemdError> {
         let bus = Bus::connect(scope, call_limit)?;
-        Ok(Self { bus, scope, number, jobs: OnceLock::new(), beginning: Mutex::new(()) })
+        let doing = "listening for results of jobs";
+        let jobs = JobWatch::begin(bus.connection()).map_err(|error| bus.error(doing, error))?;
+        bus.manager(doing, "Subscribe", &())?;
+        Ok(Self { bus, scope, number, jobs })
     }
 
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether results of jobs can no longer be heard over it.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.jobs.get().is_some_and(JobWatch::has_ended)
+    /// An error where results of jobs can no longer be heard over it.
+    pub(super) fn check_hears(&self) -> Result<(), SystemdError> {
+        if !self.jobs.has_ended() {
+            return Ok(());
+        }
+        let (doing, said) = ("listening for results of jobs".to_owned(), "the connection ended".to_owned());
+        Err(SystemdError::Lost { doing, said })
     }
 
     /// Units with all facts, in the order of their names.
@@ -89,7 +92,6 @@ impl Link {
         units.map(|(unit, name)| unit.map_err(|error| self.bus.error(&doing(name), error))).collect()
     }
 
-    /// Some properties of each unit.
     pub(super) fn some_properties<T>(
         &self,
         names: &[ServiceName],
@@ -123,26 +125,10 @@ impl Link {
     }
 
     pub(super) fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.jobs()?;
         let doing = format!("{doing} {name}");
         let reply = self.bus.manager(&doing, method, &(name.as_str(), REPLACE))?;
         let body = reply.body();
         let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.error(&doing, error))?;
         Ok(Job { path: path.as_str().to_owned(), unit: name.clone(), connection: self.number })
-    }
-
-    /// The watch over jobs, which begins with the first one.
-    pub(super) fn jobs(&self) -> Result<&JobWatch, SystemdError> {
-        if let Some(jobs) = self.jobs.get() {
-            return Ok(jobs);
-        }
-        let _beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(jobs) = self.jobs.get() {
-            return Ok(jobs);
-        }
-        let doing = "listening for results of jobs";
-        let watch = JobWatch::begin(self.bus.connection()).map_err(|error| self.bus.error(doing, error))?;
-        self.bus.manager(doing, "Subscribe", &())?;
-        Ok(self.jobs.get_or_init(|| watch))
     }
 }

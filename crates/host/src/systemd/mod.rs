@@ -52,12 +52,10 @@ pub enum SystemdError {
         doing: String,
         said: String,
     },
-    /// A job did not end in time.
     #[error("systemd: {doing} did not end within {}", heaptrial_model::HumanDuration(*.limit))]
     Timeout {
         /// What was asked for, on which unit.
         doing: String,
-        /// How long it was waited for.
         limit: Duration,
     },
 }
@@ -76,7 +74,6 @@ impl Classified for SystemdError {
 pub struct JobResult(pub String);
 
 impl JobResult {
-    /// Whether the job did what it was for.
     pub fn is_done(&self) -> bool {
         self.0 == "done"
     }
@@ -85,7 +82,6 @@ impl JobResult {
 /// The services that some patterns name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matched {
-    /// All of them, each once, in order of names.
     pub units: Vec<Unit>,
     /// Which of them each pattern names, in the order of the patterns.
     pub of_pattern: Vec<Vec<ServiceName>>,
@@ -126,7 +122,6 @@ pub trait Manager {
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.
     fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
-    /// Waits for a job, as long as `limit`.
     fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError>;
     /// Waits until one of some jobs has ended, or can no longer be heard of, as long as `limit`.
     fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError>;
@@ -209,12 +204,8 @@ impl Systemd {
     }
 
     fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
-        let link = self.link();
-        if link.is_deaf() {
-            self.renew(&link);
-        }
         // Before anything is queued this can be asked again.
-        self.ask(|link| link.jobs().map(drop))?;
+        self.ask(Link::check_hears)?;
         self.link().queue(method, doing, name)
     }
 
@@ -227,7 +218,6 @@ impl Systemd {
         self.link().run_like(service, command, |unit| self.status(unit))
     }
 
-    /// The connection over which a job was queued.
     fn of_job(&self, job: &Job) -> Result<Arc<Link>, SystemdError> {
         let link = self.link();
         if job.connection == link.number() { Ok(link) } else { Err(jobs::disconnected(job)) }

@@ -50,7 +50,6 @@ impl<'m> Properties<'m> {
         self.value::<u64>(name).filter(|bytes| *bytes != u64::MAX)
     }
 
-    /// The unit as a whole.
     pub(super) fn unit(&'m self, asked: &ServiceName, scope: Scope) -> Unit {
         let name = self.text("Id").parse().unwrap_or_else(|_| asked.clone());
         Unit {
@@ -93,7 +92,6 @@ impl<'m> Properties<'m> {
         self.value::<u32>("MainPID").filter(|pid| *pid > 0).and_then(|pid| pid.try_into().ok())
     }
 
-    /// What the unit's processes get.
     pub(super) fn unit_environment(&'m self, unit: &ServiceName) -> UnitEnvironment {
         UnitEnvironment {
             name: unit.clone(),

@@ -19,69 +19,7 @@ use super::{Job, SystemdError, UnitStatus, name};
 
 /// What is taken over from the service: whatever bears on which allocator a process gets and on whether it can work. Nothing
 /// that makes or removes something on the host, such as RuntimeDirectory, sockets or ExecStartPre.
-const COPIED: [&str; 61] = [
-    "User",
-    "Group",
-    "SupplementaryGroups",
-    "DynamicUser",
-    "EnvironmentFiles",
-    "PassEnvironment",
-    "AppArmorProfile",
-    "SELinuxContext",
-    "SmackProcessLabel",
-    "NoNewPrivileges",
-    "SecureBits",
-    "CapabilityBoundingSet",
-    "AmbientCapabilities",
-    "Personality",
-    "LockPersonality",
-    "SystemCallFilter",
-    "SystemCallErrorNumber",
-    "SystemCallArchitectures",
-    "MemoryDenyWriteExecute",
-    "RestrictSUIDSGID",
-    "RestrictNamespaces",
-    "RestrictRealtime",
-    "RestrictAddressFamilies",
-    "ProtectHome",
-    "ProtectSystem",
-    "ProtectProc",
-    "ProcSubset",
-    "ProtectKernelTunables",
-    "ProtectKernelModules",
-    "ProtectKernelLogs",
-    "ProtectControlGroups",
-    "ProtectClock",
-    "ProtectHostname",
-    "PrivateTmp",
-    "PrivateDevices",
-    "PrivateUsers",
-    "PrivateMounts",
-    "MountAPIVFS",
-    "MountFlags",
-    "InaccessiblePaths",
-    "ReadOnlyPaths",
-    "ReadWritePaths",
-    "ExecPaths",
-    "NoExecPaths",
-    "BindPaths",
-    "BindReadOnlyPaths",
-    "TemporaryFileSystem",
-    "RootDirectory",
-    "UMask",
-    "LimitAS",
-    "LimitASSoft",
-    "LimitDATA",
-    "LimitDATASoft",
-    "LimitSTACK",
-    "LimitSTACKSoft",
-    "LimitMEMLOCK",
-    "LimitMEMLOCKSoft",
-    "LimitNOFILE",
-    "LimitNOFILESoft",
-    "LimitFSIZE",
-    "LimitFSIZESoft",
-];
+const COPIED: &str = include_str!("copied.txt");
 
 /// How long a command that is to end gets before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -91,18 +29,15 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What is run, and what is different from the service.
 #[derive(Debug, Clone)]
 pub struct TransientCommand<'a> {
-    /// Name of the transient unit.
     pub unit: &'a ServiceName,
     pub program: &'a Path,
     pub arguments: &'a [&'a str],
     /// Variables as a drop-in would set them: those of the service's EnvironmentFile come after them.
     pub environment: &'a [(String, String)],
     pub unset: &'a [String],
-    /// It is ended after this time.
     pub limit: Duration,
 }
 
-/// How a command ended.
 #[derive(Debug, Clone)]
 pub struct TransientEnd {
     pub stdout: String,
@@ -119,7 +54,6 @@ impl Link {
         command: &TransientCommand<'_>,
         status: impl FnOnce(&ServiceName) -> Result<UnitStatus, SystemdError>,
     ) -> Result<TransientEnd, SystemdError> {
-        let jobs = self.jobs()?;
         let doing = format!("running {} in place of {service}", command.unit);
         let failed = |error: zbus::Error| self.bus.error(&doing, error);
         let reply = self.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
@@ -144,7 +78,7 @@ impl Link {
             ("UnsetEnvironment", Value::from(unset(&of_service, command))),
             ("ExecStartEx", exec_start(&of_service, command)),
         ];
-        for name in COPIED {
+        for name in COPIED.lines() {
             properties
                 .extend(of_service.remove(name).filter(|value| !is_empty(value)).map(|value| (name, value)));
         }
@@ -160,7 +94,7 @@ impl Link {
         let job =
             Job { path: path.as_str().to_owned(), unit: command.unit.clone(), connection: self.number() };
         let limit = command.limit + STOP_LIMIT + GRACE;
-        let waited = jobs.result(&job, limit);
+        let waited = self.jobs.result(&job, limit);
         let status = status(command.unit);
         let has_ended = matches!(waited, Ok(Some(_)));
         if !has_ended {

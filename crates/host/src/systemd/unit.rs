@@ -13,32 +13,25 @@ use crate::Scope;
 pub struct Unit {
     /// Its full name, such as `tor@relay1.service`; of several names the one that systemd shows (Id).
     pub name: ServiceName,
-    /// Whose service manager has it.
     #[serde(default, skip_serializing_if = "Scope::is_system")]
     pub scope: Scope,
     pub description: String,
     /// The template and the instance (unescaped), such as `tor@.service` and `relay1`.
     pub template: Option<(String, String)>,
-    /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
     pub load_state: String,
     pub unit_file: Option<PathBuf>,
-    /// Drop-ins in force, in the order in which they apply (DropInPaths).
     pub drop_ins: Vec<PathBuf>,
-    /// `simple`, `exec`, `forking`, `oneshot`, `dbus`, `notify`, `idle` (Type).
     pub service_type: String,
     /// What runs at start, program and arguments, one for each ExecStart.
     pub exec_start: Vec<Vec<String>>,
     /// Its user; empty is root, or the user whose service manager it is.
     pub user: String,
-    /// Environment variables set by the unit and its drop-ins, in order (Environment).
     pub environment: Vec<(String, String)>,
     /// Files of further ones, `-` of optional ones left out (EnvironmentFiles).
     pub environment_files: Vec<PathBuf>,
     pub unset_environment: Vec<String>,
-    /// MemoryMax in bytes; `None` for no limit.
     pub memory_max_bytes: Option<u64>,
     pub sandbox: Sandbox,
-    /// Whether it stays active when its process has ended.
     pub remain_after_exit: bool,
     pub refuse_manual_start: bool,
     pub refuse_manual_stop: bool,
@@ -50,23 +43,17 @@ pub struct Unit {
 /// What changes about a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitStatus {
-    /// `active`, `activating`, `deactivating`, `inactive`, `failed`, `reloading`.
     pub active_state: String,
-    /// Such as `running`, `auto-restart`, `dead`.
     pub sub_state: String,
-    /// The main process; `None` when there is none.
     pub main_pid: Option<i32>,
     /// Path in the hierarchy of control groups, such as `/system.slice/system-tor.slice/tor@relay1.service`.
     pub control_group: String,
     /// Restarts by systemd itself since the last start by hand (NRestarts).
     pub restarts: u32,
-    /// `success`, `exit-code`, `signal`, `core-dump`, `oom-kill`, `timeout`, `watchdog`, `start-limit-hit`, ... (Result).
     pub result: String,
     /// How the last main process ended: `CLD_EXITED` 1, `CLD_KILLED` 2, `CLD_DUMPED` 3 (ExecMainCode); 0 while it runs.
     pub exec_main_code: i32,
-    /// Exit status or signal of it (ExecMainStatus).
     pub exec_main_status: i32,
-    /// Identifies this run of the unit, in hexadecimal (InvocationID).
     pub invocation_id: String,
     /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
     #[serde(skip)]
@@ -74,7 +61,6 @@ pub struct UnitStatus {
 }
 
 impl UnitStatus {
-    /// Whether it is active with a main process.
     pub fn is_running(&self) -> bool {
         self.active_state == "active" && self.main_pid.is_some()
     }
@@ -96,9 +82,7 @@ impl Unit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitEnvironment {
     pub name: ServiceName,
-    /// Drop-ins in force, in the order in which they apply (DropInPaths).
     pub drop_ins: Vec<PathBuf>,
-    /// Variables that are set, in order (Environment).
     pub set: Vec<(String, String)>,
     pub unset: Vec<String>,
 }
@@ -129,7 +113,6 @@ fn value_of<'a>(name: &str, set: &'a [(String, String)], unset: &[String]) -> Op
 /// What decides whether a service sees a path of the host at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// Its root, where that is not the host's.
     pub root_directory: Option<PathBuf>,
     pub root_image: Option<PathBuf>,
     /// What is mounted elsewhere for it (BindPaths, BindReadOnlyPaths).

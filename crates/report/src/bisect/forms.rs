@@ -135,11 +135,9 @@ impl BisectReport {
     fn notes(&self) -> Vec<String> {
         let (older, newer) = (&self.older, &self.newer);
         let fork = self.forks_at.as_ref().map(|fork| {
-            let merged = self.merged_at.iter().map(|merge| format!(" It is merged at {merge}."));
             format!(
                 "{newer} does not descend from {older}: the line to it starts at {fork}, their merge base. A change right after \
-                 {older} may be what {older} alone has, and none of the commits.{}",
-                merged.collect::<String>()
+                 {older} may be what {older} alone has, and none of the commits."
             )
         });
         let excluded = (self.left_out > 0).then(|| {
@@ -191,10 +189,8 @@ impl ChangeReport {
             }
             return vec![Block::Heading(self.what()), Block::List(items)];
         };
-        let merged = commit.merged.map(|merged| units::counted(merged, "commit"));
         let pairs = [
             ("day", Some(commit.day.clone())),
-            ("merges", merged),
             ("tags", Some(commit.tags.join(", ")).filter(|tags| !tags.is_empty())),
             ("files", Some(names(&commit.files, LISTED))),
         ];

@@ -25,7 +25,6 @@ pub struct BisectReport {
     pub left_out: usize,
     /// Where the line to the newer end leaves what it shares with the older end, if that is not on it.
     pub forks_at: Option<String>,
-    pub merged_at: Option<String>,
     pub of_commits: bool,
     pub confidence: f64,
     pub stopped: Option<String>,
@@ -55,7 +54,6 @@ pub struct CommitReport {
     pub subject: String,
     pub tags: Vec<String>,
     pub files: Vec<String>,
-    pub merged: Option<usize>,
     pub skipped: Option<String>,
 }
 

@@ -226,7 +226,6 @@ impl TuneReport {
                 "Runs of a block repeat to {noise:.1}% (standard deviation, {freedom} degrees of freedom)."
             )
         }));
-        notes.extend(self.left_out.iter().map(|(name, why)| format!("{name} is excluded: {why}.")));
         notes
     }
 

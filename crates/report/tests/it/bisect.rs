@@ -13,7 +13,6 @@ fn report(subject: &str) -> BisectReport {
         subject: subject.to_owned(),
         tags: Vec::new(),
         files: vec!["src/arena.c".to_owned()],
-        merged: Some(3),
         skipped: None,
     };
     let at = |position: usize, name: &str, log_ratio: f64| MeasuredPosition {
@@ -37,7 +36,6 @@ fn report(subject: &str) -> BisectReport {
         positions: 9,
         left_out: 2,
         forks_at: None,
-        merged_at: None,
         of_commits: true,
         confidence: 0.95,
         stopped: None,

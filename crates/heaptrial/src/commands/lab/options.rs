@@ -110,7 +110,7 @@ impl LabOptions {
     /// What runs in an arm of this spec: with the settings that make it size itself for --processors.
     pub(super) fn as_run(&self, spec: &AllocatorSpec) -> AllocatorSpec {
         match self.processors {
-            Some(processors) => Catalog::builtin().as_on(spec, processors).apply(spec),
+            Some(processors) => Catalog::builtin().as_on(spec, processors).spec,
             None => spec.clone(),
         }
     }

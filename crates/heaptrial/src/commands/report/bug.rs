@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heaptrial_allocator::Catalog;
+use heaptrial_allocator::{Catalog, SettingEntry};
 use heaptrial_evaluate::judgement::{Judgement, Rows};
 use heaptrial_model::AllocatorSpec;
 use heaptrial_report::{Arm, Kind, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
@@ -51,10 +51,11 @@ fn arms(
     good: Option<&AllocatorSpec>,
 ) -> Result<(usize, usize), Failure> {
     let of = |spec: &AllocatorSpec| {
-        let wanted = Catalog::builtin().without_defaults(spec);
-        let is_it = |own: AllocatorSpec| own == *spec || Catalog::builtin().without_defaults(&own) == wanted;
         let plain = |arm: &&Arm| arm.treatment.options().is_empty();
-        report.arms.iter().position(|arm| Some(arm).filter(plain).and_then(spec_of).is_some_and(is_it))
+        report
+            .arms
+            .iter()
+            .position(|arm| Some(arm).filter(plain).and_then(spec_of).is_some_and(|own| own == *spec))
     };
     let names: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
     let missing = |spec: &AllocatorSpec| {
@@ -89,18 +90,23 @@ fn spec_of(arm: &Arm) -> Option<AllocatorSpec> {
     Some(AllocatorSpec { version: identity.version.clone(), ..AllocatorSpec::family(&identity.family) })
 }
 
+/// Settings whose defaults the two versions do not share.
 fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
-    let found = Catalog::builtin().default_differences(&good.without_settings(), &bad.without_settings());
-    let settings = found.into_iter().map(|difference| {
-        let unit = difference.unit.map_or(String::new(), |unit| format!(" ({unit})"));
+    let family = Catalog::builtin().family(&good.family).filter(|_| good.family == bad.family);
+    let (Some(family), Some(good), Some(bad)) = (family, &good.version, &bad.version) else {
+        return Vec::new();
+    };
+    let default = |entry: &SettingEntry, version| entry.range(version)?.default.clone();
+    let settings = family.settings.iter().map(|entry| {
+        let unit = entry.unit.as_ref().map_or(String::new(), |unit| format!(" ({unit})"));
         SettingDefault {
-            name: difference.name,
-            about: format!("{}{unit}", difference.about),
-            good: difference.good,
-            bad: difference.bad,
+            name: entry.name.clone(),
+            about: format!("{}{unit}", entry.about),
+            good: default(entry, good),
+            bad: default(entry, bad),
         }
     });
-    settings.collect()
+    settings.filter(|setting| setting.good != setting.bad).collect()
 }
 
 /// A lab run of both, with the seed and the repeats of the run where it was one.

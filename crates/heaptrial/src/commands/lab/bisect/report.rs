@@ -55,21 +55,7 @@ fn fork(subject: &Subject) -> String {
     let (older, newer) =
         (&subject.history.positions[0].name, &subject.history.positions[subject.last()].name);
     let at = &subject.history.positions[1].name;
-    match merged_at(subject) {
-        Some(merge) => format!(
-            "{older} is not on the line to {newer}, and merged into it at {merge}; the line starts where it leaves what they \
-             share, at {at}"
-        ),
-        None => format!(
-            "{newer} does not come from {older}; the line to it starts where it leaves what they share, at {at}"
-        ),
-    }
-}
-
-/// The commit that merges the older end into the line.
-fn merged_at(subject: &Subject) -> Option<String> {
-    let merge = subject.history.merged_at.as_ref()?;
-    Some(format!("{} \"{}\" ({})", merge.id.get(..12).unwrap_or(&merge.id), merge.subject, merge.day))
+    format!("{older} is not on the line to {newer}; that starts where it leaves what they share, at {at}")
 }
 
 fn lasting(block: HumanDuration, blocks: usize) -> String {
@@ -139,9 +125,9 @@ pub(super) fn of(
                 continue;
             }
             let Some(commit) = &subject.history.positions[at].commit else { continue };
-            let changed = match &subject.repository {
-                Some(repository) if detailed => Some(repository.changes(&commit.id)?),
-                _ => None,
+            let files = match &subject.repository {
+                Some(repository) if detailed => repository.changes(&commit.id)?,
+                _ => Vec::new(),
             };
             let why =
                 skipped.iter().find(|skipped| skipped.position == at).map(|skipped| skipped.why.clone());
@@ -150,8 +136,7 @@ pub(super) fn of(
                 day: commit.day.clone(),
                 subject: commit.subject.clone(),
                 tags: commit.tags.clone(),
-                merged: changed.as_ref().and_then(|changed| changed.merged),
-                files: changed.map(|changed| changed.files).unwrap_or_default(),
+                files,
                 skipped: why,
             });
         }
@@ -198,7 +183,6 @@ pub(super) fn of(
         positions: subject.history.positions.len(),
         left_out: subject.history.left_out,
         forks_at: subject.history.forks.then(|| name(1)),
-        merged_at: merged_at(subject),
         of_commits: subject.repository.is_some(),
         confidence: *confidence,
         stopped,

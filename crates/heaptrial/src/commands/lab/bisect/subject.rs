@@ -28,8 +28,6 @@ pub(super) struct History {
     pub(super) left_out: usize,
     /// Whether the older end is not on the line to the newer one: position 1 is where that forks off.
     pub(super) forks: bool,
-    /// The commit on the line that merges the older end in.
-    pub(super) merged_at: Option<HistoryCommit>,
 }
 
 /// A history between good and bad.
@@ -101,13 +99,7 @@ impl Subject {
             version: Some(version.clone()),
             commit: None,
         });
-        let history = History {
-            older_is_good,
-            positions: positions.collect(),
-            left_out: 0,
-            forks: false,
-            merged_at: None,
-        };
+        let history = History { older_is_good, positions: positions.collect(), left_out: 0, forks: false };
         Ok(Self { good, bad, history, repository: None })
     }
 
@@ -154,7 +146,6 @@ impl Subject {
             positions: positions.collect(),
             left_out: line.left_out,
             forks: line.forks,
-            merged_at: line.merged_at,
         };
         Ok(Self { good, bad, history, repository: Some(repository) })
     }

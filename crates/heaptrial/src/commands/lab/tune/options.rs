@@ -25,9 +25,6 @@ pub struct TuneOptions {
     /// Search this setting, over the catalog's values or these; repeat it [default: the usual settings of each allocator]
     #[arg(long = "setting", value_name = "NAME[=VALUE,...]", value_parser = narrowed)]
     pub(super) settings: Vec<Narrowed>,
-    /// Leave out what lacks this mitigation, such as guard_pages (see `allocators mitigations`)
-    #[arg(long, value_name = "MITIGATION", value_delimiter = ',')]
-    pub(super) keep: Vec<String>,
     /// What all is compared with
     #[arg(long, default_value = "glibc", value_name = "SPEC")]
     pub(super) control: AllocatorSpec,
@@ -57,7 +54,7 @@ pub struct TuneOptions {
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(super) verify: u32,
     /// Go on with a search that was interrupted, as it was asked for; --blocks gives it more
-    #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "settings", "keep", "control",
+    #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "settings", "control",
           "beside", "cpu_within", "work_within", "margin", "candidates", "winners", "verify"])]
     pub(super) goes_on: Option<PathBuf>,
     #[command(subcommand)]

@@ -34,7 +34,6 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, seconds: Option<f6
             lines.push(format!("  {}: {}", setting.name, values.collect::<Vec<_>>().join(", ")));
         }
     }
-    lines.extend(found.left_out.iter().map(|(name, why)| format!("{name} is excluded: {why}")));
     let counted = match found.size() {
         Some(size) => units::counted(size, "candidate"),
         None => format!("up to {:.0} candidates", found.space.size_at_most()),
@@ -65,7 +64,6 @@ pub(super) fn print_plan(
     }
     print_json(json!({
         "space": found.space,
-        "left_out": found.left_out,
         "candidates": found.size(),
         "control": options.control.to_string(),
         "blocks": options.search_blocks(),
@@ -190,9 +188,7 @@ impl Tune<'_> {
             schema_version: TUNE_SCHEMA_VERSION,
             control: self.options.control.to_string(),
             over: search.space().bases.iter().map(|base| base.name.clone()).collect(),
-            left_out: self.found.left_out.clone(),
             limits: rules.limits,
-            keep: self.options.keep.clone(),
             metric: facts.metric.clone(),
             margin: rules.margin,
             error: rules.error,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, Searched, Tried};
+use heaptrial_allocator::{Catalog, Family, Narrowed, ResolveError, Searched, Tried};
 use heaptrial_model::{AllocatorSpec, Setting as Given};
 use heaptrial_search::tune::{Base, Candidate, Level, Needs, Rules, Setting, Space};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,6 @@ pub(super) struct Found {
     pub(super) rules: Rules,
     /// The candidate that the control is.
     pub(super) control: Option<Candidate>,
-    /// Allocators that are left out, and why.
-    pub(super) left_out: Vec<(String, String)>,
 }
 
 /// Spaces up to this size are counted.
@@ -46,26 +44,15 @@ impl Found {
             )));
         }
         named_somewhere(over, &options.settings)?;
-        let (mut bases, mut left_out) = (Vec::new(), Vec::new());
-        for spec in over {
-            match base(spec, options) {
-                Ok(base) => bases.push(base),
-                Err(error @ SearchError::WithoutMitigation { .. }) if over.len() > 1 => {
-                    left_out.push((spec.to_string(), error.to_string()));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let bases = over.iter().map(|spec| base(spec, options)).collect::<Result<_, _>>()?;
         let space = Space { bases };
         let control = space.find(&options.control.to_string());
-        let found = Self { rules: options.rules()?, space, control, left_out };
+        let found = Self { rules: options.rules()?, space, control };
         let nothing =
             found.space.all(1).is_some_and(|all| all.iter().all(|one| Some(one) == found.control.as_ref()));
         if nothing {
-            let why: String = found.left_out.iter().map(|(_, why)| format!("\n  {why}")).collect();
             return Err(Failure::usage(format!(
-                "there is nothing to search: no candidate is left besides the control, {}{why}\n  name more with --over or \
-                 --setting, or ask for less with --keep",
+                "there is nothing to search: no candidate is left besides the control, {}\n  name more with --over or --setting",
                 options.control
             )));
         }
@@ -94,7 +81,7 @@ fn named_somewhere(over: &[AllocatorSpec], settings: &[Narrowed]) -> Result<(), 
     Ok(())
 }
 
-fn base(spec: &AllocatorSpec, options: &TuneOptions) -> Result<Base, SearchError> {
+fn base(spec: &AllocatorSpec, options: &TuneOptions) -> Result<Base, ResolveError> {
     let catalog = Catalog::builtin();
     let settings = &options.settings;
     // An allocator of which none of the named settings is has nothing but what it is.
@@ -102,7 +89,7 @@ fn base(spec: &AllocatorSpec, options: &TuneOptions) -> Result<Base, SearchError
     let foreign = !settings.is_empty() && !settings.iter().any(|own| family.setting(&own.name).is_some());
     let searched = match foreign {
         true => Vec::new(),
-        false => catalog.searched(spec, settings, &options.keep)?,
+        false => catalog.searched(spec, settings)?,
     };
     Ok(Base {
         name: spec.to_string(),
