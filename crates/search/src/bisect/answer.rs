@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::bisect::evidence::{Grid, median};
 use crate::bisect::noise::Noise;
 use crate::bisect::posterior::{Gap, Posterior};
-use crate::bisect::search::weight;
 
 /// A change below this share of the difference of the ends is reported where it is seen, and not looked for.
 const LARGE: f64 = 0.25;
@@ -78,7 +77,7 @@ impl Answer {
         let mut large: Vec<&Gap> = posterior.gaps.iter().filter(is_large).filter(possible).collect();
         let found = !large.is_empty()
             && large.iter().all(|gap| gap.probability >= confidence && change(gap).narrowest);
-        large.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        large.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
         let smaller = posterior.gaps.iter().filter(|gap| !is_large(gap) && gap.probability >= confidence);
         Self {
             found,
@@ -118,23 +117,15 @@ impl Answer {
 
 /// Neighbouring gaps that may hold one and the same change, as one range each.
 fn ranges(posterior: &Posterior, confidence: f64, change: &dyn Fn(&Gap) -> Change) -> Vec<Change> {
-    let mut left: Vec<&Gap> = posterior.gaps.iter().collect();
-    left.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-    let Some(most) = left.first() else { return Vec::new() };
+    let Some(most) = posterior.likeliest() else { return Vec::new() };
     let mut range = change(most);
     // Neighbours join until the range holds the change with the confidence asked for.
     while range.probability < confidence {
         let before = posterior.gaps.iter().find(|gap| gap.to == range.after);
         let behind = posterior.gaps.iter().find(|gap| gap.after == range.to);
         let next = match (before, behind) {
-            (Some(a), Some(b)) => {
-                if weight(a) >= weight(b) {
-                    a
-                } else {
-                    b
-                }
-            }
-            (Some(one), None) | (None, Some(one)) => one,
+            (Some(a), Some(b)) if a.weight() >= b.weight() => a,
+            (_, Some(one)) | (Some(one), None) => one,
             (None, None) => break,
         };
         range.after = range.after.min(next.after);

@@ -24,10 +24,10 @@ mod space;
 mod verified;
 
 pub use comparison::Comparison;
-pub use effects::{Effect, effects};
+pub use effects::Effect;
 pub use figures::{ArmFigures, Block, Figure, Limits};
 pub use model::Model;
-pub use race::{DropReason, Dropped, LEAST_FREEDOM};
+pub use race::{DropReason, LEAST_FREEDOM};
 pub use search::{Next, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
-pub use verified::{Against, Doubt, Shown, Verified, doubt, verified};
+pub use verified::{Against, Doubt, Shown, doubt, verified};

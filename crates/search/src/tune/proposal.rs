@@ -43,7 +43,7 @@ impl Choice<'_> {
             return pool.choose_multiple(random, count).cloned().collect();
         };
         let mut features: Vec<Features> =
-            pool.iter().map(|candidate| model.features(self.space, candidate)).collect();
+            pool.iter().map(|candidate| Features::of(self.space, candidate)).collect();
         let mut chosen = Vec::new();
         while chosen.len() < count && !pool.is_empty() {
             let gains = features.iter().map(|of| self.gain(&model, of)).enumerate();

@@ -13,23 +13,14 @@ pub const LEAST_FREEDOM: usize = 3;
 /// Nor by a single run of its own, which may have been in a mode of its own.
 const LEAST_BLOCKS: usize = 2;
 
-/// A candidate that is out.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Dropped {
-    pub candidate: usize,
-    /// Blocks measured when it was dropped.
-    pub after: usize,
-    pub reason: DropReason,
-}
-
 /// Why a candidate is out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum DropReason {
     /// Another is shown to be better, or not worse by more than the margin.
     Worse {
-        /// Position of the other candidate; `None` is the control.
-        than: Option<usize>,
+        /// Spec of the other candidate; `None` is the control.
+        than: Option<String>,
         /// Log ratio of the levels.
         log_ratio: f64,
     },

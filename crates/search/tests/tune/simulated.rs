@@ -4,9 +4,7 @@ use crate::lab;
 
 use std::collections::BTreeSet;
 
-use heaptrial_search::tune::{
-    ArmFigures, Block, Candidate, DropReason, Figure, Limits, Next, Rules, Search, effects,
-};
+use heaptrial_search::tune::{ArmFigures, Block, Candidate, DropReason, Figure, Limits, Next, Rules, Search};
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
 const NEAR: f64 = 0.048_790_164; // a factor of 1.05
@@ -111,7 +109,7 @@ fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
     };
     let idle = search(|at| at % 2 == 1, Some(0.0));
     let missing = DropReason::Missing { figure: Figure::Work };
-    let out = idle.dropped().into_iter().filter(|drop| drop.reason == missing).map(|drop| drop.candidate);
+    let out = idle.dropped().iter().filter(|(_, reason)| **reason == missing).map(|(at, _)| *at);
     let every: Vec<usize> = (0..idle.candidates().len()).filter(|at| at % 2 == 1).collect();
     assert_eq!(BTreeSet::from_iter(out), BTreeSet::from_iter(every), "{:?}", idle.dropped());
     assert!(!idle.winners().is_empty() && idle.winners().iter().all(|at| at % 2 == 0));
@@ -143,13 +141,12 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
 fn effects_are_those_that_the_landscape_has() {
     let lab = Landscape::new(12, 0.01, None);
     let (search, _) = searched(&lab, rules(4), 150, 12);
-    let measured: Vec<_> =
-        search.standings().iter().map(|one| search.candidates()[one.candidate].clone()).collect();
-    let found = effects(search.space(), &search.model().unwrap(), &measured);
+    let found = search.effects();
     assert!(found.len() > 8, "{found:?}");
     let off = found.iter().filter(|effect| {
         let at = |value: Option<&str>| {
-            let base = &search.space().bases[effect.base];
+            let at = search.space().bases.iter().position(|base| base.name == effect.base).unwrap();
+            let base = &search.space().bases[at];
             let setting = base.settings.iter().position(|setting| setting.name == effect.setting).unwrap();
             let mut levels = vec![0; base.settings.len()];
             levels[setting] = base.settings[setting]
@@ -157,7 +154,7 @@ fn effects_are_those_that_the_landscape_has() {
                 .iter()
                 .position(|level| level.value.as_deref() == value)
                 .unwrap();
-            lab.truth(&Candidate { base: effect.base, levels })
+            lab.truth(&Candidate { base: at, levels })
         };
         let truth = at(Some(&effect.value)) - at(None);
         // A candidate is off by itself by 3%, and a seed stretches what differs.
@@ -188,7 +185,7 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
     }
     let model = search.model().unwrap();
     assert!(model.believed(search.space(), &plain).0.abs() < 0.05);
-    let found = effects(search.space(), &model, &search.measured());
+    let found = search.effects();
     assert!(!found.is_empty());
     for effect in &found {
         assert!((effect.log_ratio.exp() - 0.25).abs() < 0.05, "{effect:?}");

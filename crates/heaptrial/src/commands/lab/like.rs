@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 use heaptrial_host::{HostFacts, HostRoot, Process, codename};
@@ -15,6 +15,7 @@ use heaptrial_model::ServiceName;
 use heaptrial_relay::{Control, Relay};
 
 use super::OWN_PROGRAM;
+use crate::answer::Answer;
 use crate::commands::value::size_word;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -75,7 +76,7 @@ impl Likeness {
 }
 
 /// Starts this program again with the options that a service, named by its unit or the PID of its main process, has.
-pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Answer, Failure> {
     let likeness = read(like, runs, global)?;
     eprintln!("as {like}:");
     likeness.lines.iter().for_each(|line| eprintln!("  {line}"));

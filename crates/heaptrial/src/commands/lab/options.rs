@@ -1,15 +1,13 @@
 //! What every lab run can be asked for.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_allocator::Catalog;
-use heaptrial_lab::{Accounting, LabPlan, Userland};
+use heaptrial_lab::Userland;
 use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialName, TrialPlan};
 
-use super::OWN_PROGRAM;
 use super::executor::ExecutorOptions;
-use super::repeat_command::RepeatCommand;
 use crate::commands::allocators::SourceOptions;
 use crate::commands::value::{ValueError, size};
 use crate::exit::Failure;
@@ -79,34 +77,6 @@ fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
 }
 
 impl LabOptions {
-    /// A run in a folder, still without a name, arms and a seed.
-    pub(super) fn plan_in(
-        &self,
-        folder: &Path,
-        command: &RepeatCommand,
-        duration: Option<HumanDuration>,
-        metric: Metric,
-        accounting: Accounting,
-    ) -> LabPlan {
-        LabPlan {
-            name: String::new(),
-            arms: Vec::new(),
-            repeats: 1,
-            duration: duration.map(|duration| duration.0),
-            tick: self.tick.0,
-            metric,
-            accounting,
-            memory_limit_bytes: self.memory_limit,
-            seed: 0,
-            processors: self.processors,
-            command: command.to_string(),
-            database: folder.join("heaptrial.db"),
-            folder: folder.to_owned(),
-            supervisor: PathBuf::from(OWN_PROGRAM),
-            userland: Userland::current(),
-        }
-    }
-
     /// What runs in an arm of this spec: with the settings that make it size itself for --processors.
     pub(super) fn as_run(&self, spec: &AllocatorSpec) -> AllocatorSpec {
         match self.processors {

@@ -1,6 +1,5 @@
 //! `heaptrial lab tor`: relays on a private network.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, Args};
@@ -12,6 +11,7 @@ use heaptrial_network::{LoadParameters, RETAINED_AT_MOST, RelayParameters, Traff
 use super::relay_memory::RelayMemory;
 use super::search::Timed;
 use super::{LabOptions, execute};
+use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -103,11 +103,11 @@ fn rate(text: &str) -> Result<f64, ValueError> {
     number(text, 0.0..=10_000.0, "a number from 0 to 10000")
 }
 
-pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
-    let (workload, duration) = options.workload(&plan)?;
+    let timed = options.workload(&plan)?;
     eprintln!("{}", options.memory(&plan));
-    execute("tor", &options.lab, &plan, workload.as_ref(), duration, global)
+    execute("tor", &options.lab, &plan, &timed, global)
 }
 
 impl TorOptions {

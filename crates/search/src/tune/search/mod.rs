@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::tune::comparison::Comparison;
+use crate::tune::effects::{Effect, effects};
 use crate::tune::figures::{Block, Figure, Limits, least_sd};
 use crate::tune::model::{Known, Model, noises};
-use crate::tune::race::{DropReason, Dropped};
+use crate::tune::race::DropReason;
 use crate::tune::space::{Candidate, Space};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct Search {
     candidates: Vec<Candidate>,
     positions: BTreeMap<Candidate, usize>,
     blocks: Vec<Block>,
-    dropped: BTreeMap<usize, Dropped>,
+    dropped: BTreeMap<usize, DropReason>,
 }
 
 /// The figures that were measured of one kind: which candidates have any, and how they compare.
@@ -54,6 +55,11 @@ struct Compared {
 impl Compared {
     fn place(&self, candidate: usize) -> Option<usize> {
         self.arms.iter().position(|arm| *arm == candidate)
+    }
+
+    /// Log ratio of a candidate to the control.
+    fn ratio(&self, candidate: usize) -> Option<f64> {
+        self.place(candidate).map(|place| self.comparison.to_control(place))
     }
 }
 
@@ -76,10 +82,6 @@ impl Search {
         &self.space
     }
 
-    pub fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
     /// The candidates that were chosen so far; positions are in this list.
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
@@ -89,11 +91,9 @@ impl Search {
         &self.blocks
     }
 
-    /// Those that are out, in the order in which they were dropped.
-    pub fn dropped(&self) -> Vec<&Dropped> {
-        let mut dropped: Vec<&Dropped> = self.dropped.values().collect();
-        dropped.sort_by_key(|drop| (drop.after, drop.candidate));
-        dropped
+    /// Those that are out, by position.
+    pub fn dropped(&self) -> &BTreeMap<usize, DropReason> {
+        &self.dropped
     }
 
     /// The position of a candidate, which gets one if it has none.
@@ -117,8 +117,7 @@ impl Search {
     }
 
     fn drop_out(&mut self, candidate: usize, reason: DropReason) {
-        let after = self.blocks.len();
-        self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
+        self.dropped.entry(candidate).or_insert(reason);
     }
 
     fn compared(&self, figure: Figure) -> Option<Compared> {
@@ -151,14 +150,6 @@ impl Search {
         self.compared(Figure::Level)?.comparison.noise()
     }
 
-    /// Of each candidate that has the figure: log ratio to the control.
-    pub fn ratios(&self, figure: Figure) -> Vec<(usize, f64)> {
-        self.compared(figure).map_or_else(Vec::new, |compared| {
-            let ratio = |(place, arm): (usize, &usize)| (*arm, compared.comparison.to_control(place));
-            compared.arms.iter().enumerate().map(ratio).collect()
-        })
-    }
-
     /// What a model knows: the log ratio of each place, and that of the control where it is a candidate.
     fn known(&self, compared: &Compared) -> Vec<Known> {
         let of_arm = |(place, arm): (usize, &usize)| {
@@ -181,11 +172,16 @@ impl Search {
         self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect()
     }
 
-    /// Candidates that were measured, and the control where it is one: effects of settings are of these.
-    pub fn measured(&self) -> Vec<Candidate> {
-        let arms = self.arms();
-        let control = self.control.iter().filter(|_| !self.blocks.is_empty()).cloned();
-        control.chain(arms.into_iter().map(|arm| self.candidates[arm].clone())).collect()
+    /// What each setting does over the candidates that were measured, and the control where it is one.
+    pub fn effects(&self) -> Vec<Effect> {
+        let Some(model) = self.model() else { return Vec::new() };
+        let arms = self.arms().into_iter().map(|arm| self.candidates[arm].clone());
+        effects(&self.space, &model, &self.control.iter().cloned().chain(arms).collect::<Vec<_>>())
+    }
+
+    /// The spec of a candidate by its position.
+    pub fn name(&self, at: usize) -> String {
+        self.space.name(&self.candidates[at])
     }
 
     /// What is believed of how settings act on the level; `None` before anything is measured.

@@ -64,6 +64,7 @@ impl Search {
             let Some((than, log_ratio)) = beaten else { continue };
             // Of two that are alike, the one that is believed better stays.
             if than.is_none() || log_ratio >= 0.0 {
+                let than = than.map(|other| self.name(other));
                 self.drop_out(arm, DropReason::Worse { than, log_ratio });
             }
         }

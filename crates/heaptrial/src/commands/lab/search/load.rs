@@ -1,4 +1,4 @@
-//! Under what load a search runs its arms.
+//! The load of a search.
 
 use clap::Subcommand;
 use heaptrial_lab::Workload;
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 /// What is run, and for how long at most.
 pub(in super::super) type Timed = (Box<dyn Workload>, Option<HumanDuration>);
 
-/// Under what load; with the options of that command, but for its arms.
+/// Under which load a search runs its arms; with the options of that command, but for its arms.
 #[derive(Debug, Subcommand)]
 pub enum Load {
     /// A program, as `lab run` runs it

@@ -191,12 +191,13 @@ impl Slurm {
         });
         let run = KeptRun {
             token: format!("{:016x}", rand::random::<u64>()),
-            name: lab.name.clone(),
             command: command.clone(),
             directory: std::env::current_dir().map_err(Failure::failed)?,
-            arms: plan.arms.clone(),
-            duration: plan.duration.or(lab.duration.map(HumanDuration)),
-            metric: lab.metric,
+            plan: TrialPlan {
+                duration: plan.duration.or(lab.duration.map(HumanDuration)),
+                metric: Some(lab.metric),
+                ..plan.clone()
+            },
             builds: copied.collect::<Result<_, _>>()?,
             repeats: lab.repeats,
             seed: lab.seed,
@@ -301,7 +302,7 @@ impl Collection {
 fn same(run: KeptRun, lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) -> Result<KeptRun, Failure> {
     let builds = lab.arms.iter().map(|arm| &arm.obtained.sha256);
     let is_same = run.command.runs_as(command)
-        && run.arms == plan.arms
+        && run.plan.arms == plan.arms
         && run.seed == lab.seed
         && run.builds.iter().map(|build| &build.sha256).eq(builds);
     match is_same {
