@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use heaptrial_host::Process;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use heaptrial_network::{
-    Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters, Stamps, TrafficParameters,
+    Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, RelayInstance,
+    RelayParameters, Stamps, Traffic, TrafficParameters,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +20,7 @@ use heaptrial_relay::TorError;
 
 use crate::clock::{Clock, GivenUp, Seen, Step};
 use crate::program::find_program;
-use crate::relay_traffic::{RelayTraffic, make_room};
+use crate::relay_traffic::{make_room, observed, shortfall};
 use crate::relay_watch::RelayWatch;
 use crate::workload::{
     Arrangement, Course, Event, Launch, NO_RESTARTS, Round, RoundContext, SlotState, Workload,
@@ -143,7 +143,7 @@ impl Workload for TorWorkload {
         let most = Stamps::STRETCHED_AT_MOST.saturating_sub(retained);
         let stamps = Stamps::Stretched { consensuses: consensuses.unwrap_or(most).min(most), retained };
         let directory = DirectoryParameters { entries, stamps, seed: context.seed };
-        let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?)?;
+        let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?, 0)?;
         let mut relays = Vec::new();
         let mut doors = Vec::new();
         let mut makes_all_diffs = Vec::new();
@@ -219,7 +219,7 @@ struct TorRound {
     makes_all_diffs: Vec<bool>,
     watches: Vec<RelayWatch>,
     driver: Option<LoadDriver>,
-    traffic: Option<RelayTraffic>,
+    traffic: Option<Traffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
     started: Instant,
@@ -245,11 +245,10 @@ impl TorRound {
         let addresses: Vec<SocketAddr> =
             self.loaded.iter().filter_map(|slot| self.watches[*slot].address()).collect();
         self.driver = Some(LoadDriver::new(&addresses, &self.authority)?);
-        {
+        let asked = &self.parameters.traffic;
+        if asked.held() > 0 {
             let _inside = self.runtime.enter();
-            let traffic = &self.parameters.traffic;
-            self.traffic =
-                RelayTraffic::start(traffic, self.seed, &self.loaded, &addresses, &self.authority)?;
+            self.traffic = Some(Traffic::start(asked, self.seed, &addresses, &self.authority)?);
         }
         let mut events = vec![Event {
             slot: None,
@@ -304,7 +303,7 @@ impl TorRound {
         self.served = consensus;
         let _inside = self.runtime.enter();
         if let Some(driver) = &mut self.driver {
-            driver.begin(consensus, LoadPlan::new(&self.parameters.load, consensus, self.seed));
+            driver.begin(consensus, &self.parameters.load, self.seed);
         }
     }
 
@@ -429,15 +428,15 @@ impl Round for TorRound {
 
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)> {
         let consensuses = self.clock.worked_off(slot) as f64;
-        let mut observed = vec![(CONSENSUSES, consensuses)];
+        let mut measured = vec![(CONSENSUSES, consensuses)];
         if self.rested && self.clock.is_at_rest(slot) {
-            observed.push((RESTED_CONSENSUSES, consensuses));
-            observed.push((DIFFS_FROM, self.relays[slot].diffs_from() as f64));
+            measured.push((RESTED_CONSENSUSES, consensuses));
+            measured.push((DIFFS_FROM, self.relays[slot].diffs_from() as f64));
         }
         let position = self.loaded.iter().position(|loaded| *loaded == slot);
         if let (Some(position), Some(driver)) = (position, &self.driver) {
             let totals = driver.totals()[position];
-            observed.extend([
+            measured.extend([
                 ("load_clients", totals.connected as f64),
                 ("load_clients_attempted", totals.attempted as f64),
                 ("load_clients_connected", totals.connected_now as f64),
@@ -447,8 +446,10 @@ impl Round for TorRound {
                 ("load_bytes", totals.bytes as f64),
             ]);
         }
-        observed.extend(self.traffic.iter().flat_map(|traffic| traffic.observe(slot)));
-        observed
+        if let (Some(position), Some(traffic)) = (position, &self.traffic) {
+            measured.extend(observed(&traffic.totals()[position]));
+        }
+        measured
     }
 
     fn finish(&mut self) -> Vec<Event> {
@@ -491,7 +492,11 @@ impl Round for TorRound {
                 events.extend(without.map(|slot| self.without_directory(slot, self.started.elapsed())));
             }
         }
-        events.extend(self.traffic.take().into_iter().flat_map(RelayTraffic::finish));
+        for (slot, totals) in self.loaded.iter().zip(self.traffic.take().iter().flat_map(Traffic::totals)) {
+            let text = shortfall(&self.parameters.traffic, &totals);
+            let event = |text| Event { slot: Some(*slot), kind: KnownEvent::Warning, text };
+            events.extend(text.map(event));
+        }
         events.extend(self.pace());
         events
     }

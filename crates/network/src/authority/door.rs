@@ -53,7 +53,7 @@ impl Door {
         Ok(Self { identity: identity.to_owned(), address, asked, server })
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 

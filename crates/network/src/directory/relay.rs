@@ -58,15 +58,6 @@ pub struct SyntheticRelay {
     published: Published,
 }
 
-/// What synthetic relays claim to be good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyntheticRole {
-    /// The whole network, exits among them.
-    Network,
-    /// Entries that fill the directory and are hardly ever chosen for a circuit.
-    Background,
-}
-
 /// The descriptors of a relay as last published.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Published {
@@ -212,10 +203,11 @@ impl SyntheticRelay {
         format!("family {}\n", members.join(" "))
     }
 
-    /// The entry's first lines in a consensus: nickname, id, address; then flags and version.
-    pub(crate) fn consensus_lines(&self, flavor: Flavor, role: SyntheticRole) -> String {
+    /// Its entry in a consensus: nickname, id, address; then flags and version. Beside real relays it is no exit, and hardly
+    /// ever chosen for a circuit.
+    pub(crate) fn consensus_lines(&self, flavor: Flavor, beside_real: bool) -> String {
         let microdesc = flavor == Flavor::Microdesc;
-        let exit = self.exit && role == SyntheticRole::Network;
+        let exit = self.exit && !beside_real;
         let id = base64(&self.id());
         // The date is the constant that Tor writes since consensus method 33.
         let place = format!("2038-01-01 00:00:00 {} {} 0", self.address, self.or_port);
@@ -235,10 +227,7 @@ impl SyntheticRelay {
             (false, true) => format!("p {EXIT_SUMMARY}\n"),
             (false, false) => "p reject 1-65535\n".to_owned(),
         };
-        let bandwidth = match role {
-            SyntheticRole::Network => self.bandwidth,
-            SyntheticRole::Background => 1,
-        };
+        let bandwidth = if beside_real { 1 } else { self.bandwidth };
         let version = self.platform.split_once(" on").map_or(self.platform, |(version, _)| version);
         format!("{entry}s {flags}\nv {version}\npr {PROTOCOLS}\nw Bandwidth={bandwidth}\n{policy}")
     }

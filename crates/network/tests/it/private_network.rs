@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heaptrial_network::{
-    Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
+    Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, RelayInstance,
     RelayParameters, Stamps, Traffic, TrafficParameters, TrafficTotals,
 };
 use heaptrial_relay::Control;
@@ -57,7 +57,7 @@ impl Network {
             stamps: Stamps::Stretched { consensuses: 4, retained: 2 },
             seed: 5,
         };
-        let authority = Authority::start(&directory, keys).unwrap();
+        let authority = Authority::start(&directory, keys, 0).unwrap();
         let parameters = RelayParameters::on(2);
         let relay = RelayInstance::create(
             &folder.path().join("relay"),
@@ -100,7 +100,7 @@ fn a_real_relay_serves_the_synthetic_directory() {
 
     let load = LoadParameters { clients: 100, arrival_seconds: 5.0, stay_consensuses: 1.0 };
     let mut driver = LoadDriver::new(&[network.address], &network.authority).unwrap();
-    driver.begin(1, LoadPlan::new(&load, 1, 1));
+    driver.begin(1, &load, 1);
     let totals =
         wait_for("100 documents", MINUTE, || Some(driver.totals()[0]).filter(|t| t.documents >= 100));
     assert!(totals.failed * 20 < totals.connected, "{totals:?}\n{}", network.log());
@@ -178,7 +178,7 @@ fn a_relay_gets_each_consensus_once_and_retains_as_many_as_told_those_of_the_pas
     let dir = tempfile::tempdir().unwrap();
     let keys = AuthorityKeys::generate(dir.path()).unwrap();
     let stamps = Stamps::Stretched { consensuses: CONSENSUSES, retained: RETAINED };
-    let authority = Authority::start(&DirectoryParameters { entries: 60, stamps, seed: 5 }, keys).unwrap();
+    let authority = Authority::start(&DirectoryParameters { entries: 60, stamps, seed: 5 }, keys, 0).unwrap();
     let (door, other) = (authority.open_door().unwrap(), authority.open_door().unwrap());
     let parameters = RelayParameters::on(2);
     let place = dir.path().join("relay");
