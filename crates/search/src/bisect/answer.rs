@@ -109,10 +109,6 @@ impl Answer {
         let ends = Ends { differ: 0.5, log_ratio: 0.0, interval: [0.0, 0.0], measured: 0 };
         Self { found: false, same_ends: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
     }
-
-    pub fn main(&self) -> Option<&Change> {
-        self.changes.first()
-    }
 }
 
 /// Neighbouring gaps that may hold one and the same change, as one range each.

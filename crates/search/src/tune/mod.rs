@@ -2,7 +2,7 @@
 //!
 //! A [`Space`] is a list of allocators with settings, each with a few levels; a [`Candidate`] is one choice of all. A
 //! [`Block`] has the figures of the control and of a few candidates, measured with the same seed and load. [`Search`] takes
-//! blocks in and says which candidates the next one has ([`Next`]); at last it names winners, which are verified in blocks
+//! blocks in and says which candidates the next one has; at last it names winners, which are verified in blocks
 //! of their own ([`verified`]).
 //!
 //! Three things are distinguished. What is *compared* is within blocks ([`Comparison`], least squares over candidates and
@@ -28,6 +28,6 @@ pub use effects::Effect;
 pub use figures::{ArmFigures, Block, Figure, Limits};
 pub use model::Model;
 pub use race::{DropReason, LEAST_FREEDOM};
-pub use search::{Next, Rules, Search, Standing};
+pub use search::{Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
 pub use verified::{Against, Doubt, Shown, doubt, verified};

@@ -161,31 +161,6 @@ pub(crate) mod tests {
             .collect()
     }
 
-    #[test]
-    fn what_was_measured_is_believed_and_its_neighbours_are_like_it() {
-        let space = space();
-        let known = known(&[(0, 0, 0.0), (6, 0, 0.5), (3, 0, 0.25), (0, 1, 0.1)]);
-        let model = Model::of(&space, &known, &[0.02]).unwrap();
-        for known in &known {
-            let (mean, sd) = model.believed(&space, &known.candidate);
-            assert!((mean - known.value).abs() < 0.03 && sd < 0.05, "{known:?}: {mean} {sd}");
-        }
-        let near = model.believed(&space, &at(5, 0));
-        let far = model.believed(&space, &at(0, 2));
-        assert!((0.3..0.55).contains(&near.0) && near.1 < far.1, "{near:?} {far:?}");
-    }
-
-    #[test]
-    fn one_more_block_makes_it_surer_and_changes_no_mean() {
-        let space = space();
-        let mut model = Model::of(&space, &known(&[(0, 0, 0.0), (6, 0, 0.5)]), &[0.05]).unwrap();
-        let candidate = Features::of(&space, &at(2, 1));
-        let before = model.of_features(&candidate);
-        model.as_if_measured(&candidate, 0.05);
-        let after = model.of_features(&candidate);
-        assert!((before.0 - after.0).abs() < 1e-9 && after.1 < before.1 * 0.9, "{before:?} {after:?}");
-    }
-
     /// Three values in two blocks each, to a ten-thousandth.
     #[test]
     fn what_was_measured_twice_is_believed_before_the_noise_is_known_well() {

@@ -39,7 +39,7 @@ fn commits_that_cannot_be_measured_widen_the_answer() {
     for seed in 0..10 {
         let history = History { last: 120, changes: vec![(61, HALF_AGAIN)], untestable: (55..64).collect() };
         let (answer, _) = searched(&history, Lab::USUAL, seed);
-        let change = answer.main().copied().unwrap();
+        let change = answer.changes.first().copied().unwrap();
         assert!(answer.found && change.narrowest, "{answer:?}");
         assert_eq!((change.after, change.to), (54, 64), "{answer:?}");
     }
@@ -78,7 +78,7 @@ fn a_stretch_that_cannot_be_measured_is_left_and_not_walked_through() {
                 }
             }
         };
-        assert!(answer.found && answer.main().unwrap().to == change, "{answer:?}");
+        assert!(answer.found && answer.changes.first().unwrap().to == change, "{answer:?}");
         assert!(tried <= 4, "{tried} of {} tried", untestable.len());
     }
 }
@@ -127,7 +127,7 @@ fn builds_alike_in_any_order_do_not_keep_a_search_from_its_end() {
     {
         let first = builds.iter().position(|build| *build >= 2).unwrap();
         let (answer, asked) = over_builds(&builds, level);
-        let change = answer.main().unwrap();
+        let change = answer.changes.first().unwrap();
         assert!(answer.found && change.to == first && change.after == first - 1, "{builds:?}: {asked:?}");
     }
 }

@@ -4,7 +4,7 @@ use crate::lab;
 
 use std::collections::BTreeSet;
 
-use heaptrial_search::tune::{ArmFigures, Block, Candidate, DropReason, Figure, Limits, Next, Rules, Search};
+use heaptrial_search::tune::{ArmFigures, Block, Candidate, DropReason, Figure, Limits, Rules, Search};
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
 const NEAR: f64 = 0.048_790_164; // a factor of 1.05
@@ -44,7 +44,7 @@ fn the_same_seed_and_blocks_give_the_same_search_also_when_it_is_told_anew() {
     assert_eq!((first.blocks(), &winner), (second.blocks(), &again));
     let mut told = Search::new(lab.space().clone(), rules(4), None, 5);
     for block in first.blocks() {
-        let Next::Measure(arms) = told.next_step() else { panic!("it ended") };
+        let Some(arms) = told.next_step() else { panic!("it ended") };
         assert_eq!(arms, block.arms.iter().map(|arm| arm.0).collect::<Vec<_>>());
         told.take(block.clone());
     }
@@ -71,7 +71,7 @@ fn limits_are_kept_and_who_breaks_them_is_out() {
     let limits = Limits { cpu: Some(most), ..Limits::default() };
     let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
     for number in 0..15 {
-        let Next::Measure(arms) = search.next_step() else { break };
+        let Some(arms) = search.next_step() else { break };
         let block = with_cost(&lab, &search, &arms, number);
         search.take(block);
     }
@@ -97,7 +97,7 @@ fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
     let search = |idle: fn(usize) -> bool, control: Option<f64>| {
         let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
         for number in 0..5 {
-            let Next::Measure(arms) = search.next_step() else { break };
+            let Some(arms) = search.next_step() else { break };
             let mut block = block(&lab, &search, &arms, number);
             block.control.work = control;
             for (at, figures) in &mut block.arms {
@@ -126,7 +126,7 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
     search.next_step();
     search.fail(2, "killed by SIGSEGV");
     let mut blocks = 0;
-    while let Next::Measure(arms) = search.next_step() {
+    while let Some(arms) = search.next_step() {
         assert!(!arms.contains(&2));
         let measured = block(&lab, &search, &arms, blocks);
         search.take(measured);
@@ -169,7 +169,7 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
     let plain = Candidate { base: 0, levels: vec![0] };
     let mut search = Search::new(lab.space().clone(), rules(3), Some(plain.clone()), 8);
     for number in 0..6 {
-        let Next::Measure(arms) = search.next_step() else { break };
+        let Some(arms) = search.next_step() else { break };
         let mut block = block(&lab, &search, &arms, number);
         // The control is what it is, and all others need a quarter of it.
         let level = block.control.level;

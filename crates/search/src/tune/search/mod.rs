@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::tune::comparison::Comparison;
 use crate::tune::effects::{Effect, effects};
@@ -39,7 +38,6 @@ pub struct Search {
     seed: u64,
     control: Option<Candidate>,
     candidates: Vec<Candidate>,
-    positions: BTreeMap<Candidate, usize>,
     blocks: Vec<Block>,
     dropped: BTreeMap<usize, DropReason>,
 }
@@ -72,7 +70,6 @@ impl Search {
             seed,
             control,
             candidates: Vec::new(),
-            positions: BTreeMap::new(),
             blocks: Vec::new(),
             dropped: BTreeMap::new(),
         }
@@ -98,7 +95,8 @@ impl Search {
 
     /// The position of a candidate, which gets one if it has none.
     pub fn position(&mut self, candidate: &Candidate) -> usize {
-        *self.positions.entry(candidate.clone()).or_insert_with(|| {
+        let known = self.candidates.iter().position(|known| known == candidate);
+        known.unwrap_or_else(|| {
             self.candidates.push(candidate.clone());
             self.candidates.len() - 1
         })

@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use heaptrial_search::tune::{
-    ArmFigures, Base, Block, Candidate, Figure, Level, Limits, Next, Rules, Search, Setting, Space, doubt,
-    verified,
+    ArmFigures, Base, Block, Candidate, Figure, Level, Limits, Rules, Search, Setting, Space, doubt, verified,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -50,7 +49,7 @@ pub fn searched(lab: &dyn Lab, rules: Rules, runs: usize, seed: u64) -> (Search,
     let mut search = Search::new(lab.space().clone(), rules, None, seed);
     let mut left = runs;
     for number in 0.. {
-        let Next::Measure(mut arms) = search.next_step() else { break };
+        let Some(mut arms) = search.next_step() else { break };
         arms.truncate(left.saturating_sub(1));
         if arms.is_empty() {
             break;
@@ -216,7 +215,7 @@ impl Alike {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut search = Search::new(self.space.clone(), rules.clone(), None, seed);
         for _ in 0..SEARCHED {
-            let Next::Measure(arms) = search.next_step() else { break };
+            let Some(arms) = search.next_step() else { break };
             let block = self.block(&arms, &mut random);
             search.take(block);
         }
