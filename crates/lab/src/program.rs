@@ -40,26 +40,3 @@ fn check(path: &Path) -> Result<(), &'static str> {
         Ok(_) => Err(NOT_EXECUTABLE),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_found_or_the_reason_given() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("script");
-        std::fs::write(&file, "#!/bin/sh\n").unwrap();
-        let fails =
-            |name: &OsStr, why: &str| assert!(find_program(name).unwrap_err().contains(why), "{name:?}");
-        fails(file.as_os_str(), "is not executable");
-        fails(folder.path().as_os_str(), "is a folder");
-        for missing in [folder.path().join("none").as_os_str(), OsStr::new(""), OsStr::new("no-such-program")]
-        {
-            fails(missing, "was not found");
-        }
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(find_program(file.as_os_str()), Ok(file.clone()));
-        assert!(find_program(OsStr::new("sh")).unwrap().is_absolute());
-    }
-}

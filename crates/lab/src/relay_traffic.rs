@@ -65,29 +65,3 @@ pub(crate) fn make_room(relays: usize, parameters: &TrafficParameters) -> Result
         _ => Ok(()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn traffic_that_a_relay_did_not_get_is_reported() {
-        let parameters =
-            TrafficParameters { connections: 100, ntor_per_second: 5.0, ..TrafficParameters::default() };
-        let whole = TrafficTotals { connections_now: 100, circuits_asked: 100, ..TrafficTotals::default() };
-        assert_eq!(shortfall(&parameters, &whole), None);
-        let few = TrafficTotals { connections_now: 94, connections_failed: 7, ..whole };
-        let text = shortfall(&parameters, &few).unwrap();
-        assert!(text.contains("94 of 100 connections") && text.contains("7 times"), "{text}");
-        let keyless = TrafficTotals { circuits_asked: 0, circuits_without_key: 9, ..whole };
-        let text = shortfall(&parameters, &keyless).unwrap();
-        assert!(text.contains("of 9 circuits 0 failed, and 9 could not be asked for"), "{text}");
-    }
-
-    #[test]
-    fn more_connections_than_any_process_may_have_are_refused() {
-        let parameters = TrafficParameters { connections: u32::MAX, ..TrafficParameters::default() };
-        let error = make_room(3, &parameters).unwrap_err().to_string();
-        assert!(error.contains("open files") && error.contains("ulimit -n"), "{error}");
-    }
-}

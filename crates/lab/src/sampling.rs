@@ -179,7 +179,7 @@ impl Sampling {
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             view.rss_bytes = sample.rss_bytes;
             view.cpu = Some(Duration::from_micros(sample.cpu_us));
-            view.metric_bytes.push(match self.metric {
+            view.metric_bytes = Some(match self.metric {
                 Metric::Rss => sample.rss_bytes,
                 Metric::Cgroup => sample.cgroup_current_bytes.unwrap_or_default(),
                 _ => sample.anon_bytes + sample.swap_bytes,

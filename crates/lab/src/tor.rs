@@ -1,8 +1,9 @@
 //! The workload of real Tor relays on a private network.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,9 @@ use tokio::runtime::Runtime;
 use heaptrial_relay::TorError;
 
 use crate::clock::{Clock, GivenUp, Seen, Step};
+use crate::placeholders::Ports;
 use crate::program::find_program;
 use crate::relay_traffic::{make_room, observed, shortfall};
-use crate::relay_watch::RelayWatch;
 use crate::workload::{
     Arrangement, Course, Event, Launch, NO_RESTARTS, Round, RoundContext, SlotState, Workload,
 };
@@ -69,6 +70,7 @@ pub struct TorWorkload {
     tor: PathBuf,
     version: String,
     runtime: Runtime,
+    ports: RefCell<Ports>,
 }
 
 impl TorWorkload {
@@ -90,7 +92,7 @@ impl TorWorkload {
             .build()
             .map_err(LabError::file("the load generator's threads"))?;
         let version = version.lines().next().unwrap_or("").to_owned();
-        Ok(Self { parameters, tor, version, runtime })
+        Ok(Self { parameters, tor, version, runtime, ports: RefCell::default() })
     }
 }
 
@@ -146,22 +148,25 @@ impl Workload for TorWorkload {
         let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?, 0)?;
         let mut relays = Vec::new();
         let mut doors = Vec::new();
+        let mut addresses = Vec::new();
         let mut makes_all_diffs = Vec::new();
         for slot in context.slots {
             let nickname = slot.service.replace('-', "");
-            let torrc = &slot.arm.arm.treatment.torrc;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.borrow_mut().give()?));
+            let mut torrc = slot.arm.arm.treatment.torrc.clone();
+            torrc.insert("ORPort".to_owned(), address.to_string());
             let place = folder.join(&slot.service);
             let door = authority.open_door()?;
             let line = door.torrc_line();
-            let relay = RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, torrc)?;
+            let relay = RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, &torrc)?;
             relay.retain(authority.past())?;
             relays.push(relay);
             doors.push(door);
+            addresses.push(address);
             let mut set = torrc.keys().chain(self.parameters.relays.torrc.keys());
             let bears = |option: &String| DIFF_OPTIONS.iter().any(|diffs| option.eq_ignore_ascii_case(diffs));
             makes_all_diffs.push(!set.any(bears));
         }
-        let watches = relays.iter().map(|relay| RelayWatch::start(relay.clone())).collect();
         Ok(Box::new(TorRound {
             parameters: self.parameters.clone(),
             seed: context.seed,
@@ -185,7 +190,7 @@ impl Workload for TorWorkload {
             doors,
             relays,
             makes_all_diffs,
-            watches,
+            addresses,
             folder,
         }))
     }
@@ -217,7 +222,8 @@ struct TorRound {
     relays: Vec<RelayInstance>,
     /// Whether a relay's arm leaves it to the lab which diffs it makes.
     makes_all_diffs: Vec<bool>,
-    watches: Vec<RelayWatch>,
+    /// Where each relay listens for clients.
+    addresses: Vec<SocketAddr>,
     driver: Option<LoadDriver>,
     traffic: Option<Traffic>,
     /// Slots of the relays that get load, in the driver's order.
@@ -234,7 +240,7 @@ impl TorRound {
 
     /// Starts the load once every living relay has the directory, or patience ends.
     fn start_load(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
-        let ready = |slot: usize| self.is_ready(slot);
+        let ready = |slot: usize| self.taken(slot) > 0;
         let living = || (0..slots.len()).filter(|slot| slots[*slot].process.is_some());
         let waiting: Vec<usize> = living().filter(|slot| !ready(*slot)).collect();
         let waited = self.started.elapsed();
@@ -242,8 +248,7 @@ impl TorRound {
             return Ok(Vec::new());
         }
         self.loaded = living().filter(|slot| ready(*slot)).collect();
-        let addresses: Vec<SocketAddr> =
-            self.loaded.iter().filter_map(|slot| self.watches[*slot].address()).collect();
+        let addresses: Vec<SocketAddr> = self.loaded.iter().map(|slot| self.addresses[*slot]).collect();
         self.driver = Some(LoadDriver::new(&addresses, &self.authority)?);
         let asked = &self.parameters.traffic;
         if asked.held() > 0 {
@@ -264,10 +269,6 @@ impl TorRound {
         }];
         events.extend(waiting.into_iter().map(|slot| self.without_directory(slot, waited)));
         Ok(events)
-    }
-
-    fn is_ready(&self, slot: usize) -> bool {
-        self.watches[slot].address().is_some() && self.taken(slot) > 0
     }
 
     /// Such a relay did nothing: it is no measure of its arm.
@@ -488,7 +489,7 @@ impl Round for TorRound {
             events.push(Event { slot: None, kind: KnownEvent::Warning, text });
             if !self.interrupt.requested() {
                 let without =
-                    (0..self.living.len()).filter(|slot| self.living[*slot] && !self.is_ready(*slot));
+                    (0..self.living.len()).filter(|slot| self.living[*slot] && self.taken(*slot) == 0);
                 events.extend(without.map(|slot| self.without_directory(slot, self.started.elapsed())));
             }
         }

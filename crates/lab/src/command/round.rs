@@ -289,22 +289,3 @@ impl Load {
         (!names.is_empty()).then(|| format!("the load wrote no {}{hint}; see {log}", names.join(", ")))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn since_a_tick_there_is_one_number_of_each_measure() {
-        let readings = [
-            ("tps", 10.0),
-            ("count:served", 5.0),
-            ("less:p99_ms", 3.0),
-            ("tps", 20.0),
-            ("count:served", 9.0),
-        ];
-        let readings = readings.map(|(measure, value)| Reading { measure: measure.parse().unwrap(), value });
-        let expected = [("work:rate:tps", 15.0), ("work:count:served", 9.0), ("work:less:p99_ms", 3.0)];
-        assert_eq!(one_of_each(&readings), expected.map(|(name, value)| (name.to_owned(), value)));
-    }
-}
