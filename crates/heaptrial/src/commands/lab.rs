@@ -2,7 +2,6 @@
 
 mod bench;
 mod bisect;
-mod executor;
 mod like;
 mod options;
 mod relay_memory;
@@ -27,9 +26,8 @@ use heaptrial_store::Store;
 
 use self::bench::Bench;
 use self::bisect::BisectOptions;
-use self::executor::On;
 use self::like::Runs;
-use self::options::LabOptions;
+use self::options::{LabOptions, On};
 use self::repeat_command::RepeatCommand;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
@@ -97,7 +95,7 @@ fn execute(
     check(options, plan, timed)?;
     let allocators = resolve(plan, options)?;
     let home = run_folder::named(global.out.as_deref(), kind)?;
-    let earlier = if options.executor.on == On::Slurm { slurm::seed_in(&home) } else { None };
+    let earlier = if options.on == On::Slurm { slurm::seed_in(&home) } else { None };
     if earlier.is_none() {
         run_folder::check(global.out.as_deref())?;
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use heaptrial_lab::{Accounting, Interrupt, LabPlan, PreparedArm, RunOutcome, Userland};
 use heaptrial_model::{Metric, TrialPlan};
 
-use super::executor::On;
+use super::options::On;
 use super::repeat_command::RepeatCommand;
 use super::search::Timed;
 use super::slurm::Slurm;
@@ -32,8 +32,8 @@ impl<'a> Bench<'a> {
         command: &'a RepeatCommand,
         home: &Path,
     ) -> Result<Self, Failure> {
-        let bench = Self::of_task(options, timed, arms, command, options.executor.on)?;
-        Ok(Self { cluster: options.executor.cluster(home.to_owned())?, ..bench })
+        let bench = Self::of_task(options, timed, arms, command, options.on)?;
+        Ok(Self { cluster: options.cluster(home.to_owned())?, ..bench })
     }
 
     /// The same for blocks that are carried out here.

@@ -12,7 +12,7 @@ use crate::options::GlobalOptions;
 /// Starts this program again in the userland that was asked for; returns where none was, or where it runs there already. There
 /// it sees `also` at their own paths. A dry run looks for programs on this host.
 pub(super) fn enter(options: &LabOptions, global: &GlobalOptions, also: &[&Path]) -> Result<(), Failure> {
-    options.executor.check(options.userland.is_some())?;
+    options.check_place()?;
     let (Some(userland), None, false) = (&options.userland, Userland::current(), options.dry_run) else {
         return Ok(());
     };

@@ -88,7 +88,7 @@ fn begin(options: &BisectOptions, global: &GlobalOptions) -> Result<Answer, Fail
     if lab.dry_run {
         return Ok(report::plan(&subject, rules, block));
     }
-    lab.executor.cluster(PathBuf::new())?;
+    lab.cluster(PathBuf::new())?;
     eprintln!("{}", report::plan_line(&subject, rules, block));
     // What cannot be had is reported before anything is written.
     let name = |end: usize| &subject.history.positions[end].name;

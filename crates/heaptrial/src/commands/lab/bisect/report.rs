@@ -47,21 +47,6 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDura
     )
 }
 
-fn fork(subject: &Subject) -> String {
-    let (older, newer) =
-        (&subject.history.positions[0].name, &subject.history.positions[subject.last()].name);
-    let at = &subject.history.positions[1].name;
-    match merged_at(subject) {
-        Some(merge) => format!(
-            "{older} is not on the line to {newer}, and merged into it at {merge}; the line starts where it leaves what they \
-             share, at {at}"
-        ),
-        None => format!(
-            "{newer} does not come from {older}; the line to it starts where it leaves what they share, at {at}"
-        ),
-    }
-}
-
 /// The commit that merges the older end into the line.
 fn merged_at(subject: &Subject) -> Option<String> {
     let merge = subject.history.merged_at.as_ref()?;
@@ -86,9 +71,6 @@ pub(super) fn plan(subject: &Subject, rules: Rules, block: Option<HumanDuration>
         "block_seconds": block.map(|block| block.0.as_secs_f64()),
     });
     let mut text = plan_line(subject, rules, block) + "\n";
-    if subject.history.forks {
-        text.push_str(&format!("  {}\n", fork(subject)));
-    }
     for at in subject.releases() {
         text.push_str(&format!("  {at:>5}  {}\n", subject.history.positions[at].name));
     }

@@ -55,26 +55,10 @@ impl Load {
         }
     }
 
-    /// Whether the work of its arms is measured; of relays it is what their clients got.
-    pub(in super::super) fn has_work(&self) -> bool {
+    /// A program; `None` of relays, whose work is what their clients get, and of which a seed decides all.
+    pub(in super::super) fn program(&self) -> Option<&RunOptions> {
         match self {
-            Self::Run(run) => run.has_work(),
-            Self::Tor(_) => true,
-        }
-    }
-
-    /// Whether a seed decides what it does.
-    pub(in super::super) fn has_seed(&self) -> bool {
-        match self {
-            Self::Run(run) => run.has_seed(),
-            Self::Tor(_) => true,
-        }
-    }
-
-    /// The factor of the control's work that the load's own options allow.
-    pub(in super::super) fn work_margin(&self) -> Option<f64> {
-        match self {
-            Self::Run(run) => run.work_margin(),
+            Self::Run(run) => Some(run),
             Self::Tor(_) => None,
         }
     }

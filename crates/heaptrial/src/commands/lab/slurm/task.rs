@@ -14,7 +14,7 @@ use heaptrial_store::Store;
 use super::folder::{BlockReport, KeptRun, RunFolder, at, write};
 use crate::commands::Command;
 use crate::commands::lab::bench::Bench;
-use crate::commands::lab::executor::On;
+use crate::commands::lab::options::On;
 use crate::commands::lab::search::Timed;
 use crate::commands::lab::{LabCommand, LabOptions};
 use crate::exit::Failure;

@@ -12,7 +12,7 @@ use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, Arm, TrialPlan};
 use heaptrial_report::{Document as _, SearchRun, TuneReport};
 use heaptrial_search::MeasuredBlock;
-use heaptrial_search::tune::{Block, Next, Search};
+use heaptrial_search::tune::{Block, Search, Standing};
 
 pub use self::options::TuneOptions;
 use self::space::Found;
@@ -54,7 +54,7 @@ fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<Answer, Failur
     if lab.dry_run {
         return Ok(announced);
     }
-    lab.executor.cluster(PathBuf::new())?;
+    lab.cluster(PathBuf::new())?;
     eprint!("{}", announced.text());
     // What cannot be had is reported before anything is written.
     let mut builds = BTreeMap::new();
@@ -136,10 +136,7 @@ impl Tune<'_> {
     }
 
     fn winners(&self) -> Option<Step> {
-        let winner = |standing: heaptrial_search::tune::Standing| Winner {
-            spec: standing.spec,
-            believed: standing.believed,
-        };
+        let winner = |one: Standing| Winner { spec: one.spec, believed: one.believed };
         let winners: Vec<Winner> =
             self.search.better().into_iter().take(self.found.rules.winners).map(winner).collect();
         let is_winner = |other: &AllocatorSpec| {
@@ -189,7 +186,7 @@ impl search::Search for Tune<'_> {
     fn next(&mut self, record: &Record) -> Result<search::Next, Failure> {
         let Some((winners, beside)) = verified(record) else {
             if record.blocks().count() < self.blocks {
-                if let Next::Measure(chosen) = self.search.next_step() {
+                if let Some(chosen) = self.search.next_step() {
                     return Self::ask(chosen.into_iter().map(|at| self.search.name(at)), false);
                 }
             }

@@ -9,7 +9,7 @@ use super::Tune;
 use super::options::TuneOptions;
 use super::space::Found;
 use crate::answer::Answer;
-use crate::commands::lab::search::Record;
+use crate::commands::lab::search::{Load, Record};
 
 /// Confidence of the intervals of all winners together.
 const LEVEL: f64 = 0.95;
@@ -41,7 +41,7 @@ pub(super) fn plan(found: &Found, options: &TuneOptions, seconds: Option<f64>) -
         units::counted(options.verify as usize, "block"),
         units::counted(found.rules.winners, "winner"),
     ));
-    if options.load.as_ref().is_some_and(|load| !load.has_seed()) {
+    if options.load.as_ref().and_then(Load::program).is_some_and(|program| !program.has_seed()) {
         lines.push(NO_SEED.to_owned());
     }
     let document = json!({
