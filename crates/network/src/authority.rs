@@ -170,8 +170,8 @@ impl Authority {
         self.door.torrc_line()
     }
 
-    /// An address of its own for one relay, by which the authority knows what this relay has. Must be called inside
-    /// a tokio runtime.
+    /// An address of its own for one relay, by which the authority knows what this relay has. Must be
+    /// called inside a tokio runtime.
     pub fn open_door(&self) -> Result<Door, TorError> {
         Door::open(&self.shared, &self.identity, 0)
     }

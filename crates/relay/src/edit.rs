@@ -13,8 +13,8 @@ const END: &[u8] = b"# heaptrial end\n";
 #[error("{0}")]
 pub struct TorrcRefusal(String);
 
-/// A change of a torrc: some options of a trial behind everything else. Tor takes the last value of an option that may
-/// be given once.
+/// A change of a torrc: some options of a trial behind everything else. Tor takes the last value of an option
+/// that may be given once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TorrcEdit {
     marker: String,

@@ -55,9 +55,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The instance that `command` (a unit's ExecStart, or a process' command line) starts, or why its files cannot
-    /// be read; `None` where the command's program is not called `tor`. `unit_user` is the unit's `User=`; files are
-    /// read below `root`.
+    /// The instance that `command` (a unit's ExecStart, or a process' command line) starts, or why its files cannot be read;
+    /// `None` where the command's program is not called `tor`. `unit_user` is the unit's `User=`; files are read below `root`.
     pub fn of_command(
         root: &HostRoot,
         command: &[String],

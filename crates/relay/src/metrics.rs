@@ -9,9 +9,8 @@ use crate::{Endpoint, TorError, http};
 
 const HANDSHAKES: &str = "tor_relay_load_onionskins_total";
 
-/// Asks the MetricsPort at `address` (`ADDRESS:PORT`) for all that it has of the relay's work; it knows nothing of
-/// its start. The whole answer takes no longer than `timeout`. A relay that has no MetricsPortPolicy for this host
-/// closes the connection.
+/// Asks the MetricsPort at `address` (`ADDRESS:PORT`) for all that it has of the relay's work; it knows nothing of its start. The
+/// whole answer takes no longer than `timeout`. A relay that has no MetricsPortPolicy for this host closes the connection.
 pub fn scrape(address: &str, timeout: Duration) -> Result<RelayReadings, TorError> {
     let unknown = |problem: String| TorError::Content { path: address.into(), problem };
     let resolved = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?.next();

@@ -7,7 +7,6 @@ use crate::tune::ArmFigures;
 /// A block as it was carried out: the control and some arms, with the same seed and load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredBlock {
-    /// That of its folder.
     pub number: usize,
     pub seconds: f64,
     /// Whether on a seed that the search never saw.
@@ -21,7 +20,6 @@ pub struct MeasuredArm {
     /// Its position in a history; of a search over settings, among the arms of the block.
     pub at: usize,
     pub name: String,
-    /// SHA-256 of its library.
     pub sha256: String,
     /// Or why there are none.
     pub figures: Result<ArmFigures, String>,

@@ -206,8 +206,8 @@ fn accounting(options: &LabOptions, metric: Metric, on: On) -> Result<Accounting
     Ok(accounting)
 }
 
-/// An interrupt that Ctrl-C and its like request. Tasks of a cluster do not end with the terminal that submitted them: there it is
-/// Ctrl-C alone.
+/// An interrupt that Ctrl-C and its like request. Tasks of a cluster do not end with the terminal that submitted them:
+/// there it is Ctrl-C alone.
 fn heeding_signals(on: On) -> Result<Interrupt, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let interrupt = Interrupt::default();

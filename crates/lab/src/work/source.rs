@@ -12,8 +12,8 @@ use crate::placeholders::Placeholders;
 #[derive(Debug, Clone)]
 pub enum WorkSource {
     /// A regular expression over the lines that the load writes. Its first group is the number; a second one, or one
-    /// called `unit`, is its unit: times become milliseconds, and k, M and G are multiplied. A group called `name` is added
-    /// to the measure's name.
+    /// called `unit`, is its unit: times become milliseconds, and k, M and G are multiplied. A group called `name` is
+    /// added to the measure's name.
     Line(Regex),
     /// `json:FIELD`: lines of the load that are JSON objects; members of members are named `a.b`.
     JsonLine(String),

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::serve::serve;
-use heaptrial_relay::TorError;
+use heaptrial_relay::{Endpoint, TorError};
 
 /// An address of the authority. Dropping it ends its server.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Door {
     /// A door on this port of loopback, or on a free one.
     pub(super) fn open(shared: &Arc<Shared>, identity: &str, port: u16) -> Result<Self, TorError> {
         let wanted = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        let socket = |source| TorError::Socket { address: wanted.into(), source };
+        let socket = |source| TorError::Socket { address: Endpoint::Tcp(wanted), source };
         let listener = std::net::TcpListener::bind(wanted).map_err(socket)?;
         listener.set_nonblocking(true).map_err(socket)?;
         let address = listener.local_addr().map_err(socket)?;

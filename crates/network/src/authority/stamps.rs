@@ -74,8 +74,8 @@ impl Times {
         Self { stamps, zeroth }
     }
 
-    /// What the consensus with this number carries if it is published about `now`; the first of a run is 1, those before it have
-    /// smaller numbers.
+    /// What the consensus with this number carries if it is published about `now`; the first of a run is 1, those
+    /// before it have smaller numbers.
     pub(super) fn of(&self, number: i64, now: i64) -> Validity {
         let interval = match self.stamps {
             Stamps::Regular { interval_seconds } => i64::from(interval_seconds),

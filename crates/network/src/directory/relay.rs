@@ -68,8 +68,8 @@ pub(crate) struct Published {
 }
 
 impl SyntheticRelay {
-    /// The `index`th relay; `tap` is the old onion key that all synthetic relays share. It has no
-    /// descriptors before [`publish`](Self::publish).
+    /// The `index`th relay; `tap` is the old onion key that all synthetic relays share. It
+    /// has no descriptors before [`publish`](Self::publish).
     pub(crate) fn new(
         index: usize,
         key: RsaKey,
@@ -127,8 +127,7 @@ impl SyntheticRelay {
         self.onion = OnionKey::new(random.random(), &self.identity.verifying_key(), self.expires_hour);
     }
 
-    /// Publishes anew at `now`. Uptime and bandwidth move, because caches drop a descriptor whose only
-    /// change is its date.
+    /// Publishes anew at `now`. Uptime and bandwidth move, because caches drop a descriptor whose only change is its date.
     pub(crate) fn publish(&mut self, now: i64, random: &mut impl Rng) -> Result<(), TorError> {
         self.revision += 1;
         let mut text = self.unsigned_descriptor(now, 1024 * random.random_range(20_u32..80));

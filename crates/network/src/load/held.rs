@@ -31,8 +31,8 @@ const FINISHED: u8 = 9;
 /// Nothing under way looks further ahead.
 const FAR_AHEAD: Duration = Duration::from_secs(24 * 3600);
 
-/// Keeps connection `number` to a relay for good. What it does and when is decided by the seed alone, so that each relay
-/// gets the same.
+/// Keeps connection `number` to a relay for good. What it does and when is decided by the seed alone, so that
+/// each relay gets the same.
 pub(super) async fn hold(target: Arc<Target>, number: u32) {
     let mut random = ChaCha8Rng::seed_from_u64(target.seed);
     random.set_stream(u64::from(number) + 1);

@@ -1,5 +1,5 @@
-//! Connections that are held, circuits made by ntor, and cells passed: what a relay does all the time, whatever
-//! happens to its directory.
+//! Connections that are held, circuits made by ntor, and cells passed: what a relay does all the time,
+//! whatever happens to its directory.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -34,8 +34,7 @@ pub struct TrafficParameters {
     /// Connections of clients held to each relay, beside those of directory clients. A client that loses its connection
     /// comes again. Opened at 100 a second.
     pub connections: u32,
-    /// Circuits made by CREATE2 (ntor) per second and relay, over all held connections; over 20 of them where
-    /// `connections` is 0.
+    /// Circuits made by CREATE2 (ntor) per second and relay, over all held connections; over 20 of them where `connections` is 0.
     pub ntor_per_second: f64,
     /// Mean number of cells that a client sends over such a circuit (exponential), in bursts at random moments of its
     /// life. A circuit with cells is extended to a second relay, which is the load generator's and sends each cell

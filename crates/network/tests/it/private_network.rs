@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use heaptrial_host::HostRoot;
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, RelayInstance,
     RelayParameters, Stamps, Traffic, TrafficParameters, TrafficTotals,
 };
-use heaptrial_relay::Control;
+use heaptrial_relay::{Control, Relay as Facts};
 
 /// Ends the relay with the test, also when an assertion fails.
 struct Relay(Child);
@@ -31,6 +32,14 @@ fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>
         assert!(started.elapsed() < limit, "{what} did not happen within {limit:?}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// A control connection, once the relay listens.
+fn control(relay: &RelayInstance) -> Option<Control> {
+    let arguments = relay.arguments().into_iter().map(|word| word.into_string().unwrap());
+    let command: Vec<String> = std::iter::once("tor".to_owned()).chain(arguments).collect();
+    let facts = Facts::of_command(&HostRoot::default(), &command, None)?.ok()?;
+    Control::of(&facts, Duration::from_secs(5)).ok()
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -69,8 +78,11 @@ impl Network {
         .unwrap();
         relay.verify(tor).unwrap();
         let running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
-        let mut control = wait_for("a control port", MINUTE, || relay.control(Duration::from_secs(5)).ok());
-        let address = wait_for("an ORPort", MINUTE, || control.or_address().ok());
+        let mut control = wait_for("a control port", MINUTE, || control(&relay));
+        let address = wait_for("an ORPort", MINUTE, || {
+            let listeners = control.info("net/listeners/or").ok()?;
+            listeners.split(' ').next()?.trim_matches('"').parse().ok()
+        });
         wait_for("a consensus", MINUTE, || control.consensus_valid_after().unwrap());
         Self { _running: running, control, address, relay, authority, _folder: folder }
     }
@@ -187,7 +199,7 @@ fn a_relay_gets_each_consensus_once_and_retains_as_many_as_told_those_of_the_pas
     relay.retain(authority.past()).unwrap();
     let _running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
     let minute = Duration::from_secs(60);
-    let mut control = wait_for("a control port", minute, || relay.control(Duration::from_secs(5)).ok());
+    let mut control = wait_for("a control port", minute, || control(&relay));
     for number in 1..=u64::from(CONSENSUSES) {
         let taken = wait_for("a relay that asks for the next consensus", minute, || {
             door.taken().filter(|taken| taken.number == number)

@@ -13,16 +13,16 @@ const LARGE: f64 = 0.25;
 /// Half of an interval's error.
 const TAIL: f64 = 0.025;
 
-/// What a search found, or what there is when its budget is spent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What a search found, or what there is when its budget is spent; by default that of ends that cannot be measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether every large change is located with the confidence asked for.
     pub found: bool,
     /// Whether the ends are known to be the same build.
     pub same_ends: bool,
     pub ends: Ends,
-    /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow as the testable
-    /// positions allow.
+    /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow
+    /// as the testable positions allow.
     pub changes: Vec<Change>,
     /// Smaller steps that were seen on the way, in order.
     pub smaller: Vec<Change>,
@@ -30,7 +30,7 @@ pub struct Answer {
 }
 
 /// How the last position differs from position 0.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ends {
     /// Probability that they differ; beforehand one half.
     pub differ: f64,
@@ -91,23 +91,6 @@ impl Answer {
             smaller: smaller.map(change).collect(),
             blocks,
         }
-    }
-
-    /// The ends do not differ, so there is nothing to find.
-    pub(crate) fn alike(ends: Ends, blocks: usize) -> Self {
-        Self { ends, blocks, ..Self::untestable_end() }
-    }
-
-    /// The ends are the same build, so there is nothing to find.
-    pub fn same_ends() -> Self {
-        let ends = Ends { differ: 0.0, ..Self::untestable_end().ends };
-        Self { same_ends: true, ends, ..Self::untestable_end() }
-    }
-
-    /// The last position cannot be measured.
-    pub(crate) fn untestable_end() -> Self {
-        let ends = Ends { differ: 0.5, log_ratio: 0.0, interval: [0.0, 0.0], measured: 0 };
-        Self { found: false, same_ends: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
     }
 }
 

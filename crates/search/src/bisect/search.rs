@@ -102,14 +102,16 @@ impl Search {
         if is_over { None } else { self.least_certain(&posterior) }
     }
 
-    /// What is known now.
+    /// The answer, as far as it is known now.
     pub fn answer(&self) -> Answer {
         if self.same.contains(&(0, self.last)) {
-            return Answer::same_ends();
+            return Answer { same_ends: true, ..Answer::default() };
         }
-        let Some(posterior) = self.posterior() else { return Answer::untestable_end() };
+        let Some(posterior) = self.posterior() else { return Answer::default() };
         match self.undecided_ends() {
-            Some(ends) if ends.measured >= self.rules.most_of_ends => Answer::alike(ends, self.blocks),
+            Some(ends) if ends.measured >= self.rules.most_of_ends => {
+                Answer { ends, blocks: self.blocks, ..Answer::default() }
+            }
             _ => self.answer_by(&posterior),
         }
     }
@@ -147,8 +149,7 @@ impl Search {
         }
     }
 
-    /// The position whose level is least certain, away from those that cannot be measured; a release where that is about as
-    /// good.
+    /// The position whose level is least certain, away from those that cannot be measured; a release where that is about as good.
     fn least_certain(&self, posterior: &Posterior) -> Option<usize> {
         let worth = |at: usize| (at, posterior.moments(at).1 * self.away_from_untestable(at));
         let certainty: Vec<(usize, f64)> =

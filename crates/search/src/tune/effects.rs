@@ -9,7 +9,6 @@ use crate::tune::space::{Candidate, Space};
 /// A level of a setting against the setting's first level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Its allocator, as [`crate::tune::Base::name`].
     pub base: String,
     pub setting: String,
     pub value: String,

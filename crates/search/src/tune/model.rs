@@ -4,7 +4,7 @@ use heaptrial_stats::mean;
 
 use crate::tune::features::Features;
 use crate::tune::matrix::Factor;
-use crate::tune::race::LEAST_FREEDOM;
+use crate::tune::search::LEAST_FREEDOM;
 use crate::tune::space::{Candidate, Space};
 
 /// Standard deviations between candidates that are tried, on the log scale.

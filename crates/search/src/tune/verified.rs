@@ -36,8 +36,8 @@ impl Against {
         }
     }
 
-    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is measured beyond
-    /// it breaks it.
+    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is
+    /// measured beyond it breaks it.
     pub fn keeps(&self, most: f64) -> Option<bool> {
         let Some((low, high)) = self.interval else {
             return if self.log_ratio > most { Some(false) } else { None };

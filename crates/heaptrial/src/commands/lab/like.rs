@@ -1,7 +1,7 @@
 //! `--like`: the options that make the lab as a running service has it.
 //!
-//! This program is started anew with those options in place of `--like`, so that the command which repeats the run has them and needs
-//! no such service.
+//! This program is started anew with those options in place of `--like`, so that the command which repeats the run has them
+//! and needs no such service.
 
 use std::convert::Infallible;
 use std::fmt::Display;

@@ -36,13 +36,13 @@ pub(super) struct LabOptions {
     /// The run's name [default: of the plan, or of the program]
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<TrialName>,
-    /// Repeats of each arm
+    /// How often each arm is repeated
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) repeat: u32,
     /// Seed of order, directory and load [default: drawn, and printed]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Time between samples
+    /// Time from one sample to the next
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     pub(super) tick: HumanDuration,
     /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
@@ -57,8 +57,7 @@ pub(super) struct LabOptions {
     /// its source, and options that are given go before it
     #[arg(long, value_name = "UNIT|PID")]
     pub(super) like: Option<String>,
-    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
-    /// groups
+    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control groups
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(super) memory_limit: Option<u64>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
@@ -108,8 +107,8 @@ impl LabOptions {
         Ok(())
     }
 
-    /// The cluster, where it is to be one; refuses a host without. `home` is a folder that all runs of a command share, for the
-    /// program itself.
+    /// The cluster, where it is to be one; refuses a host without. `home` is a folder that all runs of a command
+    /// share, for the program itself.
     pub(super) fn cluster(&self, home: PathBuf) -> Result<Option<Slurm>, Failure> {
         match self.on {
             On::Here => Ok(None),
@@ -125,8 +124,7 @@ impl LabOptions {
         }
     }
 
-    /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file
-    /// says, or by `name`.
+    /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file says, or by `name`.
     pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
         let mut plan = self.arms_of(name, usual)?;
         if let Some(name) = &self.name {

@@ -47,8 +47,8 @@ pub struct TorOptions {
     /// Older consensuses that relays retain and make diffs from, from their start on; Tor's cache holds 25
     #[arg(long, default_value_t = RETAINED_AT_MOST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETAINED_AT_MOST)))]
     retain: u32,
-    /// Relays that live at the same time; more arms run in groups, each with the control [default: as many as this
-    /// machine's memory holds]
+    /// Relays that live at the same time; more arms run in groups, each with the control [default: as many
+    /// as this machine's memory holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     together: Option<u32>,
     /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
@@ -67,15 +67,15 @@ pub struct TorOptions {
     /// For how many consensuses more clients stay connected, in the mean
     #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
     stay: f64,
-    /// Connections of clients that each relay holds all the time, in addition to directory clients; production relays have
-    /// thousands
+    /// Connections of clients that each relay holds all the time, in addition to directory
+    /// clients; production relays have thousands
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
     connections: u32,
     /// Circuits that clients make with each relay per second by CREATE2 (ntor), which its worker threads answer
     #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate)]
     ntor_rate: f64,
-    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a second
-    /// one and comes back
+    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a
+    /// second one and comes back
     #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = rate, requires = "ntor_rate")]
     cells: f64,
     /// Mean life of these circuits

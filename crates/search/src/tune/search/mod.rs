@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::racing::{DropReason, LEAST_FREEDOM};
 pub use self::standing::Standing;
 use crate::tune::comparison::Comparison;
 use crate::tune::effects::{Effect, effects};
 use crate::tune::figures::{Block, Figure, Limits, least_sd};
 use crate::tune::model::{Known, Model, noises};
-use crate::tune::race::DropReason;
 use crate::tune::space::{Candidate, Space};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,8 +142,8 @@ impl Search {
         (!arms.is_empty()).then_some(Compared { arms, blocks: count, comparison })
     }
 
-    /// Standard deviation of one run's log level within a block, with its degrees of freedom; `None` where nothing was
-    /// measured twice.
+    /// Standard deviation of one run's log level within a block, with its degrees of freedom; `None`
+    /// where nothing was measured twice.
     pub fn noise(&self) -> Option<(f64, usize)> {
         self.compared(Figure::Level)?.comparison.noise()
     }

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Compared, Search};
+use super::{Compared, DropReason, Search};
 use crate::tune::figures::{Block, Figure};
-use crate::tune::race::DropReason;
 
 /// What is known of a candidate that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

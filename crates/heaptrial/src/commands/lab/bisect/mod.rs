@@ -29,8 +29,7 @@ const WHAT: &str = "the builds";
 
 #[derive(Debug, Args)]
 pub struct BisectOptions {
-    /// The allocator that is as it should be, such as mimalloc@2.1.7. Settings hold for every build, and are the same in
-    /// --bad
+    /// The allocator that is as it should be, such as mimalloc@2.1.7. Settings hold for every build, and are the same in --bad
     #[arg(long, value_name = "SPEC")]
     good: Option<AllocatorSpec>,
     /// The one that is not; it may be older than --good

@@ -134,7 +134,6 @@ struct Driver<'a, S: Search> {
     search: S,
     record: Record,
     bench: Bench<'a>,
-    /// Still without blocks.
     run: SearchRun,
     /// Digests of the builds that the search began with.
     builds: &'a BTreeMap<String, String>,

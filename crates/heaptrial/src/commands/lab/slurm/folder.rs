@@ -8,13 +8,13 @@
 //! blocks/N/               its results: all at once, or nothing
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::Obtained;
 use heaptrial_host::HostFacts;
+use heaptrial_lab::RunOutcome;
 use heaptrial_model::TrialPlan;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -44,9 +44,7 @@ pub(super) struct KeptRun {
 pub(super) struct BlockReport {
     pub(super) node: String,
     pub(super) facts: HostFacts,
-    pub(super) failed_services: usize,
-    /// Measures of work, and whether some service gave a figure of each.
-    pub(super) work_read: BTreeMap<String, bool>,
+    pub(super) outcome: RunOutcome,
 }
 
 #[derive(Debug, Clone)]

@@ -6,7 +6,6 @@
 mod folder;
 mod task;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -249,16 +248,8 @@ impl Collection {
             now_us: heaptrial_host::Instant::now().wall_us,
         };
         let trial_id = Store::create(&self.database)?.take_block(&from.join("heaptrial.db"), &of)?;
-        let outcome = self.outcome.get_or_insert(RunOutcome {
-            trial_id,
-            interrupted: false,
-            failed_services: 0,
-            work_read: BTreeMap::new(),
-        });
-        outcome.failed_services += report.failed_services;
-        for (name, read) in report.work_read {
-            *outcome.work_read.entry(name).or_default() |= read;
-        }
+        let whole = self.outcome.get_or_insert(RunOutcome { trial_id, ..RunOutcome::default() });
+        whole.add(report.outcome);
         Ok(report.node)
     }
 

@@ -91,12 +91,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
         ));
     }
     Store::create(&lab.database).and_then(Store::into_one_file)?;
-    let report = BlockReport {
-        node: node.to_owned(),
-        facts,
-        failed_services: outcome.failed_services,
-        work_read: outcome.work_read,
-    };
+    let report = BlockReport { node: node.to_owned(), facts, outcome };
     deliver(&lab, &report, folder, block)?;
     Ok(true)
 }

@@ -82,8 +82,8 @@ fn check_blocks(options: &TuneOptions, found: &Found) -> Result<(), Failure> {
     }
 }
 
-/// The control, all allocators with default settings and those that winners are compared with, for what a workload wants to
-/// know of its arms.
+/// The control, all allocators with default settings and those that winners are compared with, for what a workload wants
+/// to know of its arms.
 fn every_base(options: &TuneOptions, found: &Found) -> TrialPlan {
     let mut arms: Vec<Arm> = vec![arm("control", options.control.clone(), true)];
     let bases = found.space.defaults().map(|candidate| found.space.name(&candidate));

@@ -61,7 +61,7 @@ pub(super) fn out(name: &str, why: &str) -> String {
     format!("{name} is out: {}", why.lines().next().unwrap_or(""))
 }
 
-/// Lines after a block.
+/// What is printed after a block of either kind.
 pub(super) fn progress(search: &Search, block: &MeasuredBlock) -> String {
     let seed = if block.fresh { ", fresh seed" } else { "" };
     let arms = block.arms.iter().map(|arm| match arm.log_ratio(&block.control) {
