@@ -1,6 +1,5 @@
 //! Programs by their names, as a shell finds them.
 
-use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,13 +8,13 @@ const FOLDER: &str = "is a folder, not a program";
 const NOT_EXECUTABLE: &str = "is not executable; chmod +x makes it so, or name its interpreter before it";
 
 /// Finds a program as a shell does: by its path, or in the folders of `PATH`. The error is why there is none of that name.
-pub(crate) fn find_program(name: &OsStr) -> Result<PathBuf, String> {
+pub(crate) fn find_program(name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
     let fail = |problem: &str| format!("`{}` {problem}", path.display());
     if name.is_empty() {
         return Err(fail(MISSING));
     }
-    if name.as_encoded_bytes().contains(&b'/') {
+    if name.contains('/') {
         check(path).map_err(fail)?;
         return Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     }

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -77,7 +76,7 @@ impl TorWorkload {
     /// A workload with the `tor` that is found in `PATH`.
     pub fn new(parameters: TorParameters) -> Result<Self, LabError> {
         let find = |name: &str| {
-            find_program(OsStr::new(name)).map_err(|problem| {
+            find_program(name).map_err(|problem| {
                 LabError::Refused(format!("{problem}; the Debian package `tor` has it: apt-get install tor"))
             })
         };
@@ -235,7 +234,7 @@ struct TorRound {
 
 impl TorRound {
     fn taken(&self, slot: usize) -> u64 {
-        self.doors[slot].taken().map_or(0, |taken| taken.number)
+        self.doors[slot].taken().unwrap_or(0)
     }
 
     /// Starts the load once every living relay has the directory, or patience ends.
@@ -348,11 +347,10 @@ impl TorRound {
         let each = whole / steps as f64;
         let text = format!(
             "{} consensuses, each one an hour of a relay, one every {each:.0} s: {:.0} times life; relays rested for {} s \
-             after each; making and signing one took up to {:.1} s",
+             after each",
             self.clock.consensus(),
             3600.0 / each,
-            self.parameters.rest_seconds,
-            self.authority.slowest_signing().as_secs_f64()
+            self.parameters.rest_seconds
         );
         (steps > 0).then_some(Event { slot: None, kind: KnownEvent::Note, text })
     }
@@ -455,12 +453,6 @@ impl Round for TorRound {
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (slot, door) in self.doors.iter().enumerate() {
-            if let Some(again) = door.taken().map(|taken| taken.again).filter(|again| *again > 0) {
-                let text = format!("it fetched {again} consensuses again that it had been sent before");
-                events.push(Event { slot: Some(slot), kind: KnownEvent::Warning, text });
-            }
-        }
         if let Some(driver) = self.driver.take() {
             let late = driver.latest();
             if late > Duration::from_secs(1) {

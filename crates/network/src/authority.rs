@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-pub use door::{Door, Taken};
+pub use door::Door;
 pub use keys::AuthorityKeys;
 pub(crate) use past::diffs_from;
 pub use past::{Past, RETAINED_AT_MOST};
@@ -100,9 +100,8 @@ struct Directory {
     descriptors: HashMap<String, (u64, Bytes)>,
     microdescriptors: HashMap<String, (u64, Bytes)>,
     history: VecDeque<Arc<Snapshot>>,
-    /// When each consensus was published, and the digests of its signed parts.
-    publications: Vec<(Instant, [String; 2])>,
-    slowest_signing: Duration,
+    /// Digests of the signed parts of each consensus that was published.
+    publications: Vec<[String; 2]>,
     failure: Option<String>,
 }
 
@@ -215,11 +214,6 @@ impl Authority {
         Arc::clone(&self.shared)
     }
 
-    /// The longest that making and signing a consensus took.
-    pub fn slowest_signing(&self) -> Duration {
-        self.shared.read(|directory| directory.slowest_signing).unwrap_or_default()
-    }
-
     /// Why a consensus could not be published, if that happened.
     pub fn failure(&self) -> Option<String> {
         self.shared.read(|directory| directory.failure.clone())?
@@ -251,7 +245,6 @@ struct Unpublished {
     encoded: [Encoded; 2],
     snapshot: Snapshot,
     uploaded: BTreeMap<[u8; 20], UploadedRelay>,
-    took: Duration,
 }
 
 impl Publisher {
@@ -275,7 +268,6 @@ impl Publisher {
     }
 
     fn prepare(&mut self) -> Result<Unpublished, TorError> {
-        let started = Instant::now();
         self.number += 1;
         let times = self.times.of(self.number, unix_seconds());
         let uploaded = self.shared.read(|directory| directory.uploaded.clone()).flatten();
@@ -303,11 +295,11 @@ impl Publisher {
             signed_digests: [ns.signed_digest, microdesc.signed_digest],
         };
         let encoded = [Encoded::new(ns.text), Encoded::new(microdesc.text)];
-        Ok(Unpublished { validity: times, encoded, snapshot, uploaded, took: started.elapsed() })
+        Ok(Unpublished { validity: times, encoded, snapshot, uploaded })
     }
 
     fn publish(&self, made: Unpublished) {
-        let Unpublished { encoded, snapshot, uploaded, took, .. } = made;
+        let Unpublished { encoded, snapshot, uploaded, .. } = made;
         let Ok(mut directory) = self.shared.directory.write() else { return };
         let directory = &mut *directory;
         let number = directory.publications.len() as u64 + 1;
@@ -322,12 +314,11 @@ impl Publisher {
         directory.descriptors.retain(|_, (last, _)| *last + KEPT_CONSENSUSES > number);
         directory.microdescriptors.retain(|_, (last, _)| *last + KEPT_CONSENSUSES > number);
         directory.consensus = Some(encoded);
-        directory.publications.push((Instant::now(), snapshot.signed_digests.clone()));
+        directory.publications.push(snapshot.signed_digests.clone());
         directory.history.push_back(Arc::new(snapshot));
         if directory.history.len() > HISTORY {
             directory.history.pop_front();
         }
-        directory.slowest_signing = directory.slowest_signing.max(took);
         self.shared.published.send_replace(number);
     }
 }

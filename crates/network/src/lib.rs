@@ -10,7 +10,7 @@ mod link;
 mod load;
 
 pub use authority::{
-    Authority, AuthorityKeys, DirectoryParameters, Door, Past, RETAINED_AT_MOST, Snapshot, Stamps, Taken,
+    Authority, AuthorityKeys, DirectoryParameters, Door, Past, RETAINED_AT_MOST, Snapshot, Stamps,
 };
 pub use instance::{RelayInstance, RelayParameters};
 pub use load::{LoadDriver, LoadParameters, LoadTotals, Traffic, TrafficParameters, TrafficTotals};

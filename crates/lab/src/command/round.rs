@@ -92,17 +92,17 @@ impl CommandRound {
 impl Round for CommandRound {
     fn launch(&self, _: usize) -> Launch {
         let treatment = &self.slot.arm.arm.treatment;
-        let words: Vec<OsString> = match treatment.command.as_slice() {
-            [] => self.options.command.clone(),
-            own => own.iter().map(OsString::from).collect(),
+        let words = match treatment.command.as_slice() {
+            [] => &self.options.command,
+            _ => &treatment.command,
         };
-        let mut words = words.iter().map(|word| self.place.placeholders.fill_os(word));
+        let mut words = words.iter().map(|word| self.place.placeholders.fill(word));
         let program = words.next().unwrap_or_default();
         let filled = |(name, value): (&String, &String)| (name.clone(), self.place.placeholders.fill(value));
         Launch {
             // One that is missing by now fails to start, and says so.
             program: find_program(&program).unwrap_or_else(|_| program.into()),
-            arguments: words.collect(),
+            arguments: words.map(OsString::from).collect(),
             environment: treatment.environment.iter().map(filled).collect(),
             counted: self.options.counted.clone(),
             end: self.options.end,

@@ -1,8 +1,5 @@
 //! `heaptrial lab run`: a program, by itself or as a service under load.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
-
 use clap::Args;
 use heaptrial_host::ProcessPattern;
 use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
@@ -30,7 +27,7 @@ pub struct RunOptions {
     service: ServiceOptions,
     /// The program and its arguments, of arms that have none of their own
     #[arg(last = true, value_name = "CMD")]
-    command: Vec<OsString>,
+    command: Vec<String>,
 }
 
 /// What makes a program a service under load. {port}, {dir}, {arm}, {repeat} and {seed} stand for a free port, a new folder,
@@ -148,7 +145,7 @@ impl RunOptions {
     pub(super) fn has_seed(&self) -> bool {
         let service = &self.service;
         let commands = [&service.prepare, &service.load, &service.conclude].into_iter().flatten().cloned();
-        let program = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let program = self.command.iter().cloned();
         commands.chain(program).any(|word| word.contains("{seed}"))
     }
 
@@ -158,8 +155,8 @@ impl RunOptions {
 
     /// The name of a run that nobody named: that of its program.
     pub(super) fn name(&self) -> String {
-        let program = self.command.first().map_or(OsStr::new("lab"), OsString::as_os_str);
-        let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+        let program = self.command.first().map_or("lab", String::as_str);
+        let name = program.rsplit('/').next().unwrap_or(program);
         let plain =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' });
         plain.take(60).collect::<String>().trim_start_matches(['-', '.']).to_owned()
