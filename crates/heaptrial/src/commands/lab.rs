@@ -108,7 +108,7 @@ fn execute(
         return Ok(planned(plan, &schedule, timed.1, &command.to_string()));
     }
     let bench = Bench::new(options, timed, plan, &command, &home)?;
-    let arms = prepare(allocators, options, global)?;
+    let arms = prepare(plan, &allocators, options, global)?;
     let folder = match earlier {
         Some(_) => home,
         None => run_folder::create(Some(&home), kind)?,
@@ -224,11 +224,11 @@ fn heeding_signals(on: On) -> Result<Interrupt, Failure> {
     Ok(interrupt)
 }
 
-/// An arm with what the catalog knows of its allocator, and where the user wants it from.
-type ResolvedArm<'a> = (&'a Arm, Option<&'a Path>, Resolved);
+/// What the catalog knows of an arm's allocator, and where the user wants it from.
+type ResolvedArm<'a> = (Resolved, Option<&'a Path>);
 
 /// Looks every arm's spec up before anything is fetched.
-fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<ResolvedArm<'a>>, Failure> {
+fn resolve<'a>(plan: &TrialPlan, options: &'a LabOptions) -> Result<Vec<ResolvedArm<'a>>, Failure> {
     let bare = |spec: &AllocatorSpec| spec.without_settings();
     let stray = options
         .from
@@ -237,36 +237,31 @@ fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<Resol
     if let Some((spec, _)) = stray {
         return Err(Failure::usage(format!("--from {spec}=...: no arm has this allocator")));
     }
-    let mut resolved = Vec::new();
-    for arm in &plan.arms {
-        let spec = arm.allocator();
-        let given = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
-        let catalog = Catalog::builtin();
+    let resolve = |arm: &Arm| {
+        let (catalog, spec) = (Catalog::builtin(), arm.allocator());
+        let from = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
         let ran = options.as_run(&spec);
-        let found = match given {
-            Some(_) => catalog.resolve_local(&ran),
-            None => catalog.resolve(&ran),
-        };
-        resolved.push((arm, given.map(|(_, path)| path.as_path()), found?));
-    }
-    Ok(resolved)
+        let found = if from.is_some() { catalog.resolve_local(&ran) } else { catalog.resolve(&ran) };
+        Ok((found?, from.map(|(_, path)| path.as_path())))
+    };
+    plan.arms.iter().map(resolve).collect()
 }
 
 /// Obtains and verifies the allocator of every arm before anything is started.
 fn prepare(
-    arms: Vec<ResolvedArm<'_>>,
+    plan: &TrialPlan,
+    resolved: &[ResolvedArm<'_>],
     options: &LabOptions,
     global: &GlobalOptions,
 ) -> Result<Vec<PreparedArm>, Failure> {
-    arms.into_iter()
-        .map(|(arm, from, resolved)| {
-            let obtained = options.sources.obtainer(from)?.obtain(&resolved)?;
-            if global.verbose > 0 {
-                eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
-            }
-            Ok(PreparedArm { arm: arm.clone(), obtained })
-        })
-        .collect()
+    let prepare = |(arm, (resolved, from)): (&Arm, &ResolvedArm<'_>)| {
+        let obtained = options.sources.obtainer(*from)?.obtain(resolved)?;
+        if global.verbose > 0 {
+            eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
+        }
+        Ok(PreparedArm { arm: arm.clone(), obtained })
+    };
+    plan.arms.iter().zip(resolved).map(prepare).collect()
 }
 
 /// This very program, which is also the supervisor of services, even when its file is replaced during a run.

@@ -27,4 +27,4 @@ pub use figures::{ArmFigures, Block, Figure, Limits};
 pub use model::Model;
 pub use search::{DropReason, LEAST_FREEDOM, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
-pub use verified::{Against, Doubt, Shown, doubt, verified};
+pub use verified::{Against, Doubt, doubt, verified};

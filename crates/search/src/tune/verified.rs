@@ -19,23 +19,7 @@ pub struct Against {
     pub interval: Option<(f64, f64)>,
 }
 
-/// What fresh blocks say of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    Less,
-    More,
-    Neither,
-}
-
 impl Against {
-    pub fn shown(&self) -> Shown {
-        match self.interval {
-            Some((_, high)) if high < 0.0 => Shown::Less,
-            Some((low, _)) if low > 0.0 => Shown::More,
-            _ => Shown::Neither,
-        }
-    }
-
     /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is
     /// measured beyond it breaks it.
     pub fn keeps(&self, most: f64) -> Option<bool> {
@@ -91,11 +75,10 @@ pub fn doubt<'a>(
     });
     of_limits.or_else(|| {
         let level = against(Figure::Level);
-        match level.map_or(Shown::Neither, Against::shown) {
-            Shown::More => Some(Doubt::Worse),
-            Shown::Neither => Some(Doubt::NotBetter),
-            Shown::Less if level.is_some_and(|level| level.log_ratio <= -margin) => None,
-            Shown::Less => Some(Doubt::WithinMargin),
+        match level.and_then(|level| Some((level.log_ratio, level.interval?))) {
+            Some((ratio, (_, high))) if high < 0.0 => (ratio > -margin).then_some(Doubt::WithinMargin),
+            Some((_, (low, _))) if low > 0.0 => Some(Doubt::Worse),
+            _ => Some(Doubt::NotBetter),
         }
     })
 }

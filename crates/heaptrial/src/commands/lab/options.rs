@@ -126,27 +126,26 @@ impl LabOptions {
 
     /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file says, or by `name`.
     pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        let mut plan = self.arms_of(name, usual)?;
+        let mut plan = match (&self.arms, usual) {
+            _ if !self.allocators.is_empty() => {
+                TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage)?
+            }
+            (Some(path), _) => {
+                let unread = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| unread(format!("the arms cannot be read: {error}")))?;
+                TrialPlan::from_toml(&text).map_err(|error| unread(error.to_string()))?
+            }
+            (None, Some(usual)) => TrialPlan::from_toml(usual).map_err(Failure::failed)?,
+            (None, None) => {
+                return Err(Failure::usage(
+                    "no arms; name allocators with -a SPEC, or a plan with --arms FILE",
+                ));
+            }
+        };
         if let Some(name) = &self.name {
             plan.name = name.to_string();
         }
         Ok(plan)
-    }
-
-    fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        if !self.allocators.is_empty() {
-            return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
-        }
-        if let Some(path) = &self.arms {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("cannot read the arms from {}: {error}", path.display()))
-            })?;
-            return TrialPlan::from_toml(&text)
-                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
-        }
-        let usual = usual.ok_or_else(|| {
-            Failure::usage("no arms; name allocators with -a SPEC, or a plan with --arms FILE")
-        })?;
-        TrialPlan::from_toml(usual).map_err(Failure::failed)
     }
 }
