@@ -10,10 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use heaptrial_network::{
-    Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan,
-    Stamps,
-};
+use heaptrial_network::{Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, Stamps};
 
 /// What a relay's torrc needs beside the directory's address: it is on loopback, its network is small and its
 /// consensuses are minutes old at most. With vanguards the middle of a circuit is one of four relays chosen for
@@ -66,8 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stamps: Stamps::Regular { interval_seconds: arguments.interval },
         seed: arguments.seed,
     };
-    let options = AuthorityOptions { port: arguments.port, lists_uploads: true };
-    let authority = Authority::start_with(&directory, keys, options)?;
+    let authority = Authority::start(&directory, keys, arguments.port)?;
     std::fs::write(&arguments.torrc, format!("{TORRC}{}\n", authority.torrc_line()))?;
     notify_ready()?;
 
@@ -81,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut number = authority.published();
     let mut due = Instant::now();
     loop {
-        driver.begin(number, LoadPlan::new(&load, number, arguments.seed));
+        driver.begin(number, &load, arguments.seed);
         due += interval;
         authority.prepare();
         std::thread::sleep(due.saturating_duration_since(Instant::now()));

@@ -20,6 +20,8 @@ pub struct Answer {
     document: String,
     text: String,
     code: ExitCode,
+    /// What went wrong all the same.
+    failure: Option<Failure>,
 }
 
 impl Answer {
@@ -29,24 +31,23 @@ impl Answer {
         if let Some(members) = document.as_object_mut() {
             members.insert("schema_version".to_owned(), json!(SCHEMA_VERSION));
         }
-        Self { document: format!("{document:#}\n"), text: text.into(), code: ExitCode::SUCCESS }
+        Self::of(format!("{document:#}\n"), text.into())
     }
 
     /// A result with one form only, such as a script or a unit file.
     pub fn verbatim(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { document: text.clone(), text, code: ExitCode::SUCCESS }
+        Self::of(text.clone(), text)
     }
 
-    /// Of a command that printed its result itself.
-    pub fn printed(code: ExitCode) -> Self {
-        Self { document: String::new(), text: String::new(), code }
+    fn of(document: String, text: String) -> Self {
+        Self { document, text, code: ExitCode::SUCCESS, failure: None }
     }
 
     /// A document of the report crate, which has a form of its own; `further` follows it on a terminal.
     pub fn of_report(report: &impl Document, further: &str, global: &GlobalOptions) -> Result<Self, Failure> {
         let text = report.terminal(global.colored_stdout()) + further;
-        Ok(Self { document: report.json()?, text, code: ExitCode::SUCCESS })
+        Ok(Self::of(report.json()?, text))
     }
 
     /// The same behind another text, where it is printed for people.
@@ -64,8 +65,18 @@ impl Answer {
         if well { self } else { self.ending(ErrorClass::Failed) }
     }
 
-    pub fn print(&self, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    /// The same, and then this failure ends the command.
+    pub fn but(self, failure: Failure) -> Self {
+        Self { failure: Some(failure), ..self }
+    }
+
+    /// What is printed for people.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn print(self, global: &GlobalOptions) -> Result<ExitCode, Failure> {
         print(if global.json { &self.document } else { &self.text })?;
-        Ok(self.code)
+        self.failure.map_or(Ok(self.code), Err)
     }
 }

@@ -4,9 +4,7 @@ use std::fs::Permissions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::ExitCode;
 
-use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
@@ -46,19 +44,11 @@ pub fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
     }
 }
 
-/// Prints a result as JSON, with the version of its form.
-pub fn print_json(mut value: Value) -> Result<ExitCode, Failure> {
-    if let Some(object) = value.as_object_mut() {
-        object.insert("schema_version".to_owned(), json!(1));
-    }
-    print(&(serde_json::to_string_pretty(&value).map_err(Failure::failed)? + "\n"))
-}
-
 /// Prints a result. A reader that went away is not an error.
-pub fn print(text: &str) -> Result<ExitCode, Failure> {
+pub fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(()),
     }
 }
 

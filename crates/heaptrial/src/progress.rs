@@ -101,10 +101,10 @@ fn figures(service: &ServiceView, width: usize) -> String {
     if let Some(ended) = &service.ended {
         return format!("{name}  {ended}");
     }
-    let Some(bytes) = service.metric_bytes.last() else { return format!("{name}  starting") };
+    let Some(bytes) = service.metric_bytes else { return format!("{name}  starting") };
     format!(
         "{name}  {:>8.1} MiB  rss {:>8.1} MiB  age {:>5.0} s",
-        *bytes as f64 / MIB,
+        bytes as f64 / MIB,
         service.rss_bytes as f64 / MIB,
         service.age_seconds,
     )

@@ -3,7 +3,6 @@
 mod round;
 
 use std::cell::RefCell;
-use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use crate::{EndRequest, LabError};
 #[derive(Debug, Clone, Default)]
 pub struct CommandOptions {
     /// The program (looked for in `PATH`) and its arguments, of arms that have none of their own.
-    pub command: Vec<OsString>,
+    pub command: Vec<String>,
     /// Shell command that is run before the service starts.
     pub prepare: Option<String>,
     /// What shows that the service can be used; it can at once where there is nothing.
@@ -72,7 +71,7 @@ impl CommandWorkload {
 }
 
 /// Where a program is; `None` for one whose name has a placeholder, which is looked for when it is started.
-fn found(program: &OsStr) -> Result<Option<PathBuf>, LabError> {
+fn found(program: &str) -> Result<Option<PathBuf>, LabError> {
     if has_any(program) {
         return Ok(None);
     }
@@ -86,8 +85,7 @@ impl Workload for CommandWorkload {
 
     fn parameters(&self) -> Value {
         let options = &self.options;
-        let words: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
-        let (program, arguments) = match words.split_first() {
+        let (program, arguments) = match options.command.split_first() {
             Some((program, arguments)) => (Some(program), arguments),
             None => (None, [].as_slice()),
         };
@@ -124,8 +122,8 @@ impl Workload for CommandWorkload {
             if arm.treatment.restart_every.is_some() {
                 return refuse(NO_RESTARTS);
             }
-            let own = arm.treatment.command.first().map(OsStr::new);
-            let Some(program) = own.or_else(|| self.options.command.first().map(OsString::as_os_str)) else {
+            let own = arm.treatment.command.first();
+            let Some(program) = own.or(self.options.command.first()) else {
                 return refuse("it has no `command`, and no CMD comes after `--`");
             };
             let path = found(program)?;
@@ -133,7 +131,6 @@ impl Workload for CommandWorkload {
                 path.and_then(|path| Unreached::of_program(&path, arm.treatment.allocator.as_ref()));
             if let Some(unreached) = unreached {
                 let (why, fix) = (unreached.why(), unreached.fix());
-                let program = program.to_string_lossy();
                 return refuse(&format!("{program} {unreached}: {why}; {fix}"));
             }
         }
@@ -143,46 +140,5 @@ impl Workload for CommandWorkload {
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
         let port = self.ports.borrow_mut().give()?;
         Ok(Box::new(CommandRound::new(self.options.clone(), context, port)?))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use heaptrial_model::TrialPlan;
-
-    fn workload(command: &[&str]) -> Result<CommandWorkload, LabError> {
-        let command = command.iter().map(OsString::from).collect();
-        CommandWorkload::new(CommandOptions { command, ..CommandOptions::default() })
-    }
-
-    fn arms(keys: &str) -> Vec<Arm> {
-        let plan = format!("name = \"x\"\n[[arm]]\nname = \"a\"\ncontrol = true\n{keys}");
-        TrialPlan::from_toml(&plan).unwrap().arms
-    }
-
-    #[test]
-    fn a_program_is_found_in_the_path_or_refused() {
-        workload(&["sleep", "1"]).unwrap();
-        workload(&["{dir}/server"]).unwrap();
-        let error = workload(&["no-such-program-anywhere"]).unwrap_err().to_string();
-        assert!(error.contains("no-such-program-anywhere"), "{error}");
-    }
-
-    #[test]
-    fn treatments_of_relays_are_refused() {
-        let workload = workload(&["sleep"]).unwrap();
-        let arms = arms("torrc = { DirCache = \"0\" }");
-        assert!(workload.check(&arms).unwrap_err().to_string().contains("torrc options"));
-    }
-
-    #[test]
-    fn each_arm_needs_a_program() {
-        let without = workload(&[]).unwrap();
-        let error = without.check(&arms("")).unwrap_err().to_string();
-        assert!(error.contains("no CMD comes after"), "{error}");
-        without.check(&arms("command = [\"sleep\", \"9\"]")).unwrap();
-        let missing = arms("command = [\"no-such-program-anywhere\"]");
-        assert!(without.check(&missing).unwrap_err().to_string().contains("was not found"));
     }
 }

@@ -73,18 +73,3 @@ impl FromStr for EndSignal {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signal_is_a_name() {
-        assert_eq!("sigquit".parse::<EndSignal>().map(EndSignal::signal), Ok(Signal::QUIT));
-        for (signal, name, number) in EndSignal::ALL {
-            assert_eq!(name.parse(), Ok(signal));
-            assert_eq!((signal.to_string().as_str(), signal.signal()), (name, number));
-        }
-        assert!("TERMINATE".parse::<EndSignal>().is_err());
-    }
-}

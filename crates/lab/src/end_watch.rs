@@ -1,7 +1,6 @@
 //! Every end of a process below this one, as the kernel's process connector reports it.
 //!
-//! `linux/cn_proc.h`: needs CAP_NET_ADMIN (since Linux 6.6 no longer) in the host's own network, user and process id
-//! namespaces.
+//! `linux/cn_proc.h`: needs CAP_NET_ADMIN (since Linux 6.6 no longer) in the host's own network, user and process id namespaces.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

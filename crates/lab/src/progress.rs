@@ -40,8 +40,8 @@ pub struct RoundView<'a> {
 pub struct ServiceView {
     pub arm: String,
     pub age_seconds: f64,
-    /// The metric in bytes at each tick so far; empty while it has no sample.
-    pub metric_bytes: Vec<u64>,
+    /// The metric in bytes; `None` while it has no sample.
+    pub metric_bytes: Option<u64>,
     pub rss_bytes: u64,
     /// CPU time since its start.
     pub cpu: Option<Duration>,

@@ -135,33 +135,6 @@ fn connect(address: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
-
-    fn wait(ready: &str, logs: &[PathBuf]) -> Result<(), String> {
-        ready.parse::<Ready>().unwrap().wait(Duration::from_millis(120), logs, &|| true)
-    }
-
-    #[test]
-    fn each_kind_is_seen_and_its_absence_reported() {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        wait(&format!("tcp:{port}"), &[]).unwrap();
-        drop(listener);
-        let error = wait(&format!("tcp:{port}"), &[]).unwrap_err();
-        assert!(error.starts_with("was not ready within 0 s (tcp:") && error.contains("refused"), "{error}");
-
-        let path = folder.path().join("socket");
-        let check = format!("path:{}", path.display());
-        assert!(wait(&check, &[]).unwrap_err().contains("no such file"));
-        std::fs::write(&path, "x").unwrap();
-        wait(&check, &[]).unwrap();
-
-        let log = folder.path().join("log");
-        std::fs::write(&log, b"\xff starting\nready in 3 s\n").unwrap();
-        wait("log:^ready in [0-9]+ s$", std::slice::from_ref(&log)).unwrap();
-        assert!(wait("log:^listening", &[log]).unwrap_err().contains("nothing like that"));
-    }
 
     #[test]
     fn a_check_is_read_and_written_the_same() {

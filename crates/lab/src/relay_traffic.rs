@@ -1,67 +1,27 @@
-//! Traffic on the relays of a round: its start, its totals so far, and what relays did not get.
+//! Traffic on the relays of a round: its totals, and what relays did not get.
 
-use std::net::SocketAddr;
-
-use heaptrial_model::KnownEvent;
-use heaptrial_network::{Authority, Traffic, TrafficParameters, TrafficTotals};
+use heaptrial_network::{TrafficParameters, TrafficTotals};
 
 use crate::LabError;
-use crate::workload::Event;
 
 /// Open files of one relay's clients that come and go, in the lab.
 const CLIENT_FILES: u64 = 1_000;
 
-/// Running traffic on the relays of some slots.
-#[derive(Debug)]
-pub(crate) struct RelayTraffic {
-    parameters: TrafficParameters,
-    traffic: Traffic,
-    /// In the order of the traffic's totals.
-    slots: Vec<usize>,
-}
-
-impl RelayTraffic {
-    /// Starts it on relays by slot and address; `None` where there is to be none.
-    pub(crate) fn start(
-        parameters: &TrafficParameters,
-        seed: u64,
-        slots: &[usize],
-        addresses: &[SocketAddr],
-        authority: &Authority,
-    ) -> Result<Option<Self>, LabError> {
-        if parameters.held() == 0 {
-            return Ok(None);
-        }
-        let traffic = Traffic::start(parameters, seed, addresses, authority)?;
-        Ok(Some(Self { parameters: parameters.clone(), traffic, slots: slots.to_vec() }))
-    }
-
-    /// What went through a slot's relay so far.
-    pub(crate) fn observe(&self, slot: usize) -> Vec<(&'static str, f64)> {
-        let Some(position) = self.slots.iter().position(|loaded| *loaded == slot) else { return Vec::new() };
-        let totals = self.traffic.totals()[position];
-        vec![
-            ("load_connections_held", totals.connections_now as f64),
-            ("load_circuits_made", totals.circuits_made as f64),
-            ("load_circuits_failed", totals.circuits_failed as f64),
-            ("load_circuits_now", totals.circuits_now as f64),
-            ("load_cells_sent", totals.cells_sent as f64),
-            ("load_cells_returned", totals.cells_received as f64),
-        ]
-    }
-
-    /// Ends it; returns which relays did not get what was asked for.
-    pub(crate) fn finish(self) -> Vec<Event> {
-        let event = |(slot, totals): (&usize, &TrafficTotals)| {
-            let text = shortfall(&self.parameters, totals)?;
-            Some(Event { slot: Some(*slot), kind: KnownEvent::Warning, text })
-        };
-        self.slots.iter().zip(&self.traffic.totals()).filter_map(event).collect()
-    }
+/// What went through a relay so far, as observations of it.
+pub(crate) fn observed(totals: &TrafficTotals) -> [(&'static str, f64); 6] {
+    [
+        ("load_connections_held", totals.connections_now),
+        ("load_circuits_made", totals.circuits_made),
+        ("load_circuits_failed", totals.circuits_failed),
+        ("load_circuits_now", totals.circuits_now),
+        ("load_cells_sent", totals.cells_sent),
+        ("load_cells_returned", totals.cells_received),
+    ]
+    .map(|(name, count)| (name, count as f64))
 }
 
 /// What of the traffic that was asked for a relay did not get.
-fn shortfall(parameters: &TrafficParameters, totals: &TrafficTotals) -> Option<String> {
+pub(crate) fn shortfall(parameters: &TrafficParameters, totals: &TrafficTotals) -> Option<String> {
     let asked = totals.circuits_asked + totals.circuits_without_key;
     let lost = totals.circuits_failed + totals.circuits_without_key;
     let mut said = Vec::new();
@@ -103,31 +63,5 @@ pub(crate) fn make_room(relays: usize, parameters: &TrafficParameters) -> Result
         ))),
         // Where clients that come and go find no descriptor, they are counted as failed.
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn traffic_that_a_relay_did_not_get_is_reported() {
-        let parameters =
-            TrafficParameters { connections: 100, ntor_per_second: 5.0, ..TrafficParameters::default() };
-        let whole = TrafficTotals { connections_now: 100, circuits_asked: 100, ..TrafficTotals::default() };
-        assert_eq!(shortfall(&parameters, &whole), None);
-        let few = TrafficTotals { connections_now: 94, connections_failed: 7, ..whole };
-        let text = shortfall(&parameters, &few).unwrap();
-        assert!(text.contains("94 of 100 connections") && text.contains("7 times"), "{text}");
-        let keyless = TrafficTotals { circuits_asked: 0, circuits_without_key: 9, ..whole };
-        let text = shortfall(&parameters, &keyless).unwrap();
-        assert!(text.contains("of 9 circuits 0 failed, and 9 could not be asked for"), "{text}");
-    }
-
-    #[test]
-    fn more_connections_than_any_process_may_have_are_refused() {
-        let parameters = TrafficParameters { connections: u32::MAX, ..TrafficParameters::default() };
-        let error = make_room(3, &parameters).unwrap_err().to_string();
-        assert!(error.contains("open files") && error.contains("ulimit -n"), "{error}");
     }
 }

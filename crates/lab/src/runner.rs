@@ -8,6 +8,7 @@ use heaptrial_allocator::{AsOn, Catalog, Expected, Obtained};
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, TickCost};
 use heaptrial_model::{Arm, Ending, Identity, KnownEvent, MemorySplit, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::ends::Ends;
@@ -74,7 +75,7 @@ pub struct LabPlan {
 }
 
 /// What became of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// Row id of the trial in the run's database.
     pub trial_id: i64,
@@ -86,6 +87,15 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
+    /// With what became of another part of the run.
+    pub fn add(&mut self, part: Self) {
+        self.interrupted |= part.interrupted;
+        self.failed_services += part.failed_services;
+        for (name, read) in part.work_read {
+            *self.work_read.entry(name).or_default() |= read;
+        }
+    }
+
     /// Measures of work of which no service gave a figure.
     pub fn unread_work(&self) -> Vec<&str> {
         self.work_read.iter().filter(|(_, read)| !**read).map(|(name, _)| name.as_str()).collect()
@@ -172,7 +182,7 @@ pub fn run(
     for (arm_id, prepared) in arm_ids.iter().zip(&plan.arms) {
         store.set_obtained(*arm_id, &serde_json::to_value(&prepared.obtained).unwrap_or_default())?;
     }
-    let outcome = RunOutcome { trial_id, interrupted: false, failed_services: 0, work_read: BTreeMap::new() };
+    let outcome = RunOutcome { trial_id, ..RunOutcome::default() };
     let mut run = Run {
         plan,
         root,

@@ -13,8 +13,8 @@ use crate::workload::{Event, Round, Slot};
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
 const SLOW_SHARE: f64 = 0.002;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
-/// The process tree is read anew this often, and at every tick where processes may have come or gone; that may take this share of
-/// the time.
+/// The process tree is read anew this often, and at every tick where processes may have come or gone; that may take
+/// this share of the time.
 const TREE_GAP: Duration = Duration::from_secs(1);
 const TREE_SHARE: f64 = 0.05;
 /// Above this share of all processors the run is called saturated.
@@ -179,7 +179,7 @@ impl Sampling {
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             view.rss_bytes = sample.rss_bytes;
             view.cpu = Some(Duration::from_micros(sample.cpu_us));
-            view.metric_bytes.push(match self.metric {
+            view.metric_bytes = Some(match self.metric {
                 Metric::Rss => sample.rss_bytes,
                 Metric::Cgroup => sample.cgroup_current_bytes.unwrap_or_default(),
                 _ => sample.anon_bytes + sample.swap_bytes,

@@ -143,18 +143,3 @@ fn message(output: &Output) -> String {
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { output.status.to_string() } else { lines.join("; ") }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_passed_on_unless_the_array_decides_them() {
-        for text in ["partition=short", "exclusive", "cpus-per-task=4", "constraint=intel&fast", "mem=2G"] {
-            assert_eq!(text.parse::<SubmitOption>().unwrap().to_string(), text);
-        }
-        for text in ["", "p", "=x", "mem=", "--mem=1G", "Mem=1G", "mem=1\n2", "-p short", "array=1-9"] {
-            assert!(text.parse::<SubmitOption>().is_err(), "{text}");
-        }
-    }
-}

@@ -1,16 +1,16 @@
 //! The workload of real Tor relays on a private network.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heaptrial_host::Process;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use heaptrial_network::{
-    Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters, Stamps, TrafficParameters,
+    Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, RelayInstance,
+    RelayParameters, Stamps, Traffic, TrafficParameters,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,9 +19,9 @@ use tokio::runtime::Runtime;
 use heaptrial_relay::TorError;
 
 use crate::clock::{Clock, GivenUp, Seen, Step};
+use crate::placeholders::Ports;
 use crate::program::find_program;
-use crate::relay_traffic::{RelayTraffic, make_room};
-use crate::relay_watch::RelayWatch;
+use crate::relay_traffic::{make_room, observed, shortfall};
 use crate::workload::{
     Arrangement, Course, Event, Launch, NO_RESTARTS, Round, RoundContext, SlotState, Workload,
 };
@@ -69,13 +69,14 @@ pub struct TorWorkload {
     tor: PathBuf,
     version: String,
     runtime: Runtime,
+    ports: RefCell<Ports>,
 }
 
 impl TorWorkload {
     /// A workload with the `tor` that is found in `PATH`.
     pub fn new(parameters: TorParameters) -> Result<Self, LabError> {
         let find = |name: &str| {
-            find_program(OsStr::new(name)).map_err(|problem| {
+            find_program(name).map_err(|problem| {
                 LabError::Refused(format!("{problem}; the Debian package `tor` has it: apt-get install tor"))
             })
         };
@@ -90,7 +91,7 @@ impl TorWorkload {
             .build()
             .map_err(LabError::file("the load generator's threads"))?;
         let version = version.lines().next().unwrap_or("").to_owned();
-        Ok(Self { parameters, tor, version, runtime })
+        Ok(Self { parameters, tor, version, runtime, ports: RefCell::default() })
     }
 }
 
@@ -143,25 +144,28 @@ impl Workload for TorWorkload {
         let most = Stamps::STRETCHED_AT_MOST.saturating_sub(retained);
         let stamps = Stamps::Stretched { consensuses: consensuses.unwrap_or(most).min(most), retained };
         let directory = DirectoryParameters { entries, stamps, seed: context.seed };
-        let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?)?;
+        let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?, 0)?;
         let mut relays = Vec::new();
         let mut doors = Vec::new();
+        let mut addresses = Vec::new();
         let mut makes_all_diffs = Vec::new();
         for slot in context.slots {
             let nickname = slot.service.replace('-', "");
-            let torrc = &slot.arm.arm.treatment.torrc;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.borrow_mut().give()?));
+            let mut torrc = slot.arm.arm.treatment.torrc.clone();
+            torrc.insert("ORPort".to_owned(), address.to_string());
             let place = folder.join(&slot.service);
             let door = authority.open_door()?;
             let line = door.torrc_line();
-            let relay = RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, torrc)?;
+            let relay = RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, &torrc)?;
             relay.retain(authority.past())?;
             relays.push(relay);
             doors.push(door);
+            addresses.push(address);
             let mut set = torrc.keys().chain(self.parameters.relays.torrc.keys());
             let bears = |option: &String| DIFF_OPTIONS.iter().any(|diffs| option.eq_ignore_ascii_case(diffs));
             makes_all_diffs.push(!set.any(bears));
         }
-        let watches = relays.iter().map(|relay| RelayWatch::start(relay.clone())).collect();
         Ok(Box::new(TorRound {
             parameters: self.parameters.clone(),
             seed: context.seed,
@@ -185,7 +189,7 @@ impl Workload for TorWorkload {
             doors,
             relays,
             makes_all_diffs,
-            watches,
+            addresses,
             folder,
         }))
     }
@@ -217,9 +221,10 @@ struct TorRound {
     relays: Vec<RelayInstance>,
     /// Whether a relay's arm leaves it to the lab which diffs it makes.
     makes_all_diffs: Vec<bool>,
-    watches: Vec<RelayWatch>,
+    /// Where each relay listens for clients.
+    addresses: Vec<SocketAddr>,
     driver: Option<LoadDriver>,
-    traffic: Option<RelayTraffic>,
+    traffic: Option<Traffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
     started: Instant,
@@ -229,12 +234,12 @@ struct TorRound {
 
 impl TorRound {
     fn taken(&self, slot: usize) -> u64 {
-        self.doors[slot].taken().map_or(0, |taken| taken.number)
+        self.doors[slot].taken().unwrap_or(0)
     }
 
     /// Starts the load once every living relay has the directory, or patience ends.
     fn start_load(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
-        let ready = |slot: usize| self.is_ready(slot);
+        let ready = |slot: usize| self.taken(slot) > 0;
         let living = || (0..slots.len()).filter(|slot| slots[*slot].process.is_some());
         let waiting: Vec<usize> = living().filter(|slot| !ready(*slot)).collect();
         let waited = self.started.elapsed();
@@ -242,14 +247,12 @@ impl TorRound {
             return Ok(Vec::new());
         }
         self.loaded = living().filter(|slot| ready(*slot)).collect();
-        let addresses: Vec<SocketAddr> =
-            self.loaded.iter().filter_map(|slot| self.watches[*slot].address()).collect();
+        let addresses: Vec<SocketAddr> = self.loaded.iter().map(|slot| self.addresses[*slot]).collect();
         self.driver = Some(LoadDriver::new(&addresses, &self.authority)?);
-        {
+        let asked = &self.parameters.traffic;
+        if asked.held() > 0 {
             let _inside = self.runtime.enter();
-            let traffic = &self.parameters.traffic;
-            self.traffic =
-                RelayTraffic::start(traffic, self.seed, &self.loaded, &addresses, &self.authority)?;
+            self.traffic = Some(Traffic::start(asked, self.seed, &addresses, &self.authority)?);
         }
         let mut events = vec![Event {
             slot: None,
@@ -265,10 +268,6 @@ impl TorRound {
         }];
         events.extend(waiting.into_iter().map(|slot| self.without_directory(slot, waited)));
         Ok(events)
-    }
-
-    fn is_ready(&self, slot: usize) -> bool {
-        self.watches[slot].address().is_some() && self.taken(slot) > 0
     }
 
     /// Such a relay did nothing: it is no measure of its arm.
@@ -304,7 +303,7 @@ impl TorRound {
         self.served = consensus;
         let _inside = self.runtime.enter();
         if let Some(driver) = &mut self.driver {
-            driver.begin(consensus, LoadPlan::new(&self.parameters.load, consensus, self.seed));
+            driver.begin(consensus, &self.parameters.load, self.seed);
         }
     }
 
@@ -348,11 +347,10 @@ impl TorRound {
         let each = whole / steps as f64;
         let text = format!(
             "{} consensuses, each one an hour of a relay, one every {each:.0} s: {:.0} times life; relays rested for {} s \
-             after each; making and signing one took up to {:.1} s",
+             after each",
             self.clock.consensus(),
             3600.0 / each,
-            self.parameters.rest_seconds,
-            self.authority.slowest_signing().as_secs_f64()
+            self.parameters.rest_seconds
         );
         (steps > 0).then_some(Event { slot: None, kind: KnownEvent::Note, text })
     }
@@ -429,15 +427,15 @@ impl Round for TorRound {
 
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)> {
         let consensuses = self.clock.worked_off(slot) as f64;
-        let mut observed = vec![(CONSENSUSES, consensuses)];
+        let mut measured = vec![(CONSENSUSES, consensuses)];
         if self.rested && self.clock.is_at_rest(slot) {
-            observed.push((RESTED_CONSENSUSES, consensuses));
-            observed.push((DIFFS_FROM, self.relays[slot].diffs_from() as f64));
+            measured.push((RESTED_CONSENSUSES, consensuses));
+            measured.push((DIFFS_FROM, self.relays[slot].diffs_from() as f64));
         }
         let position = self.loaded.iter().position(|loaded| *loaded == slot);
         if let (Some(position), Some(driver)) = (position, &self.driver) {
             let totals = driver.totals()[position];
-            observed.extend([
+            measured.extend([
                 ("load_clients", totals.connected as f64),
                 ("load_clients_attempted", totals.attempted as f64),
                 ("load_clients_connected", totals.connected_now as f64),
@@ -447,18 +445,14 @@ impl Round for TorRound {
                 ("load_bytes", totals.bytes as f64),
             ]);
         }
-        observed.extend(self.traffic.iter().flat_map(|traffic| traffic.observe(slot)));
-        observed
+        if let (Some(position), Some(traffic)) = (position, &self.traffic) {
+            measured.extend(observed(&traffic.totals()[position]));
+        }
+        measured
     }
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (slot, door) in self.doors.iter().enumerate() {
-            if let Some(again) = door.taken().map(|taken| taken.again).filter(|again| *again > 0) {
-                let text = format!("it fetched {again} consensuses again that it had been sent before");
-                events.push(Event { slot: Some(slot), kind: KnownEvent::Warning, text });
-            }
-        }
         if let Some(driver) = self.driver.take() {
             let late = driver.latest();
             if late > Duration::from_secs(1) {
@@ -487,11 +481,15 @@ impl Round for TorRound {
             events.push(Event { slot: None, kind: KnownEvent::Warning, text });
             if !self.interrupt.requested() {
                 let without =
-                    (0..self.living.len()).filter(|slot| self.living[*slot] && !self.is_ready(*slot));
+                    (0..self.living.len()).filter(|slot| self.living[*slot] && self.taken(*slot) == 0);
                 events.extend(without.map(|slot| self.without_directory(slot, self.started.elapsed())));
             }
         }
-        events.extend(self.traffic.take().into_iter().flat_map(RelayTraffic::finish));
+        for (slot, totals) in self.loaded.iter().zip(self.traffic.take().iter().flat_map(Traffic::totals)) {
+            let text = shortfall(&self.parameters.traffic, &totals);
+            let event = |text| Event { slot: Some(*slot), kind: KnownEvent::Warning, text };
+            events.extend(text.map(event));
+        }
         events.extend(self.pace());
         events
     }

@@ -199,24 +199,3 @@ fn show_file(path: &Path, root: &Path) -> Result<(), LabError> {
     }
     rustix::mount::mount_bind(&real, &target).map_err(|error| LabError::file(path)(error.into()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_userland_is_a_suite() {
-        assert_eq!("trixie".parse(), Ok(Userland("trixie".to_owned())));
-        for wrong in ["", "Debian 13", "13", "trixie;reboot", "./root"] {
-            assert!(wrong.parse::<Userland>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn folders_that_would_hide_a_part_of_the_root_are_refused() {
-        check(tempfile::tempdir().unwrap().path()).unwrap();
-        for wrong in ["/", "/usr", "/usr/lib", "/etc", "/var"] {
-            assert!(check(Path::new(wrong)).is_err(), "{wrong}");
-        }
-    }
-}

@@ -154,8 +154,8 @@ pub trait Round {
     /// What the workload knows of the service in `slot` besides its memory: names and values.
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)>;
 
-    /// What the service in `slot` did for its users since this was called last: names of observations
-    /// ([`heaptrial_model::WorkMeasure::observation`]) and values.
+    /// What the service in `slot` did for its users since this was called last: names
+    /// of observations ([`heaptrial_model::WorkMeasure::observation`]) and values.
     fn work(&mut self, slot: usize) -> Vec<(String, f64)> {
         let _ = slot;
         Vec::new()

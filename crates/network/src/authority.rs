@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-pub use door::{Door, Taken};
+pub use door::Door;
 pub use keys::AuthorityKeys;
 pub(crate) use past::diffs_from;
 pub use past::{Past, RETAINED_AT_MOST};
@@ -27,7 +27,7 @@ pub use stamps::Stamps;
 use self::serve::Encoded;
 use self::stamps::Times;
 use crate::directory::{
-    Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, SyntheticRole, UploadedRelay, Validity,
+    Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, UploadedRelay, Validity,
 };
 use crate::link::NtorKey;
 use heaptrial_relay::TorError;
@@ -44,17 +44,6 @@ pub struct DirectoryParameters {
     pub stamps: Stamps,
     /// Seed of the relays and their changes.
     pub seed: u64,
-}
-
-/// How an authority differs from that of a lab run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AuthorityOptions {
-    /// Port on loopback; 0 is a free one.
-    pub port: u16,
-    /// Whether relays that upload a descriptor are listed, as guards beside the synthetic relays, which then carry
-    /// no circuits. With four such relays each of them can build circuits, which is what Tor calls bootstrapped to
-    /// 100%. Otherwise only their keys are kept, for the load, so that the relays never talk to each other.
-    pub lists_uploads: bool,
 }
 
 /// What a client knows of one consensus.
@@ -94,7 +83,7 @@ enum Order {
 
 /// What servers, publisher and load have in common.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     directory: RwLock<Directory>,
     /// The number of the last consensus, for those who wait for the next.
     published: watch::Sender<u64>,
@@ -111,48 +100,39 @@ struct Directory {
     descriptors: HashMap<String, (u64, Bytes)>,
     microdescriptors: HashMap<String, (u64, Bytes)>,
     history: VecDeque<Arc<Snapshot>>,
-    /// When each consensus was published, and the digests of its signed parts.
-    publications: Vec<(Instant, [String; 2])>,
-    slowest_signing: Duration,
+    /// Digests of the signed parts of each consensus that was published.
+    publications: Vec<[String; 2]>,
     failure: Option<String>,
 }
 
-/// What clients know, for whoever plays clients.
-#[derive(Debug, Clone)]
-pub(crate) struct History(Arc<Shared>);
-
-impl History {
-    /// The latest consensuses, newest last.
-    pub(crate) fn latest(&self) -> Vec<Arc<Snapshot>> {
-        self.0.read(|directory| directory.history.iter().cloned().collect()).unwrap_or_default()
-    }
-}
-
 impl Shared {
+    /// What clients know: the latest consensuses, newest last.
+    pub(crate) fn history(&self) -> Vec<Arc<Snapshot>> {
+        self.read(|directory| directory.history.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The key for CREATE2 of the relay with an ORPort, once it has uploaded its descriptor.
+    pub(crate) fn ntor_key(&self, address: SocketAddr) -> Option<NtorKey> {
+        self.read(|directory| directory.ntor_keys.get(&address).copied())?
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Directory) -> T) -> Option<T> {
         self.directory.read().ok().map(|directory| read(&directory))
     }
 }
 
 impl Authority {
-    /// Makes the directory, signs the first consensus and serves it on a free port of loopback. Must be
-    /// called inside a tokio runtime, whose threads serve it.
-    pub fn start(parameters: &DirectoryParameters, keys: AuthorityKeys) -> Result<Self, TorError> {
-        Self::start_with(parameters, keys, AuthorityOptions::default())
-    }
-
-    pub fn start_with(
-        parameters: &DirectoryParameters,
-        keys: AuthorityKeys,
-        options: AuthorityOptions,
-    ) -> Result<Self, TorError> {
+    /// Makes the directory, signs the first consensus and serves it on this port of loopback, or on a free one where it is 0.
+    /// Must be called inside a tokio runtime, whose threads serve it.
+    pub fn start(parameters: &DirectoryParameters, keys: AuthorityKeys, port: u16) -> Result<Self, TorError> {
+        let (past_consensuses, most) = parameters.stamps.past_and_most();
         let directory = Directory {
             certificate: keys.certificate.into(),
-            uploaded: options.lists_uploads.then(BTreeMap::new),
+            uploaded: parameters.stamps.lists_uploads().then(BTreeMap::new),
             ..Directory::default()
         };
         let shared = Arc::new(Shared { directory: RwLock::new(directory), published: watch::Sender::new(0) });
-        let door = Door::open(&shared, &keys.identity, options.port)?;
+        let door = Door::open(&shared, &keys.identity, port)?;
         let mut publisher = Publisher {
             population: Population::generate(parameters.entries, parameters.seed, unix_seconds())?,
             signer: ConsensusSigner {
@@ -161,11 +141,11 @@ impl Authority {
                 dir_port: door.address().port(),
             },
             times: Times::new(parameters.stamps, unix_seconds()),
-            number: -i64::from(parameters.stamps.past()),
+            number: -i64::from(past_consensuses),
             shared: Arc::clone(&shared),
         };
         let mut past = Past::default();
-        for _ in 0..parameters.stamps.past() {
+        for _ in 0..past_consensuses {
             past.add(&publisher.prepare()?);
             publisher.population.advance(unix_seconds())?;
         }
@@ -177,7 +157,7 @@ impl Authority {
             shared,
             identity: keys.identity,
             door,
-            most: parameters.stamps.most(),
+            most,
             past,
             orders: Some(orders),
             signer: Some(signer),
@@ -189,12 +169,8 @@ impl Authority {
         self.door.torrc_line()
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.door.address()
-    }
-
-    /// An address of its own for one relay, by which the authority knows what this relay has. Must be called inside
-    /// a tokio runtime.
+    /// An address of its own for one relay, by which the authority knows what this relay has. Must be
+    /// called inside a tokio runtime.
     pub fn open_door(&self) -> Result<Door, TorError> {
         Door::open(&self.shared, &self.identity, 0)
     }
@@ -231,22 +207,11 @@ impl Authority {
 
     /// What clients know: the latest consensuses, newest last.
     pub fn history(&self) -> Vec<Arc<Snapshot>> {
-        self.watch().latest()
+        self.shared.history()
     }
 
-    pub(crate) fn watch(&self) -> History {
-        History(Arc::clone(&self.shared))
-    }
-
-    /// Gives the key for CREATE2 of the relay with an ORPort, once it has uploaded its descriptor.
-    pub(crate) fn ntor_keys(&self) -> impl Fn(SocketAddr) -> Option<NtorKey> + Send + Sync + 'static {
-        let shared = Arc::clone(&self.shared);
-        move |address| shared.read(|directory| directory.ntor_keys.get(&address).copied())?
-    }
-
-    /// The longest that making and signing a consensus took.
-    pub fn slowest_signing(&self) -> Duration {
-        self.shared.read(|directory| directory.slowest_signing).unwrap_or_default()
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Why a consensus could not be published, if that happened.
@@ -280,7 +245,6 @@ struct Unpublished {
     encoded: [Encoded; 2],
     snapshot: Snapshot,
     uploaded: BTreeMap<[u8; 20], UploadedRelay>,
-    took: Duration,
 }
 
 impl Publisher {
@@ -304,15 +268,14 @@ impl Publisher {
     }
 
     fn prepare(&mut self) -> Result<Unpublished, TorError> {
-        let started = Instant::now();
         self.number += 1;
         let times = self.times.of(self.number, unix_seconds());
         let uploaded = self.shared.read(|directory| directory.uploaded.clone()).flatten();
-        let role = if uploaded.is_some() { SyntheticRole::Background } else { SyntheticRole::Network };
+        let beside_real = uploaded.is_some();
         let uploaded = uploaded.unwrap_or_default();
         let make = |flavor| {
-            let synthetic =
-                self.population.present().map(|relay| (relay.id(), relay.consensus_lines(flavor, role)));
+            let lines = |relay: &SyntheticRelay| relay.consensus_lines(flavor, beside_real);
+            let synthetic = self.population.present().map(|relay| (relay.id(), lines(relay)));
             let real = uploaded.iter().map(|(id, relay)| (*id, relay.consensus_lines(flavor)));
             Consensus::new(flavor, &times, synthetic.chain(real).collect(), &self.signer)
         };
@@ -332,11 +295,11 @@ impl Publisher {
             signed_digests: [ns.signed_digest, microdesc.signed_digest],
         };
         let encoded = [Encoded::new(ns.text), Encoded::new(microdesc.text)];
-        Ok(Unpublished { validity: times, encoded, snapshot, uploaded, took: started.elapsed() })
+        Ok(Unpublished { validity: times, encoded, snapshot, uploaded })
     }
 
     fn publish(&self, made: Unpublished) {
-        let Unpublished { encoded, snapshot, uploaded, took, .. } = made;
+        let Unpublished { encoded, snapshot, uploaded, .. } = made;
         let Ok(mut directory) = self.shared.directory.write() else { return };
         let directory = &mut *directory;
         let number = directory.publications.len() as u64 + 1;
@@ -351,12 +314,11 @@ impl Publisher {
         directory.descriptors.retain(|_, (last, _)| *last + KEPT_CONSENSUSES > number);
         directory.microdescriptors.retain(|_, (last, _)| *last + KEPT_CONSENSUSES > number);
         directory.consensus = Some(encoded);
-        directory.publications.push((Instant::now(), snapshot.signed_digests.clone()));
+        directory.publications.push(snapshot.signed_digests.clone());
         directory.history.push_back(Arc::new(snapshot));
         if directory.history.len() > HISTORY {
             directory.history.pop_front();
         }
-        directory.slowest_signing = directory.slowest_signing.max(took);
         self.shared.published.send_replace(number);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use heaptrial_relay::{Control, Program, TorError};
+use heaptrial_relay::{Program, TorError};
 
 use crate::authority::{Past, diffs_from};
 
@@ -191,11 +191,6 @@ impl RelayInstance {
         let mut arguments = self.arguments();
         arguments.push("--verify-config".into());
         Program { path: tor.to_owned(), arguments }.run(Duration::from_secs(60)).map(drop)
-    }
-
-    /// A control connection, once the relay listens.
-    pub fn control(&self, timeout: Duration) -> Result<Control, TorError> {
-        Control::connect(&self.folder.join("control-port"), &self.data().join("control_auth_cookie"), timeout)
     }
 
     /// Removes keys and cached documents; torrc and log stay.

@@ -10,8 +10,7 @@ mod link;
 mod load;
 
 pub use authority::{
-    Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Door, Past, RETAINED_AT_MOST, Snapshot,
-    Stamps, Taken,
+    Authority, AuthorityKeys, DirectoryParameters, Door, Past, RETAINED_AT_MOST, Snapshot, Stamps,
 };
 pub use instance::{RelayInstance, RelayParameters};
-pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals, Traffic, TrafficParameters, TrafficTotals};
+pub use load::{LoadDriver, LoadParameters, LoadTotals, Traffic, TrafficParameters, TrafficTotals};

@@ -1,7 +1,6 @@
 //! A relay's control port (control-spec).
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use crate::endpoint::TimedReader;
-use crate::{Endpoint, TorError};
+use crate::{Endpoint, Relay, TorError};
 
 /// One answer, with `orconn-status` of tens of thousands of connections.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
@@ -23,25 +22,21 @@ pub struct Control {
 }
 
 impl Control {
-    /// Connects to the control port named in `port_file` (torrc `ControlPortWriteToFile`) with the
-    /// cookie in `cookie_file`. Fails while the relay has not written them yet. No answer takes
-    /// longer than `timeout`.
-    pub fn connect(port_file: &Path, cookie_file: &Path, timeout: Duration) -> Result<Self, TorError> {
-        let text = std::fs::read_to_string(port_file).map_err(TorError::file(port_file))?;
-        let address: SocketAddr =
-            text.trim().strip_prefix("PORT=").and_then(|address| address.parse().ok()).ok_or_else(|| {
-                TorError::Content {
-                    path: port_file.to_owned(),
-                    problem: format!("expected PORT=ADDRESS:PORT, found `{}`", text.trim()),
-                }
-            })?;
-        Self::open(address.into(), Some(cookie_file), timeout)
+    /// Connects to a relay's control socket, or to its control port where it has no socket, and authenticates by
+    /// its cookie. Neither connecting nor an answer takes longer than `timeout`.
+    pub fn of(relay: &Relay, timeout: Duration) -> Result<Self, TorError> {
+        let socket = relay.control_socket.clone().map(Endpoint::Unix);
+        let address = socket.or(relay.control_port.map(Endpoint::Tcp)).ok_or_else(|| TorError::Content {
+            path: relay.torrc.clone(),
+            problem: "has no ControlSocket or ControlPort".to_owned(),
+        })?;
+        Self::open(address, relay.cookie_file.as_deref(), timeout)
     }
 
     /// Connects to `address` and authenticates: without anything where the relay asks for nothing, else by
     /// SAFECOOKIE, which proves to each side that the other can read the cookie without showing it. The cookie is
     /// in `cookie_file`, or where the relay says. Neither connecting nor an answer takes longer than `timeout`.
-    pub fn open(address: Endpoint, cookie_file: Option<&Path>, timeout: Duration) -> Result<Self, TorError> {
+    fn open(address: Endpoint, cookie_file: Option<&Path>, timeout: Duration) -> Result<Self, TorError> {
         let fail = |source| TorError::Socket { address: address.clone(), source };
         let socket = address.connect(timeout).map_err(fail)?;
         socket.set_write_timeout(Some(timeout)).map_err(fail)?;
@@ -68,13 +63,6 @@ impl Control {
         let lines = self.ask(&format!("GETCONF {option}"))?;
         // `Option` alone stands for an option at its default of nothing.
         Ok(lines.iter().filter_map(|line| Some(line.split_once('=')?.1.to_owned())).collect())
-    }
-
-    /// The address of the relay's ORPort, once it listens.
-    pub fn or_address(&mut self) -> Result<SocketAddr, TorError> {
-        let listeners = self.info("net/listeners/or")?;
-        let first = listeners.split(' ').next().unwrap_or("").trim_matches('"');
-        first.parse().map_err(|_| self.unexpected(format!("listens at `{listeners}`")))
     }
 
     /// When the consensus that the relay uses became valid, in seconds since 1970; `None` before it has one.

@@ -27,15 +27,12 @@ pub struct Relay {
     /// The program and the arguments that name files, so that `--verify-config` reads what the service reads.
     pub program: PathBuf,
     /// All arguments of the program but those that name files, such as `--RunAsDaemon 0`.
-    #[serde(default)]
     pub arguments: Vec<String>,
     /// Options on the command line, by name in lower case: they rank above those of the torrc.
-    #[serde(default)]
     pub command_line_options: Vec<String>,
     /// Its user (`User`, or the unit's).
     pub user: Option<String>,
     /// The user as which systemd starts it, where that is not root.
-    #[serde(default)]
     pub unit_user: Option<String>,
     pub data_directory: Option<PathBuf>,
     pub nickname: Option<String>,
@@ -44,13 +41,11 @@ pub struct Relay {
     /// Fingerprints of its declared family, sorted, its own left out (MyFamily).
     pub family: Vec<String>,
     /// Keys of its family (FamilyId): relays with the same one are a family.
-    #[serde(default)]
     pub family_ids: Vec<String>,
     /// `exit`, `relay`, `bridge` or `client`, from ORPort, ExitRelay, ExitPolicy and BridgeRelay as far as they decide it.
     pub role: String,
     /// A unix socket of ControlSocket or `ControlPort unix:`.
     pub control_socket: Option<PathBuf>,
-    #[serde(default)]
     pub control_port: Option<SocketAddr>,
     /// Cookie file (CookieAuthFile, or `control_auth_cookie` below the data directory) where it exists.
     pub cookie_file: Option<PathBuf>,
@@ -60,9 +55,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The instance that `command` (a unit's ExecStart, or a process' command line) starts, or why its files cannot
-    /// be read; `None` where the command's program is not called `tor`. `unit_user` is the unit's `User=`; files are
-    /// read below `root`.
+    /// The instance that `command` (a unit's ExecStart, or a process' command line) starts, or why its files cannot be read;
+    /// `None` where the command's program is not called `tor`. `unit_user` is the unit's `User=`; files are read below `root`.
     pub fn of_command(
         root: &HostRoot,
         command: &[String],

@@ -8,27 +8,8 @@ use super::torrc::{Change, Line};
 const DEFAULT_TORRC: &str = "/etc/tor/torrc";
 /// Where tor looks without `--defaults-torrc`.
 const DEFAULT_DEFAULTS: &str = "/etc/tor/torrc-defaults";
-/// Options of the command line alone that have no value.
-const FLAGS: [&str; 15] = [
-    "--allow-missing-torrc",
-    "--ignore-missing-torrc",
-    "--hush",
-    "--quiet",
-    "--verify-config",
-    "--version",
-    "--help",
-    "-h",
-    "--keygen",
-    "--newpass",
-    "--no-passphrase",
-    "--list-torrc-options",
-    "--list-deprecated-options",
-    "--list-modules",
-    "--library-versions",
-];
-/// Options of the command line alone that have one.
-const WITH_VALUE: [&str; 5] =
-    ["--hash-password", "--passphrase-fd", "--key-expiration", "--dump-config", "--list-fingerprint"];
+/// Options of the command line alone that a service has; they have no value.
+const FLAGS: [&str; 4] = ["--allow-missing-torrc", "--ignore-missing-torrc", "--hush", "--quiet"];
 
 /// A tor command line, taken apart.
 #[derive(Debug, Clone)]
@@ -71,10 +52,6 @@ impl Invocation {
                 flag if FLAGS.contains(&flag) => {
                     invocation.may_miss_torrc |= flag.ends_with("-missing-torrc");
                     invocation.other_arguments.push(argument.clone());
-                }
-                flag if WITH_VALUE.contains(&flag) => {
-                    invocation.other_arguments.push(argument.clone());
-                    invocation.other_arguments.extend(rest.next().cloned());
                 }
                 option => {
                     invocation.other_arguments.push(argument.clone());

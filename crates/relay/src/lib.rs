@@ -1,5 +1,5 @@
-//! A Tor relay of this host: its files, its control socket, its metrics, and edits of its torrc; and how metrics of any service
-//! are read.
+//! A Tor relay of this host: its files, its control socket, its metrics, and edits of its torrc; and how metrics
+//! of any service are read.
 //!
 //! The one way in which agent, trials and preflight look at relays. The lab's private network is another crate, which
 //! uses the control connection and the programs of the Tor package from here.

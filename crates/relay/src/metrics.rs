@@ -7,11 +7,8 @@ use super::RelayReadings;
 use super::series::{Series, samples};
 use crate::{Endpoint, TorError, http};
 
-const HANDSHAKES: &str = "tor_relay_load_onionskins_total";
-
-/// Asks the MetricsPort at `address` (`ADDRESS:PORT`) for all that it has of the relay's work; it knows nothing of
-/// its start. The whole answer takes no longer than `timeout`. A relay that has no MetricsPortPolicy for this host
-/// closes the connection.
+/// Asks the MetricsPort at `address` (`ADDRESS:PORT`) for all that it has of the relay's work; it knows nothing of its start. The
+/// whole answer takes no longer than `timeout`. A relay that has no MetricsPortPolicy for this host closes the connection.
 pub fn scrape(address: &str, timeout: Duration) -> Result<RelayReadings, TorError> {
     let unknown = |problem: String| TorError::Content { path: address.into(), problem };
     let resolved = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?.next();
@@ -25,30 +22,20 @@ pub fn scrape(address: &str, timeout: Duration) -> Result<RelayReadings, TorErro
 }
 
 fn readings(text: &str) -> RelayReadings {
-    let metrics: Vec<(Series, f64)> = samples(text).filter(|(_, value)| value.is_finite()).collect();
-    let sum = |name: &str, wanted: &[(&str, &str)]| {
-        let mut values = metrics
-            .iter()
-            .filter(|(series, _)| series.metric() == name)
-            .filter(|(series, _)| wanted.iter().all(|(label, value)| series.label(label) == Some(value)))
-            .map(|(_, value)| *value)
-            .peekable();
-        values.peek()?;
-        // Counters of tor are whole numbers.
-        Some(values.sum::<f64>() as u64)
-    };
-    let flags: Vec<&(Series, f64)> =
-        metrics.iter().filter(|(series, _)| series.metric() == "tor_relay_flag").collect();
+    // Counters of tor are whole numbers.
+    let sum = |series: &str| Some(Series::parse(series)?.sum(text).ok()? as u64);
+    let flags: Vec<(Series, f64)> =
+        samples(text).filter(|(series, _)| series.metric() == "tor_relay_flag").collect();
     let has = flags.iter().filter(|(_, value)| *value != 0.0);
     let words: Vec<&str> = has.filter_map(|(series, _)| series.label("type")).collect();
     RelayReadings {
         bootstrap_percent: None,
-        read_bytes: sum("tor_relay_traffic_bytes", &[("direction", "read")]),
-        written_bytes: sum("tor_relay_traffic_bytes", &[("direction", "written")]),
-        connections: sum("tor_relay_connections", &[("type", "OR"), ("state", "opened")]),
-        handshakes_answered: sum(HANDSHAKES, &[("action", "processed")]),
-        handshakes_dropped: sum(HANDSHAKES, &[("action", "dropped")]),
-        oom_bytes: sum("tor_relay_load_oom_bytes_total", &[]),
+        read_bytes: sum(r#"tor_relay_traffic_bytes{direction="read"}"#),
+        written_bytes: sum(r#"tor_relay_traffic_bytes{direction="written"}"#),
+        connections: sum(r#"tor_relay_connections{type="OR",state="opened"}"#),
+        handshakes_answered: sum(r#"tor_relay_load_onionskins_total{action="processed"}"#),
+        handshakes_dropped: sum(r#"tor_relay_load_onionskins_total{action="dropped"}"#),
+        oom_bytes: sum("tor_relay_load_oom_bytes_total"),
         // All are 0 also before the relay has a consensus.
         without_flags: words.is_empty() && !flags.is_empty(),
         flags: (!words.is_empty()).then(|| super::readings::flags(words.into_iter())),

@@ -25,8 +25,8 @@ impl Program {
         Self { path: PathBuf::from("runuser"), arguments }
     }
 
-    /// Runs it, with an environment as a system service has it, and gives its standard output. A failure has its
-    /// warnings and errors.
+    /// Runs it, with an environment as a system service has it, and gives its standard output. A failure
+    /// has its warnings and errors.
     pub fn run(&self, timeout: Duration) -> Result<String, TorError> {
         let name = || self.name();
         let failed = |source| TorError::Program { program: name(), source };

@@ -1,27 +1,15 @@
 //! What the control port of a relay answers about its start, its options and its work.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use heaptrial_model::TorFlag;
 
-use super::{Relay, RelayReadings};
-use crate::{Control, Endpoint, TorError};
+use super::RelayReadings;
+use crate::{Control, TorError};
 
 impl Control {
-    /// Connects to a relay's control socket, or to its control port where it has no socket, and authenticates by
-    /// its cookie. Neither connecting nor an answer takes longer than `timeout`.
-    pub fn of(relay: &Relay, timeout: Duration) -> Result<Self, TorError> {
-        let socket = relay.control_socket.clone().map(Endpoint::Unix);
-        let address = socket.or(relay.control_port.map(Endpoint::Tcp)).ok_or_else(|| TorError::Content {
-            path: relay.torrc.clone(),
-            problem: "has no ControlSocket or ControlPort".to_owned(),
-        })?;
-        Self::open(address, relay.cookie_file.as_deref(), timeout)
-    }
-
-    /// Whether a torrc's `option`, which may be given once and is written there as `value`, is in force; `effective` are
-    /// that torrc's [`Relay::effective_options`].
+    /// Whether a torrc's `option`, which may be given once and is written there as `value`, is in force;
+    /// `effective` are that torrc's [`Relay::effective_options`].
     pub fn is_in_force(
         &mut self,
         option: &str,

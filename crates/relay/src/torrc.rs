@@ -243,16 +243,6 @@ mod tests {
         assert!(lines(b"DataDirectory \"\\q\"").is_err());
     }
 
-    #[test]
-    fn a_prefix_is_how_a_line_changes_its_option() {
-        let changes: Vec<Change> = lines(b"SocksPort 1\n+SocksPort 2\n/SocksPort 3")
-            .unwrap()
-            .iter()
-            .map(|line| line.change)
-            .collect();
-        assert_eq!(changes, [Change::Set, Change::Add, Change::Clear]);
-    }
-
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>(), text in "([A-C/+%\"\\\\# \t\r\n\u{0}]{0,40})") {

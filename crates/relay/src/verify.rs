@@ -20,9 +20,8 @@ impl Relay {
         program.run(TIMEOUT).map(drop)
     }
 
-    /// The options that would be in force with `torrc` in place of the relay's own and differ from tor's defaults
-    /// (`tor --dump-config short`), by name in tor's spelling and in its writing, as [`super::RelayControl::conf`]
-    /// gives them.
+    /// The options that would be in force with `torrc` in place of the relay's own and differ from tor's defaults (`tor
+    /// --dump-config short`), by name in tor's spelling and in its writing, as [`super::RelayControl::conf`] gives them.
     pub fn effective_options(&self, torrc: &Path) -> Result<BTreeMap<String, Vec<String>>, TorError> {
         let mut program = self.tor(torrc);
         program.arguments.extend(["--hush", "--dump-config", "short"].map(OsString::from));

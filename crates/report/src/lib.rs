@@ -21,6 +21,7 @@ mod page;
 mod pseudonym;
 mod remarks;
 mod score;
+mod search;
 mod setup;
 mod summary;
 mod table;
@@ -31,8 +32,7 @@ mod tune;
 mod verdict;
 
 pub use bisect::{
-    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
-    SkippedPosition,
+    BISECT_SCHEMA_VERSION, BisectReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition,
 };
 pub use chart::Chart;
 pub use chart::lives::LifeSeries;
@@ -50,7 +50,5 @@ pub use html::embedded;
 pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
 pub use pseudonym::rename as pseudonymise;
 pub use score::{SCORE_SCHEMA_VERSION, ScoreReport};
-pub use tune::{
-    BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
-    VerifiedReport,
-};
+pub use search::SearchRun;
+pub use tune::{TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport};

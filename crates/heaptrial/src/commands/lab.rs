@@ -1,7 +1,7 @@
 //! `heaptrial lab`: the same workload under several allocators, on this machine or on a cluster.
 
+mod bench;
 mod bisect;
-mod executor;
 mod like;
 mod options;
 mod relay_memory;
@@ -15,32 +15,31 @@ mod tune;
 mod userland;
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Subcommand;
 use heaptrial_allocator::{Catalog, Resolved};
-use heaptrial_lab::{Accounting, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule, Workload};
-use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan};
-use heaptrial_report::{BisectReport, Options, TuneReport};
+use heaptrial_lab::{Accounting, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule};
+use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan, units};
+use heaptrial_report::{BisectReport, Options, Report, TuneReport};
 use heaptrial_store::Store;
 
+use self::bench::Bench;
 use self::bisect::BisectOptions;
-use self::executor::On;
 use self::like::Runs;
-use self::options::LabOptions;
+use self::options::{LabOptions, On};
 use self::repeat_command::RepeatCommand;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
+use self::search::Timed;
 pub use self::search::read_report as report_in;
-use self::slurm::Slurm;
 pub use self::slurm::{BLOCK_COMMAND, run_task};
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;
-use super::report::write_and_print;
+use super::report::written;
+use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::progress::LiveProgress;
 use crate::run_folder;
 
 #[derive(Debug, Subcommand)]
@@ -57,20 +56,17 @@ pub enum LabCommand {
     Score(ScoreOptions),
 }
 
-pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let like = match &command {
-        LabCommand::Run(options) => options.lab.like.as_deref().zip(Some(Runs::Program)),
-        LabCommand::Tor(options) => options.lab.like.as_deref().zip(Some(Runs::Relays)),
-        _ => None,
+pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
+    let of_run = match &command {
+        LabCommand::Run(options) => Some((&options.lab, Runs::Program)),
+        LabCommand::Tor(options) => Some((&options.lab, Runs::Relays)),
+        LabCommand::Bisect(_) | LabCommand::Tune(_) | LabCommand::Score(_) => None,
     };
-    if let Some((like, runs)) = like {
-        return like::start_as(like, runs, global);
-    }
-    let here = std::env::current_dir().map_err(Failure::failed)?;
-    match &command {
-        LabCommand::Run(options) => userland::enter(&options.lab, global, None, &here)?,
-        LabCommand::Tor(options) => userland::enter(&options.lab, global, None, &here)?,
-        LabCommand::Bisect(_) | LabCommand::Tune(_) | LabCommand::Score(_) => {}
+    if let Some((lab, runs)) = of_run {
+        if let Some(like) = &lab.like {
+            return like::start_as(like, runs, global);
+        }
+        userland::enter(lab, global, &[])?;
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),
@@ -81,10 +77,10 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
     }
 }
 
-/// Prints the report of a search whose folder this is, and writes it again; `None` where it is none.
-pub fn report_of_search(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
+/// Writes the report of a search whose folder this is again; `None` where it is none.
+pub fn report_of_search(folder: &Path, global: &GlobalOptions) -> Result<Option<Answer>, Failure> {
     match search::report_of::<BisectReport>(folder, global)? {
-        Some(code) => Ok(Some(code)),
+        Some(answer) => Ok(Some(answer)),
         None => search::report_of::<TuneReport>(folder, global),
     }
 }
@@ -93,14 +89,13 @@ fn execute(
     kind: &str,
     options: &LabOptions,
     plan: &TrialPlan,
-    workload: &dyn Workload,
-    duration: Option<HumanDuration>,
+    timed: &Timed,
     global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
-    let metric = check(options, plan, workload, duration)?;
+) -> Result<Answer, Failure> {
+    check(options, plan, timed)?;
     let allocators = resolve(plan, options)?;
     let home = run_folder::named(global.out.as_deref(), kind)?;
-    let earlier = if options.executor.on == On::Slurm { slurm::seed_in(&home) } else { None };
+    let earlier = if options.on == On::Slurm { slurm::seed_in(&home) } else { None };
     if earlier.is_none() {
         run_folder::check(global.out.as_deref())?;
     }
@@ -109,87 +104,67 @@ fn execute(
     if options.dry_run {
         let control = plan.arms.iter().position(|arm| arm.control).unwrap_or(0);
         let arms = plan.arms.len();
-        let schedule = Schedule::draw(arms, control, options.repeat, workload.arrangement(), seed);
-        print_schedule(plan, &schedule, duration, &command.to_string(), global.json);
-        return Ok(ExitCode::SUCCESS);
+        let schedule = Schedule::draw(arms, control, options.repeat, timed.0.arrangement(), seed);
+        return Ok(planned(plan, &schedule, timed.1, &command.to_string()));
     }
-    let accounting = accounting(options, metric, options.executor.on)?;
-    let cluster = options.executor.cluster(home.clone())?;
-    let arms = prepare(allocators, options, global)?;
+    let bench = Bench::new(options, timed, plan, &command, &home)?;
+    let arms = prepare(plan, &allocators, options, global)?;
     let folder = match earlier {
         Some(_) => home,
         None => run_folder::create(Some(&home), kind)?,
     };
     eprintln!("seed {seed}; the run's folder is {}", folder.display());
-    let mut lab = options.plan_in(&folder, &command, duration, metric, accounting);
-    lab = LabPlan { name: plan.name.clone(), arms, repeats: options.repeat, seed, ..lab };
+    let mut run = bench.run_in(&folder, &plan.name, arms, options.repeat, seed);
     if let Some(database) = &global.db {
-        lab.database = database.clone();
+        run.database = database.clone();
     }
-    describe(&lab, plan)?;
-    let interrupt = heeding_signals(options.executor.on)?;
-    let outcome = carry_out(cluster.as_ref(), &lab, plan, &command, workload, &interrupt);
-    conclude(&lab.database, &folder, seed, outcome, global)
-}
-
-/// Carries out all blocks of a run, whose folder exists.
-fn carry_out(
-    cluster: Option<&Slurm>,
-    lab: &LabPlan,
-    plan: &TrialPlan,
-    command: &RepeatCommand,
-    workload: &dyn Workload,
-    interrupt: &Interrupt,
-) -> Result<RunOutcome, Failure> {
-    let mut progress = LiveProgress::new();
-    match cluster {
-        Some(slurm) => slurm.run(lab, plan, command, workload, interrupt, &mut progress),
-        None => Ok(heaptrial_lab::run(lab, workload, None, interrupt, &mut progress)?),
-    }
+    let outcome = bench.carry_out(&run, plan);
+    conclude(&run, outcome, global)
 }
 
 /// Reports on a run that has ended, whatever ended it.
 fn conclude(
-    database: &Path,
-    folder: &Path,
-    seed: u64,
+    run: &LabPlan,
     outcome: Result<RunOutcome, Failure>,
     global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
-    let reported = Store::open(database).map_err(Failure::failed).and_then(|store| {
-        let trials = store.trials().map_err(Failure::failed)?;
+) -> Result<Answer, Failure> {
+    let report = || {
+        let store = Store::open(&run.database)?;
+        let trials = store.trials()?;
         // Others may write to the database too; a run that failed is known by its seed.
-        let of_seed = || Some(trials.iter().rfind(|trial| trial.plan.seed == seed)?.id);
+        let of_seed = || Some(trials.iter().rfind(|trial| trial.plan.seed == run.seed)?.id);
         let trial = outcome.as_ref().map_or_else(|_| of_seed(), |outcome| Some(outcome.trial_id));
         let trial = trial.ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
-        write_and_print(&store, trial, folder, &Options::default(), global)
-    });
-    let outcome = outcome?;
-    reported?;
-    if outcome.interrupted {
-        return Err(Failure::failed("the run was interrupted; the report is of what there was until then"));
-    }
-    match outcome.failed_services {
-        0 if outcome.unread_work().is_empty() => Ok(ExitCode::SUCCESS),
-        0 => Err(Failure::failed(format!(
-            "no service gave a figure of the work {}; the report has what there was instead",
-            outcome.unread_work().join(", ")
-        ))),
-        1 => Err(Failure::failed("a service failed, and is in no figure; the report has the reason")),
-        failed => Err(Failure::failed(format!(
-            "{failed} services failed, and are in no figure; the report has the reasons"
-        ))),
+        written(&Report::with_charts(&store, trial, &Options::default())?, &run.folder, global)
+    };
+    let reported = report();
+    match (reported, outcome.map_or_else(Some, |outcome| missing(&outcome))) {
+        (Ok(answer), Some(failure)) => Ok(answer.but(failure)),
+        (Err(_), Some(failure)) => Err(failure),
+        (reported, None) => reported,
     }
 }
 
+/// What a run that was carried out lacks.
+fn missing(outcome: &RunOutcome) -> Option<Failure> {
+    let unread = outcome.unread_work();
+    Some(Failure::failed(match outcome.failed_services {
+        _ if outcome.interrupted => {
+            "the run was interrupted; the report is of what there was until then".to_owned()
+        }
+        0 if unread.is_empty() => return None,
+        0 => format!(
+            "no service gave a figure of the work {}; the report has what there was instead",
+            unread.join(", ")
+        ),
+        1 => "a service failed, and is in no figure; the report has the reason".to_owned(),
+        failed => format!("{failed} services failed, and are in no figure; the report has the reasons"),
+    }))
+}
+
 /// Refuses what no run could do; gives what is compared.
-fn check(
-    options: &LabOptions,
-    plan: &TrialPlan,
-    workload: &dyn Workload,
-    duration: Option<HumanDuration>,
-) -> Result<Metric, Failure> {
-    let tick = options.tick;
+fn check(options: &LabOptions, plan: &TrialPlan, timed: &Timed) -> Result<Metric, Failure> {
+    let ((workload, duration), tick) = (timed, options.tick);
     if tick.0 < Duration::from_millis(10) {
         return Err(Failure::usage(format!("--tick {tick} is too short: it must be at least 10ms")));
     }
@@ -231,8 +206,8 @@ fn accounting(options: &LabOptions, metric: Metric, on: On) -> Result<Accounting
     Ok(accounting)
 }
 
-/// An interrupt that Ctrl-C and its like request. Tasks of a cluster do not end with the terminal that submitted them: there it is
-/// Ctrl-C alone.
+/// An interrupt that Ctrl-C and its like request. Tasks of a cluster do not end with the terminal that submitted them:
+/// there it is Ctrl-C alone.
 fn heeding_signals(on: On) -> Result<Interrupt, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let interrupt = Interrupt::default();
@@ -249,11 +224,11 @@ fn heeding_signals(on: On) -> Result<Interrupt, Failure> {
     Ok(interrupt)
 }
 
-/// An arm with what the catalog knows of its allocator, and where the user wants it from.
-type ResolvedArm<'a> = (&'a Arm, Option<&'a Path>, Resolved);
+/// What the catalog knows of an arm's allocator, and where the user wants it from.
+type ResolvedArm<'a> = (Resolved, Option<&'a Path>);
 
 /// Looks every arm's spec up before anything is fetched.
-fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<ResolvedArm<'a>>, Failure> {
+fn resolve<'a>(plan: &TrialPlan, options: &'a LabOptions) -> Result<Vec<ResolvedArm<'a>>, Failure> {
     let bare = |spec: &AllocatorSpec| spec.without_settings();
     let stray = options
         .from
@@ -262,95 +237,60 @@ fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<Resol
     if let Some((spec, _)) = stray {
         return Err(Failure::usage(format!("--from {spec}=...: no arm has this allocator")));
     }
-    let mut resolved = Vec::new();
-    for arm in &plan.arms {
-        let spec = arm.allocator();
-        let given = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
-        let catalog = Catalog::builtin();
+    let resolve = |arm: &Arm| {
+        let (catalog, spec) = (Catalog::builtin(), arm.allocator());
+        let from = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
         let ran = options.as_run(&spec);
-        let found = match given {
-            Some(_) => catalog.resolve_local(&ran),
-            None => catalog.resolve(&ran),
-        };
-        resolved.push((arm, given.map(|(_, path)| path.as_path()), found?));
-    }
-    Ok(resolved)
+        let found = if from.is_some() { catalog.resolve_local(&ran) } else { catalog.resolve(&ran) };
+        Ok((found?, from.map(|(_, path)| path.as_path())))
+    };
+    plan.arms.iter().map(resolve).collect()
 }
 
 /// Obtains and verifies the allocator of every arm before anything is started.
 fn prepare(
-    arms: Vec<ResolvedArm<'_>>,
+    plan: &TrialPlan,
+    resolved: &[ResolvedArm<'_>],
     options: &LabOptions,
     global: &GlobalOptions,
 ) -> Result<Vec<PreparedArm>, Failure> {
-    arms.into_iter()
-        .map(|(arm, from, resolved)| {
-            let obtained = options.sources.obtainer(from)?.obtain(&resolved)?;
-            if global.verbose > 0 {
-                eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
-            }
-            Ok(PreparedArm { arm: arm.clone(), obtained })
-        })
-        .collect()
+    let prepare = |(arm, (resolved, from)): (&Arm, &ResolvedArm<'_>)| {
+        let obtained = options.sources.obtainer(*from)?.obtain(resolved)?;
+        if global.verbose > 0 {
+            eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
+        }
+        Ok(PreparedArm { arm: arm.clone(), obtained })
+    };
+    plan.arms.iter().zip(resolved).map(prepare).collect()
 }
 
 /// This very program, which is also the supervisor of services, even when its file is replaced during a run.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Writes the plan and the command into the run's folder, so that it explains itself.
-fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
-    let write = |name: &str, text: String| {
-        let path = lab.folder.join(name);
-        std::fs::write(&path, text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
-    };
-    let plan = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
-    write("plan.json", format!("{plan}\n"))?;
-    let folder = std::env::current_dir().unwrap_or_default();
-    write("command.txt", format!("cd {}\n{}\n", shell_words::quote(&folder.to_string_lossy()), lab.command))?;
-    let builds: Vec<_> = lab.arms.iter().map(|arm| &arm.obtained).collect();
-    let builds = serde_json::to_string_pretty(&builds).map_err(Failure::failed)?;
-    write("allocators.json", format!("{builds}\n"))
-}
-
-fn print_schedule(
-    plan: &TrialPlan,
-    schedule: &Schedule,
-    duration: Option<HumanDuration>,
-    command: &str,
-    json: bool,
-) {
+/// What would be run, and in which order.
+fn planned(plan: &TrialPlan, schedule: &Schedule, duration: Option<HumanDuration>, command: &str) -> Answer {
+    let control = &plan.control().name;
     let names =
         |arms: &[usize]| -> Vec<&str> { arms.iter().map(|arm| plan.arms[*arm].name.as_str()).collect() };
-    if json {
-        let rounds: Vec<_> = schedule
-            .rounds
-            .iter()
-            .map(|round| serde_json::json!({ "repeat": round.repeat + 1, "arms": names(&round.arms) }))
-            .collect();
-        let document = serde_json::json!({
-            "schema_version": 1,
-            "command": command,
-            "control": plan.control().name,
-            "round_seconds": duration.map(|duration| duration.0.as_secs_f64()),
-            "rounds": rounds,
-        });
-        println!("{document:#}");
-        return;
-    }
-    println!("{command}");
     let length = match duration {
         Some(duration) => {
             format!(" of {duration}, {} in all", HumanDuration(duration.0 * schedule.rounds.len() as u32))
         }
         None => ", each as long as its work".to_owned(),
     };
-    println!(
-        "{}{length}; the control is {}",
-        heaptrial_model::units::counted(schedule.rounds.len(), "round"),
-        plan.control().name
-    );
+    let count = units::counted(schedule.rounds.len(), "round");
+    let mut text = format!("{command}\n{count}{length}; the control is {control}\n");
+    let mut rounds = Vec::new();
     for (number, round) in schedule.rounds.iter().enumerate() {
-        println!("round {}, repeat {}:", number + 1, round.repeat + 1);
-        names(&round.arms).iter().for_each(|name| println!("  {name}"));
+        text += &format!("round {}, repeat {}:\n", number + 1, round.repeat + 1);
+        names(&round.arms).iter().for_each(|name| text += &format!("  {name}\n"));
+        rounds.push(serde_json::json!({ "repeat": round.repeat + 1, "arms": names(&round.arms) }));
     }
+    let document = serde_json::json!({
+        "command": command,
+        "control": control,
+        "round_seconds": duration.map(|duration| duration.0.as_secs_f64()),
+        "rounds": rounds,
+    });
+    Answer::new(document, text)
 }

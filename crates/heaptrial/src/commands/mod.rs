@@ -111,7 +111,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
 
 fn answer(command: Command, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
-        Command::Lab(command) => Ok(Answer::printed(lab::run(command, global)?)),
+        Command::Lab(command) => lab::run(command, global),
         Command::Allocators(command) => allocators::run(command, global),
         Command::Services(options) => services::run(&options, global),
         Command::Explain(options) => explain::run(&options, global),

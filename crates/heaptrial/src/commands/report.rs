@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use heaptrial_model::{AllocatorSpec, HumanDuration, TrialKind};
 use heaptrial_report::{Document, Options, Report, Settings, compare};
-use heaptrial_store::{Store, TrialRecord};
+use heaptrial_store::TrialRecord;
 
 use super::lab::report_of_search;
 use super::value::{size, time};
@@ -56,8 +56,8 @@ pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<Answer, Fa
         return compare_trials(options, global);
     }
     if let [folder] = options.trials.as_slice() {
-        if let Some(code) = report_of_search(Path::new(folder), global)? {
-            return Ok(Answer::printed(code));
+        if let Some(answer) = report_of_search(Path::new(folder), global)? {
+            return Ok(answer);
         }
     }
     let target = Target::find(options.trials.first().map(String::as_str), global)?;
@@ -123,21 +123,8 @@ fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<Ans
     written(&compare(&reports), &folder, global)
 }
 
-/// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
-pub fn write_and_print(
-    store: &Store,
-    trial_id: i64,
-    folder: &Path,
-    options: &Options,
-    global: &GlobalOptions,
-) -> Result<Report, Failure> {
-    let report = Report::with_charts(store, trial_id, options)?;
-    written(&report, folder, global)?.print(global)?;
-    Ok(report)
-}
-
 /// Writes a document into `folder`; the answer shows it, with where its files are.
-fn written(document: &impl Document, folder: &Path, global: &GlobalOptions) -> Result<Answer, Failure> {
+pub fn written(document: &impl Document, folder: &Path, global: &GlobalOptions) -> Result<Answer, Failure> {
     let written = document.write(folder)?;
     let files = [&written.html, &written.markdown, &written.json];
     let mut further: String = files.iter().map(|path| format!("{}\n", path.display())).collect();

@@ -55,7 +55,8 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     assert_eq!(so_far["answer"]["found"], false);
     // On a busy machine some give no figure.
     let blocks = so_far["blocks"].as_array().unwrap();
-    assert!(blocks.len() <= 5, "{so_far:#}");
+    let measured = blocks.iter().filter(|block| block["arms"][0]["figures"]["Ok"].is_object());
+    assert!(measured.count() <= 5, "{so_far:#}");
 
     let page = || std::fs::read_to_string(folder.join("found/bisect.html")).unwrap();
     let whole = bisect(folder, "--json --continue found --blocks 60");

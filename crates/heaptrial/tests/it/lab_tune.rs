@@ -58,7 +58,7 @@ fn specs_of_blocks(report: &Value) -> Vec<(bool, Vec<String>)> {
     blocks
         .map(|block| {
             let arms = block["arms"].as_array().unwrap().iter();
-            let specs = arms.map(|arm| arm[0].as_str().unwrap().to_owned()).collect();
+            let specs = arms.map(|arm| arm["name"].as_str().unwrap().to_owned()).collect();
             (block["fresh"].as_bool().unwrap(), specs)
         })
         .collect()
@@ -108,15 +108,14 @@ fn a_setting_that_matters_is_found_and_verified_and_a_search_goes_on() {
     assert!(ends_it && !spec.contains("mmap_threshold=33554432"), "{report:#}");
     assert!(blocks.iter().filter(|(fresh, _)| *fresh).all(|(_, specs)| *specs == [spec]));
     let level =
-        winner["against"].as_array().unwrap().iter().find(|against| against[1]["figure"] == "level").unwrap();
-    let (ratio, high) =
-        (level[1]["log_ratio"].as_f64().unwrap().exp(), level[1]["interval"][1].as_f64().unwrap());
+        winner["against"].as_array().unwrap().iter().find(|against| against["figure"] == "level").unwrap();
+    let (ratio, high) = (level["log_ratio"].as_f64().unwrap().exp(), level["interval"][1].as_f64().unwrap());
     assert!(ratio < 0.7 && high < 0.0, "{level:#}");
-    // What is told of the level is of fresh seeds alone.
+    // What is said of the level is of fresh seeds alone.
     let fresh = report["blocks"].as_array().unwrap().iter().filter(|block| block["fresh"] == true);
-    let logs: Vec<f64> = fresh
-        .map(|block| (block["arms"][0][1].as_f64().unwrap() / block["control_bytes"].as_f64().unwrap()).ln())
-        .collect();
+    let level = |figures: &Value| figures["level"].as_f64().unwrap();
+    let logs: Vec<f64> =
+        fresh.map(|block| level(&block["arms"][0]["figures"]["Ok"]) - level(&block["control"])).collect();
     assert!((logs.iter().sum::<f64>() / 3.0 - ratio.ln()).abs() < 1e-9, "{logs:?} {ratio}");
 
     let page = std::fs::read_to_string(folder.join("found/tune.html")).unwrap();

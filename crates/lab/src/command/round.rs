@@ -92,17 +92,17 @@ impl CommandRound {
 impl Round for CommandRound {
     fn launch(&self, _: usize) -> Launch {
         let treatment = &self.slot.arm.arm.treatment;
-        let words: Vec<OsString> = match treatment.command.as_slice() {
-            [] => self.options.command.clone(),
-            own => own.iter().map(OsString::from).collect(),
+        let words = match treatment.command.as_slice() {
+            [] => &self.options.command,
+            _ => &treatment.command,
         };
-        let mut words = words.iter().map(|word| self.place.placeholders.fill_os(word));
+        let mut words = words.iter().map(|word| self.place.placeholders.fill(word));
         let program = words.next().unwrap_or_default();
         let filled = |(name, value): (&String, &String)| (name.clone(), self.place.placeholders.fill(value));
         Launch {
             // One that is missing by now fails to start, and says so.
             program: find_program(&program).unwrap_or_else(|_| program.into()),
-            arguments: words.collect(),
+            arguments: words.map(OsString::from).collect(),
             environment: treatment.environment.iter().map(filled).collect(),
             counted: self.options.counted.clone(),
             end: self.options.end,
@@ -287,24 +287,5 @@ impl Load {
         };
         let log = self.errand.outputs()[0].display();
         (!names.is_empty()).then(|| format!("the load wrote no {}{hint}; see {log}", names.join(", ")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn since_a_tick_there_is_one_number_of_each_measure() {
-        let readings = [
-            ("tps", 10.0),
-            ("count:served", 5.0),
-            ("less:p99_ms", 3.0),
-            ("tps", 20.0),
-            ("count:served", 9.0),
-        ];
-        let readings = readings.map(|(measure, value)| Reading { measure: measure.parse().unwrap(), value });
-        let expected = [("work:rate:tps", 15.0), ("work:count:served", 9.0), ("work:less:p99_ms", 3.0)];
-        assert_eq!(one_of_each(&readings), expected.map(|(name, value)| (name.to_owned(), value)));
     }
 }

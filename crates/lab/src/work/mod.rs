@@ -8,9 +8,9 @@ mod source;
 
 pub(crate) use output::{OutputReader, Tail};
 pub(crate) use polled::Polling;
-pub use preset::{UnknownPreset, WorkPreset};
+pub use preset::WorkPreset;
 pub(crate) use requests::Requests;
-pub use source::{WorkError, WorkSource};
+pub use source::WorkSource;
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,16 +46,16 @@ pub(crate) struct Reading {
 }
 
 impl FromStr for Work {
-    type Err = WorkError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, WorkError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (measure, source) = text.split_once('=').ok_or_else(|| {
-            WorkError(format!(
+            format!(
                 "`{text}` is no work; expected NAME=REGEX, or NAME=json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC \
                  or file:PATH"
-            ))
+            )
         })?;
-        let measure = measure.parse().map_err(|error| WorkError(format!("{error}")))?;
+        let measure = measure.parse().map_err(|error| format!("{error}"))?;
         Ok(Self { measure, source: source.parse()?, optional: false, aside: None })
     }
 }

@@ -38,21 +38,15 @@ pub(super) struct Presets {
 pub(super) static PRESETS: LazyLock<Presets> =
     LazyLock::new(|| toml::from_str(include_str!("presets.toml")).unwrap_or_default());
 
-/// A name that is no preset.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no preset; there are {all}", all = names())]
-pub struct UnknownPreset(String);
-
-fn names() -> String {
-    PRESETS.preset.iter().map(|preset| preset.name.as_str()).collect::<Vec<_>>().join(", ")
-}
-
 impl FromStr for WorkPreset {
-    type Err = UnknownPreset;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownPreset> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let known = PRESETS.preset.iter().find(|preset| preset.name == text);
-        known.map(Self).ok_or_else(|| UnknownPreset(text.to_owned()))
+        known.map(Self).ok_or_else(|| {
+            let names: Vec<&str> = PRESETS.preset.iter().map(|preset| preset.name.as_str()).collect();
+            format!("`{text}` is no preset; there are {}", names.join(", "))
+        })
     }
 }
 

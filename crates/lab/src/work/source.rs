@@ -12,8 +12,8 @@ use crate::placeholders::Placeholders;
 #[derive(Debug, Clone)]
 pub enum WorkSource {
     /// A regular expression over the lines that the load writes. Its first group is the number; a second one, or one
-    /// called `unit`, is its unit: times become milliseconds, and k, M and G are multiplied. A group called `name` is added
-    /// to the measure's name.
+    /// called `unit`, is its unit: times become milliseconds, and k, M and G are multiplied. A group called `name` is
+    /// added to the measure's name.
     Line(Regex),
     /// `json:FIELD`: lines of the load that are JSON objects; members of members are named `a.b`.
     JsonLine(String),
@@ -28,15 +28,10 @@ pub enum WorkSource {
     File { path: String, field: String },
 }
 
-/// Why a text is no measure of work with its source.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct WorkError(pub(super) String);
-
 impl FromStr for WorkSource {
-    type Err = WorkError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, WorkError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (place, field) = match text.rsplit_once('#') {
             Some((place, field)) => (place, field.to_owned()),
             None => (text, String::new()),
@@ -45,7 +40,7 @@ impl FromStr for WorkSource {
         if !matches!(kind, "json" | "table" | "http" | "prometheus" | "file") {
             return line(text);
         }
-        let refuse = |why: &str| Err(WorkError(format!("`{text}` {why}")));
+        let refuse = |why: &str| Err(format!("`{text}` {why}"));
         if place.is_empty() {
             return refuse("does not say where; expected a field, row, URL or path after the colon");
         }
@@ -63,10 +58,10 @@ impl FromStr for WorkSource {
     }
 }
 
-fn line(pattern: &str) -> Result<WorkSource, WorkError> {
-    let pattern = Regex::new(pattern).map_err(|error| WorkError(error.to_string()))?;
+fn line(pattern: &str) -> Result<WorkSource, String> {
+    let pattern = Regex::new(pattern).map_err(|error| error.to_string())?;
     if pattern.captures_len() < 2 {
-        return Err(WorkError(format!("`{pattern}` has no group in parentheses that is the number")));
+        return Err(format!("`{pattern}` has no group in parentheses that is the number"));
     }
     Ok(WorkSource::Line(pattern))
 }
@@ -134,7 +129,7 @@ mod tests {
             ("x=table:Totals", "names no column"),
             ("x=prometheus:http://a/metrics", "names no metric"),
         ] {
-            let error = text.parse::<Work>().unwrap_err().to_string();
+            let error = text.parse::<Work>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

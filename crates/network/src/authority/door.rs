@@ -7,53 +7,35 @@ use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::serve::serve;
-use heaptrial_relay::TorError;
+use heaptrial_relay::{Endpoint, TorError};
 
 /// An address of the authority. Dropping it ends its server.
 #[derive(Debug)]
 pub struct Door {
     identity: String,
     address: SocketAddr,
-    asked: Arc<Mutex<Asked>>,
+    named: Arc<Mutex<Named>>,
     server: JoinHandle<()>,
 }
 
-/// What was asked for and sent at a door, by flavour: `ns` and `microdesc`.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Asked {
-    /// The number of the consensus that the relay named with its last request; 0 for none.
-    pub(super) has: [Option<u64>; 2],
-    /// The number of the last consensus that was sent.
-    pub(super) sent: [u64; 2],
-    /// Consensuses that had been sent before.
-    pub(super) again: u64,
-}
-
-/// What the relay behind a door has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// The number of the consensus that it has in each flavour for which it asks; 0 for none. A relay names it when it
-    /// asks for the next one, which it does as soon as it has checked and taken this one.
-    pub number: u64,
-    /// Consensuses that were sent to it again: it could not use them, or did not get them whole.
-    pub again: u64,
-}
+/// The number of the consensus that the relay named with its last request at a door, by flavour: `ns` and `microdesc`; 0 for none.
+pub(super) type Named = [Option<u64>; 2];
 
 impl Door {
     /// A door on this port of loopback, or on a free one.
     pub(super) fn open(shared: &Arc<Shared>, identity: &str, port: u16) -> Result<Self, TorError> {
         let wanted = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        let socket = |source| TorError::Socket { address: wanted.into(), source };
+        let socket = |source| TorError::Socket { address: Endpoint::Tcp(wanted), source };
         let listener = std::net::TcpListener::bind(wanted).map_err(socket)?;
         listener.set_nonblocking(true).map_err(socket)?;
         let address = listener.local_addr().map_err(socket)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(socket)?;
-        let asked = Arc::default();
-        let server = tokio::spawn(serve(listener, Arc::clone(shared), Arc::clone(&asked)));
-        Ok(Self { identity: identity.to_owned(), address, asked, server })
+        let named = Arc::default();
+        let server = tokio::spawn(serve(listener, Arc::clone(shared), Arc::clone(&named)));
+        Ok(Self { identity: identity.to_owned(), address, named, server })
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -68,10 +50,10 @@ impl Door {
         )
     }
 
-    /// What the relay that asks here has; `None` before it asked for a consensus.
-    pub fn taken(&self) -> Option<Taken> {
-        let asked = *self.asked.lock().ok()?;
-        Some(Taken { number: asked.has.into_iter().flatten().min()?, again: asked.again })
+    /// The number of the consensus that the relay has in each flavour for which it asks here, 0 for none; `None` before it asked.
+    /// A relay names it when it asks for the next one, which it does as soon as it has checked and taken this one.
+    pub fn taken(&self) -> Option<u64> {
+        self.named.lock().ok()?.into_iter().flatten().min()
     }
 }
 

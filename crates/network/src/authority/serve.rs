@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
-use super::door::Asked;
+use super::door::Named;
 use super::{Directory, Shared};
 use crate::directory::UploadedRelay;
 
@@ -46,7 +46,7 @@ fn deflate(bytes: &[u8]) -> Bytes {
 }
 
 /// Serves directory documents until its task is aborted.
-pub(super) async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>, asked: Arc<Mutex<Asked>>) {
+pub(super) async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>, named: Arc<Mutex<Named>>) {
     // Aborting the task drops the set, and with it all connections.
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -55,14 +55,14 @@ pub(super) async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (shared, asked) = (Arc::clone(&shared), Arc::clone(&asked));
+        let (shared, named) = (Arc::clone(&shared), Arc::clone(&named));
         connections.spawn(async move {
             let service = service_fn(move |request| {
-                let (shared, asked) = (Arc::clone(&shared), Arc::clone(&asked));
+                let (shared, named) = (Arc::clone(&shared), Arc::clone(&named));
                 async move {
                     match *request.method() {
                         Method::POST => receive(&shared, request).await,
-                        _ => answer(&shared, &asked, &request).await,
+                        _ => answer(&shared, &named, &request).await,
                     }
                 }
             });
@@ -93,7 +93,7 @@ async fn receive(shared: &Shared, request: Request<Incoming>) -> Answer {
     Response::builder().header(CONTENT_TYPE, "text/plain").body(Full::default())
 }
 
-async fn answer(shared: &Shared, asked: &Mutex<Asked>, request: &Request<Incoming>) -> Answer {
+async fn answer(shared: &Shared, named: &Mutex<Named>, request: &Request<Incoming>) -> Answer {
     let path = request.uri().path();
     let (path, wants_deflated) = match path.strip_suffix(".z") {
         Some(path) => (path, true),
@@ -103,7 +103,7 @@ async fn answer(shared: &Shared, asked: &Mutex<Asked>, request: &Request<Incomin
         Some(rest) => {
             let flavor = usize::from(rest.starts_with("-microdesc"));
             let has = request.headers().get(HAS).and_then(|value| value.to_str().ok()).unwrap_or("");
-            next_consensus(shared, asked, flavor, has).await.map(Document::Encoded)
+            next_consensus(shared, named, flavor, has).await.map(Document::Encoded)
         }
         None => shared.read(|directory| directory.find(path)).flatten(),
     };
@@ -123,23 +123,15 @@ async fn answer(shared: &Shared, asked: &Mutex<Asked>, request: &Request<Incomin
 }
 
 /// The current consensus of a flavour; whoever has that already gets the next one when it is published.
-async fn next_consensus(shared: &Shared, asked: &Mutex<Asked>, flavor: usize, has: &str) -> Option<Encoded> {
+async fn next_consensus(shared: &Shared, named: &Mutex<Named>, flavor: usize, has: &str) -> Option<Encoded> {
     let mut published = shared.published.subscribe();
     let had = shared.read(|directory| {
-        let is_it = |(_, digests): &(_, [String; 2])| has.contains(&digests[flavor]);
+        let is_it = |digests: &[String; 2]| has.contains(&digests[flavor]);
         directory.publications.iter().rposition(is_it).map_or(0, |index| index as u64 + 1)
     })?;
-    asked.lock().ok()?.has[flavor] = Some(had);
+    named.lock().ok()?[flavor] = Some(had);
     published.wait_for(|number| *number > had).await.ok()?;
-    let (number, encoded) = shared.read(|directory| {
-        let encoded = directory.consensus.as_ref().map(|both| both[flavor].clone());
-        (directory.publications.len() as u64, encoded)
-    })?;
-    if let Ok(mut asked) = asked.lock() {
-        asked.again += u64::from(asked.sent[flavor] == number);
-        asked.sent[flavor] = number;
-    }
-    encoded
+    shared.read(|directory| directory.consensus.as_ref().map(|both| both[flavor].clone()))?
 }
 
 enum Document {

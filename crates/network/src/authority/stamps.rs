@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::directory::{Validity, VoteParameters};
+use crate::directory::Validity;
 
 const HOUR: i64 = 3600;
 /// Seconds between the stamps of stretched consensuses. A vote parameter in whole hours is how old those may be that relays
@@ -20,7 +20,9 @@ const OLDEST_HOURS: i64 = 8192;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Stamps {
     /// Those of consensuses that are published each so many seconds, 10 or more. How many relays retain is up to
-    /// their `MaxConsensusAgeForDiffs`.
+    /// their `MaxConsensusAgeForDiffs`. Relays that upload a descriptor are listed, as guards beside the synthetic relays,
+    /// which then carry no circuits: with four such relays each of them can build circuits, which is what Tor calls
+    /// bootstrapped to 100%. Otherwise only their keys are kept, for the load, so that relays never talk to each other.
     Regular { interval_seconds: u32 },
     /// Two hours between any two, however long ago the last one was published; the first is that much older. So a
     /// consensus is never fresh, relays ask for the next one at once, and they retain a number of consensuses that
@@ -38,19 +40,15 @@ impl Stamps {
     /// Consensuses that can be published and retained together.
     pub const STRETCHED_AT_MOST: u32 = (OLDEST_HOURS * HOUR / STRETCHED - SPARE - 2) as u32;
 
-    /// How many consensuses there were before the first of a run.
-    pub(super) fn past(self) -> u32 {
-        match self {
-            Self::Regular { .. } => 0,
-            Self::Stretched { retained, .. } => retained,
-        }
+    pub(super) fn lists_uploads(self) -> bool {
+        matches!(self, Self::Regular { .. })
     }
 
-    /// How many consensuses can carry them.
-    pub(super) fn most(self) -> u64 {
+    /// How many consensuses there were before the first of a run, and how many there can be from then on.
+    pub(super) fn past_and_most(self) -> (u32, u64) {
         match self {
-            Self::Regular { .. } => u64::MAX,
-            Self::Stretched { consensuses, .. } => consensuses.into(),
+            Self::Regular { .. } => (0, u64::MAX),
+            Self::Stretched { consensuses, retained } => (retained, consensuses.into()),
         }
     }
 }
@@ -76,28 +74,28 @@ impl Times {
         Self { stamps, zeroth }
     }
 
-    /// What the consensus with this number carries if it is published about `now`; the first of a run is 1, those before it have
-    /// smaller numbers.
+    /// What the consensus with this number carries if it is published about `now`; the first of a run is 1, those
+    /// before it have smaller numbers.
     pub(super) fn of(&self, number: i64, now: i64) -> Validity {
         let interval = match self.stamps {
             Stamps::Regular { interval_seconds } => i64::from(interval_seconds),
             Stamps::Stretched { .. } => STRETCHED,
         };
         let valid_after = self.zeroth + number * interval;
-        let parameters = match self.stamps {
+        let retain_hours = match self.stamps {
             Stamps::Regular { .. } => None,
             Stamps::Stretched { retained, .. } => {
                 let oldest = valid_after - i64::from(retained) * interval;
                 // Half way between the age of the last one to be retained and that of the one before.
                 let hours = (now - oldest + interval / 2) as f64 / HOUR as f64;
-                Some(VoteParameters { retain_hours: hours.round() as u32 })
+                Some(hours.round() as u32)
             }
         };
         Validity {
             valid_after,
             fresh_until: valid_after + interval,
             valid_until: now + interval * VALID_INTERVALS,
-            parameters,
+            retain_hours,
         }
     }
 }
@@ -124,7 +122,7 @@ mod tests {
                 prop_assert!(asked_at_the_latest <= now && now < next.valid_until);
                 prop_assert!(stamped.last().is_none_or(|last| last + STRETCHED == next.valid_after));
                 stamped.push(next.valid_after);
-                let hours = i64::from(next.parameters.unwrap().retain_hours);
+                let hours = i64::from(next.retain_hours.unwrap());
                 prop_assert!(hours <= OLDEST_HOURS);
                 for at in [now, now + cycle] {
                     let kept = stamped.iter().filter(|stamp| **stamp >= at - hours * HOUR).count();
@@ -140,6 +138,6 @@ mod tests {
         let times = Times::new(Stamps::Regular { interval_seconds: 10 }, 1_800_000_003);
         assert_eq!(times.of(1, 1_800_000_003).valid_after, 1_800_000_000);
         assert_eq!(times.of(2, 1_800_000_010).valid_after, 1_800_000_010);
-        assert_eq!(times.of(2, 1_800_000_010).parameters, None);
+        assert_eq!(times.of(2, 1_800_000_010).retain_hours, None);
     }
 }

@@ -92,38 +92,3 @@ impl OnionKey {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base64::Engine;
-
-    fn decode(object: &str) -> Vec<u8> {
-        let body: String = object.lines().filter(|line| !line.starts_with('-')).collect();
-        base64::engine::general_purpose::STANDARD.decode(body).unwrap()
-    }
-
-    #[test]
-    fn a_signing_key_certificate_verifies_under_the_key_inside_it() {
-        let identity = SigningKey::from_bytes(&[1; 32]);
-        let signing = SigningKey::from_bytes(&[2; 32]);
-        let bytes = decode(&signing_key_certificate(&identity, &signing.verifying_key(), 500_000));
-        let (body, signature) = bytes.split_at(bytes.len() - 64);
-        let inside: [u8; 32] = body[body.len() - 32..].try_into().unwrap();
-        let signature = ed25519_dalek::Signature::from_slice(signature).unwrap();
-        VerifyingKey::from_bytes(&inside).unwrap().verify_strict(body, &signature).unwrap();
-    }
-
-    #[test]
-    fn an_onion_key_vouches_with_the_ed25519_key_derived_from_its_public_part() {
-        for secret in 0..8 {
-            let identity = SigningKey::from_bytes(&[9; 32]).verifying_key();
-            let key = OnionKey::new([secret; 32], &identity, 500_000);
-            let point = MontgomeryPoint(key.public).to_edwards(key.sign_bit).unwrap();
-            let verifying = VerifyingKey::from_bytes(point.compress().as_bytes()).unwrap();
-            let bytes = decode(&key.certificate);
-            let (body, signature) = bytes.split_at(bytes.len() - 64);
-            verifying.verify_strict(body, &ed25519_dalek::Signature::from_slice(signature).unwrap()).unwrap();
-        }
-    }
-}

@@ -23,15 +23,8 @@ pub struct Validity {
     pub fresh_until: i64,
     /// Until it must not be used.
     pub valid_until: i64,
-    /// Its parameters on older ones.
-    pub parameters: Option<VoteParameters>,
-}
-
-/// Network parameters on consensuses that relays have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VoteParameters {
-    /// How old those may be that they retain, in hours.
-    pub retain_hours: u32,
+    /// How old consensuses may be that relays retain, in hours, where that is not left to them.
+    pub retain_hours: Option<u32>,
 }
 
 /// What signs a consensus: the authority's signing key and its certificate's names.
@@ -52,17 +45,7 @@ pub struct Consensus {
     pub signed_digest: String,
 }
 
-impl VoteParameters {
-    fn line(self) -> String {
-        // Relays that have an older consensus than the second parameter allows do not name it when they ask.
-        format!(
-            "params max-consensus-age-to-cache-for-diff={} try-diff-for-consensus-newer-than={}\n",
-            self.retain_hours, NAMED_HOURS
-        )
-    }
-}
-
-/// The highest that Tor takes.
+/// Relays that have an older consensus than this do not name it when they ask; the highest that Tor takes.
 const NAMED_HOURS: u32 = 8192;
 const REQUIRED: &str = "Cons=2 Desc=2 DirCache=2 HSDir=2 HSIntro=4 HSRend=2 Link=4-5 Microdesc=2 Relay=2-4";
 
@@ -76,6 +59,11 @@ impl Consensus {
     ) -> Result<Self, TorError> {
         let microdesc = flavor == Flavor::Microdesc;
         let identity = &signer.identity;
+        let parameters = validity.retain_hours.map(|hours| {
+            format!(
+                "params max-consensus-age-to-cache-for-diff={hours} try-diff-for-consensus-newer-than={NAMED_HOURS}\n"
+            )
+        });
         let mut text = format!(
             "network-status-version 3{}\nvote-status consensus\nconsensus-method 34\nvalid-after {}\n\
              fresh-until {}\nvalid-until {}\nvoting-delay 2 2\nclient-versions \nserver-versions \n\
@@ -87,7 +75,7 @@ impl Consensus {
             utc(validity.valid_after),
             utc(validity.fresh_until),
             utc(validity.valid_until),
-            validity.parameters.map(VoteParameters::line).unwrap_or_default(),
+            parameters.unwrap_or_default(),
             signer.dir_port,
             "A".repeat(40),
         );

@@ -35,14 +35,3 @@ pub(crate) fn utc(seconds: i64) -> String {
 pub(crate) fn fingerprint(id: &[u8]) -> String {
     hex::encode_upper(id)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_have_lines_of_64() {
-        assert_eq!(object("X", &[0; 49]).lines().map(str::len).collect::<Vec<_>>(), [17, 64, 4, 15]);
-        assert_eq!(utc(0), "1970-01-01 00:00:00");
-    }
-}

@@ -28,20 +28,19 @@ pub struct RsaKey {
 impl RsaKey {
     pub fn new(private: RsaPrivateKey) -> Result<Self, TorError> {
         let public = RsaPublicKey::from(&private);
-        let der = public.to_pkcs1_der().map_err(|error| TorError::Failed(format!("making keys: {error}")))?;
+        let der = public.to_pkcs1_der().map_err(making)?;
         Ok(Self { der: der.into_vec(), private })
     }
 
     /// Makes a key of `bits`; it takes a part of a second.
     pub(crate) fn generate(bits: usize, random: ChaCha8Rng) -> Result<Self, TorError> {
         let private = RsaPrivateKey::new(&mut Older(random), bits);
-        Self::new(private.map_err(|error| TorError::Failed(format!("making keys: {error}")))?)
+        Self::new(private.map_err(making)?)
     }
 
     /// The private key as PKCS #8, in DER.
     pub(crate) fn pkcs8(&self) -> Result<Vec<u8>, TorError> {
-        let der =
-            self.private.to_pkcs8_der().map_err(|error| TorError::Failed(format!("making keys: {error}")))?;
+        let der = self.private.to_pkcs8_der().map_err(making)?;
         Ok(der.as_bytes().to_vec())
     }
 
@@ -58,15 +57,17 @@ impl RsaKey {
     /// The public key as an X.509 certificate holds it (RFC 5280), in DER.
     pub(crate) fn subject_public_key_info(&self) -> Result<Vec<u8>, TorError> {
         let public = RsaPublicKey::from(&self.private).to_public_key_der();
-        Ok(public.map_err(|error| TorError::Failed(format!("making keys: {error}")))?.into_vec())
+        Ok(public.map_err(making)?.into_vec())
     }
 
     /// A PKCS #1 v1.5 signature over the bare digest, as Tor signs directory documents.
     pub fn sign(&self, digest: &[u8]) -> Result<Vec<u8>, TorError> {
-        self.private
-            .sign(Pkcs1v15Sign::new_unprefixed(), digest)
-            .map_err(|error| TorError::Failed(format!("making keys: {error}")))
+        self.private.sign(Pkcs1v15Sign::new_unprefixed(), digest).map_err(making)
     }
+}
+
+fn making(error: impl std::fmt::Display) -> TorError {
+    TorError::Failed(format!("making keys: {error}"))
 }
 
 /// Many RSA-1024 keys at the price of a few primes: each key is a pair out of a small pool. Such keys
@@ -102,8 +103,8 @@ impl KeyPool {
         let (p, q) = self.pairs.get(index).ok_or_else(|| {
             TorError::Failed(format!("the pool has {} keys, not {}", self.pairs.len(), index + 1))
         })?;
-        let private = RsaPrivateKey::from_p_q(p.clone(), q.clone(), BigUint::from(EXPONENT))
-            .map_err(|error| TorError::Failed(format!("making keys: {error}")))?;
+        let private =
+            RsaPrivateKey::from_p_q(p.clone(), q.clone(), BigUint::from(EXPONENT)).map_err(making)?;
         debug_assert_eq!(private.n().bits(), 2 * PRIME_BITS);
         RsaKey::new(private)
     }
@@ -147,21 +148,3 @@ impl rsa::rand_core::RngCore for Older {
 }
 
 impl rsa::rand_core::CryptoRng for Older {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_of_a_pool_differ_and_sign() {
-        let pool = KeyPool::generate(6, 1);
-        let keys: Vec<RsaKey> = (0..6).map(|i| pool.key(i).unwrap()).collect();
-        for (index, key) in keys.iter().enumerate() {
-            assert!(keys[..index].iter().all(|other| other.id() != key.id()));
-            let digest = [7; 20];
-            let signature = key.sign(&digest).unwrap();
-            let public = RsaPublicKey::from(&key.private);
-            public.verify(Pkcs1v15Sign::new_unprefixed(), &digest, &signature).unwrap();
-        }
-    }
-}

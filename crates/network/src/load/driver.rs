@@ -1,8 +1,8 @@
 //! Carries a load plan out.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::plan::{Client, LoadPlan};
-use crate::authority::History;
+use super::plan::{Client, LoadParameters};
+use super::{Present, Totals};
+use crate::authority::Shared;
 use crate::link::{Channel, Circuit, LinkError, tls_connector};
 use crate::{Authority, Snapshot};
 use heaptrial_relay::TorError;
@@ -47,11 +48,11 @@ pub struct LoadTotals {
 pub struct LoadDriver {
     targets: Vec<Target>,
     latest_us: Arc<AtomicU64>,
-    /// Clients that do not have yet what they will ask for.
-    asking: Arc<AtomicU64>,
+    /// Held by clients that do not have yet what they will ask for.
+    asking: Arc<()>,
     /// The number of the last consensus for which clients came.
     consensus: watch::Sender<u64>,
-    history: History,
+    directory: Arc<Shared>,
     /// The clients of each consensus.
     cycles: JoinSet<()>,
 }
@@ -67,29 +68,29 @@ impl LoadDriver {
     pub fn new(relays: &[SocketAddr], authority: &Authority) -> Result<Self, TorError> {
         let tls = tls_connector().map_err(|error| TorError::Failed(format!("setting up TLS: {error}")))?;
         let target =
-            |address: &SocketAddr| Target { address: *address, totals: Arc::default(), tls: tls.clone() };
+            |address: &SocketAddr| Target { address: *address, totals: Totals::default(), tls: tls.clone() };
         Ok(Self {
             targets: relays.iter().map(target).collect(),
             latest_us: Arc::default(),
             asking: Arc::default(),
             consensus: watch::Sender::new(0),
-            history: authority.watch(),
+            directory: authority.shared(),
             cycles: JoinSet::new(),
         })
     }
 
-    /// Lets the clients of the consensus with this number come, from now on and to all relays alike; it is higher
-    /// than that before. Must be called inside a tokio runtime.
-    pub fn begin(&mut self, consensus: u64, plan: LoadPlan) {
+    /// Lets the clients of the consensus with this number come, from now on and to all relays alike; it is higher than that
+    /// before. The same parameters, number and seed give the same clients. Must be called inside a tokio runtime.
+    pub fn begin(&mut self, consensus: u64, parameters: &LoadParameters, seed: u64) {
         self.consensus.send_replace(consensus);
         while self.cycles.try_join_next().is_some() {}
         let latest = Arc::clone(&self.latest_us);
-        let history = self.history.clone();
+        let directory = Arc::clone(&self.directory);
         let asks = |client: Client| {
-            let askers = self.targets.iter().map(|target| (target.clone(), Asking::new(&self.asking)));
+            let askers = self.targets.iter().map(|target| (target.clone(), Arc::clone(&self.asking)));
             (client, askers.collect::<Vec<_>>())
         };
-        let clients: Vec<_> = plan.clients.into_iter().map(asks).collect();
+        let clients: Vec<_> = Client::draw_all(parameters, consensus, seed).into_iter().map(asks).collect();
         let consensuses = self.consensus.subscribe();
         self.cycles.spawn(async move {
             let started = Instant::now();
@@ -99,7 +100,7 @@ impl LoadDriver {
                 tokio::time::sleep_until(due).await;
                 latest.fetch_max(due.elapsed().as_micros() as u64, Ordering::Relaxed);
                 // Requests are rendered once, so that each relay is asked for the same documents.
-                let visit = Arc::new(Visit::new(client, &history.latest(), consensus));
+                let visit = Arc::new(Visit::new(client, &directory.history(), consensus));
                 for (target, asking) in askers {
                     let stay = consensuses.clone();
                     running.spawn(visit_counted(target, Arc::clone(&visit), asking, stay));
@@ -112,12 +113,12 @@ impl LoadDriver {
 
     /// Whether every client so far has come, and has got its answers or failed or reads slowly; others only stay.
     pub fn is_done(&self) -> bool {
-        self.asking.load(Ordering::Relaxed) == 0
+        Arc::strong_count(&self.asking) == 1
     }
 
     /// Totals by relay, in the order given at the start.
     pub fn totals(&self) -> Vec<LoadTotals> {
-        self.targets.iter().map(|target| *target.totals()).collect()
+        self.targets.iter().map(|target| *target.totals.lock()).collect()
     }
 
     /// By how much the generator itself was late at most; seconds mean that the machine is saturated.
@@ -126,34 +127,11 @@ impl LoadDriver {
     }
 }
 
-/// One client at one relay that gives it work; counted for as long as it does.
-#[derive(Debug)]
-struct Asking(Arc<AtomicU64>);
-
-impl Asking {
-    fn new(count: &Arc<AtomicU64>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[derive(Clone)]
 struct Target {
     address: SocketAddr,
-    totals: Arc<Mutex<LoadTotals>>,
+    totals: Totals<LoadTotals>,
     tls: TlsConnector,
-}
-
-impl Target {
-    fn totals(&self) -> MutexGuard<'_, LoadTotals> {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A client with its requests as they are sent.
@@ -180,9 +158,9 @@ impl Visit {
     }
 }
 
-async fn visit_counted(target: Target, visit: Arc<Visit>, asking: Asking, stay: watch::Receiver<u64>) {
+async fn visit_counted(target: Target, visit: Arc<Visit>, asking: Arc<()>, stay: watch::Receiver<u64>) {
     {
-        let mut totals = target.totals();
+        let mut totals = target.totals.lock();
         totals.attempted += 1;
         if totals.connected_now >= CONNECTED_AT_MOST {
             totals.turned_away += 1;
@@ -190,32 +168,14 @@ async fn visit_counted(target: Target, visit: Arc<Visit>, asking: Asking, stay: 
         }
     }
     if run_visit(&target, &visit, asking, stay).await.is_err() {
-        target.totals().failed += 1;
-    }
-}
-
-/// Counts a connection for as long as it is held, however it ends.
-struct Connected<'a>(&'a Target);
-
-impl<'a> Connected<'a> {
-    fn new(target: &'a Target) -> Self {
-        let mut totals = target.totals();
-        totals.connected += 1;
-        totals.connected_now += 1;
-        Self(target)
-    }
-}
-
-impl Drop for Connected<'_> {
-    fn drop(&mut self) {
-        self.0.totals().connected_now -= 1;
+        target.totals.lock().failed += 1;
     }
 }
 
 async fn run_visit(
     target: &Target,
     visit: &Visit,
-    asking: Asking,
+    asking: Arc<()>,
     mut stay: watch::Receiver<u64>,
 ) -> Result<(), LinkError> {
     let mut asks = std::pin::pin!(ask(target, visit));
@@ -234,7 +194,7 @@ async fn run_visit(
 }
 
 /// Connects and asks for everything; gives the connection.
-async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connected<'a>), LinkError> {
+async fn ask(target: &Target, visit: &Visit) -> Result<(Channel, Present<LoadTotals>), LinkError> {
     let mut random = ChaCha8Rng::seed_from_u64(visit.client.seed);
     let source = Ipv4Addr::new(
         127,
@@ -243,7 +203,8 @@ async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connecte
         random.random_range(1..251),
     );
     let mut channel = Channel::open(target.address, source, &target.tls).await?;
-    let connected = Connected::new(target);
+    target.totals.lock().connected += 1;
+    let connected = Present::new(&target.totals, |totals| &mut totals.connected_now);
     for (circuit, requests) in visit.client.circuits.iter().zip(&visit.requests) {
         let secret = random.random();
         let made = async {
@@ -257,7 +218,7 @@ async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connecte
         for (request, pause) in requests {
             let fetched = hop.fetch(&mut channel, request, *pause).await?;
             {
-                let mut totals = target.totals();
+                let mut totals = target.totals.lock();
                 totals.bytes += fetched.bytes;
                 *(if fetched.ok { &mut totals.documents } else { &mut totals.refused }) += 1;
             }

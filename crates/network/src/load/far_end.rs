@@ -13,7 +13,7 @@ use crate::link::{
     CREATE2, CREATED2, Channel, HopIdentity, LinkError, NextHop, PAYLOAD_BYTES, RELAY, RELAY_EARLY,
     REPLY_BYTES,
 };
-use heaptrial_relay::TorError;
+use heaptrial_relay::{Endpoint, TorError};
 
 /// Their certificates end this long after the start.
 const CERTIFICATE_HOURS: u32 = 24 * 30;
@@ -45,7 +45,7 @@ impl FarEnds {
             let identity =
                 HopIdentity::new(&pool.key(index)?, &link, now_hour + CERTIFICATE_HOURS, &mut random)?;
             let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let socket = |source| TorError::Socket { address: any.into(), source };
+            let socket = |source| TorError::Socket { address: Endpoint::Tcp(any), source };
             let listener = std::net::TcpListener::bind(any).map_err(socket)?;
             listener.set_nonblocking(true).map_err(socket)?;
             let listener = TcpListener::from_std(listener).map_err(socket)?;

@@ -12,7 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
 use tokio::time::Instant;
 
-use super::traffic::{Present, Target};
+use super::Present;
+use super::traffic::{Target, TrafficTotals};
 use crate::link::{
     CREATE2, CREATED2, Channel, Circuit, DESTROY, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
 };
@@ -30,14 +31,14 @@ const FINISHED: u8 = 9;
 /// Nothing under way looks further ahead.
 const FAR_AHEAD: Duration = Duration::from_secs(24 * 3600);
 
-/// Keeps connection `number` to a relay for good. What it does and when is decided by the seed alone, so that each relay
-/// gets the same.
+/// Keeps connection `number` to a relay for good. What it does and when is decided by the seed alone, so that
+/// each relay gets the same.
 pub(super) async fn hold(target: Arc<Target>, number: u32) {
     let mut random = ChaCha8Rng::seed_from_u64(target.seed);
     random.set_stream(u64::from(number) + 1);
     loop {
         let Err(_) = Connection::run(&target, &mut random).await;
-        target.totals().connections_failed += 1;
+        target.totals.lock().connections_failed += 1;
         tokio::time::sleep(RETRY).await;
     }
 }
@@ -49,7 +50,7 @@ struct Connection<'a> {
     due: BinaryHeap<Reverse<(Instant, Step)>>,
     /// Mean time between two circuits, where there are any.
     circuit_gap: Option<f64>,
-    _connected: Present,
+    _connected: Present<TrafficTotals>,
 }
 
 /// What is to be done.
@@ -63,7 +64,7 @@ enum Step {
 struct State {
     asked: Instant,
     progress: Progress,
-    _present: Option<Present>,
+    _present: Option<Present<TrafficTotals>>,
 }
 
 enum Progress {
@@ -99,12 +100,12 @@ impl<'a> Connection<'a> {
             circuits: HashMap::new(),
             due: BinaryHeap::new(),
             circuit_gap: (rate > 0.0).then(|| 1.0 / rate),
-            _connected: Present::new(target, |totals| &mut totals.connections_now),
+            _connected: Present::new(&target.totals, |totals| &mut totals.connections_now),
         };
         connection.plan_circuit(Instant::now(), random);
         let Err(lost) = connection.go_on(random).await;
         let unmade = connection.circuits.values().filter(|state| !matches!(state.progress, Progress::Made));
-        target.totals().circuits_failed += unmade.count() as u64;
+        target.totals.lock().circuits_failed += unmade.count() as u64;
         Err(lost)
     }
 
@@ -153,7 +154,7 @@ impl<'a> Connection<'a> {
                     Some(Progress::Made) => {
                         // The relay decrypts what is no cell of its own to other bytes, and passes those on.
                         (0..cells).for_each(|_| self.channel.queue(circuit, RELAY, &[]));
-                        self.target.totals().cells_sent += u64::from(cells);
+                        self.target.totals.lock().cells_sent += u64::from(cells);
                     }
                     Some(_) => self.plan(Instant::now() + NOT_YET, Step::Burst { circuit, cells }),
                     None => {}
@@ -162,7 +163,7 @@ impl<'a> Connection<'a> {
             Step::Close { circuit } => {
                 if let Some(state) = self.circuits.remove(&circuit) {
                     if state.is_overdue() {
-                        self.target.totals().circuits_failed += 1;
+                        self.target.totals.lock().circuits_failed += 1;
                     }
                     self.channel.queue(circuit, DESTROY, &[FINISHED]);
                 }
@@ -187,12 +188,12 @@ impl<'a> Connection<'a> {
             bursts.push((at + seconds(random.random_range(0.0..=life)), burst));
         }
         let Some(handshake) = self.target.handshake() else {
-            self.target.totals().circuits_without_key += 1;
+            self.target.totals.lock().circuits_without_key += 1;
             return;
         };
         let circuit = self.channel.next_circuit();
         self.channel.queue(circuit, CREATE2, &create2(handshake));
-        self.target.totals().circuits_asked += 1;
+        self.target.totals.lock().circuits_asked += 1;
         let progress = Progress::Asked { next_hop };
         self.circuits.insert(circuit, State { asked: Instant::now(), progress, _present: None });
         for (at, cells) in bursts {
@@ -210,8 +211,8 @@ impl<'a> Connection<'a> {
                 let Some(keys) = handshake.and_then(|handshake| handshake.keys(&payload[2..])) else {
                     return self.fail(circuit);
                 };
-                self.target.totals().circuits_made += 1;
-                state._present = Some(Present::new(self.target, |totals| &mut totals.circuits_now));
+                self.target.totals.lock().circuits_made += 1;
+                state._present = Some(Present::new(&self.target.totals, |totals| &mut totals.circuits_now));
                 state.progress = match next_hop.take() {
                     Some(next_hop) => {
                         let mut hop = Circuit::from_ntor(circuit, &keys);
@@ -227,10 +228,10 @@ impl<'a> Connection<'a> {
                 }
                 state.progress = Progress::Made;
             }
-            (Progress::Made, RELAY) => self.target.totals().cells_received += 1,
+            (Progress::Made, RELAY) => self.target.totals.lock().cells_received += 1,
             (_, DESTROY) => {
                 self.circuits.remove(&circuit);
-                self.target.totals().circuits_failed += 1;
+                self.target.totals.lock().circuits_failed += 1;
             }
             _ => {}
         }
@@ -239,7 +240,7 @@ impl<'a> Connection<'a> {
     fn fail(&mut self, circuit: u32) {
         self.circuits.remove(&circuit);
         self.channel.queue(circuit, DESTROY, &[FINISHED]);
-        self.target.totals().circuits_failed += 1;
+        self.target.totals.lock().circuits_failed += 1;
     }
 }
 

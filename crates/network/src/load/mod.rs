@@ -9,5 +9,36 @@ mod request;
 mod traffic;
 
 pub use driver::{LoadDriver, LoadTotals};
-pub use plan::{LoadParameters, LoadPlan};
+pub use plan::LoadParameters;
 pub use traffic::{Traffic, TrafficParameters, TrafficTotals};
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What was counted at one relay, by all that its clients do.
+#[derive(Debug, Clone, Default)]
+struct Totals<T>(Arc<Mutex<T>>);
+
+impl<T> Totals<T> {
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts what is there for as long as it is there, however it ends.
+struct Present<T> {
+    totals: Totals<T>,
+    counter: fn(&mut T) -> &mut u64,
+}
+
+impl<T: Clone> Present<T> {
+    fn new(totals: &Totals<T>, counter: fn(&mut T) -> &mut u64) -> Self {
+        *counter(&mut totals.lock()) += 1;
+        Self { totals: totals.clone(), counter }
+    }
+}
+
+impl<T> Drop for Present<T> {
+    fn drop(&mut self) {
+        *(self.counter)(&mut self.totals.lock()) -= 1;
+    }
+}

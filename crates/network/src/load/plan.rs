@@ -40,30 +40,17 @@ pub(crate) struct ClientCircuit {
     pub(crate) destroyed: bool,
 }
 
-/// The clients of one consensus, in order of time. The same parameters, seed and number of the consensus give the
-/// same plan, and each relay gets all of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadPlan {
-    pub(crate) clients: Vec<Client>,
-}
-
-impl LoadPlan {
-    /// The plan for the consensus with this number.
-    pub fn new(parameters: &LoadParameters, consensus: u64, seed: u64) -> Self {
+impl Client {
+    /// The clients of the consensus with this number, in order of time: each relay gets all of them.
+    pub(super) fn draw_all(parameters: &LoadParameters, consensus: u64, seed: u64) -> Vec<Self> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(consensus);
-        let draw = |_| Client::draw(parameters, &mut random);
-        let mut clients: Vec<Client> = (0..parameters.clients).map(draw).collect();
+        let draw = |_| Self::draw(parameters, &mut random);
+        let mut clients: Vec<Self> = (0..parameters.clients).map(draw).collect();
         clients.sort_by_key(|client| client.at);
-        Self { clients }
+        clients
     }
 
-    pub fn clients(&self) -> usize {
-        self.clients.len()
-    }
-}
-
-impl Client {
     fn draw(parameters: &LoadParameters, random: &mut impl Rng) -> Self {
         let circuits = random.random_range(1..=4);
         let mut requests: Vec<Request> =
@@ -97,7 +84,7 @@ mod tests {
 
     #[test]
     fn seed_and_consensus_decide_the_plan() {
-        let plan = |consensus, seed| LoadPlan::new(&PARAMETERS, consensus, seed);
+        let plan = |consensus, seed| Client::draw_all(&PARAMETERS, consensus, seed);
         assert_eq!(plan(1, 1), plan(1, 1));
         assert_ne!(plan(1, 1), plan(1, 2));
         assert_ne!(plan(1, 1), plan(2, 1));
@@ -105,15 +92,15 @@ mod tests {
 
     #[test]
     fn clients_come_evenly_and_stay_as_long_as_asked_for() {
-        let plan = LoadPlan::new(&PARAMETERS, 1, 5);
-        assert_eq!(plan.clients(), 4_000);
-        assert!(plan.clients.is_sorted_by_key(|client| client.at));
-        let early = plan.clients.iter().filter(|client| client.at < Duration::from_secs(5)).count() as f64;
+        let clients = Client::draw_all(&PARAMETERS, 1, 5);
+        assert_eq!(clients.len(), 4_000);
+        assert!(clients.is_sorted_by_key(|client| client.at));
+        let early = clients.iter().filter(|client| client.at < Duration::from_secs(5)).count() as f64;
         // Five standard deviations of a binomial count.
         assert!((early - 2_000.0).abs() < 5.0 * 1_000_f64.sqrt(), "{early}");
-        assert!(plan.clients.last().is_some_and(|client| client.at < Duration::from_secs(10)));
+        assert!(clients.last().is_some_and(|client| client.at < Duration::from_secs(10)));
         // A mean of 2.0, of which whole consensuses count, and one in ten with eight times that.
-        let mean = plan.clients.iter().map(|client| f64::from(client.stay)).sum::<f64>() / 4_000.0;
+        let mean = clients.iter().map(|client| f64::from(client.stay)).sum::<f64>() / 4_000.0;
         assert!((2.4..3.8).contains(&mean), "{mean}");
     }
 }

@@ -1,8 +1,8 @@
-//! Connections that are held, circuits made by ntor, and cells passed: what a relay does all the time, whatever
-//! happens to its directory.
+//! Connections that are held, circuits made by ntor, and cells passed: what a relay does all the time,
+//! whatever happens to its directory.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,10 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use super::Totals;
 use super::far_end::FarEnds;
 use super::held::hold;
 use crate::Authority;
-use crate::link::{Handshake, NextHop, NtorKey, tls_connector};
+use crate::authority::Shared;
+use crate::link::{Handshake, NextHop, tls_connector};
 use heaptrial_relay::TorError;
 
 /// Connections that carry circuits where none are asked for: a relay shares its circuits out over the relays before it.
@@ -32,8 +34,7 @@ pub struct TrafficParameters {
     /// Connections of clients held to each relay, beside those of directory clients. A client that loses its connection
     /// comes again. Opened at 100 a second.
     pub connections: u32,
-    /// Circuits made by CREATE2 (ntor) per second and relay, over all held connections; over 20 of them where
-    /// `connections` is 0.
+    /// Circuits made by CREATE2 (ntor) per second and relay, over all held connections; over 20 of them where `connections` is 0.
     pub ntor_per_second: f64,
     /// Mean number of cells that a client sends over such a circuit (exponential), in bursts at random moments of its
     /// life. A circuit with cells is extended to a second relay, which is the load generator's and sends each cell
@@ -101,23 +102,19 @@ impl Traffic {
             let _inside = runtime.enter();
             FarEnds::start(if extended { FAR_ENDS } else { 0 }, seed, hour as u32)?
         };
-        let keys = Arc::new(authority.ntor_keys());
-        let targets: Vec<Arc<Target>> = relays
-            .iter()
-            .map(|address| {
-                let keys = Arc::clone(&keys);
-                Arc::new(Target {
-                    address: *address,
-                    tls: tls.clone(),
-                    hops: far_ends.hops().to_vec(),
-                    parameters: parameters.clone(),
-                    seed,
-                    totals: Mutex::default(),
-                    find_key: Box::new(move |address| keys(address)),
-                    handshake: OnceLock::new(),
-                })
+        let target = |address: &SocketAddr| {
+            Arc::new(Target {
+                address: *address,
+                tls: tls.clone(),
+                hops: far_ends.hops().to_vec(),
+                parameters: parameters.clone(),
+                seed,
+                totals: Totals::default(),
+                directory: authority.shared(),
+                handshake: OnceLock::new(),
             })
-            .collect();
+        };
+        let targets: Vec<Arc<Target>> = relays.iter().map(target).collect();
         let own = targets.clone();
         let held = parameters.held();
         let (stop, stopped) = oneshot::channel();
@@ -136,7 +133,7 @@ impl Traffic {
 
     /// Totals by relay, in the order given at the start.
     pub fn totals(&self) -> Vec<TrafficTotals> {
-        self.targets.iter().map(|target| *target.totals()).collect()
+        self.targets.iter().map(|target| *target.totals.lock()).collect()
     }
 }
 
@@ -171,8 +168,8 @@ pub(super) struct Target {
     pub(super) hops: Vec<NextHop>,
     pub(super) parameters: TrafficParameters,
     pub(super) seed: u64,
-    totals: Mutex<TrafficTotals>,
-    find_key: Box<dyn Fn(SocketAddr) -> Option<NtorKey> + Send + Sync>,
+    pub(super) totals: Totals<TrafficTotals>,
+    directory: Arc<Shared>,
     handshake: OnceLock<Handshake>,
 }
 
@@ -183,34 +180,11 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    pub(super) fn totals(&self) -> MutexGuard<'_, TrafficTotals> {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How to shake hands with the relay, once its key is known; a relay keeps its onion key for weeks.
     pub(super) fn handshake(&self) -> Option<&Handshake> {
         if self.handshake.get().is_none() {
-            let _ = self.handshake.set(Handshake::new((self.find_key)(self.address)?));
+            let _ = self.handshake.set(Handshake::new(self.directory.ntor_key(self.address)?));
         }
         self.handshake.get()
-    }
-}
-
-/// Counts what is there for as long as it is there, however it ends.
-pub(super) struct Present {
-    target: Arc<Target>,
-    counter: fn(&mut TrafficTotals) -> &mut u64,
-}
-
-impl Present {
-    pub(super) fn new(target: &Arc<Target>, counter: fn(&mut TrafficTotals) -> &mut u64) -> Self {
-        *counter(&mut target.totals()) += 1;
-        Self { target: Arc::clone(target), counter }
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        *(self.counter)(&mut self.target.totals()) -= 1;
     }
 }

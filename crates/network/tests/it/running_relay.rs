@@ -104,9 +104,12 @@ fn a_running_relay_gives_its_start_its_options_and_its_work() {
     let _inside = runtime.enter();
     let folder = Folder::new();
     let keys = AuthorityKeys::generate(folder.0.path()).unwrap();
-    let directory =
-        DirectoryParameters { entries: 60, stamps: Stamps::Regular { interval_seconds: 10 }, seed: 5 };
-    let authority = Authority::start(&directory, keys).unwrap();
+    let directory = DirectoryParameters {
+        entries: 60,
+        stamps: Stamps::Stretched { consensuses: 2, retained: 1 },
+        seed: 5,
+    };
+    let authority = Authority::start(&directory, keys, 0).unwrap();
     let metrics_port = free_port();
     let torrc = format!(
         "TestingTorNetwork 1\nNickname relay0\nORPort 127.0.0.1:auto\nAddress 127.0.0.1\nAssumeReachable 1\n\

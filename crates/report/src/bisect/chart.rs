@@ -48,7 +48,7 @@ impl BisectReport {
         );
         Chart {
             description: format!("{}.", values.collect::<Vec<_>>().join(", ")),
-            subtitle: format!("{} blocks, seed {}", self.blocks.len(), self.seed),
+            subtitle: format!("{} blocks, seed {}", self.run.blocks.len(), self.run.seed),
             body: plot.body(),
             ..Chart::new("history", &format!("From {} to {}", self.older, self.newer), caption, bottom + FOOT)
         }

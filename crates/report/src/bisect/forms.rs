@@ -3,7 +3,7 @@
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_search::bisect::Change;
 
-use super::{BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition};
+use super::{BisectReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition};
 use crate::chart::{ArmStyles, Chart};
 use crate::forms::Document;
 use crate::page::{Block, Section, section};
@@ -28,8 +28,7 @@ fn ratio_of(log_ratio: f64) -> String {
 impl BisectReport {
     fn lead(&self) -> Vec<String> {
         let (older, newer, ends) = (&self.older, &self.newer, &self.answer.ends);
-        let stopped = self.stopped.iter().map(|why| format!("{why}: this is what there was until then."));
-        let mut sentences: Vec<String> = stopped.collect();
+        let mut sentences = self.run.sentences();
         let figures = format!(
             "{} ({} to {} with 95% probability, {})",
             ratio_of(ends.log_ratio),
@@ -38,7 +37,7 @@ impl BisectReport {
             units::counted(ends.measured, "block")
         );
         sentences.push(match () {
-            () if self.blocks.is_empty() && self.stopped.is_some() => "Nothing was measured.".to_owned(),
+            () if self.run.blocks.is_empty() && self.run.stopped.is_some() => "Nothing was measured.".to_owned(),
             () if self.answer.same_ends => format!(
                 "{older} and {newer} build the same library, byte for byte: there is nothing to search for between them."
             ),
@@ -47,9 +46,9 @@ impl BisectReport {
                 "{newer} and {older} do not differ under this load: the ratio is {figures}, the probability of a difference {}.",
                 probability(ends.differ)
             ),
-            () => format!("{newer} needs {figures} times the {} of {older}.", self.metric),
+            () => format!("{newer} needs {figures} times the {} of {older}.", self.run.metric),
         });
-        if self.ends_differ() && !self.answer.found && self.stopped.is_none() {
+        if self.ends_differ() && !self.answer.found && self.run.stopped.is_none() {
             sentences.push(format!(
                 "The change is not located with the confidence of {} asked for: --blocks allows more.",
                 probability(self.confidence)
@@ -114,18 +113,9 @@ impl BisectReport {
             .table(&self.skipped)
     }
 
-    fn blocks_table(&self) -> Option<Table> {
-        Columns::of("Build", |block: &&BlockReport| block.name.clone())
-            .figure("Block", |block| Some(block.number.to_string()))
-            .figure("Older end", |block| Some(units::memory(block.older_bytes)))
-            .figure("Build's", |block| Some(units::memory(block.bytes)))
-            .figure("Ratio", |block| Some(ratio_of(block.log_ratio)))
-            .table(&self.blocks)
-    }
-
     /// What is compared, for tables and the chart.
     pub(super) fn figure(&self) -> String {
-        format!("{} in proportion to {}", self.metric, self.older)
+        format!("{} in proportion to {}", self.run.metric, self.older)
     }
 
     pub(super) fn builds(&self) -> &'static str {
@@ -239,10 +229,8 @@ impl Document for BisectReport {
             ),
             table_section("skipped", "What could not be measured", None, self.skipped_table()),
             Some(section("notes", "Caveats", vec![Block::List(self.notes())])),
-            table_section("blocks", "Blocks", None, self.blocks_table()),
-            Some(section("again", "Again", vec![Block::Command(self.command.clone())])),
         ];
-        sections.into_iter().flatten().collect()
+        sections.into_iter().chain(self.run.sections()).flatten().collect()
     }
 
     fn styles(&self) -> ArmStyles {

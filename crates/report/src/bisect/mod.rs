@@ -6,6 +6,8 @@ mod forms;
 use heaptrial_search::bisect::Answer;
 use serde::{Deserialize, Serialize};
 
+use crate::search::SearchRun;
+
 /// The form of [`BisectReport`] as JSON that this version writes.
 pub const BISECT_SCHEMA_VERSION: u32 = 1;
 
@@ -17,17 +19,13 @@ pub struct BisectReport {
     pub older: String,
     pub newer: String,
     pub older_is_good: bool,
-    pub metric: String,
     pub settings: Vec<String>,
-    pub seed: u64,
-    pub command: String,
     pub positions: usize,
     pub left_out: usize,
     /// Where the line to the newer end leaves what it shares with the older end, if that is not on it.
     pub forks_at: Option<String>,
     pub of_commits: bool,
     pub confidence: f64,
-    pub stopped: Option<String>,
     pub answer: Answer,
     pub changes: Vec<ChangeReport>,
     /// Positions that were measured, in the order of the history.
@@ -36,8 +34,8 @@ pub struct BisectReport {
     pub same: Vec<(String, String)>,
     /// Size of the noise of one block (standard deviation of the log ratio).
     pub noise: f64,
-    /// Blocks in the order of the runs.
-    pub blocks: Vec<BlockReport>,
+    #[serde(flatten)]
+    pub run: SearchRun,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,19 +71,6 @@ pub struct SkippedPosition {
     pub position: usize,
     pub name: String,
     pub why: String,
-}
-
-/// A block: the older end and a position, same seed and load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BlockReport {
-    pub number: usize,
-    pub position: usize,
-    pub name: String,
-    /// Level of the older end, in bytes.
-    pub older_bytes: f64,
-    /// Level of the position, in bytes.
-    pub bytes: f64,
-    pub log_ratio: f64,
 }
 
 impl BisectReport {

@@ -1,9 +1,9 @@
 //! A search over settings for a terminal, as Markdown and as a page.
 
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
-use heaptrial_search::tune::{Against, Doubt, Figure};
+use heaptrial_search::tune::{Against, Doubt, DropReason, Effect, Figure, Standing};
 
-use super::{BlockOfTune, CandidateReport, EffectReport, Ground, TuneReport, VerifiedArm};
+use super::{TuneReport, VerifiedArm};
 use crate::chart::ArmStyles;
 use crate::forms::Document;
 use crate::page::{Block, Section, section};
@@ -37,10 +37,29 @@ fn noun(figure: Figure) -> &'static str {
     }
 }
 
+/// Why a candidate is out.
+fn reason(dropped: &DropReason) -> String {
+    match dropped {
+        DropReason::Worse { than: Some(than), log_ratio } => {
+            format!("no better than {than} ({} times)", ratio_of(*log_ratio))
+        }
+        DropReason::Worse { than: None, log_ratio } => {
+            format!("worse than the control ({} times)", ratio_of(*log_ratio))
+        }
+        DropReason::Limit { figure, log_ratio } => {
+            format!("{}: {} times the control's", noun(*figure), ratio_of(*log_ratio))
+        }
+        DropReason::Missing { figure: Figure::Work } => "it did no work, and the control did".to_owned(),
+        DropReason::Missing { figure } => {
+            format!("{}: there is no figure of it, and one of the control", noun(*figure))
+        }
+        DropReason::Failed { message } => format!("failed: {message}"),
+    }
+}
+
 impl TuneReport {
     fn lead(&self) -> Vec<String> {
-        let stopped = self.stopped.iter().map(|why| format!("{why}: this is what there was until then."));
-        let mut sentences: Vec<String> = stopped.collect();
+        let mut sentences = self.run.sentences();
         let control = &self.control;
         match &self.verified {
             None => sentences.push(self.nothing_verified()),
@@ -71,7 +90,7 @@ impl TuneReport {
         let measured = units::counted(self.measured(), "measured candidate");
         match self.grounds() {
             _ if self.candidates.is_empty() => "Nothing was measured.".to_owned(),
-            grounds if grounds.is_empty() || self.stopped.is_some() => {
+            grounds if grounds.is_empty() || self.run.stopped.is_some() => {
                 format!("None of {measured} was verified yet.")
             }
             grounds => format!("None of {measured} is to be verified: {grounds}."),
@@ -87,16 +106,19 @@ impl TuneReport {
         let limits = self.limits.given();
         let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), ratio_of(most)));
         let limits = limits.collect::<Vec<_>>().join(", ");
-        let count = |ground: Ground| {
-            let beyond = |one: &CandidateReport| one.ground.is_none() && one.blocks > 0 && !one.within;
-            let own =
-                |one: &&CandidateReport| one.ground == Some(ground) || ground == Ground::Limit && beyond(one);
-            self.candidates.iter().filter(own).count()
-        };
+        let [mut failed, mut worse, mut beyond] = [0; 3];
+        for one in &self.candidates {
+            match &one.dropped {
+                Some(DropReason::Failed { .. }) => failed += 1,
+                Some(DropReason::Worse { .. }) => worse += 1,
+                Some(DropReason::Limit { .. } | DropReason::Missing { .. }) => beyond += 1,
+                None => beyond += usize::from(one.blocks > 0 && !one.within),
+            }
+        }
         let grounds = [
-            (count(Ground::Failed), "failed".to_owned()),
-            (count(Ground::Worse), format!("worse than {} or no better than another", self.control)),
-            (count(Ground::Limit), format!("do not keep the limits ({limits})")),
+            (failed, "failed".to_owned()),
+            (worse, format!("worse than {} or no better than another", self.control)),
+            (beyond, format!("do not keep the limits ({limits})")),
         ];
         let grounds = grounds.into_iter().filter(|(count, _)| *count > 0);
         grounds.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
@@ -133,18 +155,16 @@ impl TuneReport {
     }
 
     fn verified_table(&self) -> Option<Table> {
-        type Compared<'a> = (&'a VerifiedArm, &'a Option<String>, &'a Against);
+        type Compared<'a> = (&'a VerifiedArm, &'a Against);
         let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
-        let rows = verified
-            .arms
-            .iter()
-            .flat_map(|arm| arm.against.iter().map(move |(other, against)| (arm, other, against)));
-        let decides = |(_, other, against): &Compared<'_>| against.figure == Figure::Level && other.is_none();
-        Columns::of("Candidate", |(arm, ..): &Compared<'_>| arm.spec.clone())
-            .text("Of", |(.., against)| Some(noun(against.figure).to_owned()))
-            .text("To", |(_, other, _)| (*other).clone().or_else(|| Some(self.control.clone())))
-            .figure("Ratio", |(.., against)| Some(ratio_of(against.log_ratio)))
-            .figure("Interval", |(.., against)| against.interval.map(interval_of))
+        let rows = verified.arms.iter().flat_map(|arm| arm.against.iter().map(move |against| (arm, against)));
+        let decides =
+            |(_, against): &Compared<'_>| against.figure == Figure::Level && against.other.is_none();
+        Columns::of("Candidate", |(arm, _): &Compared<'_>| arm.spec.clone())
+            .text("Of", |(_, against)| Some(noun(against.figure).to_owned()))
+            .text("To", |(_, against)| against.other.clone().or_else(|| Some(self.control.clone())))
+            .figure("Ratio", |(_, against)| Some(ratio_of(against.log_ratio)))
+            .figure("Interval", |(_, against)| against.interval.map(interval_of))
             .figure("Predicted", move |row| Some(ratio_of(row.0.believed.filter(|_| decides(row))?.0)))
             .text("Result", move |row| decides(row).then(|| self.result_of(row.0)))
             .table(rows)
@@ -155,22 +175,23 @@ impl TuneReport {
             true => format!("{} ± {:.0}%", ratio_of(mean), 200.0 * sd),
             false => ratio_of(mean),
         };
-        Columns::of("Candidate", |one: &&CandidateReport| one.spec.clone())
+        Columns::of("Candidate", |one: &&Standing| one.spec.clone())
             .figure("Blocks", |one| Some(one.blocks.to_string()))
             .figure("Memory", move |one| one.believed.filter(|_| one.blocks > 0).map(memory))
             .figure("CPU time", |one| one.cpu.map(ratio_of))
             .text("Out", |one| {
-                one.out.clone().or_else(|| (!one.within).then(|| "limits not kept".to_owned()))
+                let limits = (!one.within).then(|| "limits not kept".to_owned());
+                one.dropped.as_ref().map(reason).or(limits)
             })
             .table(self.candidates.iter().take(LISTED))
     }
 
     fn effects_table(&self) -> Option<Table> {
-        let interval = |effect: &&EffectReport| {
+        let interval = |effect: &&Effect| {
             let (mean, reach) = (effect.log_ratio, 2.0 * effect.sd);
             self.is_noise_known().then(|| interval_of((mean - reach, mean + reach)))
         };
-        Columns::of("Allocator", |effect: &&EffectReport| effect.base.clone())
+        Columns::of("Allocator", |effect: &&Effect| effect.base.clone())
             .text("Setting", |effect| Some(format!("{}={}", effect.setting, effect.value)))
             .figure("Candidates", |effect| Some(effect.candidates.to_string()))
             .figure("Ratio", |effect| Some(ratio_of(effect.log_ratio)))
@@ -178,24 +199,12 @@ impl TuneReport {
             .table(&self.effects)
     }
 
-    fn blocks_table(&self) -> Option<Table> {
-        let arms = |block: &&BlockOfTune| {
-            let arms = block.arms.iter().map(|(spec, bytes)| format!("{spec} {}", units::memory(*bytes)));
-            Some(arms.collect::<Vec<_>>().join(", "))
-        };
-        Columns::of("Block", |block: &&BlockOfTune| block.number.to_string())
-            .text("Seeds", |block| Some(if block.fresh { "fresh" } else { "search" }.to_owned()))
-            .figure("Control", |block| Some(units::memory(block.control_bytes)))
-            .text("Candidates", arms)
-            .table(&self.blocks)
-    }
-
     fn notes(&self) -> Vec<String> {
-        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
+        let out = self.candidates.iter().filter(|one| one.dropped.is_some()).count();
         let grounds = Some(self.grounds()).filter(|grounds| !grounds.is_empty());
         let grounds = grounds.map_or(String::new(), |grounds| format!(" ({grounds})"));
         let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
-        let searched = units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block");
+        let searched = units::counted(self.run.blocks.iter().filter(|block| !block.fresh).count(), "block");
         let mut notes = vec![
             format!(
                 "Measured {} of {possible} candidates in {searched}; {out} are out{grounds}. Other settings were not explored.",
@@ -270,10 +279,8 @@ impl Document for TuneReport {
                 self.candidates_table(),
             ),
             Some(section("notes", "Caveats", vec![Block::List(self.notes())])),
-            table_section("blocks", "Blocks", None, self.blocks_table()),
             self.found().then(|| section("trial", "Into a trial", trial)),
-            Some(section("again", "Again", vec![Block::Command(self.command.clone())])),
         ];
-        sections.into_iter().flatten().collect()
+        sections.into_iter().chain(self.run.sections()).flatten().collect()
     }
 }

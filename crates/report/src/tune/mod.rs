@@ -2,8 +2,10 @@
 
 mod forms;
 
-use heaptrial_search::tune::{Against, Doubt, Figure, LEAST_FREEDOM, Limits, doubt};
+use heaptrial_search::tune::{Against, Doubt, Effect, Figure, LEAST_FREEDOM, Limits, Standing, doubt};
 use serde::{Deserialize, Serialize};
+
+use crate::search::SearchRun;
 
 /// The form of [`TuneReport`] as JSON that this version writes.
 pub const TUNE_SCHEMA_VERSION: u32 = 1;
@@ -15,59 +17,19 @@ pub struct TuneReport {
     pub control: String,
     pub over: Vec<String>,
     pub limits: Limits,
-    pub metric: String,
     pub margin: f64,
     pub error: f64,
-    pub seed: u64,
-    pub command: String,
     /// Candidates that there are; `None` where they are too many to count.
     pub possible: Option<usize>,
-    pub seconds: f64,
     /// Standard deviation of one run's log level within a block, and its degrees of freedom.
     pub noise: Option<(f64, usize)>,
     /// Those that were measured, best first.
-    pub candidates: Vec<CandidateReport>,
-    pub effects: Vec<EffectReport>,
+    pub candidates: Vec<Standing>,
+    pub effects: Vec<Effect>,
     /// What fresh blocks show of the winners; `None` where there are no winners, or none was verified yet.
     pub verified: Option<VerifiedReport>,
-    pub stopped: Option<String>,
-    /// Blocks in the order of the runs.
-    pub blocks: Vec<BlockOfTune>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CandidateReport {
-    pub spec: String,
-    pub blocks: usize,
-    /// What the search believes of its ratio to the control, and the standard deviation of that.
-    pub believed: Option<(f64, f64)>,
-    pub cpu: Option<f64>,
-    pub limited: Vec<(Figure, f64)>,
-    pub within: bool,
-    pub out: Option<String>,
-    pub ground: Option<Ground>,
-}
-
-/// On what ground a candidate is out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ground {
-    /// It did not live to the end, or cannot be had.
-    Failed,
-    /// It is shown to be worse than another or the control, or no better.
-    Worse,
-    Limit,
-}
-
-/// What a value does relative to the setting with its default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EffectReport {
-    pub base: String,
-    pub setting: String,
-    pub value: String,
-    pub candidates: usize,
-    pub log_ratio: f64,
-    pub sd: f64,
+    #[serde(flatten)]
+    pub run: SearchRun,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,26 +49,13 @@ pub struct VerifiedArm {
     /// What the search believed of its ratio to the control, and the standard deviation of that.
     pub believed: Option<(f64, f64)>,
     pub failed: Option<String>,
-    pub against: Vec<(Option<String>, Against)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BlockOfTune {
-    pub number: usize,
-    pub fresh: bool,
-    /// Level of the control in bytes.
-    pub control_bytes: f64,
-    /// Specs with their levels in bytes.
-    pub arms: Vec<(String, f64)>,
+    pub against: Vec<Against>,
 }
 
 impl VerifiedArm {
     /// Against another (`None` is the control) by a figure.
     pub fn against(&self, other: Option<&str>, figure: Figure) -> Option<&Against> {
-        let is = |(known, against): &&(Option<String>, Against)| {
-            known.as_deref() == other && against.figure == figure
-        };
-        self.against.iter().find(is).map(|(_, against)| against)
+        self.against.iter().find(|against| against.other.as_deref() == other && against.figure == figure)
     }
 }
 

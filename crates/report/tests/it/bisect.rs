@@ -1,10 +1,12 @@
 //! The document of a search for a change.
 
 use heaptrial_report::{
-    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, Document, MeasuredPosition,
+    BISECT_SCHEMA_VERSION, BisectReport, ChangeReport, CommitReport, Document, MeasuredPosition, SearchRun,
     SkippedPosition,
 };
 use heaptrial_search::bisect::{Answer, Change, Ends};
+use heaptrial_search::tune::ArmFigures;
+use heaptrial_search::{MeasuredArm, MeasuredBlock};
 
 fn report(subject: &str) -> BisectReport {
     let commit = CommitReport {
@@ -22,6 +24,9 @@ fn report(subject: &str) -> BisectReport {
         log_ratio,
         sd: 0.02,
     };
+    let figures = |bytes: f64| ArmFigures { level: bytes.ln(), ..ArmFigures::default() };
+    let arm =
+        MeasuredArm { at: 8, name: "v3.0.1".to_owned(), sha256: String::new(), figures: Ok(figures(1.5e8)) };
     let change = Change { after: 4, to: 5, probability: 0.987, log_ratio: 0.405, narrowest: true };
     BisectReport {
         schema_version: BISECT_SCHEMA_VERSION,
@@ -29,16 +34,12 @@ fn report(subject: &str) -> BisectReport {
         older: "v2.1.7".to_owned(),
         newer: "v3.0.1".to_owned(),
         older_is_good: true,
-        metric: "anonymous memory".to_owned(),
         settings: Vec::new(),
-        seed: 7,
-        command: "heaptrial lab bisect".to_owned(),
         positions: 9,
         left_out: 2,
         forks_at: None,
         of_commits: true,
         confidence: 0.95,
-        stopped: None,
         answer: Answer {
             found: true,
             same_ends: false,
@@ -60,14 +61,19 @@ fn report(subject: &str) -> BisectReport {
         }],
         same: vec![("cccccccccccc".to_owned(), "aaaaaaaaaaaa".to_owned())],
         noise: 0.02,
-        blocks: vec![BlockReport {
-            number: 1,
-            position: 8,
-            name: "v3.0.1".to_owned(),
-            older_bytes: 1e8,
-            bytes: 1.5e8,
-            log_ratio: 0.405,
-        }],
+        run: SearchRun {
+            metric: "anonymous memory".to_owned(),
+            seed: 7,
+            command: "heaptrial lab bisect".to_owned(),
+            stopped: None,
+            blocks: vec![MeasuredBlock {
+                number: 1,
+                seconds: 60.0,
+                fresh: false,
+                control: figures(1e8),
+                arms: vec![arm],
+            }],
+        },
     }
 }
 
@@ -111,7 +117,7 @@ fn ends_that_are_the_same_or_do_not_differ_are_reported_so() {
     found.changes.clear();
     let text = unfolded(&found.terminal(false));
     assert!(text.contains("do not differ under this load") && text.contains("1.46"), "{text}");
-    found.answer = Answer::same_ends();
-    found.blocks.clear();
+    found.answer = Answer { same_ends: true, ..Answer::default() };
+    found.run.blocks.clear();
     assert!(found.terminal(false).contains("build the same library"));
 }

@@ -1,36 +1,42 @@
 //! The document of a search over settings.
 
-use heaptrial_report::{
-    BlockOfTune, CandidateReport, Document, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport,
-    VerifiedArm, VerifiedReport,
-};
-use heaptrial_search::tune::{Against, Figure, Limits};
+use heaptrial_report::{Document, SearchRun, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport};
+use heaptrial_search::tune::{Against, ArmFigures, DropReason, Effect, Figure, Limits, Standing};
+use heaptrial_search::{MeasuredArm, MeasuredBlock};
 
 fn against(figure: Figure, log_ratio: f64, half: f64) -> Against {
     let interval = Some((log_ratio - half, log_ratio + half));
     Against { other: None, figure, blocks: 5, log_ratio, interval }
 }
 
+fn block(spec: &str) -> MeasuredBlock {
+    let figures = |bytes: f64| ArmFigures { level: bytes.ln(), ..ArmFigures::default() };
+    let arm = MeasuredArm { at: 0, name: spec.to_owned(), sha256: String::new(), figures: Ok(figures(6e7)) };
+    MeasuredBlock { number: 1, seconds: 60.0, fresh: false, control: figures(1e8), arms: vec![arm] }
+}
+
 fn report() -> TuneReport {
     let spec = "mimalloc@2.0.9?decommit_delay=0";
-    let candidate = |spec: &str, level: f64, out: Option<&str>| CandidateReport {
+    let candidate = |spec: &str, level: f64, dropped: Option<DropReason>| Standing {
+        candidate: 0,
         spec: spec.to_owned(),
         blocks: 3,
         believed: Some((level, 0.02)),
         cpu: Some(0.01),
-        limited: vec![(Figure::Cpu, 0.01)],
         within: true,
-        out: out.map(str::to_owned),
-        ground: out.map(|_| Ground::Worse),
+        dropped,
     };
     let arm = VerifiedArm {
         spec: spec.to_owned(),
         believed: Some((0.6_f64.ln(), 0.02)),
         failed: None,
         against: vec![
-            (None, against(Figure::Level, 0.66_f64.ln(), 0.05)),
-            (None, against(Figure::Cpu, 0.01, 0.02)),
-            (Some("mimalloc@2.0.9".to_owned()), against(Figure::Level, 0.99_f64.ln(), 0.05)),
+            against(Figure::Level, 0.66_f64.ln(), 0.05),
+            against(Figure::Cpu, 0.01, 0.02),
+            Against {
+                other: Some("mimalloc@2.0.9".to_owned()),
+                ..against(Figure::Level, 0.99_f64.ln(), 0.05)
+            },
         ],
     };
     TuneReport {
@@ -38,19 +44,15 @@ fn report() -> TuneReport {
         control: "glibc".to_owned(),
         over: vec!["glibc".to_owned(), "mimalloc@2.0.9".to_owned()],
         limits: Limits { cpu: Some(1.05_f64.ln()), ..Limits::default() },
-        metric: "anonymous memory".to_owned(),
         margin: 1.01_f64.ln(),
         error: 0.05,
-        seed: 7,
-        command: "heaptrial lab tune".to_owned(),
         possible: Some(160),
-        seconds: 1200.0,
         noise: Some((0.031, 9)),
         candidates: vec![
             candidate(spec, 0.6_f64.ln(), None),
-            candidate("glibc?arena_max=1", 0.1, Some("worse than the control (1.11 times)")),
+            candidate("glibc?arena_max=1", 0.1, Some(DropReason::Worse { than: None, log_ratio: 0.1 })),
         ],
-        effects: vec![EffectReport {
+        effects: vec![Effect {
             base: "mimalloc@2.0.9".to_owned(),
             setting: "decommit_delay".to_owned(),
             value: "0".to_owned(),
@@ -66,13 +68,13 @@ fn report() -> TuneReport {
             arms: vec![arm],
             failed: Vec::new(),
         }),
-        stopped: None,
-        blocks: vec![BlockOfTune {
-            number: 1,
-            fresh: false,
-            control_bytes: 1e8,
-            arms: vec![(spec.to_owned(), 6e7)],
-        }],
+        run: SearchRun {
+            metric: "anonymous memory".to_owned(),
+            seed: 7,
+            command: "heaptrial lab tune".to_owned(),
+            stopped: None,
+            blocks: vec![block(spec)],
+        },
     }
 }
 
@@ -97,7 +99,7 @@ fn every_form_shows_fresh_figures_and_what_was_predicted() {
 fn what_fresh_seeds_do_not_show_is_no_winner() {
     let with = |place: usize, against: Against| {
         let mut report = report();
-        report.verified.as_mut().unwrap().arms[0].against[place].1 = against;
+        report.verified.as_mut().unwrap().arms[0].against[place] = against;
         report
     };
     let open = with(0, against(Figure::Level, -0.4, 0.5));
@@ -111,7 +113,7 @@ fn what_fresh_seeds_do_not_show_is_no_winner() {
     // An arm that is shown to keep the limits comes first, even with more memory.
     let mut kept = report().verified.unwrap().arms[0].clone();
     kept.spec = "jemalloc".to_owned();
-    kept.against[0].1 = against(Figure::Level, 0.7_f64.ln(), 0.05);
+    kept.against[0] = against(Figure::Level, 0.7_f64.ln(), 0.05);
     unsure.verified.as_mut().unwrap().arms.push(kept);
     let order: Vec<&str> = unsure.winners().iter().map(|arm| arm.spec.as_str()).collect();
     assert_eq!(order, ["jemalloc", "mimalloc@2.0.9?decommit_delay=0"]);
@@ -148,8 +150,8 @@ fn without_a_winner_it_says_why() {
     let why = "1 worse than glibc or no better than another, 1 do not keep the limits (CPU time of 1.05)";
     assert!(text(&none).contains(why), "{}", text(&none));
     let failed = &mut none.candidates[0];
-    (failed.blocks, failed.within, failed.ground) = (0, true, Some(Ground::Failed));
-    failed.out = Some("failed: \u{1b}[2J<script>".to_owned());
+    (failed.blocks, failed.within) = (0, true);
+    failed.dropped = Some(DropReason::Failed { message: "\u{1b}[2J<script>".to_owned() });
     assert!(text(&none).contains("None of 1 measured candidate is to be verified: 1 failed"));
     assert!(!none.terminal(false).contains('\u{1b}') && !none.html().contains("<script>"));
 }

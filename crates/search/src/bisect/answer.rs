@@ -7,23 +7,22 @@ use serde::{Deserialize, Serialize};
 use crate::bisect::evidence::{Grid, median};
 use crate::bisect::noise::Noise;
 use crate::bisect::posterior::{Gap, Posterior};
-use crate::bisect::search::weight;
 
 /// A change below this share of the difference of the ends is reported where it is seen, and not looked for.
 const LARGE: f64 = 0.25;
 /// Half of an interval's error.
 const TAIL: f64 = 0.025;
 
-/// What a search found, or what there is when its budget is spent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What a search found, or what there is when its budget is spent; by default that of ends that cannot be measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether every large change is located with the confidence asked for.
     pub found: bool,
     /// Whether the ends are known to be the same build.
     pub same_ends: bool,
     pub ends: Ends,
-    /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow as the testable
-    /// positions allow.
+    /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow
+    /// as the testable positions allow.
     pub changes: Vec<Change>,
     /// Smaller steps that were seen on the way, in order.
     pub smaller: Vec<Change>,
@@ -31,7 +30,7 @@ pub struct Answer {
 }
 
 /// How the last position differs from position 0.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ends {
     /// Probability that they differ; beforehand one half.
     pub differ: f64,
@@ -78,7 +77,7 @@ impl Answer {
         let mut large: Vec<&Gap> = posterior.gaps.iter().filter(is_large).filter(possible).collect();
         let found = !large.is_empty()
             && large.iter().all(|gap| gap.probability >= confidence && change(gap).narrowest);
-        large.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        large.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
         let smaller = posterior.gaps.iter().filter(|gap| !is_large(gap) && gap.probability >= confidence);
         Self {
             found,
@@ -93,48 +92,19 @@ impl Answer {
             blocks,
         }
     }
-
-    /// The ends do not differ, so there is nothing to find.
-    pub(crate) fn alike(ends: Ends, blocks: usize) -> Self {
-        Self { ends, blocks, ..Self::untestable_end() }
-    }
-
-    /// The ends are the same build, so there is nothing to find.
-    pub fn same_ends() -> Self {
-        let ends = Ends { differ: 0.0, ..Self::untestable_end().ends };
-        Self { same_ends: true, ends, ..Self::untestable_end() }
-    }
-
-    /// The last position cannot be measured.
-    pub(crate) fn untestable_end() -> Self {
-        let ends = Ends { differ: 0.5, log_ratio: 0.0, interval: [0.0, 0.0], measured: 0 };
-        Self { found: false, same_ends: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
-    }
-
-    pub fn main(&self) -> Option<&Change> {
-        self.changes.first()
-    }
 }
 
 /// Neighbouring gaps that may hold one and the same change, as one range each.
 fn ranges(posterior: &Posterior, confidence: f64, change: &dyn Fn(&Gap) -> Change) -> Vec<Change> {
-    let mut left: Vec<&Gap> = posterior.gaps.iter().collect();
-    left.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-    let Some(most) = left.first() else { return Vec::new() };
+    let Some(most) = posterior.likeliest() else { return Vec::new() };
     let mut range = change(most);
     // Neighbours join until the range holds the change with the confidence asked for.
     while range.probability < confidence {
         let before = posterior.gaps.iter().find(|gap| gap.to == range.after);
         let behind = posterior.gaps.iter().find(|gap| gap.after == range.to);
         let next = match (before, behind) {
-            (Some(a), Some(b)) => {
-                if weight(a) >= weight(b) {
-                    a
-                } else {
-                    b
-                }
-            }
-            (Some(one), None) | (None, Some(one)) => one,
+            (Some(a), Some(b)) if a.weight() >= b.weight() => a,
+            (_, Some(one)) | (Some(one), None) => one,
             (None, None) => break,
         };
         range.after = range.after.min(next.after);

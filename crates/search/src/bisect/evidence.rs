@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::bisect::noise::Noise;
 
 /// A position's own offset from its segment's level (standard deviation), as a share of the difference of the ends: so much
@@ -17,14 +15,6 @@ const STEPS_IN_OFFSET: f64 = 2.0;
 const POINTS: f64 = 400.0;
 /// Widths of the kernel that are summed.
 const KERNEL_SDS: f64 = 4.0;
-
-/// The log ratio of a position's level to that of position 0, in one block.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Measurement {
-    pub position: usize,
-    /// Natural logarithm of its level over that of position 0; of growth, the difference of two such logarithms.
-    pub log_ratio: f64,
-}
 
 /// Levels that are considered: multiples of a step, 0 among them.
 #[derive(Debug, Clone)]

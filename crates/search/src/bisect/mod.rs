@@ -1,6 +1,6 @@
 //! Where in a linear history a level changed, when every measurement is noisy.
 //!
-//! A history is a row of positions (releases, commits). A [`Measurement`] is the log ratio of one position's level to that
+//! A history is a row of positions (releases, commits). A measurement is the log ratio of one position's level to that
 //! of position 0 in one block: same seed, same load. [`Search`] takes measurements in, says which position to measure
 //! next, and ends with an [`Answer`]: where the level changed, with probabilities.
 //!
@@ -19,6 +19,5 @@ mod posterior;
 mod search;
 
 pub use answer::{Answer, Change, Ends};
-pub use evidence::Measurement;
 pub use posterior::{Gap, Level, Posterior};
-pub use search::{Next, Progress, Rules, Search};
+pub use search::{Rules, Search};

@@ -2,25 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use crate::bisect::evidence::Grid;
 use crate::bisect::noise::Noise;
 
 /// What is believed after some measurements.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Posterior {
     /// The measured positions in order, position 0 first.
     pub levels: Vec<Level>,
     pub gaps: Vec<Gap>,
     /// Mean size of the noise of one log ratio (standard deviation, without jumps).
     pub noise: f64,
-    /// Mean share of measurements in which one of the two runs is in another mode.
-    pub jumps: f64,
 }
 
 /// The level at a measured position.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     pub position: usize,
     /// How often it was measured.
@@ -29,12 +25,11 @@ pub struct Level {
     /// by an offset of its own.
     pub mean: f64,
     /// Posterior mean of the square of that.
-    #[serde(skip)]
     pub(crate) square: f64,
 }
 
 /// From one measured position to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gap {
     pub after: usize,
     /// The measured position at its end: a change in this gap is at `after + 1 ..= to`.
@@ -49,6 +44,13 @@ impl Level {
     /// Posterior standard deviation of the log ratio.
     pub fn sd(&self) -> f64 {
         (self.square - self.mean.powi(2)).max(0.0).sqrt()
+    }
+}
+
+impl Gap {
+    /// How much of the difference it probably is.
+    pub(crate) fn weight(&self) -> f64 {
+        self.probability * self.change.abs()
     }
 }
 
@@ -114,10 +116,13 @@ impl Posterior {
             Gap { after: *after, to: *to, probability, change }
         });
         let gaps = gaps.collect();
-        let of_noise = |of: &dyn Fn(&Noise) -> f64| -> f64 {
-            noises.iter().zip(&weights).map(|(noise, weight)| weight * of(noise)).sum()
-        };
-        Self { levels, gaps, noise: of_noise(&|noise| noise.size), jumps: of_noise(&|noise| noise.jumps) }
+        let noise = noises.iter().zip(&weights).map(|(noise, weight)| weight * noise.size).sum();
+        Self { levels, gaps, noise }
+    }
+
+    /// The most likely place of the largest change.
+    pub fn likeliest(&self) -> Option<&Gap> {
+        self.gaps.iter().rev().max_by(|a, b| a.weight().total_cmp(&b.weight()))
     }
 
     /// Mean and variance of the level at any position. Within a gap the change, if there is one, is anywhere alike.

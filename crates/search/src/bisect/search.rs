@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::bisect::answer::{Answer, Ends};
-use crate::bisect::evidence::Measurement;
 use crate::bisect::posterior::Posterior;
 
 /// Of the largest uncertainty of all positions, so much at a release is enough to ask that first.
@@ -36,23 +35,6 @@ impl Rules {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum Next {
-    /// Measure this position against position 0, in a block of its own.
-    Measure(usize),
-    /// Nothing: this is the answer.
-    Done(Box<Answer>),
-}
-
-/// How far a search is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
-    pub blocks: usize,
-    /// The most likely stretch of the largest change: after this position, up to that one.
-    pub between: (usize, usize),
-    pub probability: f64,
-}
-
 /// A search in a history of positions `0..=last`. Position 0 is the one that all others are measured against.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -80,9 +62,10 @@ impl Search {
         }
     }
 
-    pub fn take(&mut self, measurement: Measurement) {
-        if measurement.log_ratio.is_finite() && (1..=self.last).contains(&measurement.position) {
-            self.measured.entry(measurement.position).or_default().push(measurement.log_ratio);
+    /// Takes in the log ratio of a position's level to that of position 0, in one block.
+    pub fn take(&mut self, position: usize, log_ratio: f64) {
+        if log_ratio.is_finite() && (1..=self.last).contains(&position) {
+            self.measured.entry(position).or_default().push(log_ratio);
             self.blocks += 1;
         }
     }
@@ -102,56 +85,44 @@ impl Search {
         self.measured.contains_key(&self.last).then(|| Posterior::of(&self.measured, &self.same, self.last))
     }
 
-    /// How far it is, once the ends are known.
-    pub fn progress(&self) -> Option<Progress> {
-        let posterior = self.posterior()?;
-        let most = posterior.gaps.iter().max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
-        Some(Progress { blocks: self.blocks, between: (most.after, most.to), probability: most.probability })
-    }
-
-    pub fn next(&self) -> Next {
+    /// The position to measure next, against position 0 in a block of its own; `None` at the end.
+    pub fn next(&self) -> Option<usize> {
         if self.same.contains(&(0, self.last)) {
-            return Next::Done(Box::new(Answer::same_ends()));
+            return None;
         }
         let of_last = self.measured.get(&self.last).map_or(0, Vec::len);
         if of_last < LEAST_OF_ENDS && !self.untestable.contains(&self.last) {
-            return Next::Measure(self.last);
+            return Some(self.last);
         }
-        let Some(posterior) = self.posterior() else {
-            return Next::Done(Box::new(Answer::untestable_end()));
-        };
-        if self.measured.len() == 1 {
-            // Only the ends are known.
-            let ends = Ends::of(&self.measured[&self.last]);
-            if ends.differ < ENDS_DIFFER {
-                return match of_last < self.rules.most_of_ends {
-                    true => Next::Measure(self.last),
-                    false => Next::Done(Box::new(Answer::alike(ends, self.blocks))),
-                };
-            }
+        let posterior = self.posterior()?;
+        if self.undecided_ends().is_some() {
+            return (of_last < self.rules.most_of_ends).then_some(self.last);
         }
-        let answer = self.answer(&posterior);
-        if answer.found || self.blocks >= self.rules.most_blocks {
-            return Next::Done(Box::new(answer));
-        }
-        match self.least_certain(&posterior) {
-            Some(position) => Next::Measure(position),
-            None => Next::Done(Box::new(answer)),
-        }
+        let is_over = self.blocks >= self.rules.most_blocks || self.answer_by(&posterior).found;
+        if is_over { None } else { self.least_certain(&posterior) }
     }
 
-    /// What is known where the search has to end here.
-    pub fn so_far(&self) -> Answer {
+    /// The answer, as far as it is known now.
+    pub fn answer(&self) -> Answer {
         if self.same.contains(&(0, self.last)) {
-            return Answer::same_ends();
+            return Answer { same_ends: true, ..Answer::default() };
         }
-        match self.posterior() {
-            Some(posterior) => self.answer(&posterior),
-            None => Answer::untestable_end(),
+        let Some(posterior) = self.posterior() else { return Answer::default() };
+        match self.undecided_ends() {
+            Some(ends) if ends.measured >= self.rules.most_of_ends => {
+                Answer { ends, blocks: self.blocks, ..Answer::default() }
+            }
+            _ => self.answer_by(&posterior),
         }
     }
 
-    fn answer(&self, posterior: &Posterior) -> Answer {
+    /// The ends where nothing else is known, and it is not sure that they differ.
+    fn undecided_ends(&self) -> Option<Ends> {
+        let of_last = self.measured.get(&self.last).filter(|_| self.measured.len() == 1)?;
+        Some(Ends::of(of_last)).filter(|ends| ends.differ < ENDS_DIFFER)
+    }
+
+    fn answer_by(&self, posterior: &Posterior) -> Answer {
         let of_last = &self.measured[&self.last];
         Answer::of(posterior, of_last, self.rules.confidence, self.blocks, |at| self.testable(at))
     }
@@ -178,8 +149,7 @@ impl Search {
         }
     }
 
-    /// The position whose level is least certain, away from those that cannot be measured; a release where that is about as
-    /// good.
+    /// The position whose level is least certain, away from those that cannot be measured; a release where that is about as good.
     fn least_certain(&self, posterior: &Posterior) -> Option<usize> {
         let worth = |at: usize| (at, posterior.moments(at).1 * self.away_from_untestable(at));
         let certainty: Vec<(usize, f64)> =
@@ -192,9 +162,4 @@ impl Search {
             _ => Some(of_all.0),
         }
     }
-}
-
-/// How much of the difference a gap probably is.
-pub(crate) fn weight(gap: &crate::bisect::Gap) -> f64 {
-    gap.probability * gap.change.abs()
 }

@@ -7,10 +7,9 @@ use crate::tune::matrix::Factor;
 /// Standard deviations below this, in proportion to the largest ratio, are of rounding.
 const ROUNDING: f64 = 1e-12;
 
-/// Arms compared over blocks by least squares: the logarithm that is measured is a level of the arm plus one of the block
-/// plus noise, of the same size in all arms (a two-way layout without interaction, unbalanced; H. Scheffé, "The Analysis of
-/// Variance" (1959), chapter 4). Arms that never shared a block are compared by way of those that both met; the control is in
-/// every block.
+/// Arms compared over blocks by least squares: the logarithm that is measured is a level of the arm plus one of the block plus
+/// noise, of the same size in all arms (a two-way layout without interaction, unbalanced; H. Scheffé, "The Analysis of Variance"
+/// (1959), chapter 4). Arms that never shared a block are compared by way of those that both met; the control is in every block.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// Log ratio to the control.
@@ -81,8 +80,8 @@ impl Comparison {
         self.measured[arm]
     }
 
-    /// Standard deviation of a log, and its degrees of freedom; `None` where nothing was measured twice, or where all that was
-    /// agrees ([`Self::at_least`]).
+    /// Standard deviation of a log, and its degrees of freedom; `None` where nothing was measured twice, or where
+    /// all that was agrees ([`Self::at_least`]).
     pub fn noise(&self) -> Option<(f64, usize)> {
         Some((self.variance?.sqrt(), self.freedom))
     }

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tune::features::Features;
 use crate::tune::model::Model;
 use crate::tune::space::{Candidate, Space};
 
 /// A level of a setting against the setting's first level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    pub base: usize,
+    pub base: String,
     pub setting: String,
     pub value: String,
     /// Measured candidates with this value.
@@ -20,7 +21,7 @@ pub struct Effect {
 }
 
 /// Of a model and the candidates that it knows. Effects are of values that were measured at least once.
-pub fn effects(space: &Space, model: &Model, measured: &[Candidate]) -> Vec<Effect> {
+pub(crate) fn effects(space: &Space, model: &Model, measured: &[Candidate]) -> Vec<Effect> {
     let mut found = Vec::new();
     for (base, of) in space.bases.iter().enumerate() {
         let known: Vec<&Candidate> = measured.iter().filter(|candidate| candidate.base == base).collect();
@@ -32,7 +33,7 @@ pub fn effects(space: &Space, model: &Model, measured: &[Candidate]) -> Vec<Effe
                 }
                 if let Some((log_ratio, sd)) = effect(space, model, &known, at, level) {
                     let (setting, value) = (setting.name.clone(), value.value.clone().unwrap_or_default());
-                    found.push(Effect { base, setting, value, candidates, log_ratio, sd });
+                    found.push(Effect { base: of.name.clone(), setting, value, candidates, log_ratio, sd });
                 }
             }
         }
@@ -52,7 +53,7 @@ fn effect(
         let mut changed = candidate.clone();
         changed.levels[setting] = level;
         let is_whole = space.canonical(changed.clone()).is_some_and(|canonical| canonical == changed);
-        is_whole.then(|| model.features(space, &changed))
+        is_whole.then(|| Features::of(space, &changed))
     };
     let pairs: Vec<_> =
         over.iter().filter_map(|candidate| Some((with(candidate, level)?, with(candidate, 0)?))).collect();

@@ -58,9 +58,7 @@ impl ArmFigures {
         }
         .filter(|value| value.is_finite())
     }
-}
 
-impl ArmFigures {
     /// The step at which the reading of a figure is cut off, as a log: runs that agree to that are no more alike than it.
     /// Memory is read in pages, CPU time in microseconds; of work that is not known.
     pub(crate) fn step(&self, figure: Figure) -> f64 {

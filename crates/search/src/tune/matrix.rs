@@ -54,22 +54,3 @@ impl Factor {
         self.rows.iter().enumerate().map(|(i, row)| 2.0 * row[i].ln()).sum()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_system_is_solved() {
-        let matrix = [[4.0, 2.0, 0.6], [2.0, 5.0, 1.0], [0.6, 1.0, 3.0]];
-        let factor = Factor::of(3, |i, j| matrix[i][j]).unwrap();
-        let x = factor.solve(&[1.0, -2.0, 0.5]);
-        for (row, wanted) in matrix.iter().zip([1.0, -2.0, 0.5]) {
-            let found: f64 = row.iter().zip(&x).map(|(a, x)| a * x).sum();
-            assert!((found - wanted).abs() < 1e-12);
-        }
-        let determinant: f64 = 4.0 * (15.0 - 1.0) - 2.0 * (6.0 - 0.6) + 0.6 * (2.0 - 3.0);
-        assert!((factor.log_determinant() - determinant.ln()).abs() < 1e-12);
-        assert!(Factor::of(2, |_, _| 1.0).is_none());
-    }
-}

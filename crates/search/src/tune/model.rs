@@ -2,9 +2,9 @@
 
 use heaptrial_stats::mean;
 
-use crate::tune::features::{Features, Names};
+use crate::tune::features::Features;
 use crate::tune::matrix::Factor;
-use crate::tune::race::LEAST_FREEDOM;
+use crate::tune::search::LEAST_FREEDOM;
 use crate::tune::space::{Candidate, Space};
 
 /// Standard deviations between candidates that are tried, on the log scale.
@@ -21,7 +21,6 @@ const LEAST_NOISE: f64 = 0.003;
 /// that makes what was measured likeliest.
 #[derive(Debug, Clone)]
 pub struct Model {
-    names: Names,
     features: Vec<Features>,
     values: Vec<f64>,
     mean: f64,
@@ -62,9 +61,8 @@ impl Model {
         if known.is_empty() {
             return None;
         }
-        let names = Names::of(space);
         let features: Vec<Features> =
-            known.iter().map(|known| names.features(space, &known.candidate)).collect();
+            known.iter().map(|known| Features::of(space, &known.candidate)).collect();
         let values: Vec<f64> = known.iter().map(|known| known.value).collect();
         let mean = mean(&values);
         let covariance: Vec<Vec<f64>> = (0..features.len())
@@ -82,11 +80,7 @@ impl Model {
             Some((fit + factor.log_determinant(), spread, factor, weights))
         });
         let (_, spread, factor, weights) = fits.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        Some(Self { names, features, values, mean, spread, factor, weights })
-    }
-
-    pub(crate) fn features(&self, space: &Space, candidate: &Candidate) -> Features {
-        self.names.features(space, candidate)
+        Some(Self { features, values, mean, spread, factor, weights })
     }
 
     fn covariances(&self, of: &Features) -> Vec<f64> {
@@ -96,7 +90,7 @@ impl Model {
 
     /// Log ratio to the control that is believed of a candidate, and the standard deviation of that belief.
     pub fn believed(&self, space: &Space, candidate: &Candidate) -> (f64, f64) {
-        self.of_features(&self.features(space, candidate))
+        self.of_features(&Features::of(space, candidate))
     }
 
     pub(crate) fn of_features(&self, of: &Features) -> (f64, f64) {
@@ -165,31 +159,6 @@ pub(crate) mod tests {
             .iter()
             .map(|(delay, thp, value)| Known { candidate: at(*delay, *thp), value: *value, blocks: 3 })
             .collect()
-    }
-
-    #[test]
-    fn what_was_measured_is_believed_and_its_neighbours_are_like_it() {
-        let space = space();
-        let known = known(&[(0, 0, 0.0), (6, 0, 0.5), (3, 0, 0.25), (0, 1, 0.1)]);
-        let model = Model::of(&space, &known, &[0.02]).unwrap();
-        for known in &known {
-            let (mean, sd) = model.believed(&space, &known.candidate);
-            assert!((mean - known.value).abs() < 0.03 && sd < 0.05, "{known:?}: {mean} {sd}");
-        }
-        let near = model.believed(&space, &at(5, 0));
-        let far = model.believed(&space, &at(0, 2));
-        assert!((0.3..0.55).contains(&near.0) && near.1 < far.1, "{near:?} {far:?}");
-    }
-
-    #[test]
-    fn one_more_block_makes_it_surer_and_changes_no_mean() {
-        let space = space();
-        let mut model = Model::of(&space, &known(&[(0, 0, 0.0), (6, 0, 0.5)]), &[0.05]).unwrap();
-        let candidate = model.features(&space, &at(2, 1));
-        let before = model.of_features(&candidate);
-        model.as_if_measured(&candidate, 0.05);
-        let after = model.of_features(&candidate);
-        assert!((before.0 - after.0).abs() < 1e-9 && after.1 < before.1 * 0.9, "{before:?} {after:?}");
     }
 
     /// Three values in two blocks each, to a ten-thousandth.

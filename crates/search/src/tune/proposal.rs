@@ -15,18 +15,13 @@ const WHOLE: usize = 3000;
 /// Of larger ones so many candidates are drawn, beside the neighbours of the best.
 const DRAWN: usize = 1500;
 
-/// A limit: what is believed of a figure, and the most that it may be.
-pub(crate) struct Bound {
-    pub(crate) model: Model,
-    pub(crate) most: f64,
-}
-
 /// What is chosen from, and by what.
 pub(crate) struct Choice<'a> {
     pub(crate) space: &'a Space,
     /// Of the goal; `None` before anything is measured.
     pub(crate) model: Option<Model>,
-    pub(crate) bounds: Vec<Bound>,
+    /// Of each limit: what is believed of its figure, and the most that it may be.
+    pub(crate) bounds: Vec<(Model, f64)>,
     pub(crate) best: Option<f64>,
     /// Whose neighbours are looked at.
     pub(crate) near: Vec<Candidate>,
@@ -43,7 +38,7 @@ impl Choice<'_> {
             return pool.choose_multiple(random, count).cloned().collect();
         };
         let mut features: Vec<Features> =
-            pool.iter().map(|candidate| model.features(self.space, candidate)).collect();
+            pool.iter().map(|candidate| Features::of(self.space, candidate)).collect();
         let mut chosen = Vec::new();
         while chosen.len() < count && !pool.is_empty() {
             let gains = features.iter().map(|of| self.gain(&model, of)).enumerate();
@@ -81,13 +76,9 @@ impl Choice<'_> {
             }
             None => sd,
         };
-        let kept = self.bounds.iter().map(|bound| {
-            let (mean, sd) = bound.model.of_features(of);
-            if sd > 0.0 {
-                normal.cdf((bound.most - mean) / sd)
-            } else {
-                f64::from(u8::from(mean <= bound.most))
-            }
+        let kept = self.bounds.iter().map(|(model, most)| match model.of_features(of) {
+            (mean, sd) if sd > 0.0 => normal.cdf((most - mean) / sd),
+            (mean, _) => f64::from(u8::from(mean <= *most)),
         });
         gain * kept.product::<f64>()
     }

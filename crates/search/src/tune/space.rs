@@ -42,12 +42,12 @@ pub struct Level {
     pub position: Option<f64>,
 }
 
-/// A setting does something only where another has one of these values.
+/// A setting does something only where another has this value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Needs {
     /// Position of the other setting, an earlier one.
     pub setting: usize,
-    pub values: Vec<String>,
+    pub value: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -96,10 +96,10 @@ impl Space {
             if value(at, &candidate.levels).is_none() {
                 continue;
             }
-            let idle = setting.needs.iter().any(|needs| {
-                let has = value(needs.setting, &candidate.levels);
-                !has.is_some_and(|has| needs.values.iter().any(|wanted| wanted == has))
-            });
+            let idle = setting
+                .needs
+                .iter()
+                .any(|needs| value(needs.setting, &candidate.levels) != Some(needs.value.as_str()));
             let excluded = setting.excludes.iter().any(|other| value(*other, &candidate.levels).is_some());
             if idle || excluded {
                 setting.levels[0].value.is_none().then_some(())?;
@@ -198,7 +198,7 @@ mod tests {
 
     fn space() -> Space {
         let mut threads = setting("threads", &["1", "2"]);
-        threads.needs.push(Needs { setting: 0, values: vec!["true".to_owned()] });
+        threads.needs.push(Needs { setting: 0, value: "true".to_owned() });
         let mut other = setting("lg_max", &["3"]);
         other.excludes.push(2);
         let settings = vec![setting("background", &["true"]), threads, setting("max", &["8", "64"]), other];

@@ -8,8 +8,8 @@ use crate::tune::figures::{Block, Figure, Limits, least_sd};
 /// A winner against another arm, by fresh blocks alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Against {
-    /// Position of the other arm among the arms of these blocks; `None` is the control.
-    pub other: Option<usize>,
+    /// Name of the other arm; `None` is the control.
+    pub other: Option<String>,
     pub figure: Figure,
     pub blocks: usize,
     /// Log ratio: mean over blocks.
@@ -19,25 +19,9 @@ pub struct Against {
     pub interval: Option<(f64, f64)>,
 }
 
-/// What fresh blocks say of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    Less,
-    More,
-    NotTold,
-}
-
 impl Against {
-    pub fn shown(&self) -> Shown {
-        match self.interval {
-            Some((_, high)) if high < 0.0 => Shown::Less,
-            Some((low, _)) if low > 0.0 => Shown::More,
-            _ => Shown::NotTold,
-        }
-    }
-
-    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is measured beyond
-    /// it breaks it.
+    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is
+    /// measured beyond it breaks it.
     pub fn keeps(&self, most: f64) -> Option<bool> {
         let Some((low, high)) = self.interval else {
             return if self.log_ratio > most { Some(false) } else { None };
@@ -91,22 +75,12 @@ pub fn doubt<'a>(
     });
     of_limits.or_else(|| {
         let level = against(Figure::Level);
-        match level.map_or(Shown::NotTold, Against::shown) {
-            Shown::More => Some(Doubt::Worse),
-            Shown::NotTold => Some(Doubt::NotBetter),
-            Shown::Less if level.is_some_and(|level| level.log_ratio <= -margin) => None,
-            Shown::Less => Some(Doubt::WithinMargin),
+        match level.and_then(|level| Some((level.log_ratio, level.interval?))) {
+            Some((ratio, (_, high))) if high < 0.0 => (ratio > -margin).then_some(Doubt::WithinMargin),
+            Some((_, (low, _))) if low > 0.0 => Some(Doubt::Worse),
+            _ => Some(Doubt::NotBetter),
         }
     })
-}
-
-/// What fresh blocks show of a winner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Verified {
-    /// Position among the arms of the blocks.
-    pub arm: usize,
-    /// Against the control and each arm that is no winner, by each figure.
-    pub against: Vec<Against>,
 }
 
 /// A figure of an arm in a block.
@@ -115,15 +89,16 @@ struct Reading {
     step: f64,
 }
 
-/// Compares the first `winners` arms of fresh blocks with the control and with the `arms - winners` after them. Intervals are
-/// Student's over the blocks, at `level` for all winners together (Bonferroni), so that any winner may be chosen afterwards.
+/// Compares the first `winners` arms of fresh blocks with the control and with the arms after them, which have these names: of each
+/// winner, by each figure. Intervals are Student's over the blocks, at `level` for all winners together (Bonferroni), so that
+/// any winner may be chosen afterwards.
 pub fn verified(
     blocks: &[Block],
     winners: usize,
-    arms: usize,
+    others: &[String],
     figures: &[Figure],
     level: f64,
-) -> Vec<Verified> {
+) -> Vec<Vec<Against>> {
     let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
     let reading = |block: &Block, arm: Option<usize>, figure: Figure| {
         let figures = match arm {
@@ -141,7 +116,7 @@ pub fn verified(
         // A ratio has the steps of two readings.
         let steps = both.iter().map(|(own, other)| own.step.hypot(other.step));
         (!ratios.is_empty()).then(|| Against {
-            other,
+            other: other.map(|other| others[other - winners].clone()),
             figure,
             blocks: ratios.len(),
             log_ratio: mean(&ratios),
@@ -149,10 +124,8 @@ pub fn verified(
         })
     };
     let of = |arm: usize| {
-        let others = std::iter::once(None).chain((winners..arms).map(Some));
-        let all =
-            others.flat_map(|other| figures.iter().filter_map(move |figure| against(arm, other, *figure)));
-        Verified { arm, against: all.collect() }
+        let all = std::iter::once(None).chain((winners..winners + others.len()).map(Some));
+        all.flat_map(|other| figures.iter().filter_map(move |figure| against(arm, other, *figure))).collect()
     };
     (0..winners).map(of).collect()
 }
@@ -171,9 +144,9 @@ mod tests {
                 Block { control: at(18.0, control), arms: vec![(0, at(17.2 + noise, own))] }
             };
             let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
-            let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 0.95).remove(0);
+            let verified = verified(&blocks, 1, &[], &[Figure::Level, Figure::Work], 0.95).remove(0);
             let limits = Limits { work: Some(0.1), ..Limits::default() };
-            let against = |figure| verified.against.iter().find(|against| against.figure == figure);
+            let against = |figure| verified.iter().find(|against| against.figure == figure);
             doubt(0.01, &limits, 3, against)
         };
         let did = (Some(0.0), Some(0.01));
@@ -195,8 +168,8 @@ mod tests {
         let blocks: Vec<Block> = [17.0, 18.1, 19.3]
             .map(|base| Block { control: at(base, 0.1, 0.0), arms: vec![(0, at(base - 0.5, 0.2, 0.3))] })
             .into();
-        let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 0.95).remove(0);
-        for against in &found.against {
+        let found = verified(&blocks, 1, &[], &[Figure::Level, Figure::Cpu, Figure::Work], 0.95).remove(0);
+        for against in &found {
             match against.interval {
                 Some((low, high)) => {
                     assert!(low < against.log_ratio && against.log_ratio < high, "{against:?}")
@@ -205,7 +178,7 @@ mod tests {
             }
         }
         // What has no interval is judged as measured: it is beyond a limit, or not shown to keep one.
-        assert_eq!([0.1, 0.4].map(|most| found.against[2].keeps(most)), [Some(false), None]);
+        assert_eq!([0.1, 0.4].map(|most| found[2].keeps(most)), [Some(false), None]);
     }
 
     #[test]
@@ -235,13 +208,14 @@ mod tests {
             arms: vec![(0, at(base - 0.5 - gain)), (1, at(base - 0.4))],
         };
         let blocks = [block(18.0, 0.0), block(19.0, 0.01), block(18.5, -0.01)];
-        let found = verified(&blocks, 1, 2, &[Figure::Level], 0.95);
-        let [control, other] = found[0].against.as_slice() else { panic!("{found:?}") };
+        let best = ["best".to_owned()];
+        let found = verified(&blocks, 1, &best, &[Figure::Level], 0.95);
+        let [control, other] = found[0].as_slice() else { panic!("{found:?}") };
         assert!((control.log_ratio + 0.5).abs() < 1e-12 && control.other.is_none());
-        assert!((other.log_ratio + 0.1).abs() < 1e-12 && other.other == Some(1));
+        assert!((other.log_ratio + 0.1).abs() < 1e-12 && other.other.as_deref() == Some("best"));
         // Student's t with 2 degrees of freedom: 4.302653 · 0.01 / √3.
         let (low, high) = control.interval.unwrap();
         assert!((high - low - 2.0 * 4.302_653 * 0.01 / 3f64.sqrt()).abs() < 1e-6);
-        assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 0.95)[0].against[0].interval, None);
+        assert_eq!(verified(&blocks[..1], 1, &best, &[Figure::Level], 0.95)[0][0].interval, None);
     }
 }

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use heaptrial_search::bisect::{Measurement, Next, Rules, Search};
+use heaptrial_search::bisect::{Answer, Rules, Search};
 use lab::{History, Lab, searched};
 
 const HALF_AGAIN: f64 = 0.405;
@@ -39,7 +39,7 @@ fn commits_that_cannot_be_measured_widen_the_answer() {
     for seed in 0..10 {
         let history = History { last: 120, changes: vec![(61, HALF_AGAIN)], untestable: (55..64).collect() };
         let (answer, _) = searched(&history, Lab::USUAL, seed);
-        let change = answer.main().copied().unwrap();
+        let change = answer.changes.first().copied().unwrap();
         assert!(answer.found && change.narrowest, "{answer:?}");
         assert_eq!((change.after, change.to), (54, 64), "{answer:?}");
     }
@@ -67,19 +67,18 @@ fn a_stretch_that_cannot_be_measured_is_left_and_not_walked_through() {
         let (mut tried, mut blocks) = (0, 0);
         let answer = loop {
             match search.next() {
-                Next::Done(answer) => break answer,
-                Next::Measure(position) if history.untestable.contains(&position) => {
+                None => break search.answer(),
+                Some(position) if history.untestable.contains(&position) => {
                     tried += 1;
                     search.skip(position);
                 }
-                Next::Measure(position) => {
-                    let log_ratio = Lab::USUAL.block(&history, position, 5, blocks);
-                    search.take(Measurement { position, log_ratio });
+                Some(position) => {
+                    search.take(position, Lab::USUAL.block(&history, position, 5, blocks));
                     blocks += 1;
                 }
             }
         };
-        assert!(answer.found && answer.main().unwrap().to == change, "{answer:?}");
+        assert!(answer.found && answer.changes.first().unwrap().to == change, "{answer:?}");
         assert!(tried <= 4, "{tried} of {} tried", untestable.len());
     }
 }
@@ -88,10 +87,9 @@ fn a_stretch_that_cannot_be_measured_is_left_and_not_walked_through() {
 fn releases_are_asked_first() {
     let mut search = Search::new(100, [0, 30, 60, 80, 100], Rules::for_history(100));
     let mut asked = Vec::new();
-    while let Next::Measure(position) = search.next() {
+    while let Some(position) = search.next() {
         asked.push(position);
-        let log_ratio = if position >= 71 { 0.5 } else { 0.0 };
-        search.take(Measurement { position, log_ratio });
+        search.take(position, if position >= 71 { 0.5 } else { 0.0 });
     }
     let others = asked.iter().position(|at| ![30, 60, 80, 100].contains(at)).unwrap();
     let releases: std::collections::BTreeSet<_> = asked[..others].iter().copied().collect();
@@ -100,15 +98,12 @@ fn releases_are_asked_first() {
 
 /// A search over builds of which some are the same, as the command carries it out: a position whose build is that of one that is
 /// known is told to be the same, and not measured.
-fn over_builds(builds: &[u32], level: impl Fn(u32) -> f64) -> (heaptrial_search::bisect::Answer, Vec<usize>) {
+fn over_builds(builds: &[u32], level: impl Fn(u32) -> f64) -> (Answer, Vec<usize>) {
     let mut search = Search::new(builds.len() - 1, [], Rules::for_history(builds.len() - 1));
     let mut measured = vec![0];
     let mut asked = Vec::new();
     for _ in 0..500 {
-        let position = match search.next() {
-            Next::Done(answer) => return (*answer, asked),
-            Next::Measure(position) => position,
-        };
+        let Some(position) = search.next() else { return (search.answer(), asked) };
         asked.push(position);
         let known = measured.iter().find(|at| **at != position && builds[**at] == builds[position]);
         match known {
@@ -117,7 +112,7 @@ fn over_builds(builds: &[u32], level: impl Fn(u32) -> f64) -> (heaptrial_search:
                 measured.push(position);
                 // Repeats differ a little, so that no one measurement settles it.
                 let noise = if asked.len() % 2 == 0 { 0.03 } else { -0.03 };
-                search.take(Measurement { position, log_ratio: level(builds[position]) + noise });
+                search.take(position, level(builds[position]) + noise);
             }
         }
     }
@@ -132,7 +127,7 @@ fn builds_alike_in_any_order_do_not_keep_a_search_from_its_end() {
     {
         let first = builds.iter().position(|build| *build >= 2).unwrap();
         let (answer, asked) = over_builds(&builds, level);
-        let change = answer.main().unwrap();
+        let change = answer.changes.first().unwrap();
         assert!(answer.found && change.to == first && change.after == first - 1, "{builds:?}: {asked:?}");
     }
 }

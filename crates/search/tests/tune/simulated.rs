@@ -4,9 +4,7 @@ use crate::lab;
 
 use std::collections::BTreeSet;
 
-use heaptrial_search::tune::{
-    ArmFigures, Block, Candidate, DropReason, Figure, Limits, Next, Rules, Search, effects,
-};
+use heaptrial_search::tune::{ArmFigures, Block, Candidate, DropReason, Figure, Limits, Rules, Search};
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
 const NEAR: f64 = 0.048_790_164; // a factor of 1.05
@@ -46,7 +44,7 @@ fn the_same_seed_and_blocks_give_the_same_search_also_when_it_is_told_anew() {
     assert_eq!((first.blocks(), &winner), (second.blocks(), &again));
     let mut told = Search::new(lab.space().clone(), rules(4), None, 5);
     for block in first.blocks() {
-        let Next::Measure(arms) = told.next_step() else { panic!("it ended") };
+        let Some(arms) = told.next_step() else { panic!("it ended") };
         assert_eq!(arms, block.arms.iter().map(|arm| arm.0).collect::<Vec<_>>());
         told.take(block.clone());
     }
@@ -73,7 +71,7 @@ fn limits_are_kept_and_who_breaks_them_is_out() {
     let limits = Limits { cpu: Some(most), ..Limits::default() };
     let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
     for number in 0..15 {
-        let Next::Measure(arms) = search.next_step() else { break };
+        let Some(arms) = search.next_step() else { break };
         let block = with_cost(&lab, &search, &arms, number);
         search.take(block);
     }
@@ -99,7 +97,7 @@ fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
     let search = |idle: fn(usize) -> bool, control: Option<f64>| {
         let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
         for number in 0..5 {
-            let Next::Measure(arms) = search.next_step() else { break };
+            let Some(arms) = search.next_step() else { break };
             let mut block = block(&lab, &search, &arms, number);
             block.control.work = control;
             for (at, figures) in &mut block.arms {
@@ -111,7 +109,7 @@ fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
     };
     let idle = search(|at| at % 2 == 1, Some(0.0));
     let missing = DropReason::Missing { figure: Figure::Work };
-    let out = idle.dropped().into_iter().filter(|drop| drop.reason == missing).map(|drop| drop.candidate);
+    let out = idle.dropped().iter().filter(|(_, reason)| **reason == missing).map(|(at, _)| *at);
     let every: Vec<usize> = (0..idle.candidates().len()).filter(|at| at % 2 == 1).collect();
     assert_eq!(BTreeSet::from_iter(out), BTreeSet::from_iter(every), "{:?}", idle.dropped());
     assert!(!idle.winners().is_empty() && idle.winners().iter().all(|at| at % 2 == 0));
@@ -128,7 +126,7 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
     search.next_step();
     search.fail(2, "killed by SIGSEGV");
     let mut blocks = 0;
-    while let Next::Measure(arms) = search.next_step() {
+    while let Some(arms) = search.next_step() {
         assert!(!arms.contains(&2));
         let measured = block(&lab, &search, &arms, blocks);
         search.take(measured);
@@ -143,13 +141,12 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
 fn effects_are_those_that_the_landscape_has() {
     let lab = Landscape::new(12, 0.01, None);
     let (search, _) = searched(&lab, rules(4), 150, 12);
-    let measured: Vec<_> =
-        search.standings().iter().map(|one| search.candidates()[one.candidate].clone()).collect();
-    let found = effects(search.space(), &search.model().unwrap(), &measured);
+    let found = search.effects();
     assert!(found.len() > 8, "{found:?}");
     let off = found.iter().filter(|effect| {
         let at = |value: Option<&str>| {
-            let base = &search.space().bases[effect.base];
+            let at = search.space().bases.iter().position(|base| base.name == effect.base).unwrap();
+            let base = &search.space().bases[at];
             let setting = base.settings.iter().position(|setting| setting.name == effect.setting).unwrap();
             let mut levels = vec![0; base.settings.len()];
             levels[setting] = base.settings[setting]
@@ -157,7 +154,7 @@ fn effects_are_those_that_the_landscape_has() {
                 .iter()
                 .position(|level| level.value.as_deref() == value)
                 .unwrap();
-            lab.truth(&Candidate { base: effect.base, levels })
+            lab.truth(&Candidate { base: at, levels })
         };
         let truth = at(Some(&effect.value)) - at(None);
         // A candidate is off by itself by 3%, and a seed stretches what differs.
@@ -172,7 +169,7 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
     let plain = Candidate { base: 0, levels: vec![0] };
     let mut search = Search::new(lab.space().clone(), rules(3), Some(plain.clone()), 8);
     for number in 0..6 {
-        let Next::Measure(arms) = search.next_step() else { break };
+        let Some(arms) = search.next_step() else { break };
         let mut block = block(&lab, &search, &arms, number);
         // The control is what it is, and all others need a quarter of it.
         let level = block.control.level;
@@ -188,7 +185,7 @@ fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
     }
     let model = search.model().unwrap();
     assert!(model.believed(search.space(), &plain).0.abs() < 0.05);
-    let found = effects(search.space(), &model, &search.measured());
+    let found = search.effects();
     assert!(!found.is_empty());
     for effect in &found {
         assert!((effect.log_ratio.exp() - 0.25).abs() < 0.05, "{effect:?}");

@@ -1,13 +1,12 @@
 //! `--like`: the options that make the lab as a running service has it.
 //!
-//! This program is started anew with those options in place of `--like`, so that the command which repeats the run has them and needs
-//! no such service.
+//! This program is started anew with those options in place of `--like`, so that the command which repeats the run has them
+//! and needs no such service.
 
 use std::convert::Infallible;
-use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 use heaptrial_host::{HostFacts, HostRoot, Process, codename};
@@ -15,6 +14,8 @@ use heaptrial_model::ServiceName;
 use heaptrial_relay::{Control, Relay};
 
 use super::OWN_PROGRAM;
+use super::repeat_command::RepeatCommand;
+use crate::answer::Answer;
 use crate::commands::value::size_word;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -75,12 +76,12 @@ impl Likeness {
 }
 
 /// Starts this program again with the options that a service, named by its unit or the PID of its main process, has.
-pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub(super) fn start_as(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Answer, Failure> {
     let likeness = read(like, runs, global)?;
     eprintln!("as {like}:");
     likeness.lines.iter().for_each(|line| eprintln!("  {line}"));
-    let arguments = without_like(std::env::args_os().skip(1).collect(), &likeness.options);
-    Err(Failure::failed(Command::new(OWN_PROGRAM).args(arguments).exec()))
+    let command = RepeatCommand::own()?.without_like(&likeness.options);
+    Err(Failure::failed(Command::new(OWN_PROGRAM).args(command.words()).exec()))
 }
 
 fn read(like: &str, runs: Runs, global: &GlobalOptions) -> Result<Likeness, Failure> {
@@ -162,78 +163,4 @@ fn of_relay(likeness: &mut Likeness, process: &Process, relay: &Relay, cpu_count
     let hours = process.age().map(|age| (age.as_secs() / 3600).clamp(2, CONSENSUSES));
     let source = "its age in hours, 36 at most: more take hours";
     likeness.take("consensuses of the run", hours, Some("--consensuses"), source);
-}
-
-/// The arguments of this program without `--like`, and with options where they have none of these names.
-fn without_like(arguments: Vec<OsString>, options: &[(&'static str, String)]) -> Vec<OsString> {
-    let own = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
-    let is = |word: &OsStr, option: &str| {
-        let word = word.to_string_lossy();
-        word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-    };
-    let gives = |option: &str, value: &str| {
-        // Of options of a torrc each counts by itself.
-        let name = value.split('=').next().unwrap_or_default();
-        arguments[..own].iter().enumerate().any(|(index, word)| match option {
-            "--torrc" => {
-                let next = arguments.get(index + 1).map(|word| word.to_string_lossy().into_owned());
-                let word = word.to_string_lossy();
-                let given =
-                    if word == option { next } else { word.strip_prefix("--torrc=").map(str::to_owned) };
-                given.is_some_and(|given| {
-                    given.split('=').next().unwrap_or_default().eq_ignore_ascii_case(name)
-                })
-            }
-            _ => is(word, option),
-        })
-    };
-    let mut whole = Vec::new();
-    let mut rest = arguments.iter().enumerate();
-    while let Some((index, word)) = rest.next() {
-        if index < own && is(word, "--like") {
-            if word == "--like" {
-                rest.next();
-            }
-            continue;
-        }
-        whole.push(word.clone());
-    }
-    let place = whole.iter().position(|word| word == "--").unwrap_or(whole.len());
-    let added = options.iter().filter(|(option, value)| !gives(option, value));
-    let added: Vec<OsString> =
-        added.flat_map(|(option, value)| [OsString::from(option), OsString::from(value)]).collect();
-    whole.splice(place..place, added);
-    whole
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_given_goes_before_what_the_service_has() {
-        let arguments = "--json lab tor --like tor@1 --torrc numcpus=4 --processors=8 -a glibc";
-        let arguments = arguments.split(' ').map(OsString::from).collect();
-        let options = [
-            ("--processors", "64"),
-            ("--connections", "7000"),
-            ("--torrc", "NumCPUs=16"),
-            ("--torrc", "DirCache=0"),
-        ]
-        .map(|(option, value)| (option, value.to_owned()));
-        let whole = without_like(arguments, &options);
-        let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
-        assert_eq!(
-            whole.join(" "),
-            "--json lab tor --torrc numcpus=4 --processors=8 -a glibc --connections 7000 --torrc DirCache=0"
-        );
-    }
-
-    #[test]
-    fn words_of_the_program_are_left_alone() {
-        let arguments = "lab run --like=12 -a glibc -- run --like x".split(' ').map(OsString::from).collect();
-        let whole = without_like(arguments, &[("--processors", "3".to_owned())]);
-        let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
-        assert_eq!(whole.join(" "), "lab run -a glibc --processors 3 -- run --like x");
-    }
 }

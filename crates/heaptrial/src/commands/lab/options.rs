@@ -1,18 +1,27 @@
 //! What every lab run can be asked for.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use heaptrial_allocator::Catalog;
-use heaptrial_lab::{Accounting, LabPlan, Userland};
+use heaptrial_lab::Userland;
+use heaptrial_lab::slurm::{Cluster, SubmitOption};
 use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialName, TrialPlan};
 
-use super::OWN_PROGRAM;
-use super::executor::ExecutorOptions;
-use super::repeat_command::RepeatCommand;
+use super::slurm::Slurm;
 use crate::commands::allocators::SourceOptions;
 use crate::commands::value::{ValueError, size};
 use crate::exit::Failure;
+
+/// Where blocks are carried out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// One after the other on this machine
+    #[default]
+    Here,
+    /// Each as a task of a job array of Slurm
+    Slurm,
+}
 
 /// Options of every lab run.
 #[derive(Debug, Args)]
@@ -27,13 +36,13 @@ pub(super) struct LabOptions {
     /// The run's name [default: of the plan, or of the program]
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<TrialName>,
-    /// Repeats of each arm
+    /// How often each arm is repeated
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) repeat: u32,
     /// Seed of order, directory and load [default: drawn, and printed]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Time between samples
+    /// Time from one sample to the next
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     pub(super) tick: HumanDuration,
     /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
@@ -48,8 +57,7 @@ pub(super) struct LabOptions {
     /// its source, and options that are given go before it
     #[arg(long, value_name = "UNIT|PID")]
     pub(super) like: Option<String>,
-    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
-    /// groups
+    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control groups
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(super) memory_limit: Option<u64>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
@@ -58,8 +66,13 @@ pub(super) struct LabOptions {
     /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached
     #[arg(long, value_name = "SUITE")]
     pub(super) userland: Option<Userland>,
-    #[command(flatten)]
-    pub(super) executor: ExecutorOptions,
+    /// Where blocks (repeats of a group of arms) are carried out: here, or on a cluster by Slurm; the folder of the run has to
+    /// be on a file system that its nodes share. The same command with the same --out runs what has no results again
+    #[arg(long, value_enum, default_value_t = On::Here, value_name = "WHERE")]
+    pub(super) on: On,
+    /// An option of sbatch in its long form, such as partition=short, account=lab, mem=4G, time=60 or exclusive; repeat it
+    #[arg(long, value_name = "OPTION")]
+    slurm: Vec<SubmitOption>,
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -79,31 +92,27 @@ fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
 }
 
 impl LabOptions {
-    /// A run in a folder, still without a name, arms and a seed.
-    pub(super) fn plan_in(
-        &self,
-        folder: &Path,
-        command: &RepeatCommand,
-        duration: Option<HumanDuration>,
-        metric: Metric,
-        accounting: Accounting,
-    ) -> LabPlan {
-        LabPlan {
-            name: String::new(),
-            arms: Vec::new(),
-            repeats: 1,
-            duration: duration.map(|duration| duration.0),
-            tick: self.tick.0,
-            metric,
-            accounting,
-            memory_limit_bytes: self.memory_limit,
-            seed: 0,
-            processors: self.processors,
-            command: command.to_string(),
-            database: folder.join("heaptrial.db"),
-            folder: folder.to_owned(),
-            supervisor: PathBuf::from(OWN_PROGRAM),
-            userland: Userland::current(),
+    /// Refuses options of a cluster here, and a userland there.
+    pub(super) fn check_place(&self) -> Result<(), Failure> {
+        if let (On::Here, Some(option)) = (self.on, self.slurm.first()) {
+            return Err(Failure::usage(format!(
+                "--slurm {option} is asked of a cluster, and this runs here: add --on slurm, or leave it out"
+            )));
+        }
+        if self.userland.is_some() && self.on == On::Slurm {
+            return Err(Failure::usage(
+                "--userland makes files on this machine that nodes of a cluster do not see; leave it or --on slurm out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The cluster, where it is to be one; refuses a host without. `home` is a folder that all runs of a command
+    /// share, for the program itself.
+    pub(super) fn cluster(&self, home: PathBuf) -> Result<Option<Slurm>, Failure> {
+        match self.on {
+            On::Here => Ok(None),
+            On::Slurm => Ok(Some(Slurm { cluster: Cluster::find()?, options: self.slurm.clone(), home })),
         }
     }
 
@@ -115,30 +124,28 @@ impl LabOptions {
         }
     }
 
-    /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file
-    /// says, or by `name`.
+    /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file says, or by `name`.
     pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        let mut plan = self.arms_of(name, usual)?;
+        let mut plan = match (&self.arms, usual) {
+            _ if !self.allocators.is_empty() => {
+                TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage)?
+            }
+            (Some(path), _) => {
+                let unread = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| unread(format!("the arms cannot be read: {error}")))?;
+                TrialPlan::from_toml(&text).map_err(|error| unread(error.to_string()))?
+            }
+            (None, Some(usual)) => TrialPlan::from_toml(usual).map_err(Failure::failed)?,
+            (None, None) => {
+                return Err(Failure::usage(
+                    "no arms; name allocators with -a SPEC, or a plan with --arms FILE",
+                ));
+            }
+        };
         if let Some(name) = &self.name {
             plan.name = name.to_string();
         }
         Ok(plan)
-    }
-
-    fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        if !self.allocators.is_empty() {
-            return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
-        }
-        if let Some(path) = &self.arms {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("cannot read the arms from {}: {error}", path.display()))
-            })?;
-            return TrialPlan::from_toml(&text)
-                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
-        }
-        let usual = usual.ok_or_else(|| {
-            Failure::usage("no arms; name allocators with -a SPEC, or a plan with --arms FILE")
-        })?;
-        TrialPlan::from_toml(usual).map_err(Failure::failed)
     }
 }

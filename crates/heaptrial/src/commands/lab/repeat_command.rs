@@ -30,12 +30,30 @@ impl RepeatCommand {
     pub(super) fn of_run(self, kind: &str, seed: u64) -> Self {
         let mut words = without(&self.0, &PLACES, &FORMS);
         let own = own_words(&words);
-        let has_seed = words[..own].iter().any(|word| word == "--seed" || word.starts_with("--seed="));
         let at = words.windows(2).position(|pair| pair[0] == "lab" && pair[1] == kind);
-        if let (false, Some(at)) = (has_seed, at) {
+        if let (true, Some(at)) = (values(&words[..own], "--seed").is_empty(), at) {
             words.splice(at + 2..at + 2, ["--seed".to_owned(), seed.to_string()]);
         }
         Self(words)
+    }
+
+    /// With these options, where it does not give them itself, in place of `--like`. Of options of a torrc each counts by itself.
+    pub(super) fn without_like(self, options: &[(&'static str, String)]) -> Self {
+        let mut words = without(&self.0, &["--like"], &[]);
+        let own = own_words(&words);
+        let name = |value: &str| value.split('=').next().unwrap_or_default().to_ascii_lowercase();
+        let missing = options.iter().filter(|(option, value)| {
+            let given = values(&words[..own], option);
+            !given.iter().any(|given| *option != "--torrc" || name(given) == name(value))
+        });
+        let missing: Vec<String> =
+            missing.flat_map(|(option, value)| [(*option).to_owned(), value.clone()]).collect();
+        words.splice(own..own, missing);
+        Self(words)
+    }
+
+    pub(super) fn words(&self) -> &[String] {
+        &self.0
     }
 
     /// Whether both run the same, whatever they ask of a cluster.
@@ -61,6 +79,15 @@ impl fmt::Display for RepeatCommand {
 /// How many words precede those of the program that is run.
 fn own_words(words: &[String]) -> usize {
     words.iter().position(|word| word == "--").unwrap_or(words.len())
+}
+
+/// The values of an option, behind it or joined to it by `=`.
+fn values<'w>(words: &'w [String], option: &str) -> Vec<&'w str> {
+    let value = |(at, word): (usize, &'w String)| match word.strip_prefix(option)? {
+        "" => Some(words.get(at + 1).map_or("", String::as_str)),
+        joined => joined.strip_prefix('='),
+    };
+    words.iter().enumerate().filter_map(value).collect()
 }
 
 fn without(words: &[String], with_value: &[&str], flags: &[&str]) -> Vec<String> {
@@ -101,6 +128,21 @@ mod tests {
         assert_eq!(
             seeded.of_run("tor", 3).to_string(),
             "heaptrial lab tor --seed 3 --torrc 'MaxMemInQueues=2 GB'"
+        );
+    }
+
+    #[test]
+    fn options_of_a_service_come_behind_those_that_are_given() {
+        let options = [("--processors", "3"), ("--torrc", "NumCPUs=2"), ("--torrc", "DirCache=0")]
+            .map(|(option, value)| (option, value.to_owned()));
+        let like = |line: &str| command(line).without_like(&options).to_string();
+        assert_eq!(
+            like("lab tor --torrc numcpus=4 --like tor.service --processors=8 -a glibc"),
+            "heaptrial lab tor --torrc numcpus=4 --processors=8 -a glibc --torrc DirCache=0"
+        );
+        assert_eq!(
+            like("lab run --like=12 --torrc=DirCache=1 -- run --like x"),
+            "heaptrial lab run --torrc=DirCache=1 --processors 3 --torrc NumCPUs=2 -- run --like x"
         );
     }
 

@@ -1,9 +1,5 @@
 //! `heaptrial lab run`: a program, by itself or as a service under load.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
-use std::process::ExitCode;
-
 use clap::Args;
 use heaptrial_host::ProcessPattern;
 use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
@@ -11,6 +7,7 @@ use heaptrial_model::{HumanDuration, TrialPlan};
 
 use super::search::Timed;
 use super::{LabOptions, execute};
+use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -30,7 +27,7 @@ pub struct RunOptions {
     service: ServiceOptions,
     /// The program and its arguments, of arms that have none of their own
     #[arg(last = true, value_name = "CMD")]
-    command: Vec<OsString>,
+    command: Vec<String>,
 }
 
 /// What makes a program a service under load. {port}, {dir}, {arm}, {repeat} and {seed} stand for a free port, a new folder,
@@ -89,10 +86,9 @@ fn factor(text: &str) -> Result<f64, ValueError> {
     number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
 }
 
-pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
-    let (workload, duration) = options.workload(&plan)?;
-    execute("run", &options.lab, &plan, workload.as_ref(), duration, global)
+    execute("run", &options.lab, &plan, &options.workload(&plan)?, global)
 }
 
 impl RunOptions {
@@ -111,27 +107,16 @@ impl RunOptions {
                 )));
             }
         }
-        let works = self.service.works();
-        for (index, work) in works.iter().enumerate() {
-            let other = |other: &&Work| {
-                other.measure.name == work.measure.name && other.measure.kind != work.measure.kind
-            };
-            if let Some(other) = works[..index].iter().find(other) {
-                return Err(Failure::usage(format!(
-                    "--work {} and {} are of one name and not of one kind; call one of them otherwise",
-                    other.measure, work.measure
-                )));
-            }
-        }
-        if self.service.load.is_none() {
-            let of_load = |work: &&Work| work.source.is_of_load();
-            if let Some(work) = works.iter().find(of_load) {
-                return Err(Failure::usage(format!(
-                    "--work {work} is read from what a --load writes, and there is none"
-                )));
-            }
-        }
         let service = &self.service;
+        let of_presets = service.work_preset.iter().flat_map(|preset| preset.work());
+        let works: Vec<Work> = of_presets.chain(service.work.iter().cloned()).collect();
+        let without_load =
+            works.iter().find(|work| work.source.is_of_load()).filter(|_| service.load.is_none());
+        if let Some(work) = without_load {
+            return Err(Failure::usage(format!(
+                "--work {work} is read from what a --load writes, and there is none"
+            )));
+        }
         let workload = CommandWorkload::new(CommandOptions {
             command: self.command.clone(),
             prepare: service.prepare.clone(),
@@ -160,7 +145,7 @@ impl RunOptions {
     pub(super) fn has_seed(&self) -> bool {
         let service = &self.service;
         let commands = [&service.prepare, &service.load, &service.conclude].into_iter().flatten().cloned();
-        let program = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let program = self.command.iter().cloned();
         commands.chain(program).any(|word| word.contains("{seed}"))
     }
 
@@ -168,10 +153,10 @@ impl RunOptions {
         self.service.work_margin
     }
 
-    /// What a run is called that nobody named: the program.
+    /// The name of a run that nobody named: that of its program.
     pub(super) fn name(&self) -> String {
-        let program = self.command.first().map_or(OsStr::new("lab"), OsString::as_os_str);
-        let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+        let program = self.command.first().map_or("lab", String::as_str);
+        let name = program.rsplit('/').next().unwrap_or(program);
         let plain =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' });
         plain.take(60).collect::<String>().trim_start_matches(['-', '.']).to_owned()
@@ -184,11 +169,5 @@ impl RunOptions {
             None if self.service.load.is_some() => (None, true),
             None => (Some(DURATION), false),
         }
-    }
-}
-
-impl ServiceOptions {
-    fn works(&self) -> Vec<Work> {
-        self.work_preset.iter().flat_map(|preset| preset.work()).chain(self.work.iter().cloned()).collect()
     }
 }

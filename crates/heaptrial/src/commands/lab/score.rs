@@ -1,21 +1,20 @@
 //! `heaptrial lab score`: how well lab runs of relays predicted a trial in the field.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_evaluate::judgement::score::Side;
 use heaptrial_model::Metric;
 use heaptrial_report::{Options, ScoreReport};
 
-use super::search;
+use crate::answer::Answer;
+use crate::commands::report::written;
 use crate::commands::value::ValueError;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
 use crate::target::Target;
 
-/// Which runs, against which trial.
 #[derive(Debug, Args)]
 pub struct ScoreOptions {
     /// Lab runs of relays: folders or databases. Several, of one set-up with other seeds, are repeats of one
@@ -36,8 +35,7 @@ pub struct ScoreOptions {
     metric: Option<Metric>,
 }
 
-/// Writes the score and prints it.
-pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let how = Options::default();
     let side = |run: &String| -> Result<Side, Failure> {
         let run = Target::find(Some(run), global)?;
@@ -52,8 +50,7 @@ pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let ages: Vec<f64> = options.at.iter().map(|consensuses| f64::from(*consensuses)).collect();
     let score = ScoreReport::of(&lab, &field, &ages, &options.matches)?;
     let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("score"));
-    search::print_report(&score, &folder, global)?;
-    Ok(ExitCode::SUCCESS)
+    written(&score, &folder, global)
 }
 
 fn metric(text: &str) -> Result<Metric, ValueError> {

@@ -1,6 +1,5 @@
 //! `heaptrial lab tor`: relays on a private network.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, Args};
@@ -12,6 +11,7 @@ use heaptrial_network::{LoadParameters, RETAINED_AT_MOST, RelayParameters, Traff
 use super::relay_memory::RelayMemory;
 use super::search::Timed;
 use super::{LabOptions, execute};
+use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -47,8 +47,8 @@ pub struct TorOptions {
     /// Older consensuses that relays retain and make diffs from, from their start on; Tor's cache holds 25
     #[arg(long, default_value_t = RETAINED_AT_MOST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETAINED_AT_MOST)))]
     retain: u32,
-    /// Relays that live at the same time; more arms run in groups, each with the control [default: as many as this
-    /// machine's memory holds]
+    /// Relays that live at the same time; more arms run in groups, each with the control [default: as many
+    /// as this machine's memory holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     together: Option<u32>,
     /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
@@ -67,15 +67,15 @@ pub struct TorOptions {
     /// For how many consensuses more clients stay connected, in the mean
     #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
     stay: f64,
-    /// Connections of clients that each relay holds all the time, in addition to directory clients; production relays have
-    /// thousands
+    /// Connections of clients that each relay holds all the time, in addition to directory
+    /// clients; production relays have thousands
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
     connections: u32,
     /// Circuits that clients make with each relay per second by CREATE2 (ntor), which its worker threads answer
     #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate)]
     ntor_rate: f64,
-    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a second
-    /// one and comes back
+    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a
+    /// second one and comes back
     #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = rate, requires = "ntor_rate")]
     cells: f64,
     /// Mean life of these circuits
@@ -103,11 +103,11 @@ fn rate(text: &str) -> Result<f64, ValueError> {
     number(text, 0.0..=10_000.0, "a number from 0 to 10000")
 }
 
-pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
-    let (workload, duration) = options.workload(&plan)?;
+    let timed = options.workload(&plan)?;
     eprintln!("{}", options.memory(&plan));
-    execute("tor", &options.lab, &plan, workload.as_ref(), duration, global)
+    execute("tor", &options.lab, &plan, &timed, global)
 }
 
 impl TorOptions {

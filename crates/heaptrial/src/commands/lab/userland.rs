@@ -9,23 +9,17 @@ use super::LabOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Starts this program again in the userland that was asked for, in the folder `started`; returns where none was, or where it
-/// runs there already. There it sees `also` at its own path. A dry run looks for programs on this host.
-pub(super) fn enter(
-    options: &LabOptions,
-    global: &GlobalOptions,
-    also: Option<&Path>,
-    started: &Path,
-) -> Result<(), Failure> {
-    options.executor.check(options.userland.is_some())?;
+/// Starts this program again in the userland that was asked for; returns where none was, or where it runs there already. There
+/// it sees `also` at their own paths. A dry run looks for programs on this host.
+pub(super) fn enter(options: &LabOptions, global: &GlobalOptions, also: &[&Path]) -> Result<(), Failure> {
+    options.check_place()?;
     let (Some(userland), None, false) = (&options.userland, Userland::current(), options.dry_run) else {
         return Ok(());
     };
     let host = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?.os;
-    let also = [also, Some(started)].into_iter().flatten().filter_map(existing_folder);
+    let also = also.iter().copied().filter_map(existing_folder);
     let folders: Vec<PathBuf> =
         visible(options, global).into_iter().chain(also).filter(|folder| folder.is_dir()).collect();
-    std::env::set_current_dir(started).map_err(Failure::failed)?;
     let never = userland.enter(&folders, &host, &|line| eprintln!("{line}"))?;
     match never {}
 }

@@ -6,23 +6,16 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Search, Standing};
-use crate::tune::proposal::{Bound, Choice};
+use crate::tune::proposal::Choice;
 use crate::tune::space::Candidate;
 
 /// Noise of a run's log where it is not known yet.
 const USUAL_NOISE: f64 = 0.05;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// Measure these candidates, by their positions, alongside the control in a block.
-    Measure(Vec<usize>),
-    /// Nothing is left that could be better.
-    Exhausted,
-}
-
 impl Search {
-    /// What to measure next. The same seed and the same blocks give the same answer.
-    pub fn next_step(&mut self) -> Next {
+    /// Candidates to measure next, by their positions, alongside the control in a block; none where nothing is left that could
+    /// be better. The same seed and the same blocks give the same answer.
+    pub fn next_step(&mut self) -> Option<Vec<usize>> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.blocks.len() as u64 + 1);
         let arms = self.rules.arms.max(2);
@@ -34,8 +27,7 @@ impl Search {
         chosen.extend(leader.map(|leader| self.candidates[leader.candidate].clone()));
         // Every allocator with default settings, before anything is set.
         let measured = self.arms();
-        let known =
-            |candidate: &Candidate| self.positions.get(candidate).is_some_and(|at| measured.contains(at));
+        let known = |candidate: &Candidate| measured.iter().any(|at| self.candidates[*at] == *candidate);
         let plain = self.space.defaults().filter(|candidate| !out.contains(candidate) && !known(candidate));
         let plain: Vec<Candidate> = plain.take(arms.saturating_sub(chosen.len())).collect();
         chosen.extend(plain);
@@ -48,18 +40,15 @@ impl Search {
         }
         // A leader alone has nothing to be compared with.
         if chosen.is_empty() || (chosen.len() == 1 && leader.is_some()) {
-            return Next::Exhausted;
+            return None;
         }
-        Next::Measure(chosen.iter().map(|candidate| self.position(candidate)).collect())
+        Some(chosen.iter().map(|candidate| self.position(candidate)).collect())
     }
 
     fn choice<'a>(&'a self, out: &'a BTreeSet<Candidate>, near: Vec<Candidate>) -> Choice<'a> {
         let model = self.model();
-        let bounds = self
-            .rules
-            .limits
-            .given()
-            .filter_map(|(figure, most)| Some(Bound { model: self.model_of(figure)?, most }));
+        let bounds =
+            self.rules.limits.given().filter_map(|(figure, most)| Some((self.model_of(figure)?, most)));
         let best = model.as_ref().and_then(|model| {
             let running = self.standings().into_iter().filter(Standing::is_running);
             running

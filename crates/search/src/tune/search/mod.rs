@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::choosing::Next;
+pub use self::racing::{DropReason, LEAST_FREEDOM};
 pub use self::standing::Standing;
 use crate::tune::comparison::Comparison;
+use crate::tune::effects::{Effect, effects};
 use crate::tune::figures::{Block, Figure, Limits, least_sd};
 use crate::tune::model::{Known, Model, noises};
-use crate::tune::race::{DropReason, Dropped};
 use crate::tune::space::{Candidate, Space};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,9 +38,8 @@ pub struct Search {
     seed: u64,
     control: Option<Candidate>,
     candidates: Vec<Candidate>,
-    positions: BTreeMap<Candidate, usize>,
     blocks: Vec<Block>,
-    dropped: BTreeMap<usize, Dropped>,
+    dropped: BTreeMap<usize, DropReason>,
 }
 
 /// The figures that were measured of one kind: which candidates have any, and how they compare.
@@ -55,6 +54,11 @@ impl Compared {
     fn place(&self, candidate: usize) -> Option<usize> {
         self.arms.iter().position(|arm| *arm == candidate)
     }
+
+    /// Log ratio of a candidate to the control.
+    fn ratio(&self, candidate: usize) -> Option<f64> {
+        self.place(candidate).map(|place| self.comparison.to_control(place))
+    }
 }
 
 impl Search {
@@ -66,7 +70,6 @@ impl Search {
             seed,
             control,
             candidates: Vec::new(),
-            positions: BTreeMap::new(),
             blocks: Vec::new(),
             dropped: BTreeMap::new(),
         }
@@ -74,10 +77,6 @@ impl Search {
 
     pub fn space(&self) -> &Space {
         &self.space
-    }
-
-    pub fn rules(&self) -> &Rules {
-        &self.rules
     }
 
     /// The candidates that were chosen so far; positions are in this list.
@@ -89,16 +88,15 @@ impl Search {
         &self.blocks
     }
 
-    /// Those that are out, in the order in which they were dropped.
-    pub fn dropped(&self) -> Vec<&Dropped> {
-        let mut dropped: Vec<&Dropped> = self.dropped.values().collect();
-        dropped.sort_by_key(|drop| (drop.after, drop.candidate));
-        dropped
+    /// Those that are out, by position.
+    pub fn dropped(&self) -> &BTreeMap<usize, DropReason> {
+        &self.dropped
     }
 
     /// The position of a candidate, which gets one if it has none.
     pub fn position(&mut self, candidate: &Candidate) -> usize {
-        *self.positions.entry(candidate.clone()).or_insert_with(|| {
+        let known = self.candidates.iter().position(|known| known == candidate);
+        known.unwrap_or_else(|| {
             self.candidates.push(candidate.clone());
             self.candidates.len() - 1
         })
@@ -117,8 +115,7 @@ impl Search {
     }
 
     fn drop_out(&mut self, candidate: usize, reason: DropReason) {
-        let after = self.blocks.len();
-        self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
+        self.dropped.entry(candidate).or_insert(reason);
     }
 
     fn compared(&self, figure: Figure) -> Option<Compared> {
@@ -145,18 +142,10 @@ impl Search {
         (!arms.is_empty()).then_some(Compared { arms, blocks: count, comparison })
     }
 
-    /// Standard deviation of one run's log level within a block, with its degrees of freedom; `None` where nothing was
-    /// measured twice.
+    /// Standard deviation of one run's log level within a block, with its degrees of freedom; `None`
+    /// where nothing was measured twice.
     pub fn noise(&self) -> Option<(f64, usize)> {
         self.compared(Figure::Level)?.comparison.noise()
-    }
-
-    /// Of each candidate that has the figure: log ratio to the control.
-    pub fn ratios(&self, figure: Figure) -> Vec<(usize, f64)> {
-        self.compared(figure).map_or_else(Vec::new, |compared| {
-            let ratio = |(place, arm): (usize, &usize)| (*arm, compared.comparison.to_control(place));
-            compared.arms.iter().enumerate().map(ratio).collect()
-        })
     }
 
     /// What a model knows: the log ratio of each place, and that of the control where it is a candidate.
@@ -181,11 +170,16 @@ impl Search {
         self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect()
     }
 
-    /// Candidates that were measured, and the control where it is one: effects of settings are of these.
-    pub fn measured(&self) -> Vec<Candidate> {
-        let arms = self.arms();
-        let control = self.control.iter().filter(|_| !self.blocks.is_empty()).cloned();
-        control.chain(arms.into_iter().map(|arm| self.candidates[arm].clone())).collect()
+    /// What each setting does over the candidates that were measured, and the control where it is one.
+    pub fn effects(&self) -> Vec<Effect> {
+        let Some(model) = self.model() else { return Vec::new() };
+        let arms = self.arms().into_iter().map(|arm| self.candidates[arm].clone());
+        effects(&self.space, &model, &self.control.iter().cloned().chain(arms).collect::<Vec<_>>())
+    }
+
+    /// The spec of a candidate by its position.
+    pub fn name(&self, at: usize) -> String {
+        self.space.name(&self.candidates[at])
     }
 
     /// What is believed of how settings act on the level; `None` before anything is measured.

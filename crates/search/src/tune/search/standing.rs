@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Compared, Search};
+use super::{Compared, DropReason, Search};
 use crate::tune::figures::{Block, Figure};
-use crate::tune::race::DropReason;
 
 /// What is known of a candidate that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     pub candidate: usize,
+    pub spec: String,
     pub blocks: usize,
     /// What is believed of the log ratio to the control, and the belief's standard deviation.
     pub believed: Option<(f64, f64)>,
-    /// Of each figure that a limit is of: log ratio to the control as measured.
-    pub limited: Vec<(Figure, f64)>,
+    /// Log ratio of CPU time to the control's as measured.
+    pub cpu: Option<f64>,
     /// Whether it was measured by all limits, and keeps them.
     pub within: bool,
     /// Why it is out, if it is.
@@ -46,26 +46,27 @@ impl Search {
 
     pub(super) fn standings_of(&self, candidates: &[usize]) -> Vec<Standing> {
         let model = self.model();
-        let limits: Vec<(Figure, f64, Option<Compared>)> =
-            self.rules.limits.given().map(|(figure, most)| (figure, most, self.compared(figure))).collect();
+        let limits: Vec<(f64, Option<Compared>)> =
+            self.rules.limits.given().map(|(figure, most)| (most, self.compared(figure))).collect();
+        let cpu = self.compared(Figure::Cpu);
         let of = |candidate: usize| {
             let measured = |block: &&Block| block.arms.iter().any(|(arm, _)| *arm == candidate);
-            let limited: Vec<(Figure, f64, f64)> = limits
-                .iter()
-                .filter_map(|(figure, most, compared)| {
-                    let compared = compared.as_ref()?;
-                    Some((*figure, *most, compared.comparison.to_control(compared.place(candidate)?)))
-                })
-                .collect();
+            let keeps = |(most, compared): &(f64, Option<Compared>)| {
+                compared
+                    .as_ref()
+                    .and_then(|compared| compared.ratio(candidate))
+                    .is_some_and(|ratio| ratio <= *most)
+            };
             Standing {
                 candidate,
+                spec: self.name(candidate),
                 blocks: self.blocks.iter().filter(measured).count(),
                 believed: model
                     .as_ref()
                     .map(|model| model.believed(&self.space, &self.candidates[candidate])),
-                within: limited.len() == limits.len() && limited.iter().all(|(_, most, ratio)| ratio <= most),
-                limited: limited.into_iter().map(|(figure, _, ratio)| (figure, ratio)).collect(),
-                dropped: self.dropped.get(&candidate).map(|drop| drop.reason.clone()),
+                cpu: cpu.as_ref().and_then(|cpu| cpu.ratio(candidate)),
+                within: limits.iter().all(keeps),
+                dropped: self.dropped.get(&candidate).cloned(),
             }
         };
         candidates.iter().map(|candidate| of(*candidate)).collect()

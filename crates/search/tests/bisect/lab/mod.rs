@@ -1,7 +1,7 @@
 //! Histories and noise as in the lab, for simulations.
 #![allow(dead_code)]
 
-use heaptrial_search::bisect::{Answer, Measurement, Next, Rules, Search};
+use heaptrial_search::bisect::{Answer, Rules, Search};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -111,11 +111,10 @@ pub fn searched(history: &History, lab: Lab, seed: u64) -> (Answer, usize) {
     let mut blocks = 0;
     loop {
         match search.next() {
-            Next::Done(answer) => return (*answer, 2 * blocks),
-            Next::Measure(position) if history.untestable.contains(&position) => search.skip(position),
-            Next::Measure(position) => {
-                let log_ratio = lab.block(history, position, seed, blocks);
-                search.take(Measurement { position, log_ratio });
+            None => return (search.answer(), 2 * blocks),
+            Some(position) if history.untestable.contains(&position) => search.skip(position),
+            Some(position) => {
+                search.take(position, lab.block(history, position, seed, blocks));
                 blocks += 1;
             }
         }

@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use heaptrial_search::tune::{
-    ArmFigures, Base, Block, Candidate, Figure, Level, Limits, Next, Rules, Search, Setting, Space, doubt,
-    verified,
+    ArmFigures, Base, Block, Candidate, Figure, Level, Limits, Rules, Search, Setting, Space, doubt, verified,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -50,7 +49,7 @@ pub fn searched(lab: &dyn Lab, rules: Rules, runs: usize, seed: u64) -> (Search,
     let mut search = Search::new(lab.space().clone(), rules, None, seed);
     let mut left = runs;
     for number in 0.. {
-        let Next::Measure(mut arms) = search.next_step() else { break };
+        let Some(mut arms) = search.next_step() else { break };
         arms.truncate(left.saturating_sub(1));
         if arms.is_empty() {
             break;
@@ -216,16 +215,16 @@ impl Alike {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut search = Search::new(self.space.clone(), rules.clone(), None, seed);
         for _ in 0..SEARCHED {
-            let Next::Measure(arms) = search.next_step() else { break };
+            let Some(arms) = search.next_step() else { break };
             let block = self.block(&arms, &mut random);
             search.take(block);
         }
         let winners = search.winners().len();
         let arms: Vec<usize> = (0..winners).collect();
         let blocks: Vec<Block> = (0..VERIFIED).map(|_| self.block(&arms, &mut random)).collect();
-        let found = verified(&blocks, winners, winners, &[Figure::Level], 0.95);
+        let found = verified(&blocks, winners, &[], &[Figure::Level], 0.95);
         found.iter().any(|winner| {
-            let against = |figure| winner.against.iter().find(|against| against.figure == figure);
+            let against = |figure| winner.iter().find(|against| against.figure == figure);
             doubt(rules.margin, &rules.limits, VERIFIED, against).is_none()
         })
     }

@@ -1,25 +1,25 @@
 //! `heaptrial lab bisect`: which release or commit changed the memory.
 
+mod known;
 mod report;
-mod steps;
 mod subject;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Obtained;
-use heaptrial_evaluate::judgement::RunFigures;
 use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, HumanDuration};
-use heaptrial_report::{BisectReport, Document as _, units};
-use heaptrial_search::bisect::{Next, Rules, Search};
+use heaptrial_report::{BisectReport, Document as _, SearchRun, units};
+use heaptrial_search::MeasuredBlock;
+use heaptrial_search::bisect::{Rules, Search};
 
-use self::steps::{Record, Step, same_build};
+use self::known::{given_up, same_build};
 use self::subject::{History, Subject};
-use super::search::{self, Ask, Block, Earlier, Facts, Kept, Load, Wanted};
+use super::search::{self, Ask, Earlier, Kept, Load, Next, Record, Step, Wanted};
 use super::{LabCommand, LabOptions, userland};
+use crate::answer::Answer;
 use crate::commands::Command;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -29,8 +29,7 @@ const WHAT: &str = "the builds";
 
 #[derive(Debug, Args)]
 pub struct BisectOptions {
-    /// The allocator that is as it should be, such as mimalloc@2.1.7. Settings hold for every build, and are the same in
-    /// --bad
+    /// The allocator that is as it should be, such as mimalloc@2.1.7. Settings hold for every build, and are the same in --bad
     #[arg(long, value_name = "SPEC")]
     good: Option<AllocatorSpec>,
     /// The one that is not; it may be older than --good
@@ -65,7 +64,7 @@ fn confidence(text: &str) -> Result<f64, ValueError> {
 }
 
 /// Searches, or goes on with it.
-pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let Some(folder) = &options.goes_on else { return begin(options, global) };
     let earlier = Earlier::<History>::open(BisectReport::NAME, folder, options.load.as_ref())?;
     let Command::Lab(LabCommand::Bisect(asked)) = &earlier.command else {
@@ -75,20 +74,20 @@ pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, 
     search(asked, &earlier.kept, &earlier.folder, options.blocks.or(asked.blocks), global)
 }
 
-fn begin(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn begin(options: &BisectOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let load = options.load()?;
     let lab = load.lab(WHAT)?;
-    let here = std::env::current_dir().map_err(Failure::failed)?;
-    userland::enter(lab, global, options.mirror.as_deref(), &here)?;
+    let mirror: Vec<&Path> = options.mirror.iter().map(PathBuf::as_path).collect();
+    userland::enter(lab, global, &mirror)?;
     let subject = Subject::find(options)?;
     let (workload, duration) = search::workload_of(load, &subject.plan(), global)?;
     let one_by_one = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
     let block = duration.map(|duration| HumanDuration(duration.0 * one_by_one));
     let rules = rules(options, options.blocks, subject.history.positions.len());
     if lab.dry_run {
-        return report::print_plan(&subject, rules, block, global);
+        return Ok(report::plan(&subject, rules, block));
     }
-    lab.executor.cluster(PathBuf::new())?;
+    lab.cluster(PathBuf::new())?;
     eprintln!("{}", report::plan_line(&subject, rules, block));
     // What cannot be had is reported before anything is written.
     let name = |end: usize| &subject.history.positions[end].name;
@@ -129,7 +128,7 @@ fn search(
     folder: &Path,
     blocks: Option<u32>,
     global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
+) -> Result<Answer, Failure> {
     let subject = Subject::kept(options, kept.subject.clone())?;
     let plan = subject.plan();
     let rules = rules(options, blocks, subject.history.positions.len());
@@ -159,25 +158,44 @@ impl Bisect<'_> {
         let name = self.name(position).to_owned();
         Wanted { at: position, build: name.clone(), name, spec: self.subject.spec(position) }
     }
+
+    /// A line after a block, which has one build beside the older end.
+    fn progress(&self, block: &MeasuredBlock) -> String {
+        let arms = block.arms.iter().map(|arm| match &arm.figures {
+            Ok(figures) => {
+                let ratio = units::ratio((figures.level - block.control.level).exp());
+                format!("{} {ratio} times {}", arm.name, self.name(0))
+            }
+            Err(why) => format!("{} failed: {why}", arm.name),
+        });
+        let arms = arms.collect::<Vec<_>>().join(", ");
+        let posterior = self.search.posterior();
+        let likeliest = posterior.as_ref().and_then(|posterior| posterior.likeliest()).map(|gap| {
+            let share = units::share(gap.probability);
+            format!("; a change after {} up to {} ({share})", self.name(gap.after), self.name(gap.to))
+        });
+        format!("block {}: {arms}{}", block.number, likeliest.unwrap_or_default())
+    }
 }
 
 impl search::Search for Bisect<'_> {
-    type Step = Step;
     type Report = BisectReport;
 
     fn needed(&self) -> Vec<Wanted> {
         vec![self.wanted(0)]
     }
 
-    fn next(&mut self, record: &Record) -> Result<search::Next<Step>, Failure> {
-        if let Some((position, why)) = record.given_up() {
-            return Ok(search::Next::Enter(Step::Skipped { position, why: why.to_owned() }));
+    fn next(&mut self, record: &Record) -> Result<Next, Failure> {
+        if let Some((arm, why)) = given_up(record) {
+            return Ok(Next::Enter(Step::Excluded {
+                at: arm.at,
+                name: arm.name.clone(),
+                why: why.to_owned(),
+            }));
         }
         Ok(match self.search.next() {
-            Next::Done(_) => search::Next::Done,
-            Next::Measure(position) => {
-                search::Next::Measure(Ask { arms: vec![self.wanted(position)], fresh: false })
-            }
+            None => Next::Done,
+            Some(position) => Next::Measure(Ask { arms: vec![self.wanted(position)], fresh: false }),
         })
     }
 
@@ -185,81 +203,37 @@ impl search::Search for Bisect<'_> {
         self.subject.obtain(wanted.at, lab)
     }
 
-    fn without_block(
-        &self,
-        wanted: &Wanted,
-        obtained: &Result<Obtained, String>,
-        record: &Record,
-    ) -> Option<Step> {
-        let position = wanted.at;
-        let obtained = match obtained {
-            Ok(obtained) => obtained,
-            Err(why) => return Some(Step::Skipped { position, why: why.clone() }),
-        };
-        let older = self.builds.values().map(|sha256| (0, sha256.as_str()));
-        let known: Vec<(usize, &str)> = older.chain(record.builds()).collect();
-        let with = same_build(&known, position, &obtained.sha256)?;
-        Some(Step::Same { position, with })
-    }
-
-    fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Step> {
-        let arms = ask.arms.iter().zip(block.builds).zip(block.arms);
-        let step =
-            |((wanted, sha256), figures): ((&Wanted, String), Result<RunFigures, String>)| match figures {
-                Ok(figures) => Step::Measured {
-                    block: block.number,
-                    position: wanted.at,
-                    sha256,
-                    older_bytes: control.level_bytes,
-                    bytes: figures.level_bytes,
-                    log_ratio: figures.level - control.level,
-                },
-                Err(why) => Step::Failed { block: block.number, position: wanted.at, why },
-            };
-        arms.map(step).collect()
+    fn known_as(&self, at: usize, sha256: &str, record: &Record) -> Option<usize> {
+        same_build(record, self.builds.values().next().map(String::as_str), at, sha256)
     }
 
     fn apply(&mut self, step: &Step) {
-        step.apply(&mut self.search);
+        match step {
+            Step::Measured(block) => {
+                for arm in &block.arms {
+                    arm.log_ratio(&block.control)
+                        .into_iter()
+                        .for_each(|ratio| self.search.take(arm.at, ratio));
+                }
+            }
+            Step::Excluded { at, .. } => self.search.skip(*at),
+            Step::Same { at, with } => self.search.same(*at, *with),
+            Step::Winners { .. } => {}
+        }
     }
 
     fn line(&self, step: &Step) -> Option<String> {
         match step {
-            Step::Measured { block, position, log_ratio, .. } => {
-                let mut line = format!(
-                    "block {block}: {} {} times {}",
-                    self.name(*position),
-                    units::ratio(log_ratio.exp()),
-                    self.name(0)
-                );
-                if let Some(progress) = self.search.progress() {
-                    let (after, to) = progress.between;
-                    let share = units::share(progress.probability);
-                    line.push_str(&format!(
-                        "; a change after {} up to {} ({share})",
-                        self.name(after),
-                        self.name(to)
-                    ));
-                }
-                Some(line)
+            Step::Measured(block) => Some(self.progress(block)),
+            Step::Excluded { name, why, .. } => {
+                Some(format!("{name} is excluded: {}", why.lines().next().unwrap_or("")))
             }
-            Step::Failed { block, position, why } => {
-                Some(format!("block {block}: {} failed: {why}", self.name(*position)))
-            }
-            Step::Skipped { position, why } => {
-                Some(format!("{} is excluded: {}", self.name(*position), why.lines().next().unwrap_or("")))
-            }
-            Step::Same { .. } => None,
+            Step::Same { .. } | Step::Winners { .. } => None,
         }
     }
 
-    fn report(
-        &self,
-        record: &Record,
-        facts: &Facts,
-        stopped: Option<String>,
-    ) -> Result<BisectReport, Failure> {
-        report::of(self, record, facts, stopped)
+    fn report(&self, record: &Record, run: SearchRun) -> Result<BisectReport, Failure> {
+        report::of(self, record, run)
     }
 
     fn found(report: &BisectReport) -> bool {

@@ -1,22 +1,18 @@
 //! The plan of a search, and its report.
 
-use std::process::ExitCode;
-
 use heaptrial_model::HumanDuration;
 use heaptrial_report::{
-    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
+    BISECT_SCHEMA_VERSION, BisectReport, ChangeReport, CommitReport, MeasuredPosition, SearchRun,
     SkippedPosition, units,
 };
-use heaptrial_search::bisect::{Next, Rules};
+use heaptrial_search::bisect::Rules;
 use serde_json::json;
 
 use super::Bisect;
-use super::steps::{Record, Step};
 use super::subject::Subject;
-use crate::commands::lab::search::Facts;
+use crate::answer::Answer;
+use crate::commands::lab::search::{Record, Step};
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
-use crate::output::{print, print_json};
 
 /// Commits of a range whose files are looked up.
 const DETAILED: usize = 3;
@@ -51,66 +47,44 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDura
     )
 }
 
-fn fork(subject: &Subject) -> String {
-    let (older, newer) =
-        (&subject.history.positions[0].name, &subject.history.positions[subject.last()].name);
-    let at = &subject.history.positions[1].name;
-    format!("{older} is not on the line to {newer}; that starts where it leaves what they share, at {at}")
 }
 
 fn lasting(block: HumanDuration, blocks: usize) -> String {
     units::duration(block.0.as_secs_f64() * blocks as f64)
 }
 
-pub(super) fn print_plan(
-    subject: &Subject,
-    rules: Rules,
-    block: Option<HumanDuration>,
-    global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
-    if global.json {
-        let positions: Vec<&str> =
-            subject.history.positions.iter().map(|position| position.name.as_str()).collect();
-        return print_json(json!({
-            "older_is_good": subject.history.older_is_good,
-            "positions": positions,
-            "left_out": subject.history.left_out,
-            "forks": subject.history.forks,
-            "usual_blocks": usual_blocks(subject.history.positions.len()).min(rules.most_blocks),
-            "most_blocks": rules.most_blocks,
-            "block_seconds": block.map(|block| block.0.as_secs_f64()),
-        }));
-    }
+/// The plan as the answer of a dry run.
+pub(super) fn plan(subject: &Subject, rules: Rules, block: Option<HumanDuration>) -> Answer {
+    let positions: Vec<&str> =
+        subject.history.positions.iter().map(|position| position.name.as_str()).collect();
+    let document = json!({
+        "older_is_good": subject.history.older_is_good,
+        "positions": positions,
+        "left_out": subject.history.left_out,
+        "forks": subject.history.forks,
+        "usual_blocks": usual_blocks(subject.history.positions.len()).min(rules.most_blocks),
+        "most_blocks": rules.most_blocks,
+        "block_seconds": block.map(|block| block.0.as_secs_f64()),
+    });
     let mut text = plan_line(subject, rules, block) + "\n";
-    if subject.history.forks {
-        text.push_str(&format!("  {}\n", fork(subject)));
-    }
     for at in subject.releases() {
         text.push_str(&format!("  {at:>5}  {}\n", subject.history.positions[at].name));
     }
-    print(&text)
+    Answer::new(document, text)
 }
 
 /// The report of what there is.
-pub(super) fn of(
-    bisect: &Bisect<'_>,
-    record: &Record,
-    facts: &Facts,
-    stopped: Option<String>,
-) -> Result<BisectReport, Failure> {
+pub(super) fn of(bisect: &Bisect<'_>, record: &Record, run: SearchRun) -> Result<BisectReport, Failure> {
     let Bisect { subject, search, confidence, .. } = bisect;
     let history = &subject.history;
-    let answer = match search.next() {
-        Next::Done(answer) => *answer,
-        Next::Measure(_) => search.so_far(),
-    };
+    let answer = search.answer();
     let name = |at: usize| history.positions[at].name.clone();
     let skipped: Vec<SkippedPosition> = record
         .steps
         .iter()
         .filter_map(|step| match step {
-            Step::Skipped { position, why } => {
-                Some(SkippedPosition { position: *position, name: name(*position), why: why.clone() })
+            Step::Excluded { at, name, why } => {
+                Some(SkippedPosition { position: *at, name: name.clone(), why: why.clone() })
             }
             _ => None,
         })
@@ -154,19 +128,8 @@ pub(super) fn of(
             log_ratio: if level.position == 0 { 0.0 } else { level.mean },
             sd: if level.position == 0 { 0.0 } else { level.sd() },
         });
-    let blocks = record.steps.iter().filter_map(|step| match step {
-        Step::Measured { block, position, older_bytes, bytes, log_ratio, .. } => Some(BlockReport {
-            number: *block,
-            position: *position,
-            name: name(*position),
-            older_bytes: *older_bytes,
-            bytes: *bytes,
-            log_ratio: *log_ratio,
-        }),
-        _ => None,
-    });
     let same = record.steps.iter().filter_map(|step| match step {
-        Step::Same { position, with } => Some((name(*position), name(*with))),
+        Step::Same { at, with } => Some((name(*at), name(*with))),
         _ => None,
     });
     let settings = subject.bad.settings.iter().map(|setting| format!("{}={}", setting.name, setting.value));
@@ -176,22 +139,18 @@ pub(super) fn of(
         older: name(0),
         newer: name(subject.last()),
         older_is_good: subject.history.older_is_good,
-        metric: facts.metric.clone(),
         settings: settings.collect(),
-        seed: facts.seed,
-        command: facts.command.clone(),
         positions: subject.history.positions.len(),
         left_out: subject.history.left_out,
         forks_at: subject.history.forks.then(|| name(1)),
         of_commits: subject.repository.is_some(),
         confidence: *confidence,
-        stopped,
         answer,
         changes,
         measured: measured.collect(),
         skipped,
         same: same.collect(),
         noise: posterior.as_ref().map_or(0.0, |posterior| posterior.noise),
-        blocks: blocks.collect(),
+        run,
     })
 }

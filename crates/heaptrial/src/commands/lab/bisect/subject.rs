@@ -38,12 +38,6 @@ pub(super) struct Subject {
     pub(super) repository: Option<Repository>,
 }
 
-/// An end that is asked for.
-struct End {
-    spec: AllocatorSpec,
-    id: String,
-}
-
 impl Subject {
     /// Looks for the history; refuses what has none.
     pub(super) fn find(options: &BisectOptions) -> Result<Self, Failure> {
@@ -115,17 +109,16 @@ impl Subject {
         let repository = Repository::open(path, &family)?;
         let of_good = end_of(&repository, &family, &good, options.good_commit.as_deref(), "--good")?;
         let of_bad = end_of(&repository, &family, &bad, options.bad_commit.as_deref(), "--bad")?;
-        if of_good.id == of_bad.id {
-            return Err(Failure::usage(format!("--good and --bad are the same commit, {}", of_good.id)));
+        if of_good == of_bad {
+            return Err(Failure::usage(format!("--good and --bad are the same commit, {of_good}")));
         }
-        let older_is_good = !repository.comes_from(&of_good.id, &of_bad.id)?;
+        let older_is_good = !repository.comes_from(&of_good, &of_bad)?;
         let (older, newer) = if older_is_good { (&of_good, &of_bad) } else { (&of_bad, &of_good) };
-        let line = repository.line(&older.id, &newer.id, recipe)?;
+        let line = repository.line(older, newer, recipe)?;
         match line.commits.as_slice() {
             [] | [_] => {
                 return Err(Failure::refused(format!(
-                    "no commit between {} and {} changes what is compiled: they are the same library",
-                    older.spec, newer.spec
+                    "no commit between {older} and {newer} changes what is compiled: they are the same library"
                 )));
             }
             [_, only] if !line.forks => {
@@ -230,17 +223,14 @@ fn end_of(
     spec: &AllocatorSpec,
     commit: Option<&str>,
     option: &str,
-) -> Result<End, Failure> {
-    let id = match (commit, &spec.version) {
-        (Some(revision), _) => repository.commit(revision, None)?,
-        (None, Some(version)) => repository.release(family, version.as_str())?,
-        (None, None) => {
-            return Err(Failure::usage(format!(
-                "{option} {spec}: name a version, or a commit with {option}-commit REV"
-            )));
-        }
-    };
-    Ok(End { spec: spec.clone(), id })
+) -> Result<String, Failure> {
+    match (commit, &spec.version) {
+        (Some(revision), _) => Ok(repository.commit(revision, None)?),
+        (None, Some(version)) => Ok(repository.release(family, version.as_str())?),
+        (None, None) => Err(Failure::usage(format!(
+            "{option} {spec}: name a version, or a commit with {option}-commit REV"
+        ))),
+    }
 }
 
 /// A release's tag, or the first digits of the commit.

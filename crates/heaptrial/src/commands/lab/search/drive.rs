@@ -2,21 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::ExitCode;
 
 use heaptrial_allocator::Obtained;
-use heaptrial_evaluate::judgement::RunFigures;
+use heaptrial_evaluate::judgement::{Judgement, RunFigures};
 use heaptrial_lab::PreparedArm;
 use heaptrial_model::{AllocatorSpec, ErrorClass, TrialPlan};
-use heaptrial_report::Document;
-use serde::Serialize;
+use heaptrial_report::{Document, Options, SearchRun};
+use heaptrial_search::tune::ArmFigures;
+use heaptrial_search::{MeasuredArm, MeasuredBlock};
+use heaptrial_store::Store;
 use serde::de::DeserializeOwned;
 
-use super::bench::{Bench, Block};
-use super::record::Record;
-use super::{Kept, Load, print_report};
+use super::record::{Record, Step};
+use super::{Kept, Load, arm, plan_of};
+use crate::answer::Answer;
 use crate::commands::lab::LabOptions;
-use crate::exit::{Failure, code};
+use crate::commands::lab::bench::Bench;
+use crate::commands::report::written;
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 /// What the report has until the search ends.
@@ -39,11 +42,11 @@ pub(in super::super) struct Wanted {
 }
 
 /// What a search wants next.
-pub(in super::super) enum Next<S> {
+pub(in super::super) enum Next {
     /// A block of the control and these arms.
     Measure(Ask),
     /// This is decided without one.
-    Enter(S),
+    Enter(Step),
     Done,
 }
 
@@ -53,49 +56,31 @@ pub(in super::super) struct Ask {
     pub(in super::super) fresh: bool,
 }
 
-/// What a report has that the search does not know.
-pub(in super::super) struct Facts {
-    pub(in super::super) metric: String,
-    pub(in super::super) command: String,
-    pub(in super::super) seed: u64,
-}
-
 /// A search, as its loop sees it.
 pub(in super::super) trait Search {
-    type Step: Serialize + DeserializeOwned;
     type Report: Document + DeserializeOwned;
 
     /// The control, and further arms without which the search cannot go on.
     fn needed(&self) -> Vec<Wanted>;
 
-    fn next(&mut self, record: &Record<Self::Step>) -> Result<Next<Self::Step>, Failure>;
+    fn next(&mut self, record: &Record) -> Result<Next, Failure>;
 
     /// The inner error is why it cannot be measured.
     fn obtain(&self, wanted: &Wanted, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure>;
 
-    /// The step where an arm need not or cannot be measured.
-    fn without_block(
-        &self,
-        wanted: &Wanted,
-        obtained: &Result<Obtained, String>,
-        record: &Record<Self::Step>,
-    ) -> Option<Self::Step>;
-
-    /// What came of a block whose control has figures.
-    fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Self::Step>;
+    /// Another position whose build is known to be this one, so that it need not be measured.
+    fn known_as(&self, at: usize, sha256: &str, record: &Record) -> Option<usize> {
+        let _ = (at, sha256, record);
+        None
+    }
 
     /// Informs the search of a step that is on disk.
-    fn apply(&mut self, step: &Self::Step);
+    fn apply(&mut self, step: &Step);
 
     /// What is printed after a step.
-    fn line(&self, step: &Self::Step) -> Option<String>;
+    fn line(&self, step: &Step) -> Option<String>;
 
-    fn report(
-        &self,
-        record: &Record<Self::Step>,
-        facts: &Facts,
-        stopped: Option<String>,
-    ) -> Result<Self::Report, Failure>;
+    fn report(&self, record: &Record, run: SearchRun) -> Result<Self::Report, Failure>;
 
     fn found(report: &Self::Report) -> bool;
 }
@@ -108,42 +93,48 @@ pub(in super::super) fn drive<S: Search, K>(
     load: &Load,
     plan: &TrialPlan,
     global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
+) -> Result<Answer, Failure> {
     let name = <S::Report as Document>::NAME;
     let record = Record::open(folder, &format!("{name}-steps.jsonl"))?;
     record.steps.iter().for_each(|step| search.apply(step));
-    let (workload, duration) = load.workload(plan)?;
-    let bench = Bench::new(load.options(), workload.as_ref(), duration, plan, &kept.command, folder)?;
-    let facts = Facts {
+    let timed = load.workload(plan)?;
+    let bench = Bench::new(load.options(), &timed, plan, &kept.command, folder)?;
+    let run = SearchRun {
         metric: bench.metric.describe().to_owned(),
-        command: kept.command.to_string(),
         seed: kept.seed,
+        command: kept.command.to_string(),
+        ..SearchRun::default()
     };
     let builds = &kept.builds;
-    let mut driver = Driver { search, record, bench, facts, builds, obtained: BTreeMap::new(), voids: 0 };
+    let mut driver = Driver { search, record, bench, run, builds, obtained: BTreeMap::new(), voids: 0 };
     let again = format!("heaptrial lab {name} --continue {}", shell_words::quote(&folder.to_string_lossy()));
-    let ended = driver.run().map_err(|failure| {
-        failure.hint(format!(
-            "blocks that were measured are kept; `{again}` measures what has no results, and goes on"
-        ))
-    });
-    let stopped = ended.as_ref().map_or_else(|failure| Some(failure.to_string()), Option::clone);
-    let report = driver.search.report(&driver.record, &driver.facts, stopped)?;
-    let printed = print_report(&report, folder, global);
-    let stopped = ended?;
-    printed?;
-    match stopped {
-        Some(why) => Err(Failure::failed(format!("{why}; `{again}` goes on"))),
-        None if S::found(&report) => Ok(ExitCode::SUCCESS),
-        None => Ok(code(ErrorClass::Inconclusive)),
-    }
+    let (stopped, failure) = match driver.run() {
+        Ok(None) => (None, None),
+        Ok(Some(why)) => {
+            let failure = Failure::failed(format!("{why}; `{again}` goes on"));
+            (Some(why), Some(failure))
+        }
+        Err(failure) => {
+            let kept = format!(
+                "blocks that were measured are kept; `{again}` measures what has no results, and goes on"
+            );
+            (Some(failure.to_string()), Some(failure.hint(kept)))
+        }
+    };
+    let report = driver.report(stopped)?;
+    let answer = written(&report, folder, global)?;
+    Ok(match failure {
+        Some(failure) => answer.but(failure),
+        None if S::found(&report) => answer,
+        None => answer.ending(ErrorClass::Inconclusive),
+    })
 }
 
 struct Driver<'a, S: Search> {
     search: S,
-    record: Record<S::Step>,
+    record: Record,
     bench: Bench<'a>,
-    facts: Facts,
+    run: SearchRun,
     /// Digests of the builds that the search began with.
     builds: &'a BTreeMap<String, String>,
     obtained: BTreeMap<String, Obtained>,
@@ -152,14 +143,18 @@ struct Driver<'a, S: Search> {
 }
 
 impl<S: Search> Driver<'_, S> {
+    fn report(&self, stopped: Option<String>) -> Result<S::Report, Failure> {
+        let blocks = self.record.blocks().cloned().collect();
+        self.search.report(&self.record, SearchRun { stopped, blocks, ..self.run.clone() })
+    }
+
     /// Until it is done; why it stopped before, if it did.
     fn run(&mut self) -> Result<Option<String>, Failure> {
         for wanted in self.search.needed() {
             self.obtain(&wanted)?.map_err(|why| cannot_be_had(&wanted, &why))?;
         }
         loop {
-            let so_far = self.search.report(&self.record, &self.facts, Some(UNDER_WAY.to_owned()))?;
-            so_far.write(&self.record.folder).map_err(Failure::failed)?;
+            self.report(Some(UNDER_WAY.to_owned()))?.write(&self.record.folder)?;
             let mut ask = match self.search.next(&self.record)? {
                 Next::Done => return Ok(None),
                 Next::Enter(step) => {
@@ -175,13 +170,15 @@ impl<S: Search> Driver<'_, S> {
                 if self.bench.interrupt.requested() {
                     return Ok(Some(INTERRUPTED.to_owned()));
                 }
-                // What is verified was obtained before.
-                if let (Err(why), true) = (&obtained, ask.fresh) {
-                    return Err(cannot_be_had(&wanted, why));
-                }
-                match self.search.without_block(&wanted, &obtained, &self.record) {
-                    Some(step) => self.enter(step)?,
-                    None => measured.push(wanted),
+                let at = wanted.at;
+                match obtained {
+                    // What is verified was obtained before.
+                    Err(why) if ask.fresh => return Err(cannot_be_had(&wanted, &why)),
+                    Err(why) => self.enter(Step::Excluded { at, name: wanted.name, why })?,
+                    Ok(obtained) => match self.search.known_as(at, &obtained.sha256, &self.record) {
+                        Some(with) => self.enter(Step::Same { at, with })?,
+                        None => measured.push(wanted),
+                    },
                 }
             }
             ask.arms = measured;
@@ -194,34 +191,57 @@ impl<S: Search> Driver<'_, S> {
         }
     }
 
+    /// Carries out a block, whose seed is its number after the first; why the search has to stop, if it has to.
     fn measure(&mut self, ask: &Ask) -> Result<Option<String>, Failure> {
         let control = self.search.needed().swap_remove(0);
-        let arms: Vec<PreparedArm> = std::iter::once(&control)
-            .chain(&ask.arms)
+        let wanted: Vec<&Wanted> = std::iter::once(&control).chain(&ask.arms).collect();
+        let arms: Vec<PreparedArm> = wanted
+            .iter()
             .enumerate()
             .map(|(at, wanted)| PreparedArm {
-                arm: super::arm(&wanted.name, wanted.spec.clone(), at == 0),
+                arm: arm(&wanted.name, wanted.spec.clone(), at == 0),
                 obtained: self.obtained[&wanted.name].clone(),
             })
             .collect();
-        let first = self.facts.seed.wrapping_add(if ask.fresh { FRESH } else { 0 });
         let (number, folder) = self.record.next_block();
-        match self.bench.run((number, &folder), first, &arms)? {
-            None => Ok(Some(INTERRUPTED.to_owned())),
-            Some((Ok(control), block)) => {
-                self.voids = 0;
-                for step in self.search.steps(ask, control, block) {
-                    self.enter(step)?;
-                }
-                Ok(None)
-            }
-            Some((Err(why), _)) => {
+        let first = self.run.seed.wrapping_add(if ask.fresh { FRESH } else { 0 });
+        let plan = plan_of(&format!("block-{number}"), arms.iter().map(|arm| arm.arm.clone()).collect());
+        let run = self.bench.run_in(&folder, &plan.name, arms, 1, first.wrapping_add(number as u64));
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        let started = std::time::Instant::now();
+        let outcome = self.bench.carry_out(&run, &plan).map_err(|failure| {
+            let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
+            failure.about(format!("block-{number} of {}", names.join(", ")))
+        })?;
+        if outcome.interrupted {
+            return Ok(Some(INTERRUPTED.to_owned()));
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let store = Store::open(&run.database)?;
+        let judgement = Judgement::of(&store, outcome.trial_id, &Options::default())?;
+        let figures = |arm: usize| judgement.run_figures(arm, 0).map(figures_of);
+        let of_control = match figures(0) {
+            Ok(figures) => figures,
+            Err(why) => {
                 eprintln!("block {number}: {} failed: {why}", control.name);
                 self.voids += 1;
                 let gives_up = self.voids >= TRIES;
-                Ok(gives_up.then(|| format!("{} failed {TRIES} times in a row: {why}", control.name)))
+                return Ok(gives_up.then(|| format!("{} failed {TRIES} times in a row: {why}", control.name)));
             }
-        }
+        };
+        self.voids = 0;
+        let arms =
+            run.arms.iter().zip(&wanted).enumerate().skip(1).map(|(position, (arm, wanted))| MeasuredArm {
+                at: wanted.at,
+                name: wanted.name.clone(),
+                sha256: arm.obtained.sha256.clone(),
+                figures: figures(position),
+            });
+        let block =
+            MeasuredBlock { number, seconds, fresh: ask.fresh, control: of_control, arms: arms.collect() };
+        self.enter(Step::Measured(block))?;
+        Ok(None)
     }
 
     /// Once for each arm. Refuses another build than the one that was measured.
@@ -244,7 +264,7 @@ impl<S: Search> Driver<'_, S> {
         Ok(Ok(obtained))
     }
 
-    fn enter(&mut self, step: S::Step) -> Result<(), Failure> {
+    fn enter(&mut self, step: Step) -> Result<(), Failure> {
         let step = self.record.enter(step)?;
         self.search.apply(step);
         if let Some(line) = self.search.line(step) {
@@ -252,6 +272,10 @@ impl<S: Search> Driver<'_, S> {
         }
         Ok(())
     }
+}
+
+fn figures_of(run: RunFigures) -> ArmFigures {
+    ArmFigures { level: run.level, cpu: run.cpu, work: run.work }
 }
 
 fn cannot_be_had(wanted: &Wanted, why: &str) -> Failure {

@@ -1,4 +1,4 @@
-//! Under what load a search runs its arms.
+//! The load of a search.
 
 use clap::Subcommand;
 use heaptrial_lab::Workload;
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 /// What is run, and for how long at most.
 pub(in super::super) type Timed = (Box<dyn Workload>, Option<HumanDuration>);
 
-/// Under what load; with the options of that command, but for its arms.
+/// Under which load a search runs its arms; with the options of that command, but for its arms.
 #[derive(Debug, Subcommand)]
 pub enum Load {
     /// A program, as `lab run` runs it
@@ -55,26 +55,10 @@ impl Load {
         }
     }
 
-    /// Whether the work of its arms is measured; of relays it is what their clients got.
-    pub(in super::super) fn has_work(&self) -> bool {
+    /// A program; `None` of relays, whose work is what their clients get, and of which a seed decides all.
+    pub(in super::super) fn program(&self) -> Option<&RunOptions> {
         match self {
-            Self::Run(run) => run.has_work(),
-            Self::Tor(_) => true,
-        }
-    }
-
-    /// Whether a seed decides what it does.
-    pub(in super::super) fn has_seed(&self) -> bool {
-        match self {
-            Self::Run(run) => run.has_seed(),
-            Self::Tor(_) => true,
-        }
-    }
-
-    /// The factor of the control's work that the load's own options allow.
-    pub(in super::super) fn work_margin(&self) -> Option<f64> {
-        match self {
-            Self::Run(run) => run.work_margin(),
+            Self::Run(run) => Some(run),
             Self::Tor(_) => None,
         }
     }

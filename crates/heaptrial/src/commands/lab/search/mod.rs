@@ -1,32 +1,31 @@
 //! What searches over lab runs share: the loop of blocks, and steps that are on disk before the search is informed of them.
 
-mod bench;
 mod drive;
 mod load;
 mod record;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use heaptrial_allocator::{Catalog, ObtainError, Obtained};
-use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
+use heaptrial_model::{AllocatorSpec, Arm, Treatment, TrialPlan};
 use heaptrial_report::Document;
 
-pub(super) use self::bench::Block;
-pub(super) use self::drive::{Ask, Facts, Next, Search, Wanted, drive};
+pub(super) use self::drive::{Ask, Next, Search, Wanted, drive};
 pub(super) use self::load::{Load, Timed};
 pub use self::record::read_report;
-pub(super) use self::record::{Record, lock};
+pub(super) use self::record::{Record, Step, Winner, lock};
 use super::repeat_command::RepeatCommand;
 use super::{LabOptions, check, userland};
+use crate::answer::Answer;
 use crate::commands::Command;
+use crate::commands::report::written;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::{output, run_folder};
+use crate::run_folder;
 
 /// An arm under this name.
 pub(super) fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
@@ -38,16 +37,7 @@ pub(super) fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
 }
 
 pub(super) fn plan_of(name: &str, arms: Vec<Arm>) -> TrialPlan {
-    TrialPlan {
-        name: name.to_owned(),
-        services: None,
-        duration: None,
-        metric: None,
-        looks: Vec::new(),
-        pace: Pace::default(),
-        about: About::default(),
-        arms,
-    }
+    TrialPlan { name: name.to_owned(), arms, ..TrialPlan::default() }
 }
 
 /// Gets an allocator of the catalog; the inner error is why it cannot be had or does not take its settings.
@@ -97,10 +87,10 @@ pub(super) fn workload_of(load: &Load, plan: &TrialPlan, global: &GlobalOptions)
     if global.db.is_some() {
         return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
     }
-    let (workload, duration) = load.workload(plan)?;
-    check(load.options(), plan, workload.as_ref(), duration)?;
+    let timed = load.workload(plan)?;
+    check(load.options(), plan, &timed)?;
     run_folder::check(global.out.as_deref())?;
-    Ok((workload, duration))
+    Ok(timed)
 }
 
 /// Writes down what a search is about, in its new folder.
@@ -125,12 +115,10 @@ pub(super) struct Earlier<S> {
     pub(super) kept: Kept<S>,
     pub(super) command: Command,
     pub(super) folder: PathBuf,
-    /// Where this process was started.
-    here: PathBuf,
 }
 
 impl<S: DeserializeOwned> Earlier<S> {
-    /// Reads what the search in a folder was asked for, and goes to where it was started.
+    /// Reads what the search in a folder was asked for.
     pub(super) fn open(name: &str, folder: &Path, load: Option<&Load>) -> Result<Self, Failure> {
         if load.is_some() {
             return Err(Failure::usage(
@@ -138,50 +126,28 @@ impl<S: DeserializeOwned> Earlier<S> {
             ));
         }
         let kept: Kept<S> = record::read_plan(folder, name)?;
-        let here = std::env::current_dir().map_err(Failure::failed)?;
         let folder = std::path::absolute(folder).map_err(Failure::failed)?;
-        std::env::set_current_dir(&kept.directory).map_err(|error| {
-            let directory = kept.directory.display();
-            Failure::refused(format!("cannot go to {directory}, where it was started: {error}"))
-        })?;
-        Ok(Self { command: kept.command.parse()?, kept, folder, here })
+        Ok(Self { command: kept.command.parse()?, kept, folder })
     }
 
-    /// Goes on in the userland where it ran, in which this program starts again.
+    /// Goes on in the userland where it ran, in which this program starts again, and in the folder where it was started.
     pub(super) fn enter(&self, lab: &LabOptions, global: &GlobalOptions) -> Result<(), Failure> {
-        userland::enter(lab, global, Some(&self.folder), &self.here)
+        let directory = &self.kept.directory;
+        userland::enter(lab, global, &[&self.folder, directory])?;
+        std::env::set_current_dir(directory).map_err(|error| {
+            Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
+        })
     }
 }
 
-/// Prints the report of a search whose folder this is, and writes it again; `None` where it is none of this kind.
+/// Writes the report of a search whose folder this is again; `None` where it is none of this kind.
 pub(super) fn report_of<P: Document + DeserializeOwned>(
     folder: &Path,
     global: &GlobalOptions,
-) -> Result<Option<ExitCode>, Failure> {
+) -> Result<Option<Answer>, Failure> {
     if !folder.join(record::plan_file(P::NAME)).is_file() {
         return Ok(None);
     }
     let report: P = read_report(folder)?;
-    print_report(&report, global.out.as_deref().unwrap_or(folder), global)?;
-    Ok(Some(ExitCode::SUCCESS))
-}
-
-/// Writes all forms of a report into `folder`, and prints the one that is to be shown and where they are.
-pub(super) fn print_report(
-    report: &impl Document,
-    folder: &Path,
-    global: &GlobalOptions,
-) -> Result<(), Failure> {
-    let written = report.write(folder).map_err(Failure::failed)?;
-    let shown = match global.json {
-        true => report.json().map_err(Failure::failed)?,
-        false => report.terminal(global.colored_stdout()),
-    };
-    output::print(&shown)?;
-    if !global.json {
-        let paths =
-            [&written.html, &written.markdown, &written.json].map(|path| format!("\n{}", path.display()));
-        output::print(&format!("{}\n", paths.concat()))?;
-    }
-    Ok(())
+    written(&report, global.out.as_deref().unwrap_or(folder), global).map(Some)
 }

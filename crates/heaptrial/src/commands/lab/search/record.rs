@@ -5,19 +5,50 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use heaptrial_report::Document;
+use heaptrial_search::MeasuredBlock;
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
 
 /// Held by the process that carries a search out.
 const LOCK: &str = "search.lock";
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub(in super::super) enum Step {
+    Measured(MeasuredBlock),
+    /// An arm cannot be measured.
+    Excluded {
+        at: usize,
+        name: String,
+        why: String,
+    },
+    /// Two positions of a history build the same.
+    Same {
+        at: usize,
+        with: usize,
+    },
+    /// A search over settings is over, and these are verified: winners, and what they are compared with.
+    Winners {
+        winners: Vec<Winner>,
+        beside: Vec<String>,
+    },
+}
+
+/// A winner as the search believes it to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in super::super) struct Winner {
+    pub(in super::super) spec: String,
+    /// Log ratio to the control, and its standard deviation.
+    pub(in super::super) believed: Option<(f64, f64)>,
+}
+
 /// The folder of a search with its steps, one a line of a file. No other process enters steps as long as it is there.
-pub(in super::super) struct Record<S> {
+pub(in super::super) struct Record {
     pub(in super::super) folder: PathBuf,
-    pub(in super::super) steps: Vec<S>,
+    pub(in super::super) steps: Vec<Step>,
     path: PathBuf,
     file: File,
     _lock: File,
@@ -52,7 +83,7 @@ pub(super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Res
     file.write_all((text + "\n").as_bytes()).map_err(|error| failed(&path, &error))
 }
 
-impl<S: Serialize + DeserializeOwned> Record<S> {
+impl Record {
     /// The steps in a file of the folder, which need not be there yet. A last line that was cut off by a crash is no step.
     pub(in super::super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
         let lock = lock(&folder.join(LOCK), || {
@@ -74,7 +105,7 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
                 Failure::refused(format!("{}, line {}: {error}", path.display(), number + 1))
             })
         });
-        let steps = steps.collect::<Result<Vec<S>, _>>()?;
+        let steps = steps.collect::<Result<Vec<Step>, _>>()?;
         let file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -85,12 +116,20 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
     }
 
     /// Writes a step down, and returns it to be acted on.
-    pub(in super::super) fn enter(&mut self, step: S) -> Result<&S, Failure> {
+    pub(in super::super) fn enter(&mut self, step: Step) -> Result<&Step, Failure> {
         let line = serde_json::to_string(&step).map_err(Failure::failed)? + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| failed(&self.path, &error))?;
         self.steps.push(step);
         Ok(&self.steps[self.steps.len() - 1])
+    }
+
+    /// The blocks that were carried out, in order.
+    pub(in super::super) fn blocks(&self) -> impl DoubleEndedIterator<Item = &MeasuredBlock> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Measured(block) => Some(block),
+            _ => None,
+        })
     }
 
     /// Number and folder of the next block: that of an interrupted one stays as it is.

@@ -8,14 +8,14 @@
 //! blocks/N/               its results: all at once, or nothing
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::Obtained;
 use heaptrial_host::HostFacts;
-use heaptrial_model::{Arm, HumanDuration, Metric};
+use heaptrial_lab::RunOutcome;
+use heaptrial_model::TrialPlan;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -27,13 +27,11 @@ use crate::exit::Failure;
 pub(super) struct KeptRun {
     /// Names the run in the queue and in its database.
     pub(super) token: String,
-    pub(super) name: String,
     pub(super) command: RepeatCommand,
     /// Where the command was started.
     pub(super) directory: PathBuf,
-    pub(super) arms: Vec<Arm>,
-    pub(super) duration: Option<HumanDuration>,
-    pub(super) metric: Metric,
+    /// With the duration and the metric of the run.
+    pub(super) plan: TrialPlan,
     /// Of the arms, with files below the run's folder.
     pub(super) builds: Vec<Obtained>,
     pub(super) repeats: u32,
@@ -46,9 +44,7 @@ pub(super) struct KeptRun {
 pub(super) struct BlockReport {
     pub(super) node: String,
     pub(super) facts: HostFacts,
-    pub(super) failed_services: usize,
-    /// Measures of work, and whether some service gave a figure of each.
-    pub(super) work_read: BTreeMap<String, bool>,
+    pub(super) outcome: RunOutcome,
 }
 
 #[derive(Debug, Clone)]

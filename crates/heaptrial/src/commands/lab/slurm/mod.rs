@@ -6,7 +6,6 @@
 mod folder;
 mod task;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -191,12 +190,13 @@ impl Slurm {
         });
         let run = KeptRun {
             token: format!("{:016x}", rand::random::<u64>()),
-            name: lab.name.clone(),
             command: command.clone(),
             directory: std::env::current_dir().map_err(Failure::failed)?,
-            arms: plan.arms.clone(),
-            duration: plan.duration.or(lab.duration.map(HumanDuration)),
-            metric: lab.metric,
+            plan: TrialPlan {
+                duration: plan.duration.or(lab.duration.map(HumanDuration)),
+                metric: Some(lab.metric),
+                ..plan.clone()
+            },
             builds: copied.collect::<Result<_, _>>()?,
             repeats: lab.repeats,
             seed: lab.seed,
@@ -248,16 +248,8 @@ impl Collection {
             now_us: heaptrial_host::Instant::now().wall_us,
         };
         let trial_id = Store::create(&self.database)?.take_block(&from.join("heaptrial.db"), &of)?;
-        let outcome = self.outcome.get_or_insert(RunOutcome {
-            trial_id,
-            interrupted: false,
-            failed_services: 0,
-            work_read: BTreeMap::new(),
-        });
-        outcome.failed_services += report.failed_services;
-        for (name, read) in report.work_read {
-            *outcome.work_read.entry(name).or_default() |= read;
-        }
+        let whole = self.outcome.get_or_insert(RunOutcome { trial_id, ..RunOutcome::default() });
+        whole.add(report.outcome);
         Ok(report.node)
     }
 
@@ -301,7 +293,7 @@ impl Collection {
 fn same(run: KeptRun, lab: &LabPlan, plan: &TrialPlan, command: &RepeatCommand) -> Result<KeptRun, Failure> {
     let builds = lab.arms.iter().map(|arm| &arm.obtained.sha256);
     let is_same = run.command.runs_as(command)
-        && run.arms == plan.arms
+        && run.plan.arms == plan.arms
         && run.seed == lab.seed
         && run.builds.iter().map(|build| &build.sha256).eq(builds);
     match is_same {

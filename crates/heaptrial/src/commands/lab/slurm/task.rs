@@ -13,9 +13,10 @@ use heaptrial_store::Store;
 
 use super::folder::{BlockReport, KeptRun, RunFolder, at, write};
 use crate::commands::Command;
-use crate::commands::lab::executor::On;
-use crate::commands::lab::search::{Timed, plan_of};
-use crate::commands::lab::{LabCommand, LabOptions, accounting, check, heeding_signals};
+use crate::commands::lab::bench::Bench;
+use crate::commands::lab::options::On;
+use crate::commands::lab::search::Timed;
+use crate::commands::lab::{LabCommand, LabOptions};
 use crate::exit::Failure;
 
 /// The internal command: the run's folder and the block's number, from 1, follow.
@@ -69,29 +70,17 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
     // A task sees all processors of its node and may use some: allocators size themselves by those.
     let given = std::thread::available_parallelism().map_or(facts.cpu_count, |count| count.get() as u32);
     facts.cpu_count = facts.cpu_count.min(given);
-    let plan = TrialPlan {
-        duration: run.duration,
-        metric: Some(run.metric),
-        ..plan_of(&run.name, run.arms.clone())
-    };
     let command = run.command.parse()?;
-    let (options, (workload, duration)) = asked(&command, &plan)?;
-    let metric = check(options, &plan, workload.as_ref(), duration)?;
-    let interrupt = heeding_signals(On::Here)?;
+    let (options, timed) = asked(&command, &run.plan)?;
+    let bench = Bench::of_task(options, &timed, &run.plan, &run.command, On::Here)?;
     // On this node alone: a database needs locks that a network file system may lack.
     let scratch = tempfile::Builder::new().prefix("heaptrial-block-").tempdir().map_err(Failure::failed)?;
-    let accounting = accounting(options, metric, On::Here)?;
-    let lab = LabPlan {
-        name: run.name.clone(),
-        arms: run.arms_here(options)?,
-        repeats: run.repeats,
-        seed: run.seed,
-        ..options.plan_in(scratch.path(), &run.command, duration, metric, accounting)
-    };
+    let arms = run.arms_here(options)?;
+    let lab = bench.run_in(scratch.path(), &run.plan.name, arms, run.repeats, run.seed);
     let kills_before = oom_kills();
-    let outcome = heaptrial_lab::run(&lab, workload.as_ref(), Some(block), &interrupt, &mut ToLog);
+    let outcome = heaptrial_lab::run(&lab, timed.0.as_ref(), Some(block), &bench.interrupt, &mut ToLog);
     // Slurm ends services together with the task: what fails then is no failure of the block.
-    if interrupt.requested() {
+    if bench.interrupt.requested() {
         return Ok(false);
     }
     let outcome = outcome?;
@@ -102,12 +91,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
         ));
     }
     Store::create(&lab.database).and_then(Store::into_one_file)?;
-    let report = BlockReport {
-        node: node.to_owned(),
-        facts,
-        failed_services: outcome.failed_services,
-        work_read: outcome.work_read,
-    };
+    let report = BlockReport { node: node.to_owned(), facts, outcome };
     deliver(&lab, &report, folder, block)?;
     Ok(true)
 }
@@ -142,7 +126,7 @@ impl KeptRun {
                 }
             }
         };
-        let pairs = self.arms.iter().zip(&self.builds);
+        let pairs = self.plan.arms.iter().zip(&self.builds);
         pairs.map(|(arm, build)| Ok(PreparedArm { arm: arm.clone(), obtained: here(build)? })).collect()
     }
 }

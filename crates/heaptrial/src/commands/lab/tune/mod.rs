@@ -3,24 +3,22 @@
 mod options;
 mod report;
 mod space;
-mod steps;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use heaptrial_allocator::Obtained;
-use heaptrial_evaluate::judgement::RunFigures;
 use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, Arm, TrialPlan};
-use heaptrial_report::{Document as _, TuneReport};
-use heaptrial_search::tune::{ArmFigures, Candidate, Next, Search};
+use heaptrial_report::{Document as _, SearchRun, TuneReport};
+use heaptrial_search::MeasuredBlock;
+use heaptrial_search::tune::{Block, Search, Standing};
 
 pub use self::options::TuneOptions;
 use self::space::Found;
-use self::steps::{Measured, MeasuredArm, Record, Step, Winner};
-use super::search::{self, Ask, Block, Earlier, Facts, Kept, Wanted, arm, plan_of};
+use super::search::{self, Ask, Earlier, Kept, Record, Step, Wanted, Winner, arm, plan_of};
 use super::{LabCommand, LabOptions, userland};
+use crate::answer::Answer;
 use crate::commands::Command;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -28,7 +26,7 @@ use crate::options::GlobalOptions;
 const WHAT: &str = "the arms";
 
 /// Searches, or goes on with it.
-pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let Some(folder) = &options.goes_on else { return begin(options, global) };
     let earlier = Earlier::<Found>::open(TuneReport::NAME, folder, options.load.as_ref())?;
     let Command::Lab(LabCommand::Tune(asked)) = &earlier.command else {
@@ -40,11 +38,10 @@ pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     search(asked, &earlier.kept, &earlier.folder, blocks, more, global)
 }
 
-fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let load = options.load()?;
     let lab = load.lab(WHAT)?;
-    let here = std::env::current_dir().map_err(Failure::failed)?;
-    userland::enter(lab, global, None, &here)?;
+    userland::enter(lab, global, &[])?;
     let found = Found::of(options)?;
     let plan = every_base(options, &found);
     let (workload, duration) = search::workload_of(load, &plan, global)?;
@@ -53,11 +50,12 @@ fn begin(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     let runs = options.search_blocks() * in_a_row(found.rules.arms)
         + options.verify as usize * in_a_row(found.rules.winners + options.others().len());
     let seconds = duration.map(|duration| duration.0.as_secs_f64() * runs as f64);
+    let announced = report::plan(&found, options, seconds);
     if lab.dry_run {
-        return report::print_plan(&found, options, seconds, global);
+        return Ok(announced);
     }
-    lab.executor.cluster(PathBuf::new())?;
-    eprint!("{}", report::plan_text(&found, options, seconds));
+    lab.cluster(PathBuf::new())?;
+    eprint!("{}", announced.text());
     // What cannot be had is reported before anything is written.
     let mut builds = BTreeMap::new();
     for arm in &plan.arms {
@@ -84,8 +82,8 @@ fn check_blocks(options: &TuneOptions, found: &Found) -> Result<(), Failure> {
     }
 }
 
-/// The control, all allocators with default settings and those that winners are compared with, for what a workload wants to
-/// know of its arms.
+/// The control, all allocators with default settings and those that winners are compared with, for what a workload wants
+/// to know of its arms.
 fn every_base(options: &TuneOptions, found: &Found) -> TrialPlan {
     let mut arms: Vec<Arm> = vec![arm("control", options.control.clone(), true)];
     let bases = found.space.defaults().map(|candidate| found.space.name(&candidate));
@@ -107,16 +105,11 @@ fn search(
     blocks: usize,
     more: bool,
     global: &GlobalOptions,
-) -> Result<ExitCode, Failure> {
+) -> Result<Answer, Failure> {
     let found = &kept.subject;
     let plan = every_base(options, found);
-    let tune = Tune {
-        options,
-        found,
-        search: Search::new(found.space.clone(), found.rules.clone(), found.control.clone(), kept.seed),
-        blocks,
-        more,
-    };
+    let search = Search::new(found.space.clone(), found.rules.clone(), found.control.clone(), kept.seed);
+    let tune = Tune { options, found, search, blocks, more };
     search::drive(tune, kept, folder, options.load()?, &plan, global)
 }
 
@@ -132,61 +125,57 @@ struct Tune<'a> {
 }
 
 impl Tune<'_> {
-    fn wanted(&self, at: usize, spec: &str) -> Result<Wanted, Failure> {
-        let parsed: AllocatorSpec =
-            spec.parse().map_err(|error| Failure::failed(format!("{spec}: {error}")))?;
-        Ok(wanted(at, spec, &parsed))
-    }
-
-    /// A block of the search; `None` where it is over.
-    fn race(&mut self, record: &Record) -> Result<Option<search::Next<Step>>, Failure> {
-        if record.verification().is_some() || record.searched() >= self.blocks {
-            return Ok(None);
-        }
-        let Some(candidates) = record.chosen() else {
-            let Next::Measure(chosen) = self.search.next_step() else { return Ok(None) };
-            let candidates = chosen.iter().map(|at| self.search.candidates()[*at].clone()).collect();
-            return Ok(Some(search::Next::Enter(Step::Chosen { candidates })));
+    fn ask(names: impl Iterator<Item = String>, fresh: bool) -> Result<search::Next, Failure> {
+        let arm = |(at, name): (usize, String)| {
+            let spec: AllocatorSpec =
+                name.parse().map_err(|error| Failure::failed(format!("{name}: {error}")))?;
+            Ok::<_, Failure>(wanted(at, &name, &spec))
         };
-        let arm = |candidate: &Candidate| {
-            let at = self.search.candidates().iter().position(|known| known == candidate);
-            self.wanted(at.unwrap_or_default(), &self.found.space.name(candidate))
-        };
-        let arms = candidates.iter().map(arm).collect::<Result<_, _>>()?;
-        Ok(Some(search::Next::Measure(Ask { arms, fresh: false })))
-    }
-
-    fn failed(&self, wanted: &Wanted, why: &str) -> Step {
-        let candidate = self.search.candidates()[wanted.at].clone();
-        Step::Failed { candidate, spec: wanted.name.clone(), why: why.to_owned() }
+        let arms = names.enumerate().map(arm).collect::<Result<_, _>>()?;
+        Ok(search::Next::Measure(Ask { arms, fresh }))
     }
 
     fn winners(&self) -> Option<Step> {
-        let standings = self.search.standings();
-        let winners = self.search.winners().into_iter().map(|at| {
-            let candidate = self.search.candidates()[at].clone();
-            let standing = standings.iter().find(|standing| standing.candidate == at);
-            Winner {
-                spec: self.found.space.name(&candidate),
-                candidate,
-                believed: standing.and_then(|standing| standing.believed),
-            }
-        });
-        let winners: Vec<Winner> = winners.collect();
+        let winner = |one: Standing| Winner { spec: one.spec, believed: one.believed };
+        let winners: Vec<Winner> =
+            self.search.better().into_iter().take(self.found.rules.winners).map(winner).collect();
         let is_winner = |other: &AllocatorSpec| {
-            winners
-                .iter()
-                .filter_map(|winner| winner.spec.parse().ok())
-                .any(|spec: AllocatorSpec| spec.is_same(other))
+            let specs = winners.iter().filter_map(|winner| winner.spec.parse().ok());
+            specs.into_iter().any(|spec: AllocatorSpec| spec.is_same(other))
         };
         let others = self.options.others().into_iter().filter(|other| !is_winner(other));
         let beside = others.map(ToString::to_string).collect();
         (!winners.is_empty()).then_some(Step::Winners { winners, beside })
     }
+
+    /// The position of a candidate by its spec.
+    fn position(&mut self, spec: &str) -> Option<usize> {
+        let candidate = self.found.space.find(spec)?;
+        Some(self.search.position(&candidate))
+    }
+
+    fn take(&mut self, block: &MeasuredBlock) {
+        let mut arms = Vec::new();
+        for arm in &block.arms {
+            let Some(at) = self.position(&arm.name) else { continue };
+            match &arm.figures {
+                Ok(figures) => arms.push((at, *figures)),
+                Err(why) => self.search.fail(at, why),
+            }
+        }
+        self.search.take(Block { control: block.control, arms });
+    }
+}
+
+/// What is verified, if that has begun: winners, and what they are compared with.
+fn verified(record: &Record) -> Option<(&[Winner], &[String])> {
+    record.steps.iter().find_map(|step| match step {
+        Step::Winners { winners, beside } => Some((winners.as_slice(), beside.as_slice())),
+        _ => None,
+    })
 }
 
 impl search::Search for Tune<'_> {
-    type Step = Step;
     type Report = TuneReport;
 
     fn needed(&self) -> Vec<Wanted> {
@@ -194,90 +183,58 @@ impl search::Search for Tune<'_> {
         std::iter::once(wanted(0, "control", &self.options.control)).chain(others).collect()
     }
 
-    fn next(&mut self, record: &Record) -> Result<search::Next<Step>, Failure> {
-        if self.more && record.verification().is_some() {
+    fn next(&mut self, record: &Record) -> Result<search::Next, Failure> {
+        let Some((winners, beside)) = verified(record) else {
+            if record.blocks().count() < self.blocks {
+                if let Some(chosen) = self.search.next_step() {
+                    return Self::ask(chosen.into_iter().map(|at| self.search.name(at)), false);
+                }
+            }
+            return Ok(self.winners().map_or(search::Next::Done, search::Next::Enter));
+        };
+        if self.more {
             return Err(Failure::refused(
                 "the winners of this search were chosen and are verified, which ends it: without --blocks the \
                  verification goes on; begin a longer search in another folder",
             ));
         }
-        if let Some(next) = self.race(record)? {
-            return Ok(next);
-        }
-        let Some(verification) = record.verification() else {
-            return Ok(self.winners().map_or(search::Next::Done, search::Next::Enter));
-        };
-        if verification.blocks.len() >= self.options.verify as usize {
+        if record.blocks().filter(|block| block.fresh).count() >= self.options.verify as usize {
             return Ok(search::Next::Done);
         }
-        let names = verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside);
-        let arms = names.enumerate().map(|(at, name)| self.wanted(at, name)).collect::<Result<_, _>>()?;
-        Ok(search::Next::Measure(Ask { arms, fresh: true }))
+        Self::ask(winners.iter().map(|winner| &winner.spec).chain(beside).cloned(), true)
     }
 
     fn obtain(&self, wanted: &Wanted, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure> {
         search::obtain(&wanted.spec, lab)
     }
 
-    fn without_block(
-        &self,
-        wanted: &Wanted,
-        obtained: &Result<Obtained, String>,
-        _: &Record,
-    ) -> Option<Step> {
-        obtained.as_ref().err().map(|why| self.failed(wanted, why))
-    }
-
-    fn steps(&self, ask: &Ask, control: RunFigures, block: Block) -> Vec<Step> {
-        let Block { number, seconds, arms, .. } = block;
-        let (mut measured, mut failed) = (Vec::new(), Vec::new());
-        for (wanted, figures) in ask.arms.iter().zip(arms) {
-            match figures {
-                Ok(of_arm) => measured.push(MeasuredArm {
-                    at: wanted.at,
-                    spec: wanted.name.clone(),
-                    level_bytes: of_arm.level_bytes,
-                    figures: figures_of(of_arm),
-                }),
-                Err(why) => failed.push((wanted, why)),
-            }
-        }
-        let block = Measured {
-            number,
-            seconds,
-            control_bytes: control.level_bytes,
-            control: figures_of(control),
-            arms: measured,
-        };
-        if ask.fresh {
-            let failed = failed.into_iter().map(|(wanted, why)| (wanted.at, why)).collect();
-            return vec![Step::Verified { block, failed }];
-        }
-        let failed = failed.into_iter().map(|(wanted, why)| self.failed(wanted, &why));
-        failed.chain([Step::Searched { block }]).collect()
-    }
-
+    /// What is verified is nothing that the search may know.
     fn apply(&mut self, step: &Step) {
-        step.apply(&mut self.search);
+        match step {
+            Step::Measured(block) if !block.fresh => self.take(block),
+            Step::Excluded { name, why, .. } => {
+                if let Some(at) = self.position(name) {
+                    self.search.fail(at, why);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn line(&self, step: &Step) -> Option<String> {
         match step {
-            Step::Failed { spec, why, .. } => {
-                Some(format!("{spec} is out: {}", why.lines().next().unwrap_or("")))
-            }
-            Step::Searched { block } => Some(report::progress(&self.search, block)),
+            Step::Excluded { name, why, .. } => Some(report::out(name, why)),
+            Step::Measured(block) => Some(report::progress(&self.search, block)),
             Step::Winners { winners, .. } => {
                 let names: Vec<&str> = winners.iter().map(|winner| winner.spec.as_str()).collect();
                 Some(format!("verified on fresh seeds: {}", names.join(", ")))
             }
-            Step::Verified { block, .. } => Some(report::verified_line(block)),
-            Step::Chosen { .. } => None,
+            Step::Same { .. } => None,
         }
     }
 
-    fn report(&self, record: &Record, facts: &Facts, stopped: Option<String>) -> Result<TuneReport, Failure> {
-        Ok(self.report_of(record, facts, stopped))
+    fn report(&self, record: &Record, run: SearchRun) -> Result<TuneReport, Failure> {
+        Ok(self.report_of(record, run))
     }
 
     fn found(report: &TuneReport) -> bool {
@@ -288,8 +245,4 @@ impl search::Search for Tune<'_> {
 fn wanted(at: usize, name: &str, spec: &AllocatorSpec) -> Wanted {
     let build = spec.without_settings().to_string();
     Wanted { at, name: name.to_owned(), spec: spec.clone(), build }
-}
-
-fn figures_of(run: RunFigures) -> ArmFigures {
-    ArmFigures { level: run.level, cpu: run.cpu, work: run.work }
 }

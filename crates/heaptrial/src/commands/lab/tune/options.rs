@@ -7,6 +7,7 @@ use heaptrial_allocator::Narrowed;
 use heaptrial_model::AllocatorSpec;
 use heaptrial_search::tune::{Limits, Rules};
 
+use crate::commands::lab::RunOptions;
 use crate::commands::lab::search::Load;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -99,7 +100,9 @@ impl TuneOptions {
     /// As rules of a search.
     pub(super) fn rules(&self) -> Result<Rules, Failure> {
         let load = self.load()?;
-        let work = match (self.work_within.or(load.work_margin()), load.has_work()) {
+        let program = load.program();
+        let within = self.work_within.or(program.and_then(RunOptions::work_margin));
+        let work = match (within, program.is_none_or(RunOptions::has_work)) {
             (None, false) => None,
             (Some(_), false) => {
                 return Err(Failure::usage(

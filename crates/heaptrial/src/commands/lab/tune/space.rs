@@ -118,7 +118,7 @@ fn settings_of(spec: &AllocatorSpec, family: &Family, searched: Vec<Searched>) -
         let range = range(&searched.name);
         let needs = range.needs.iter().filter_map(|needs| {
             let setting = *positions.get(needs.name.as_str())?;
-            Some(Needs { setting, values: vec![needs.value.clone()] })
+            Some(Needs { setting, value: needs.value.clone() })
         });
         let excludes = range.excludes.iter().filter_map(|other| positions.get(other.as_str()).copied());
         let levels = searched.levels.iter();
