@@ -126,6 +126,8 @@ pub(crate) struct Journal<'a> {
     pub(crate) disk: &'a dyn Disk,
     folder: PathBuf,
     records: Vec<Record>,
+    /// Length of the file in bytes: that of its whole records.
+    length: u64,
 }
 
 impl fmt::Debug for Journal<'_> {
@@ -147,7 +149,7 @@ impl<'a> Journal<'a> {
         // A line that a crash cut off would spoil the next one.
         disk.cut(&path, length).map_err(FileError::new("cutting off the torn end of", &path))?;
         disk.sync_folder(folder).map_err(FileError::new("syncing", folder))?;
-        Ok(Self { disk, folder: folder.to_owned(), records })
+        Ok(Self { disk, folder: folder.to_owned(), records, length })
     }
 
     pub(crate) fn records(&self) -> &[Record] {
@@ -160,15 +162,15 @@ impl<'a> Journal<'a> {
         let record = Record { wall_us, event };
         let path = self.folder.join(JOURNAL);
         let fail = |doing| FileError::new(doing, &path);
-        let length = disk.length(&path).map_err(fail("reading"))?;
         let mut line = serde_json::to_vec(&record).map_err(|error| fail("writing")(error.into()))?;
         line.push(b'\n');
-        let written = disk.append(&path, &line).and_then(|()| disk.sync_data(&path));
+        let written = disk.append(&path, &line).and_then(|()| disk.sync(&path));
         if let Err(error) = written {
             // On a full disk half a line may stand there; the next record must not follow it.
-            let _ = disk.cut(&path, length);
+            let _ = disk.cut(&path, self.length);
             return Err(fail("writing the journal")(error).into());
         }
+        self.length += line.len() as u64;
         self.records.push(record);
         Ok(())
     }

@@ -20,14 +20,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use heaptrial_host::systemd::Job;
 use heaptrial_model::{LifeKey, Pace, ServiceName};
 
-use crate::edges::can_be_asked;
 use crate::error::{ChangeError, ServiceError};
 use crate::health::{self, Running};
 use crate::journal::Event;
-use crate::restart::{Progress, Queued, Restart, Still};
+use crate::restart::{Progress, Restart};
 use crate::state::Stage;
 use crate::trial::{Trial, Witness};
 
@@ -37,8 +35,6 @@ pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
 /// Files are changed no longer than this before the restart, as far as the pace allows: a service that restarts by
 /// itself in between has its treatment without a proof.
 const PREPARED_AHEAD: Duration = Duration::from_secs(60);
-/// What one restart takes, for the size of a batch, as long as none was seen.
-const FIRST_RESTART: Duration = Duration::from_millis(250);
 /// systemd reads all unit files at once, so that a batch costs about as much as one service.
 const LARGEST_BATCH: u128 = 256;
 /// Between two looks at the services that are being restarted, at most.
@@ -78,8 +74,6 @@ pub struct Outcome {
     pub given_up: Vec<(ServiceName, String)>,
     /// Services that could not be put back, with the reason.
     pub stuck: Vec<(ServiceName, String)>,
-    /// Services that had their treatment and of which somebody changed a file since, with the difference.
-    pub drifted: Vec<(ServiceName, String)>,
     /// Services that were not reached.
     pub remaining: usize,
     /// Why the run stopped before its end.
@@ -89,7 +83,7 @@ pub struct Outcome {
 impl Outcome {
     /// Whether everything is as it was wanted.
     pub fn is_complete(&self) -> bool {
-        let all = self.failed.is_empty() && self.stuck.is_empty() && self.drifted.is_empty();
+        let all = self.failed.is_empty() && self.stuck.is_empty();
         all && self.remaining == 0 && self.stopped.is_none()
     }
 }
@@ -106,9 +100,6 @@ pub(crate) struct Run<'r, 'a> {
     /// With changed files, waiting for their restart.
     ready: VecDeque<ServiceName>,
     restarts: Vec<Restart>,
-    /// Restarts that were queued so far, and when the first and the last was.
-    launches: u32,
-    first_launch: Option<Duration>,
     last_launch: Option<Duration>,
     outcome: Outcome,
 }
@@ -132,67 +123,66 @@ impl<'r, 'a> Run<'r, 'a> {
             queue,
             ready: VecDeque::new(),
             restarts: Vec::new(),
-            launches: 0,
-            first_launch: None,
             last_launch: None,
             outcome: Outcome::default(),
         }
     }
 
     pub(crate) fn carry_out(mut self) -> Result<Outcome, ChangeError> {
-        let mut looked_again = self.purpose == Purpose::Revert;
-        let stopped = loop {
-            let stop = self.stop_reason();
-            if stop.is_none() && self.ready.is_empty() && !self.queue.is_empty() {
-                self.prepare()?;
-                continue;
-            }
-            let launched = stop.is_none() && self.launch()?;
-            if self.look()? || launched {
-                continue;
-            }
-            let is_through = stop.is_some() || (self.queue.is_empty() && self.ready.is_empty());
-            if !is_through || !self.restarts.is_empty() {
-                self.wait()?;
-            } else if !self.ready.is_empty() {
-                self.put_ready_back()?;
-            } else if stop.is_none() && !looked_again {
-                looked_again = true;
-                self.look_at_committed();
-            } else {
-                break stop;
-            }
-        };
+        self.restart_all()?;
+        self.put_ready_back()?;
+        self.restart_all()?;
         let wanted = match self.purpose {
             Purpose::Apply => Stage::Committed,
             Purpose::Revert => Stage::Reverted,
         };
         self.outcome.remaining += self.queue.len();
         self.outcome.done = self.trial.state.count(wanted);
-        self.outcome.stopped = stopped;
         Ok(self.outcome)
+    }
+
+    /// Until every service is through, or what was begun is and nothing further is to be begun.
+    fn restart_all(&mut self) -> Result<(), ChangeError> {
+        loop {
+            let stops = self.stops();
+            if !stops && self.ready.is_empty() && !self.queue.is_empty() {
+                self.prepare()?;
+            }
+            let launched = !stops && self.launch()?;
+            if self.look()? || launched {
+                continue;
+            }
+            let is_through = stops || (self.queue.is_empty() && self.ready.is_empty());
+            if is_through && self.restarts.is_empty() {
+                return Ok(());
+            }
+            self.trial.host.clock.sleep(LOOK_GAP);
+        }
     }
 
     fn now(&self) -> Duration {
         self.trial.host.clock.now()
     }
 
-    /// Why nothing further is begun.
-    fn stop_reason(&self) -> Option<String> {
-        (self.halt)().or_else(|| {
-            let (failures, budget) = (self.trial.state.failures, self.pace.failure_budget);
-            let services = heaptrial_model::units::counted(failures as usize, "service");
-            let is_spent = failures >= budget.max(1) && self.purpose == Purpose::Apply;
-            is_spent.then(|| format!("{services} failed, which is all that failure_budget = {budget} allows"))
-        })
+    /// Whether nothing further is begun; why, is in the outcome.
+    fn stops(&mut self) -> bool {
+        if self.outcome.stopped.is_none() {
+            self.outcome.stopped = (self.halt)().or_else(|| self.spent_budget());
+        }
+        self.outcome.stopped.is_some()
     }
 
-    /// Changes the files of the next services, as many as will be restarted within [`PREPARED_AHEAD`] by how fast it went
-    /// so far.
+    fn spent_budget(&self) -> Option<String> {
+        let (failures, budget) = (self.trial.state.failures, self.pace.failure_budget);
+        let services = heaptrial_model::units::counted(failures as usize, "service");
+        let is_spent = failures >= budget.max(1) && self.purpose == Purpose::Apply;
+        is_spent.then(|| format!("{services} failed, which is all that failure_budget = {budget} allows"))
+    }
+
+    /// Changes the files of the next services, as many as will be restarted within [`PREPARED_AHEAD`].
     fn prepare(&mut self) -> Result<(), ChangeError> {
-        let seen = self.first_launch.map(|first| (self.now() - first) / self.launches.max(1));
-        let each = self.pace.pause.0.max(seen.unwrap_or(FIRST_RESTART / self.pace.at_once.max(1)));
-        let size = (PREPARED_AHEAD.as_millis() / each.as_millis().max(1)).clamp(1, LARGEST_BATCH) as usize;
+        let each = self.pace.pause.0.as_millis().max(1);
+        let size = (PREPARED_AHEAD.as_millis() / each).clamp(1, LARGEST_BATCH) as usize;
         let batch: Vec<ServiceName> = self.queue.drain(..size.min(self.queue.len())).collect();
         match self.purpose {
             Purpose::Apply => self.prepare_to_apply(batch),
@@ -281,37 +271,30 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
-        let now = self.now();
-        self.first_launch.get_or_insert(now);
-        self.last_launch = Some(now);
-        self.launches += 1;
+        self.last_launch = Some(self.now());
         self.witness.told(&self.trial.prepared, &Notification::Restarting(service.clone()));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
             let _ = self.trial.host.manager.reset_failed(&service);
         }
         match self.trial.restart(&service) {
-            Ok(queued) => self.watch(service, purpose, queued),
-            Err(why) => self.failed(service, purpose, why)?,
+            Ok(before) => {
+                let restart = Restart::new(service, purpose, before, self.now(), &self.pace);
+                self.restarts.push(restart);
+                Ok(())
+            }
+            Err(why) => self.failed(service, purpose, why),
         }
-        Ok(())
     }
 
-    fn watch(&mut self, service: ServiceName, purpose: Purpose, queued: Queued) {
-        let relay = self.trial.treatment(&service).and_then(|treatment| treatment.relay.as_ref());
-        let asks_program = relay.is_some_and(can_be_asked);
-        let now = self.now();
-        self.restarts.push(Restart::new(service, purpose, queued, asks_program, now, &self.pace));
-    }
-
-    /// Looks at the services that are being restarted; gives whether one came further.
+    /// Looks at the services that are being restarted; gives whether one is through.
     fn look(&mut self) -> Result<bool, ChangeError> {
         let mut has_moved = false;
         for mut restart in std::mem::take(&mut self.restarts) {
             let progress = restart.poll(self.trial, &self.pace);
             has_moved |= !matches!(progress, Progress::Waits);
             match progress {
-                Progress::Waits | Progress::Moved => self.restarts.push(restart),
+                Progress::Waits => self.restarts.push(restart),
                 Progress::Settled(life) => match restart.purpose {
                     Purpose::Apply => self.commit(restart.service, life)?,
                     Purpose::Revert => self.reverted(restart.service),
@@ -320,15 +303,6 @@ impl<'r, 'a> Run<'r, 'a> {
             }
         }
         Ok(has_moved)
-    }
-
-    fn wait(&mut self) -> Result<(), ChangeError> {
-        let jobs: Vec<&Job> = self.restarts.iter().filter_map(Restart::job).collect();
-        match jobs.is_empty() {
-            true => self.trial.host.clock.sleep(LOOK_GAP),
-            false => self.trial.host.manager.wait_for_any(&jobs, LOOK_GAP)?,
-        }
-        Ok(())
     }
 
     fn commit(&mut self, service: ServiceName, life: LifeKey) -> Result<(), ChangeError> {
@@ -425,22 +399,5 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         let undone = self.undo(ready.into())?;
         undone.into_iter().try_for_each(|service| self.files_are_back(service, false))
-    }
-
-    /// Looks once more at every service that was committed: one may have ended since. Which a timer, an administrator or a
-    /// crash restarted is proved like any other.
-    fn look_at_committed(&mut self) {
-        for (service, life) in self.trial.state.committed() {
-            let still = self.trial.still(&service, &life);
-            let what = match still {
-                Still::Runs => continue,
-                Still::Stopped => "was stopped meanwhile, and stays so; its files keep the treatment",
-                Still::Ended(_) => "was restarted meanwhile; looking at what it runs now",
-            };
-            self.witness.warning(&format!("{service} {what}"));
-            if still != Still::Stopped {
-                self.watch(service, Purpose::Apply, Queued::default());
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::Disk;
@@ -14,7 +14,6 @@ use crate::files::FileState;
 use crate::health::{self, Health, Running};
 use crate::journal::{Change, Event};
 use crate::ledger::{Left, timer_of};
-use crate::restart::{Queued, Still};
 use crate::treatment::{Content, Desired, ServiceTreatment};
 use crate::trial::Trial;
 
@@ -194,29 +193,18 @@ impl Trial<'_> {
         check_library(self.host.disk, &self.paths, self.planned(service)?)
     }
 
-    /// Queues a restart. If systemd went away before it answered, the unit itself tells whether it had heard: it has another
-    /// job than before, or another life; if not, it is asked again.
-    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Queued, ServiceError> {
-        for _ in 0..MOST_ASKED {
-            let earlier = health::status(self.host, service).ok();
-            let before = earlier.as_ref().and_then(|earlier| self.life_of(earlier));
+    /// Queues a restart; gives the life that ran before. If systemd went away before it answered it is asked again: one that it
+    /// had heard of is one restart more.
+    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Option<LifeKey>, ServiceError> {
+        let mut asked = 0;
+        loop {
+            let before = health::running_one(self.host, service).life();
+            asked += 1;
             match self.host.manager.restart(service) {
-                Err(SystemdError::Lost { .. }) => {}
-                queued => return Ok(Queued { before, job: Some(queued?) }),
-            }
-            let now = health::status(self.host, service)?;
-            let has_new_job = now.job.is_some() && now.job != earlier.and_then(|earlier| earlier.job);
-            // One that systemd started again by itself is counted, and a restart that was asked for begins the count anew.
-            let has_new_life = before.is_some() && self.life_of(&now) != before && now.restarts == 0;
-            if has_new_job || has_new_life {
-                return Ok(Queued { before, job: None });
+                Err(SystemdError::Lost { .. }) if asked < MOST_ASKED => {}
+                queued => return Ok(queued.map(|_| before)?),
             }
         }
-        Ok(Queued { before: None, job: Some(self.host.manager.restart(service)?) })
-    }
-
-    fn life_of(&self, status: &UnitStatus) -> Option<LifeKey> {
-        status.main_pid.and_then(|pid| self.host.programs.life(pid))
     }
 
     /// What a life runs, options of a torrc included, if that is what it should.
@@ -229,20 +217,18 @@ impl Trial<'_> {
     /// Whether a service does its work.
     pub(crate) fn health(&self, service: &ServiceName) -> Health {
         match self.planned(service) {
-            Ok(treatment) => health::look(self.host, treatment),
+            Ok(treatment) => health::look(self.host, treatment, health::status(self.host, service).as_ref()),
             Err(why) => Health::Sick(why.to_string()),
         }
     }
 
-    /// Whether a life still runs.
-    pub(crate) fn still(&self, service: &ServiceName, life: &LifeKey) -> Still {
+    /// Whether a life still runs; if not, how it ended.
+    pub(crate) fn still_runs(&self, service: &ServiceName, life: &LifeKey) -> Result<(), String> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
-            return Still::Runs;
+            return Ok(());
         }
-        if health::running_one(self.host, service) == Running::Stopped {
-            return Still::Stopped;
-        }
-        Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
+        let status = health::status(self.host, service).map_err(|error| error.to_string())?;
+        Err(health::how_it_ended(&status))
     }
 }
 

@@ -22,8 +22,6 @@ use crate::treatment::{Mark, ServiceTreatment};
 
 /// Name of the frozen plan in a transaction's folder.
 const PREPARED: &str = "prepared.json";
-/// The same once more, should that be lost.
-const COPY: &str = "originals/prepared.json";
 
 /// Told what happens to services.
 pub trait Witness {
@@ -83,11 +81,6 @@ impl<'a> Trial<'a> {
             Action::Recover => Lock::take(host.disk, &paths.state, &holder)?,
             _ => Lock::take_after((host.disk, host.clock), &paths.state, &holder, patience)?,
         };
-        let folder = paths.trial(name);
-        if frozen(host.disk, &folder.join(PREPARED)).is_err() {
-            // It was lost, and is read from its copy; what is to be put back does not wait for a full disk.
-            let _ = freeze(host.disk, &folder, &prepared);
-        }
         let others = Ledger::read(host.disk, paths)?.without(name);
         Self::of(host, paths, prepared, others, lock)
     }
@@ -183,15 +176,11 @@ fn holder(prepared: &Prepared, action: Action) -> Holder {
     }
 }
 
-/// Writes what is frozen, and its copy first: one that is cut short in between has not begun.
 fn freeze(disk: &dyn Disk, folder: &Path, prepared: &Prepared) -> Result<(), ChangeError> {
-    let text = serde_json::to_vec_pretty(prepared)
-        .map_err(|source| ChangeError::damaged(&folder.join(PREPARED), source))?;
-    for path in [folder.join(COPY), folder.join(PREPARED)] {
-        files::make_folders(disk, &path)?;
-        files::put(disk, &path, &FileState::own(&text), &text)?;
-    }
-    Ok(())
+    let path = folder.join(PREPARED);
+    let text = serde_json::to_vec_pretty(prepared).map_err(|source| ChangeError::damaged(&path, source))?;
+    files::make_folders(disk, &path)?;
+    Ok(files::put(disk, &path, &FileState::own(&text), &text)?)
 }
 
 fn frozen(disk: &dyn Disk, path: &Path) -> Result<Prepared, ChangeError> {
@@ -215,7 +204,7 @@ pub fn check_trusted(paths: &Paths, name: &str) -> Result<(), ChangeError> {
 
 fn trusted(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<(), ChangeError> {
     let folder = paths.trial(name);
-    for file in [JOURNAL, PREPARED, COPY] {
+    for file in [JOURNAL, PREPARED] {
         disk.check_trusted(&folder.join(file), paths.scope).map_err(|why| {
             ChangeError::Refused(format!(
                 "{why}; what lies in {} decides what is written to this host. Look whether it still says what was done, and \
@@ -238,7 +227,7 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
     if !is_begun(disk, &folder) {
         return Err(unknown(disk, paths, name, folder));
     }
-    let prepared = frozen(disk, &path).or_else(|why| frozen(disk, &folder.join(COPY)).map_err(|_| why))?;
+    let prepared = frozen(disk, &path)?;
     if prepared.plan.name != name {
         let (path, of) = (path.display(), &prepared.plan.name);
         return Err(ChangeError::Failed(format!("reading {path}: it is of `{of}`: the folder is a copy")));

@@ -43,12 +43,8 @@ pub trait Disk {
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Cuts a file to a length in bytes; it is made if it is missing.
     fn cut(&self, path: &Path, length: u64) -> io::Result<()>;
-    /// The length of a file in bytes.
-    fn length(&self, path: &Path) -> io::Result<u64>;
     /// Brings a file, with owner, mode and times, to where it lasts.
     fn sync(&self, path: &Path) -> io::Result<()>;
-    /// Brings the bytes of a file to where they last.
-    fn sync_data(&self, path: &Path) -> io::Result<()>;
     /// Gives a file another name, in place of what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file or a link.
