@@ -14,6 +14,8 @@ use crate::treatment::ServiceTreatment;
 const PROOF_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two attempts at a proof.
 const PROOF_GAP: Duration = Duration::from_millis(50);
+/// What systemd has started again by itself as often will not come up. Not at once: a port may be taken for a moment.
+const MOST_RESTARTS: u32 = 5;
 /// Bootstrap of a relay that is done.
 const BOOTSTRAPPED: u8 = 100;
 
@@ -52,7 +54,6 @@ pub(crate) fn look(
         Ok(status) => status,
         Err(error) => return Health::Waiting(error.to_string()),
     };
-    let state = format!("it is {} ({})", status.active_state, status.sub_state);
     // Between the two halves of a restart its unit is what it was before.
     if status.is_stopped() || (status.active_state == "failed" && status.job.is_none()) {
         let how = how_it_ended(status);
@@ -60,7 +61,13 @@ pub(crate) fn look(
         return Health::Sick(format!("it is {} ({how}); see `journalctl -u {service}`", status.active_state));
     }
     let Some(pid) = status.main_pid.filter(|_| status.active_state == "active") else {
-        return Health::Waiting(state);
+        if status.restarts >= MOST_RESTARTS {
+            let (times, how) = (status.restarts, how_it_ended(status));
+            return Health::Sick(format!(
+                "it ends by itself again and again ({how}); systemd started it {times} times"
+            ));
+        }
+        return Health::Waiting(format!("it is {} ({})", status.active_state, status.sub_state));
     };
     let Some(life) = host.programs.life(pid) else {
         return Health::Waiting("its main process has just ended".to_owned());
@@ -83,22 +90,14 @@ pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus
     host.manager.statuses(std::slice::from_ref(service)).pop().unwrap_or_else(|| Err(nothing()))
 }
 
-/// What runs of several services, in their order.
-pub(crate) fn running(host: Host<'_>, services: &[ServiceName]) -> Vec<Running> {
-    let one = |status: Result<UnitStatus, SystemdError>| {
-        let Ok(status) = status else { return Running::Nothing };
-        match status.main_pid.and_then(|pid| host.programs.life(pid)) {
-            Some(life) => Running::Life(life),
-            None if status.is_stopped() => Running::Stopped,
-            None => Running::Nothing,
-        }
-    };
-    host.manager.statuses(services).into_iter().map(one).collect()
-}
-
 /// What runs of a service.
-pub(crate) fn running_one(host: Host<'_>, service: &ServiceName) -> Running {
-    running(host, std::slice::from_ref(service)).pop().unwrap_or(Running::Nothing)
+pub(crate) fn running(host: Host<'_>, service: &ServiceName) -> Running {
+    let Ok(status) = status(host, service) else { return Running::Nothing };
+    match status.main_pid.and_then(|pid| host.programs.life(pid)) {
+        Some(life) => Running::Life(life),
+        None if status.is_stopped() => Running::Stopped,
+        None => Running::Nothing,
+    }
 }
 
 /// How the last main process of a service ended, in systemd's words.

@@ -1,5 +1,5 @@
-//! A run over services: a few are prepared together, since systemd reads all unit files at once; they are restarted at
-//! the plan's pace, watched, proved and committed; what fails is put back.
+//! A run over services: each gets its files and is restarted, at the plan's pace, watched, proved and committed; what fails is
+//! put back.
 //!
 //! | giving a treatment | what is true after it |
 //! |---|---|
@@ -32,11 +32,6 @@ use crate::trial::{Trial, Witness};
 /// Asked again and again whether no further service is to be restarted, and why.
 pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
 
-/// Files are changed no longer than this before the restart, as far as the pace allows: a service that restarts by
-/// itself in between has its treatment without a proof.
-const PREPARED_AHEAD: Duration = Duration::from_secs(60);
-/// systemd reads all unit files at once, so that a batch costs about as much as one service.
-const LARGEST_BATCH: u128 = 256;
 /// Between two looks at the services that are being restarted, at most.
 const LOOK_GAP: Duration = Duration::from_millis(10);
 
@@ -97,8 +92,6 @@ pub(crate) struct Run<'r, 'a> {
     total: usize,
     /// Nothing of them is changed yet.
     queue: VecDeque<ServiceName>,
-    /// With changed files, waiting for their restart.
-    ready: VecDeque<ServiceName>,
     restarts: Vec<Restart>,
     last_launch: Option<Duration>,
     outcome: Outcome,
@@ -121,7 +114,6 @@ impl<'r, 'a> Run<'r, 'a> {
             pace,
             total: queue.len(),
             queue,
-            ready: VecDeque::new(),
             restarts: Vec::new(),
             last_launch: None,
             outcome: Outcome::default(),
@@ -129,35 +121,24 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     pub(crate) fn carry_out(mut self) -> Result<Outcome, ChangeError> {
-        self.restart_all()?;
-        self.put_ready_back()?;
-        self.restart_all()?;
-        let wanted = match self.purpose {
-            Purpose::Apply => Stage::Committed,
-            Purpose::Revert => Stage::Reverted,
-        };
-        self.outcome.remaining += self.queue.len();
-        self.outcome.done = self.trial.state.count(wanted);
-        Ok(self.outcome)
-    }
-
-    /// Until every service is through, or what was begun is and nothing further is to be begun.
-    fn restart_all(&mut self) -> Result<(), ChangeError> {
         loop {
             let stops = self.stops();
-            if !stops && self.ready.is_empty() && !self.queue.is_empty() {
-                self.prepare()?;
-            }
             let launched = !stops && self.launch()?;
             if self.look()? || launched {
                 continue;
             }
-            let is_through = stops || (self.queue.is_empty() && self.ready.is_empty());
-            if is_through && self.restarts.is_empty() {
-                return Ok(());
+            if self.restarts.is_empty() && (stops || self.queue.is_empty()) {
+                break;
             }
             self.trial.host.clock.sleep(LOOK_GAP);
         }
+        let wanted = match self.purpose {
+            Purpose::Apply => Stage::Committed,
+            Purpose::Revert => Stage::Reverted,
+        };
+        self.outcome.remaining = self.queue.len();
+        self.outcome.done = self.trial.state.count(wanted);
+        Ok(self.outcome)
     }
 
     fn now(&self) -> Duration {
@@ -179,77 +160,29 @@ impl<'r, 'a> Run<'r, 'a> {
         is_spent.then(|| format!("{services} failed, which is all that failure_budget = {budget} allows"))
     }
 
-    /// Changes the files of the next services, as many as will be restarted within [`PREPARED_AHEAD`].
-    fn prepare(&mut self) -> Result<(), ChangeError> {
-        let each = self.pace.pause.0.as_millis().max(1);
-        let size = (PREPARED_AHEAD.as_millis() / each).clamp(1, LARGEST_BATCH) as usize;
-        let batch: Vec<ServiceName> = self.queue.drain(..size.min(self.queue.len())).collect();
-        match self.purpose {
-            Purpose::Apply => self.prepare_to_apply(batch),
-            Purpose::Revert => {
-                let undone = self.undo(batch)?;
-                self.ready.extend(undone);
-                Ok(())
-            }
-        }
-    }
-
-    fn prepare_to_apply(&mut self, batch: Vec<ServiceName>) -> Result<(), ChangeError> {
-        let (mut written, mut failed) = (Vec::new(), Vec::new());
-        let running = health::running(self.trial.host, &batch);
-        for (service, running) in batch.into_iter().zip(running) {
-            match self.trial.write_treatment(&service, running) {
-                Ok(()) => written.push(service),
-                Err(why) => failed.push((service, why)),
-            }
-        }
-        if !written.is_empty() {
-            self.trial.host.manager.reload()?;
-            let checked = self.trial.check_settings(&written)?;
-            for (service, checked) in written.into_iter().zip(checked) {
-                match checked {
-                    Ok(()) => self.ready.push_back(service),
-                    Err(why) => failed.push((service, why)),
-                }
-            }
-        }
-        failed.into_iter().try_for_each(|(service, why)| self.fail(service, why, false))
-    }
-
-    /// Puts the files of services back; gives those of which that was done.
-    fn undo(&mut self, services: Vec<ServiceName>) -> Result<Vec<ServiceName>, ChangeError> {
-        let mut undone = Vec::new();
-        for service in services {
-            self.trial.note_done(Event::Reverting { service: service.clone(), why: None }, self.witness);
-            match self.trial.undo_files(&service) {
-                Ok(()) => undone.push(service),
-                Err(why) => self.stuck(service, &why),
-            }
-        }
-        self.trial.host.manager.reload()?;
-        Ok(undone)
-    }
-
-    /// Restarts the next service if it is time; gives whether it did.
+    /// Begins with the next service if it is time; gives whether it did.
     fn launch(&mut self) -> Result<bool, ChangeError> {
         if self.restarts.len() >= self.pace.at_once as usize {
             return Ok(false);
         }
+        let Some(next) = self.queue.iter().position(|service| !self.is_family_down(service)) else {
+            return Ok(false);
+        };
         if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
-            let done = self.total - self.queue.len() - self.ready.len();
+            let done = self.total - self.queue.len();
             self.witness.told(&self.trial.prepared, &Notification::Waiting(done, self.total));
             return Ok(false);
         }
-        let Some(next) = self.ready.iter().position(|service| !self.is_family_down(service)) else {
-            return Ok(false);
-        };
-        let Some(service) = self.ready.remove(next) else { return Ok(false) };
+        let Some(service) = self.queue.remove(next) else { return Ok(false) };
         match self.purpose {
-            Purpose::Revert => self.files_are_back(service, true)?,
-            Purpose::Apply => match self.check_before_restart(&service) {
+            Purpose::Apply => match self.trial.treat(&service) {
                 Ok(()) => self.restart(service, Purpose::Apply)?,
                 Err(why) => self.fail(service, why, false)?,
             },
+            Purpose::Revert => {
+                self.trial.note_done(Event::Reverting { service: service.clone(), why: None }, self.witness);
+                self.put_files_back(service, true)?;
+            }
         }
         Ok(true)
     }
@@ -260,14 +193,6 @@ impl<'r, 'a> Run<'r, 'a> {
             |service| self.trial.treatment(service).and_then(|treatment| treatment.family.as_ref());
         let family = family_of(service);
         family.is_some() && self.restarts.iter().any(|restart| family_of(&restart.service) == family)
-    }
-
-    fn check_before_restart(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        // Somebody may have stopped it since its files were changed.
-        if health::running_one(self.trial.host, service) == Running::Stopped {
-            return Err(ServiceError::stopped());
-        }
-        self.trial.check_library(service)
     }
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
@@ -349,21 +274,17 @@ impl<'r, 'a> Run<'r, 'a> {
             self.trial.note_done(Event::Reverted { service }, self.witness);
             return Ok(());
         }
-        match self.trial.undo_files(&service) {
-            Ok(()) => {
-                self.trial.host.manager.reload()?;
-                self.files_are_back(service, restarted)
-            }
-            Err(why) => {
-                self.stuck(service, &why);
-                Ok(())
-            }
-        }
+        self.put_files_back(service, restarted)
     }
 
-    /// A service's files are as before and systemd knows it: what runs may still have the treatment.
-    fn files_are_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
-        let running = health::running_one(self.trial.host, &service);
+    /// Puts a service's files back, and restarts it where what runs may have the treatment.
+    fn put_files_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
+        if let Err(why) = self.trial.undo_files(&service) {
+            self.stuck(service, &why);
+            return Ok(());
+        }
+        self.trial.host.manager.reload()?;
+        let running = health::running(self.trial.host, &service);
         let by_somebody = !restarted && running == Running::Stopped;
         if by_somebody || self.trial.state.stays_stopped(&service, &running) {
             self.witness.warning(&format!("{service} is stopped and stays so; its files are as before"));
@@ -388,16 +309,5 @@ impl<'r, 'a> Run<'r, 'a> {
             .note_done(Event::RevertFailed { service: service.clone(), why: why.clone() }, self.witness);
         self.witness.told(&self.trial.prepared, &Notification::RevertFailed(service.clone(), why.clone()));
         self.outcome.stuck.push((service, why));
-    }
-
-    /// Files of services that are not restarted any more must not wait for a restart that nobody proves.
-    fn put_ready_back(&mut self) -> Result<(), ChangeError> {
-        let ready = std::mem::take(&mut self.ready);
-        self.outcome.remaining += ready.len();
-        if self.purpose == Purpose::Revert {
-            return Ok(());
-        }
-        let undone = self.undo(ready.into())?;
-        undone.into_iter().try_for_each(|service| self.files_are_back(service, false))
     }
 }

@@ -4,14 +4,14 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment};
+use heaptrial_host::systemd::{Job, JobResult, SystemdError};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::Disk;
 use crate::edit;
 use crate::error::{ChangeError, ServiceError};
 use crate::files::FileState;
-use crate::health::{self, Health, Running};
+use crate::health::{self, Health};
 use crate::journal::{Change, Event};
 use crate::ledger::{Left, timer_of};
 use crate::treatment::{Content, Desired, ServiceTreatment};
@@ -28,20 +28,29 @@ impl Trial<'_> {
         self.treatment(service).ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
     }
 
-    /// Announces the changes of a service's files, and makes them.
-    pub(crate) fn write_treatment(
-        &mut self,
-        service: &ServiceName,
-        running: Running,
-    ) -> Result<(), ServiceError> {
+    /// Announces the changes of a service's files and makes them; its next life will have the treatment.
+    pub(crate) fn treat(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+        let running = health::running(self.host, service);
         // What somebody stopped is not started by a treatment.
         if self.state.stays_stopped(service, &running) {
-            return Err(ServiceError::stopped());
+            return Err(ServiceError("it is stopped; start it, or leave it out, and go on".to_owned()));
         }
         let changes = self.plan_files(service)?;
         let arm = self.planned(service)?.arm.clone();
         self.record(Event::Intent { service: service.clone(), arm, changes, life: running.life() })?;
-        self.write_files(service)
+        for change in &self.changes(service) {
+            edit::make(change, &self.journal)?;
+            if change.after == FileState::Absent {
+                self.stop_timer(timer_of(&self.paths, change));
+            }
+        }
+        self.host.manager.reload()?;
+        let treatment = self.planned(service)?;
+        // A later drop-in may override ours.
+        if let Some(systemds) = self.host.manager.environments(std::slice::from_ref(service))?.pop() {
+            treatment.check_settings(&self.paths, &systemds)?;
+        }
+        check_library(self.host.disk, &self.paths, treatment)
     }
 
     /// The changes of a service's files, with the bytes of before and after saved.
@@ -82,18 +91,6 @@ impl Trial<'_> {
             all &= edit::is_made(change, &self.journal)?;
         }
         Ok(all)
-    }
-
-    /// Makes the changes that were announced.
-    pub(crate) fn write_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        let changes = self.changes(service);
-        for change in &changes {
-            edit::make(change, &self.journal)?;
-            if change.after == FileState::Absent {
-                self.stop_timer(timer_of(&self.paths, change));
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn changes(&self, service: &ServiceName) -> Vec<Change> {
@@ -176,29 +173,12 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether systemd's own view has the treatments: a later drop-in may override ours.
-    pub(crate) fn check_settings(
-        &self,
-        services: &[ServiceName],
-    ) -> Result<Vec<Result<(), ServiceError>>, SystemdError> {
-        let found = self.host.manager.environments(services)?;
-        let check = |(service, systemds): (&ServiceName, &UnitEnvironment)| {
-            self.planned(service)?.check_settings(&self.paths, systemds)
-        };
-        Ok(services.iter().zip(&found).map(check).collect())
-    }
-
-    /// Whether the library that a service is about to load is still the one that was installed.
-    pub(crate) fn check_library(&self, service: &ServiceName) -> Result<(), ServiceError> {
-        check_library(self.host.disk, &self.paths, self.planned(service)?)
-    }
-
     /// Queues a restart; gives the life that ran before. If systemd went away before it answered it is asked again: one that it
     /// had heard of is one restart more.
     pub(crate) fn restart(&self, service: &ServiceName) -> Result<Option<LifeKey>, ServiceError> {
         let mut asked = 0;
         loop {
-            let before = health::running_one(self.host, service).life();
+            let before = health::running(self.host, service).life();
             asked += 1;
             match self.host.manager.restart(service) {
                 Err(SystemdError::Lost { .. }) if asked < MOST_ASKED => {}
