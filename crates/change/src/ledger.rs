@@ -83,12 +83,13 @@ impl fmt::Debug for Ledger<'_> {
 impl Ledger<'static> {
     /// Of the host that this program runs on.
     pub fn of_this_host(paths: &Paths) -> Result<Self, ChangeError> {
-        Self::read(&ThisDisk, paths)
+        Self::read(&ThisDisk, paths, "")
     }
 }
 
 impl<'a> Ledger<'a> {
-    pub(crate) fn read(disk: &'a dyn Disk, paths: &Paths) -> Result<Self, ChangeError> {
+    /// All but the transaction `own`.
+    pub(crate) fn read(disk: &'a dyn Disk, paths: &Paths, own: &str) -> Result<Self, ChangeError> {
         let owner = |name: String| {
             let folder = paths.trial(&name);
             let records = journal::records(disk, &folder).map_err(|error| error.to_string());
@@ -100,8 +101,8 @@ impl<'a> Ledger<'a> {
                 folder,
             }
         };
-        let owners = names(disk, paths)?.into_iter().map(owner).collect();
-        Ok(Self { disk, paths: paths.clone(), owners })
+        let others = names(disk, paths)?.into_iter().filter(|name| name != own);
+        Ok(Self { disk, paths: paths.clone(), owners: others.map(owner).collect() })
     }
 
     #[must_use]
@@ -305,10 +306,7 @@ pub(crate) fn timer_of(paths: &Paths, change: &Change) -> Option<ServiceName> {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_allocator::Expected;
-
     use super::*;
-    use crate::treatment::ServiceTreatment;
 
     const SERVICE: &str = "tor@a.service";
 
@@ -392,54 +390,5 @@ mod tests {
         assert!(ledger().refuse_strays([service("a@3.service")].iter()).is_ok());
         let error = ledger().refuse_strays([of.clone()].iter()).unwrap_err().to_string();
         assert!(error.contains("zz-heaptrial.conf (`lost`)"), "{error}");
-    }
-
-    fn prepared(name: &str, service: &ServiceName) -> Prepared {
-        let plan = serde_json::json!({
-            "name": name, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
-            "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
-        });
-        let treatment = ServiceTreatment {
-            service: service.clone(),
-            arm: "a".to_owned(),
-            family: None,
-            environment: Vec::new(),
-            unset: Vec::new(),
-            torrc: BTreeMap::new(),
-            restart_every: None,
-            expected: Expected::own_c_library("glibc".parse().unwrap(), Vec::new()),
-            relay: None,
-        };
-        Prepared {
-            schema_version: Prepared::VERSION,
-            plan: serde_json::from_value(plan).unwrap(),
-            host: "here".to_owned(),
-            services: vec![treatment],
-            libraries: Vec::new(),
-            agent: None,
-            owner: crate::prepared::Owner::trial(),
-        }
-    }
-
-    #[test]
-    fn a_damaged_journal_refuses_the_services_of_its_trial_alone_and_names_the_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let paths = Paths { state: dir.path().to_owned(), ..Paths::default() };
-        let [own, other] =
-            ["tor@a.service", "tor@b.service"].map(|name| name.parse::<ServiceName>().unwrap());
-        let folder = paths.trial("old");
-        std::fs::create_dir_all(&folder).unwrap();
-        let text = serde_json::to_string(&prepared("old", &own)).unwrap();
-        std::fs::write(folder.join("prepared.json"), text).unwrap();
-        std::fs::write(folder.join("journal.jsonl"), "{}\n{}\n").unwrap();
-        let claims = || Ledger::of_this_host(&paths).unwrap().claims();
-        let known = claims();
-        assert!(free(&known, [&other].into_iter()).is_ok());
-        let why = free(&known, [&own].into_iter()).unwrap_err().to_string();
-        assert!(why.contains(&format!("move {} away", folder.display())), "{why}");
-
-        // Of which services it is nobody knows: that refuses nobody.
-        std::fs::write(folder.join("prepared.json"), "{").unwrap();
-        assert!(claims().is_empty());
     }
 }

@@ -64,20 +64,11 @@ impl Trial<'_> {
                 desired.push(Desired { path: file.path.clone(), content });
             }
         }
-        let planned: Vec<edit::Planned> = desired
-            .iter()
-            .map(|file| {
-                let left = left.iter().find(|left| left.path == file.path);
-                edit::plan(file, left, self.mark(), &self.journal)
-            })
-            .collect::<Result<_, ChangeError>>()?;
-        if let (Some(relay), false) = (&treatment.relay, treatment.torrc.is_empty()) {
-            if let Some(found) = planned.iter().find(|planned| planned.change.path == relay.torrc) {
-                let checked = self.host.programs.verify_torrc(relay, &found.change.after, &found.bytes);
-                checked.map_err(|why| ServiceError(format!("{}: {why}", relay.torrc.display())))?;
-            }
-        }
-        Ok(planned.into_iter().map(|planned| planned.change).collect())
+        let plan = |file: &Desired| {
+            let left = left.iter().find(|left| left.path == file.path);
+            Ok(edit::plan(file, left, self.mark(), &self.journal)?)
+        };
+        desired.iter().map(plan).collect()
     }
 
     /// Whether every file of a service is as it was written; those that are not are as before.

@@ -1,6 +1,5 @@
 //! How services that were given a treatment are now: what a rollout's gate goes by. Nothing is restarted.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -79,7 +78,6 @@ fn look(
     services: &[ServiceName],
 ) -> Vec<Seen> {
     let statuses = host.manager.statuses(services);
-    let mut libraries = HashMap::new();
     let one = |(service, status): (&ServiceName, Result<UnitStatus, SystemdError>)| {
         let status = match status {
             Ok(status) => status,
@@ -90,10 +88,7 @@ fn look(
         let (Some(known), Some(treatment)) = (found.and_then(|found| found.life.as_ref()), treatment) else {
             return (Standing::Untreated, None);
         };
-        // Services of an arm have one library in common.
-        let object = treatment.expected.object.clone();
-        let checked = libraries.entry(object).or_insert_with(|| check_library(host.disk, paths, treatment));
-        if let Err(why) = checked {
+        if let Err(why) = check_library(host.disk, paths, treatment) {
             return (Standing::Failed(why.to_string()), None);
         }
         look_at(host, treatment, known, &status)

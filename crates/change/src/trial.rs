@@ -1,6 +1,5 @@
 //! A transaction on a host: its folder, its journal, its lock.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,7 +53,7 @@ impl<'a> Trial<'a> {
         }
         // Two operators may have planned with the same services.
         let services = prepared.services.iter().map(|treatment| &treatment.service);
-        let others = Ledger::read(host.disk, paths)?.without(&prepared.plan.name);
+        let others = Ledger::read(host.disk, paths, &prepared.plan.name)?;
         free(&others.claims(), services)?;
         freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, others, lock)
@@ -81,7 +80,7 @@ impl<'a> Trial<'a> {
             Action::Recover => Lock::take(host.disk, &paths.state, &holder)?,
             _ => Lock::take_after((host.disk, host.clock), &paths.state, &holder, patience)?,
         };
-        let others = Ledger::read(host.disk, paths)?.without(name);
+        let others = Ledger::read(host.disk, paths, name)?;
         Self::of(host, paths, prepared, others, lock)
     }
 
@@ -254,7 +253,7 @@ pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> 
     read().or_else(|_| read())
 }
 
-/// Refuses files that bear the mark of a transaction on services of which its journal has no change, or that they are as
+/// Refuses drop-ins that bear the mark of a transaction on services of which its journal has no change, or that they are as
 /// before. Each change is recorded before it is made, so that there are none unless records were lost.
 fn check_accounted(
     disk: &dyn Disk,
@@ -262,18 +261,16 @@ fn check_accounted(
     prepared: &Prepared,
     state: &TrialState,
 ) -> Result<(), ChangeError> {
-    let id = prepared.plan.id.as_str().as_bytes();
-    let mark = Mark { trial: &prepared.plan.name, id: prepared.plan.id.as_str() };
     let as_before = |service: &ServiceName| {
         state.services.get(service).is_none_or(|found| found.stage == Stage::Reverted)
     };
-    let own = prepared.services.iter().filter(|treatment| as_before(&treatment.service));
-    let files = own.flat_map(|treatment| treatment.files(paths, mark)).map(|file| file.path);
     let bears_mark = |path: &PathBuf| {
-        let (state, bytes) = disk.look(path).unwrap_or((FileState::Absent, Vec::new()));
-        matches!(state, FileState::File { .. }) && bytes.windows(id.len()).any(|part| part == id)
+        let mark = disk.look(path).ok().and_then(|(_, bytes)| heaptrial_host::Mark::of(&bytes));
+        mark.is_some_and(|mark| mark.id == prepared.plan.id.as_str())
     };
-    let files: BTreeSet<String> = files.filter(bears_mark).map(|path| path.display().to_string()).collect();
+    let services = prepared.services.iter().map(|treatment| &treatment.service);
+    let drop_ins = services.filter(|service| as_before(service)).map(|service| paths.drop_in(service));
+    let files: Vec<String> = drop_ins.filter(bears_mark).map(|path| path.display().to_string()).collect();
     if files.is_empty() {
         return Ok(());
     }

@@ -80,8 +80,6 @@ pub trait Programs {
     fn is_begun(&self, pid: i32) -> bool;
     /// How far a relay has come with its start, in percent; `None` while it does not answer.
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8>;
-    /// Has the relay's own program check what is to be its torrc, read as `state` lets it.
-    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), ServiceError>;
     /// Whether a relay has its options in force, by its own word where it can be asked.
     fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>)
     -> Result<(), ServiceError>;
@@ -127,7 +125,7 @@ impl ThisHost {
     pub fn new(systemd: Systemd) -> Self {
         Self {
             disk: ThisDisk,
-            programs: ThisHostsPrograms::new(systemd.scope()),
+            programs: ThisHostsPrograms::default(),
             systemd,
             clock: clock::ThisClock::default(),
         }
