@@ -43,19 +43,19 @@ fault "what runs with the treatment is not restarted when it is put back" state.
 fault "putting back is not announced" run.rs \
     's/self\.trial\.note_done\(Event::Reverting \{ service: service\.clone\(\), why: None \}, self\.witness\);//'
 fault "what an earlier process left in the middle is not put back first" actions.rs \
-    's/in_the_middle\.collect\(\)/VecDeque::from_iter(in_the_middle.take(0))/'
+    's/first\.cloned\(\)\.collect\(\)/VecDeque::new()/'
 fault "a file is not brought to where it lasts" files.rs \
     's/disk\.sync\(beside\)\.map_err/Ok(()).map_err/'
 fault "the name of a file is not brought to where it lasts" files.rs \
     's/disk\.sync_folder\(folder\)\.map_err\(fail\("syncing the folder of"\)\)/Ok(())/'
 fault "a record is not brought to where it lasts" journal.rs \
-    's/disk\.append\(&path, &line\)\.and_then\(\|\(\)\| disk\.sync_data\(&path\)\)/disk.append(\&path, \&line)/'
+    's/disk\.append\(&path, &line\)\.and_then\(\|\(\)\| disk\.sync\(&path\)\)/disk.append(\&path, \&line)/'
 fault "a torn record is not cut off" journal.rs \
     's/disk\.cut\(&path, length\)\.map_err\(FileError::new\("cutting off the torn end of", &path\)\)\?;//'
 fault "systemd does not read what was put back" run.rs \
     's/self\.trial\.host\.manager\.reload\(\)\?;$/;/'
 fault "a service is not watched until it settled" restart.rs \
-    's/Health::Healthy\(life\) if pace\.settle\.0\.is_zero\(\)/Health::Healthy(life) if !pace.settle.0.is_zero()/'
+    's/trial\.host\.clock\.now\(\) \+ pace\.settle\.0/trial.host.clock.now()/'
 fault "a change by somebody else is overwritten" edit.rs \
     's/^    Err\(drift\(change, &present, &bytes, &change\.after, journal\)\)$/    Ok(true)/'
 fault "folders that were made stay" edit.rs \

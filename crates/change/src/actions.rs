@@ -4,33 +4,20 @@ use std::collections::VecDeque;
 
 use heaptrial_model::{Pace, ServiceName};
 
-use crate::error::{ChangeError, ServiceError};
+use crate::error::ChangeError;
 use crate::journal::{Action, Event};
-use crate::restart::Still;
 use crate::run::{Halt, Outcome, Purpose, Run};
 use crate::state::{Stage, TrialStage};
 use crate::trial::{Trial, Witness};
 
 impl Trial<'_> {
     /// Gives every service its treatment, at the plan's pace; also continues a start that was cut short. Services that
-    /// have theirs are left alone.
+    /// have theirs are left alone, unless their files are no longer as they were written.
     pub fn start(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
-        self.check_accounted()?;
         self.check_start()?;
-        self.begin_or_resume()?;
-        self.install(witness)?;
-        let pace = self.prepared.plan.pace;
-        // A process that took services out may have been cut short.
-        let half_out = self.state.dropped.iter().filter(|service| self.state.is_to_revert(service));
-        let outcome = self.run(Purpose::Revert, pace, half_out.cloned().collect(), witness, halt)?;
-        if !outcome.is_complete() {
-            self.interrupted(&outcome, witness);
-            return Ok(outcome);
-        }
-        let drifted = self.write_lost_files(witness, halt)?;
+        self.begin_or_resume(witness)?;
         let services = self.prepared.services.iter().map(|treatment| treatment.service.clone()).collect();
-        let mut outcome = self.apply(services, pace, witness, halt)?;
-        outcome.drifted = drifted;
+        let outcome = self.apply(services, self.prepared.plan.pace, witness, halt)?;
         if outcome.is_complete() {
             self.record(Event::Started)?;
         } else {
@@ -100,8 +87,8 @@ impl Trial<'_> {
         Ok(outcome)
     }
 
-    /// Puts back those of some services that an earlier process left in the middle, then gives all that lack their
-    /// treatment theirs.
+    /// Puts back those of some services that an earlier process left in the middle, that were taken out, or whose files are no
+    /// longer as they were written; then gives all that lack their treatment theirs.
     fn apply(
         &mut self,
         services: Vec<ServiceName>,
@@ -109,8 +96,15 @@ impl Trial<'_> {
         witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
-        let in_the_middle = self.state.in_flight().into_iter().filter(|service| services.contains(service));
-        let put_back = self.run(Purpose::Revert, pace, in_the_middle.collect(), witness, halt)?;
+        let in_flight = self.state.in_flight();
+        let is_out_or_lost = |service: &ServiceName| {
+            let is_written = || self.is_written(service).is_ok_and(|written| written);
+            self.stage(service) == Some(Stage::Committed)
+                && (self.state.dropped.contains(service) || !is_written())
+        };
+        let first = services.iter().filter(|service| in_flight.contains(service) || is_out_or_lost(service));
+        let first: VecDeque<ServiceName> = first.cloned().collect();
+        let put_back = self.run(Purpose::Revert, pace, first, witness, halt)?;
         if put_back.stopped.is_some() {
             return Ok(put_back);
         }
@@ -155,10 +149,12 @@ impl Trial<'_> {
         }
     }
 
-    /// Records that this process begins or goes on.
-    fn begin_or_resume(&mut self) -> Result<(), ChangeError> {
+    /// Records that this process begins or goes on, and installs what the transaction brings.
+    fn begin_or_resume(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+        self.check_accounted()?;
         let is_new = self.state.stage == TrialStage::Planned;
-        self.record(opened(if is_new { Action::Start } else { Action::Resume }))
+        self.record(opened(if is_new { Action::Start } else { Action::Resume }))?;
+        self.install(witness)
     }
 
     fn not_now(&self) -> ChangeError {
@@ -184,12 +180,10 @@ impl Trial<'_> {
     /// Begins or continues, without a service: installs what it brings. Services are changed by [`Self::apply_to`], also
     /// after an end.
     pub fn open_for_parts(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
-        self.check_accounted()?;
         self.check_open_for_parts()?;
-        self.begin_or_resume()?;
-        let installed = self.install(witness);
+        let begun = self.begin_or_resume(witness);
         self.disarm_or_warn(witness);
-        installed
+        begun
     }
 
     /// Gives these services their treatment; those that have theirs are left alone.
@@ -256,47 +250,6 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Writes the files again that treated services lost. One that was restarted without them is put back, and is given its
-    /// treatment with the others. Gives the services of which somebody changed a file, with the difference.
-    fn write_lost_files(
-        &mut self,
-        witness: &mut dyn Witness,
-        halt: Halt<'_>,
-    ) -> Result<Vec<(ServiceName, String)>, ChangeError> {
-        let (mut drifted, mut written, mut restarted) = (Vec::new(), Vec::new(), VecDeque::new());
-        for (service, life) in self.state.committed() {
-            let result = match self.is_written(&service).map_err(ServiceError::from) {
-                Ok(true) => continue,
-                Ok(false) if self.still(&service, &life) != Still::Runs => {
-                    restarted.push_back(service);
-                    continue;
-                }
-                Ok(false) => {
-                    witness.warning(&format!("a file of {service} is gone; it is written again"));
-                    self.write_files(&service)
-                }
-                Err(why) => Err(why),
-            };
-            match result {
-                Ok(()) => written.push(service),
-                Err(why) => {
-                    witness.warning(&format!("{service}: {why}"));
-                    drifted.push((service, why.to_string()));
-                }
-            }
-        }
-        if !written.is_empty() {
-            self.host.manager.reload()?;
-        }
-        for service in written {
-            if let Err(why) = self.start_timer(&service) {
-                witness.warning(&format!("{service}: {why}"));
-            }
-        }
-        self.run(Purpose::Revert, self.prepared.plan.pace, restarted, witness, halt)?;
-        Ok(drifted)
-    }
-
     /// Records that every part is done, and ends it.
     pub fn finish(&mut self) -> Result<(), ChangeError> {
         self.record(Event::Started)?;
@@ -320,14 +273,9 @@ impl Trial<'_> {
 
     /// Records why a run did not come to its end.
     fn interrupted(&mut self, outcome: &Outcome, witness: &mut dyn Witness) {
-        let names = |list: &[(ServiceName, String)]| -> String {
-            list.iter().map(|(service, _)| service.as_str()).collect::<Vec<_>>().join(", ")
-        };
-        let failed = [outcome.failed.as_slice(), &outcome.stuck].concat();
-        let why = outcome.stopped.clone().unwrap_or_else(|| match failed.as_slice() {
-            [] => format!("somebody changed files of {}", names(&outcome.drifted)),
-            failed => format!("{} failed", names(failed)),
-        });
+        let failed: Vec<&str> =
+            outcome.failed.iter().chain(&outcome.stuck).map(|(service, _)| service.as_str()).collect();
+        let why = outcome.stopped.clone().unwrap_or_else(|| format!("{} failed", failed.join(", ")));
         self.note_done(Event::Interrupted { why }, witness);
     }
 }

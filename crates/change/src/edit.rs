@@ -14,20 +14,13 @@ use crate::treatment::{Content, Desired, Mark};
 /// Of larger files, and of what is no text, only the digests are shown.
 const LARGEST_DIFF: usize = 65_536;
 
-/// A change with the bytes it writes.
-#[derive(Debug, Clone)]
-pub(crate) struct Planned {
-    pub(crate) change: Change,
-    pub(crate) bytes: Vec<u8>,
-}
-
 /// What has to change so that `desired` is there; saves what is there now. `left` is what an ended trial left there.
 pub(crate) fn plan(
     desired: &Desired,
     left: Option<&Left>,
     mark: Mark<'_>,
     journal: &Journal<'_>,
-) -> Result<Planned, ChangeError> {
+) -> Result<Change, ChangeError> {
     let path = &desired.path;
     let (before, present) = files::read(journal.disk, path)?;
     let is_free = before == FileState::Absent || left.is_some();
@@ -62,7 +55,7 @@ pub(crate) fn plan(
     // A killed process is continued from these bytes.
     journal.save_original(&bytes)?;
     let made_folders = files::missing_folders(journal.disk, path);
-    Ok(Planned { change: Change { path: path.clone(), before, after, made_folders }, bytes })
+    Ok(Change { path: path.clone(), before, after, made_folders })
 }
 
 /// Makes a change that was announced, with the bytes that were saved; one that is made already is left alone.
@@ -184,69 +177,5 @@ fn kind(state: &FileState) -> &'static str {
         FileState::File { .. } => "a file",
         FileState::Link { .. } => "a symbolic link",
         FileState::Other => "neither a file nor a link",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::edges::ThisDisk;
-
-    struct Bed {
-        folder: tempfile::TempDir,
-        journal: Journal<'static>,
-    }
-
-    fn bed() -> Bed {
-        let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("state");
-        std::fs::create_dir(&state).unwrap();
-        let journal = Journal::open(&ThisDisk, &state).unwrap();
-        Bed { folder, journal }
-    }
-
-    impl Bed {
-        fn desired(&self) -> Desired {
-            let path = self.folder.path().join("tor@a.service.d/zz-heaptrial.conf");
-            Desired { path, content: Content::New(b"[Service]\nEnvironment=A=1\n".to_vec()) }
-        }
-
-        fn planned(&self) -> Planned {
-            plan(&self.desired(), None, Mark { trial: "t", id: "i" }, &self.journal).unwrap()
-        }
-    }
-
-    // Files of the transaction are root's.
-    fn root() -> bool {
-        rustix::process::geteuid().is_root()
-    }
-
-    #[test]
-    fn drift_is_refused_with_the_difference() {
-        let bed = bed();
-        let planned = bed.planned();
-        if !root() {
-            return;
-        }
-        make(&planned.change, &bed.journal).unwrap();
-        std::fs::write(&planned.change.path, "[Service]\nEnvironment=A=2\n").unwrap();
-        for error in [
-            undo(&planned.change, &bed.journal).unwrap_err(),
-            make(&planned.change, &bed.journal).unwrap_err(),
-        ] {
-            let text = error.to_string();
-            assert!(text.contains("+Environment=A=2"), "{text}");
-        }
-        assert_eq!(std::fs::read_to_string(&planned.change.path).unwrap(), "[Service]\nEnvironment=A=2\n");
-    }
-
-    #[test]
-    fn a_file_of_somebody_else_is_not_replaced() {
-        let bed = bed();
-        let desired = bed.desired();
-        std::fs::create_dir_all(desired.path.parent().unwrap()).unwrap();
-        std::fs::write(&desired.path, "# mine\n").unwrap();
-        let error = plan(&desired, None, Mark { trial: "t", id: "i" }, &bed.journal).unwrap_err();
-        assert!(error.to_string().contains("`# mine`"), "{error}");
     }
 }

@@ -80,13 +80,6 @@ fn stage_words(stage: &TrialStage) -> &'static str {
 #[error("{0}")]
 pub struct ServiceError(pub String);
 
-impl ServiceError {
-    /// Somebody stopped it, and a treatment is no reason to start it.
-    pub(crate) fn stopped() -> Self {
-        Self("it is stopped; start it, or leave it out, and go on".to_owned())
-    }
-}
-
 macro_rules! shown {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for ServiceError {

@@ -234,18 +234,4 @@ mod tests {
         assert_eq!(read(DISK, &path).unwrap(), (before, bytes));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
-
-    #[test]
-    fn absent_links_and_folders_are_told_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("link");
-        assert_eq!(FileState::read(&path).unwrap(), FileState::Absent);
-        let link = FileState::Link { target: "../x.timer".into() };
-        put(DISK, &path, &link, b"").unwrap();
-        assert_eq!(FileState::read(&path).unwrap(), link);
-        assert_eq!(FileState::read(folder.path()).unwrap(), FileState::Other);
-        put(DISK, &path, &FileState::Absent, b"").unwrap();
-        put(DISK, &path, &FileState::Absent, b"").unwrap();
-        assert_eq!(FileState::read(&path).unwrap(), FileState::Absent);
-    }
 }

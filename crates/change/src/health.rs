@@ -14,6 +14,8 @@ use crate::treatment::ServiceTreatment;
 const PROOF_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two attempts at a proof.
 const PROOF_GAP: Duration = Duration::from_millis(50);
+/// What systemd has started again by itself as often will not come up. Not at once: a port may be taken for a moment.
+const MOST_RESTARTS: u32 = 5;
 /// Bootstrap of a relay that is done.
 const BOOTSTRAPPED: u8 = 100;
 
@@ -37,50 +39,47 @@ impl Running {
 /// What is known of a service that is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Health {
-    Waiting {
-        what: String,
-        /// How it ended by itself just now, if it did.
-        ended: Option<String>,
-        /// How often systemd has started it again by itself (NRestarts), where that could be read.
-        restarts: Option<u32>,
-    },
+    Waiting(String),
     Healthy(LifeKey),
     Sick(String),
 }
 
-impl Health {
-    fn waiting(what: impl Into<String>) -> Self {
-        Self::Waiting { what: what.into(), ended: None, restarts: None }
-    }
-}
-
-pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
-    let service = &treatment.service;
-    let status = match status(host, service) {
+/// Whether a service does its work, by systemd's word and, of a relay that can be asked, by its own.
+pub(crate) fn look(
+    host: Host<'_>,
+    treatment: &ServiceTreatment,
+    status: Result<&UnitStatus, &SystemdError>,
+) -> Health {
+    let status = match status {
         Ok(status) => status,
-        Err(error) => return Health::waiting(error.to_string()),
+        Err(error) => return Health::Waiting(error.to_string()),
     };
-    if status.active_state == "failed" || status.is_stopped() {
-        let how = how_it_ended(&status);
+    // Between the two halves of a restart its unit is what it was before.
+    if status.is_stopped() || (status.active_state == "failed" && status.job.is_none()) {
+        let how = how_it_ended(status);
+        let service = &treatment.service;
         return Health::Sick(format!("it is {} ({how}); see `journalctl -u {service}`", status.active_state));
     }
     let Some(pid) = status.main_pid.filter(|_| status.active_state == "active") else {
-        let what = format!("it is {} ({})", status.active_state, status.sub_state);
-        let ended = (status.sub_state == "auto-restart").then(|| how_it_ended(&status));
-        return Health::Waiting { what, ended, restarts: Some(status.restarts) };
+        if status.restarts >= MOST_RESTARTS {
+            let (times, how) = (status.restarts, how_it_ended(status));
+            return Health::Sick(format!(
+                "it ends by itself again and again ({how}); systemd started it {times} times"
+            ));
+        }
+        return Health::Waiting(format!("it is {} ({})", status.active_state, status.sub_state));
     };
     let Some(life) = host.programs.life(pid) else {
-        return Health::waiting("its main process has just ended");
+        return Health::Waiting("its main process has just ended".to_owned());
     };
     let Some(relay) = treatment.relay.as_ref().filter(|relay| can_be_asked(relay)) else {
         return Health::Healthy(life);
     };
-    let what = match host.programs.bootstrap_percent(relay) {
-        Some(BOOTSTRAPPED) => return Health::Healthy(life),
-        Some(percent) => format!("the relay is bootstrapped to {percent}%"),
-        None => "the relay's control socket does not answer".to_owned(),
-    };
-    Health::Waiting { what, ended: None, restarts: Some(status.restarts) }
+    match host.programs.bootstrap_percent(relay) {
+        Some(BOOTSTRAPPED) => Health::Healthy(life),
+        Some(percent) => Health::Waiting(format!("the relay is bootstrapped to {percent}%")),
+        None => Health::Waiting("the relay's control socket does not answer".to_owned()),
+    }
 }
 
 pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus, SystemdError> {
@@ -91,22 +90,14 @@ pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus
     host.manager.statuses(std::slice::from_ref(service)).pop().unwrap_or_else(|| Err(nothing()))
 }
 
-/// What runs of several services, in their order.
-pub(crate) fn running(host: Host<'_>, services: &[ServiceName]) -> Vec<Running> {
-    let one = |status: Result<UnitStatus, SystemdError>| {
-        let Ok(status) = status else { return Running::Nothing };
-        match status.main_pid.and_then(|pid| host.programs.life(pid)) {
-            Some(life) => Running::Life(life),
-            None if status.is_stopped() => Running::Stopped,
-            None => Running::Nothing,
-        }
-    };
-    host.manager.statuses(services).into_iter().map(one).collect()
-}
-
 /// What runs of a service.
-pub(crate) fn running_one(host: Host<'_>, service: &ServiceName) -> Running {
-    running(host, std::slice::from_ref(service)).pop().unwrap_or(Running::Nothing)
+pub(crate) fn running(host: Host<'_>, service: &ServiceName) -> Running {
+    let Ok(status) = status(host, service) else { return Running::Nothing };
+    match status.main_pid.and_then(|pid| host.programs.life(pid)) {
+        Some(life) => Running::Life(life),
+        None if status.is_stopped() => Running::Stopped,
+        None => Running::Nothing,
+    }
 }
 
 /// How the last main process of a service ended, in systemd's words.

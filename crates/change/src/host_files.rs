@@ -11,7 +11,6 @@ use crate::edit;
 use crate::error::ChangeError;
 use crate::files::{self, FileError, FileState};
 use crate::journal::{Change, Event};
-use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
 
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
@@ -43,48 +42,37 @@ impl Trial<'_> {
     /// Installs libraries, the agent's unit and the copy of the program; what is there already is left alone. Their
     /// bytes are not saved with the journal: a run that continues another has them again.
     pub(crate) fn install(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
-        self.install_program()?;
-        self.arm(witness)?;
+        let own = self.host.programs.own_program();
+        let own = own.map_err(FileError::new("finding the running program", Path::new("/proc/self/exe")))?;
         let mut files = Vec::new();
+        // A copy for the recovery timer, should the program's own file go.
+        if own != self.paths.program() {
+            files.push(self.copy_of(&own, &self.paths.program(), None, 0o755)?);
+        }
         for library in &self.prepared.libraries {
             // One that another trial brought is this trial's as well, so that it stays until both are reverted.
             let is_shared = self.others.brought(&library.installed).is_some();
             if is_shared || change_needed(self.host.disk, &library.installed, &library.sha256)? {
-                files.push(self.library(
-                    &library.source,
-                    &library.installed,
-                    Some(&library.sha256),
-                    0o644,
-                )?);
+                let sha256 = Some(library.sha256.as_str());
+                files.push(self.copy_of(&library.source, &library.installed, sha256, 0o644)?);
             }
         }
-        if let Some(agent) = self.prepared.agent.clone() {
+        let agent = self.prepared.agent.clone();
+        if let Some(agent) = &agent {
             files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
             let target = self.paths.scope.target();
             let link = self.paths.unit(&format!("{target}.wants/{}", agent.name));
             files.push(Installed::link(link, &format!("../{}", agent.name)));
         }
         self.put_host_files(files)?;
-        if let Some(agent) = &self.prepared.agent {
+        self.arm(witness)?;
+        if let Some(agent) = agent {
             self.host.manager.reload()?;
-            let result = self.start_unit(&agent.name, UNIT_PATIENCE);
-            match result {
+            match self.start_unit(&agent.name, UNIT_PATIENCE) {
                 Ok(result) if result.is_done() => {}
                 Ok(result) => witness.warning(&format!("{} did not start: {}", agent.name, result.0)),
                 Err(error) => witness.warning(&error.to_string()),
             }
-        }
-        Ok(())
-    }
-
-    /// Copies the program to where the recovery timer finds it, should its own file go.
-    fn install_program(&mut self) -> Result<(), ChangeError> {
-        let own = self.host.programs.own_program();
-        let own = own.map_err(FileError::new("finding the running program", Path::new("/proc/self/exe")))?;
-        let program = self.paths.program();
-        if own != program {
-            let copy = self.library(&own, &program, None, 0o755)?;
-            self.put_host_files(vec![copy])?;
         }
         Ok(())
     }
@@ -175,21 +163,15 @@ impl Trial<'_> {
             // Their timers run it.
             used.insert(&program);
         }
-        // What was given up may still name its library.
-        let is_left =
-            |change: &Change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now));
-        let names_it = |treatment: &&ServiceTreatment| {
-            let service = &treatment.service;
-            self.state.given_up.contains(service) && self.changes(service).iter().any(is_left)
+        // A service that was given up may still name its library, and a package that was installed since may have brought the
+        // same file.
+        let is_left = |path: &Path| {
+            used.contains(path)
+                || (!self.state.given_up.is_empty() && path.starts_with(self.paths.allocators()))
+                || self.host.programs.is_packaged(path)
         };
-        let named = self.prepared.services.iter().filter(names_it);
-        let named: Vec<PathBuf> = named.filter_map(|treatment| treatment.expected.object.clone()).collect();
-        // A package that was installed since may have brought the same file: it is the package's now.
-        let own = |change: &&Change| {
-            let needed = used.contains(change.path.as_path()) || named.contains(&change.path);
-            !needed && !self.host.programs.is_packaged(&change.path)
-        };
-        let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
+        let changes = self.state.host_changes.iter().filter(|change| !is_left(&change.path));
+        let changes: Vec<Change> = changes.cloned().collect();
         let removed =
             |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));
         if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
@@ -294,7 +276,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn library(
+    fn copy_of(
         &self,
         source: &Path,
         path: &Path,

@@ -6,13 +6,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use heaptrial_host::{Mark, Paths, is_drop_in};
+use heaptrial_host::{Mark, Paths};
 use heaptrial_model::{ServiceName, units};
 
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
 use crate::files::{self, FileError, FileState};
-use crate::host_files::RECOVERY_STEM;
 use crate::journal::{self, Change, Event, Record, saved_original};
 use crate::prepared::Prepared;
 use crate::state::{Stage, TrialStage, TrialState};
@@ -40,14 +39,13 @@ impl fmt::Display for Claim {
     }
 }
 
-/// A file of a trial or rollout without a folder: that was lost, or moved away.
+/// A drop-in of a trial or rollout whose folder was lost, or moved away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
     pub path: PathBuf,
     /// Name of the trial or rollout.
     pub name: String,
-    /// The service that it is about, where it is about one.
-    pub service: Option<ServiceName>,
+    pub service: ServiceName,
 }
 
 /// A file that an ended transaction left, with what was there before all of them.
@@ -85,12 +83,13 @@ impl fmt::Debug for Ledger<'_> {
 impl Ledger<'static> {
     /// Of the host that this program runs on.
     pub fn of_this_host(paths: &Paths) -> Result<Self, ChangeError> {
-        Self::read(&ThisDisk, paths)
+        Self::read(&ThisDisk, paths, "")
     }
 }
 
 impl<'a> Ledger<'a> {
-    pub(crate) fn read(disk: &'a dyn Disk, paths: &Paths) -> Result<Self, ChangeError> {
+    /// All but the transaction `own`.
+    pub(crate) fn read(disk: &'a dyn Disk, paths: &Paths, own: &str) -> Result<Self, ChangeError> {
         let owner = |name: String| {
             let folder = paths.trial(&name);
             let records = journal::records(disk, &folder).map_err(|error| error.to_string());
@@ -102,8 +101,8 @@ impl<'a> Ledger<'a> {
                 folder,
             }
         };
-        let owners = names(disk, paths)?.into_iter().map(owner).collect();
-        Ok(Self { disk, paths: paths.clone(), owners })
+        let others = names(disk, paths)?.into_iter().filter(|name| name != own);
+        Ok(Self { disk, paths: paths.clone(), owners: others.map(owner).collect() })
     }
 
     #[must_use]
@@ -213,25 +212,21 @@ impl<'a> Ledger<'a> {
         found.map(|owner| owner.name.as_str())
     }
 
-    /// Files with a mark of none of these, in order of paths.
+    /// Drop-ins with the mark of none of these, in order of services.
     pub fn strays(&self) -> Result<Vec<Stray>, ChangeError> {
-        // One whose plan cannot be read is there all the same.
-        let is_known = |name: &str, id: &Option<String>| {
-            let mut owners = self.owners.iter().filter(|owner| owner.name == name);
-            owners.any(|owner| match (&owner.prepared, id) {
-                (Ok(prepared), Some(id)) => prepared.plan.id.as_str() == id,
-                _ => true,
-            })
+        let folders = match self.disk.names(&self.paths.units) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(FileError::new("reading", &self.paths.units))?,
         };
-        let mut strays = Vec::new();
-        for path in unit_files(self.disk, &self.paths)? {
-            let Some((name, id)) = marked_by(self.disk, &path) else { continue };
-            if !is_known(&name, &id) {
-                let service = service_of(&path);
-                strays.push(Stray { path, name, service });
-            }
-        }
-        strays.sort_by(|a, b| a.path.cmp(&b.path));
+        let stray = |folder: &String| {
+            let service: ServiceName = folder.strip_suffix(".d")?.parse().ok()?;
+            let path = self.paths.drop_in(&service);
+            let Mark { name, .. } = Mark::of(&self.disk.look(&path).ok()?.1)?;
+            let is_known = self.owners.iter().any(|owner| owner.name == name);
+            (!is_known).then_some(Stray { path, name, service })
+        };
+        let mut strays: Vec<Stray> = folders.iter().filter_map(stray).collect();
+        strays.sort_by(|a, b| a.service.cmp(&b.service));
         Ok(strays)
     }
 
@@ -242,7 +237,7 @@ impl<'a> Ledger<'a> {
     ) -> Result<(), ChangeError> {
         let services: BTreeSet<&ServiceName> = services.collect();
         let mut strays = self.strays()?;
-        strays.retain(|stray| stray.service.as_ref().is_some_and(|service| services.contains(service)));
+        strays.retain(|stray| services.contains(&stray.service));
         if strays.is_empty() {
             return Ok(());
         }
@@ -302,49 +297,6 @@ pub(crate) fn some(texts: impl ExactSizeIterator<Item = String>) -> String {
     if more == 0 { shown } else { format!("{shown} and {}", units::counted(more, "other")) }
 }
 
-/// Unit files that may bear a mark.
-fn unit_files(disk: &dyn Disk, paths: &Paths) -> Result<Vec<PathBuf>, ChangeError> {
-    let list = |folder: &Path| match disk.names(folder) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Vec::new())
-        }
-        names => names.map_err(FileError::new("reading", folder)),
-    };
-    let mut files = Vec::new();
-    for name in list(&paths.units)? {
-        let path = paths.units.join(&name);
-        if name.ends_with(".d") {
-            let drop_ins = list(&path)?.into_iter().map(|file| path.join(file));
-            files.extend(drop_ins.filter(|file| is_drop_in(file)));
-        } else if name.starts_with("heaptrial-") {
-            files.push(path);
-        }
-    }
-    Ok(files)
-}
-
-/// Name, and id where it is known, of the trial or rollout whose mark a file bears.
-fn marked_by(disk: &dyn Disk, path: &Path) -> Option<(String, Option<String>)> {
-    let file = path.file_name()?.to_str()?;
-    let stem = file.strip_suffix(".timer").or_else(|| file.strip_suffix(".service"));
-    if let Some(name) = stem.and_then(|stem| stem.strip_prefix(RECOVERY_STEM)) {
-        return Some((name.to_owned(), None));
-    }
-    let Mark { name, id } = Mark::of(&disk.look(path).ok()?.1)?;
-    Some((name, Some(id)))
-}
-
-/// The service of a drop-in, or of the timer that restarts it.
-fn service_of(path: &Path) -> Option<ServiceName> {
-    if is_drop_in(path) {
-        let folder = path.parent()?.file_name()?.to_str()?;
-        return folder.strip_suffix(".d")?.parse().ok();
-    }
-    let file = path.file_name()?.to_str()?.strip_prefix("heaptrial-restart-")?;
-    let stem = file.strip_suffix(".timer").or_else(|| file.strip_suffix(".service"))?;
-    format!("{}.service", stem.replace("\\x40", "@")).parse().ok()
-}
-
 /// Whether a file is a timer's that restarts a service.
 pub(crate) fn timer_of(paths: &Paths, change: &Change) -> Option<ServiceName> {
     let name = change.path.file_name()?.to_str().filter(|name| name.ends_with(".timer"))?;
@@ -354,10 +306,7 @@ pub(crate) fn timer_of(paths: &Paths, change: &Change) -> Option<ServiceName> {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_allocator::Expected;
-
     use super::*;
-    use crate::treatment::ServiceTreatment;
 
     const SERVICE: &str = "tor@a.service";
 
@@ -421,98 +370,25 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_trial_are_found_with_its_name_and_their_service() {
+    fn drop_ins_without_a_trial_are_found_with_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let paths =
             Paths { state: dir.path().join("state"), units: dir.path().join("units"), ..Paths::default() };
         let ledger = || Ledger::of_this_host(&paths).unwrap();
         assert_eq!(ledger().strays().unwrap(), []);
-        let write = |file: &str, text: &str| {
-            let path = paths.units.join(file);
+        let service = |name: &str| name.parse::<ServiceName>().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = paths.drop_in(&service(name));
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        let mark = Mark::line("lost", "0123", "jemalloc");
-        write("a@1.service.d/zz-heaptrial.conf", &mark);
-        write("a@2.service.d/override.conf", &mark);
-        write("a@3.service.d/zz-heaptrial.conf", "[Service]\n");
-        write("heaptrial-restart-a\\x401.timer", &mark);
-        write("heaptrial-recovery-lost.service", "[Unit]\n");
-        write("heaptrial-agent.service", "[Unit]\n");
+        write("a@1.service", &Mark::line("lost", "0123", "jemalloc"));
+        write("a@3.service", "[Service]\n");
         let found = ledger().strays().unwrap();
-        let told: Vec<(String, &str, Option<&str>)> = found
-            .iter()
-            .map(|stray| {
-                let file = stray.path.strip_prefix(&paths.units).unwrap().display().to_string();
-                (file, stray.name.as_str(), stray.service.as_ref().map(ServiceName::as_str))
-            })
-            .collect();
-        assert_eq!(
-            told,
-            [
-                ("a@1.service.d/zz-heaptrial.conf".to_owned(), "lost", Some("a@1.service")),
-                ("heaptrial-recovery-lost.service".to_owned(), "lost", None),
-                ("heaptrial-restart-a\\x401.timer".to_owned(), "lost", Some("a@1.service")),
-            ]
-        );
-        let service = |name: &str| name.parse::<ServiceName>().unwrap();
-        assert!(ledger().refuse_strays([service("a@2.service")].iter()).is_ok());
-        let error = ledger().refuse_strays([service("a@1.service")].iter()).unwrap_err().to_string();
+        let [Stray { name, service: of, .. }] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((name.as_str(), of), ("lost", &service("a@1.service")));
+        assert!(ledger().refuse_strays([service("a@3.service")].iter()).is_ok());
+        let error = ledger().refuse_strays([of.clone()].iter()).unwrap_err().to_string();
         assert!(error.contains("zz-heaptrial.conf (`lost`)"), "{error}");
-
-        // One of that name that is there is another one, unless it is of the same drawing.
-        let folder = paths.trial("lost");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("journal.jsonl"), "").unwrap();
-        assert_eq!(ledger().strays().unwrap(), [], "its plan cannot be read");
-    }
-
-    fn prepared(name: &str, service: &ServiceName) -> Prepared {
-        let plan = serde_json::json!({
-            "name": name, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
-            "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
-        });
-        let treatment = ServiceTreatment {
-            service: service.clone(),
-            arm: "a".to_owned(),
-            family: None,
-            environment: Vec::new(),
-            unset: Vec::new(),
-            torrc: BTreeMap::new(),
-            restart_every: None,
-            expected: Expected::own_c_library("glibc".parse().unwrap(), Vec::new()),
-            relay: None,
-        };
-        Prepared {
-            schema_version: Prepared::VERSION,
-            plan: serde_json::from_value(plan).unwrap(),
-            host: "here".to_owned(),
-            services: vec![treatment],
-            libraries: Vec::new(),
-            agent: None,
-            owner: crate::prepared::Owner::trial(),
-        }
-    }
-
-    #[test]
-    fn a_damaged_journal_refuses_the_services_of_its_trial_alone_and_names_the_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let paths = Paths { state: dir.path().to_owned(), ..Paths::default() };
-        let [own, other] =
-            ["tor@a.service", "tor@b.service"].map(|name| name.parse::<ServiceName>().unwrap());
-        let folder = paths.trial("old");
-        std::fs::create_dir_all(&folder).unwrap();
-        let text = serde_json::to_string(&prepared("old", &own)).unwrap();
-        std::fs::write(folder.join("prepared.json"), text).unwrap();
-        std::fs::write(folder.join("journal.jsonl"), "{}\n{}\n").unwrap();
-        let claims = || Ledger::of_this_host(&paths).unwrap().claims();
-        let known = claims();
-        assert!(free(&known, [&other].into_iter()).is_ok());
-        let why = free(&known, [&own].into_iter()).unwrap_err().to_string();
-        assert!(why.contains(&format!("move {} away", folder.display())), "{why}");
-
-        // Of which services it is nobody knows: that refuses nobody.
-        std::fs::write(folder.join("prepared.json"), "{").unwrap();
-        assert!(claims().is_empty());
     }
 }

@@ -33,24 +33,15 @@ pub fn prepare(
         let hosts = hosts.into_iter().collect::<Vec<_>>().join(", ");
         return refuse(format!("the plan has no service of this host ({host}); its hosts are {hosts}"));
     }
-    let found: BTreeMap<&ServiceName, &Service> =
-        services.iter().map(|service| (service.name(), service)).collect();
-    let missing: Vec<&str> = own
-        .iter()
-        .filter(|assignment| {
-            found.get(&assignment.service).is_none_or(|service| service.unit.load_state != "loaded")
-        })
-        .map(|assignment| assignment.service.as_str())
-        .collect();
-    if !missing.is_empty() {
-        return refuse(format!(
-            "services of the plan that are not loaded on this host: {}; plan again, or take them out of the plan",
-            missing.join(", ")
-        ));
-    }
     let mut treatments = Vec::new();
     for assignment in own {
-        let service = found[&assignment.service];
+        let name = &assignment.service;
+        let found = services.iter().find(|service| service.name() == name);
+        let Some(service) = found.filter(|service| service.unit.load_state == "loaded") else {
+            return refuse(format!(
+                "{name} is not loaded on this host; plan again, or take it out of the plan"
+            ));
+        };
         let Some(arm) = plan.arms.iter().find(|arm| arm.name == assignment.arm) else { continue };
         let mut treatment = of_service((plan, host), arm, service, obtained, paths)?;
         treatment.family = assignment.family.clone();
@@ -60,15 +51,12 @@ pub fn prepare(
     for obtained in plan.arms.iter().filter_map(|arm| obtained.get(&arm.name)) {
         let Some(source) = &obtained.library else { continue };
         let installed = obtained.installed_below(&paths.allocators());
-        if libraries.iter().all(|library| library.installed != installed) {
+        let is_used =
+            treatments.iter().any(|treatment| treatment.expected.object.as_ref() == Some(&installed));
+        if is_used && libraries.iter().all(|library| library.installed != installed) {
             libraries.push(Library { source: source.clone(), installed, sha256: obtained.sha256.clone() });
         }
     }
-    let used = |library: &Library| {
-        treatments.iter().any(|treatment| treatment.expected.object.as_ref() == Some(&library.installed))
-    };
-    libraries.retain(used);
-    let owner = Owner::trial();
     Ok(Prepared {
         schema_version: Prepared::VERSION,
         plan: plan.clone(),
@@ -76,7 +64,7 @@ pub fn prepare(
         services: treatments,
         libraries,
         agent,
-        owner,
+        owner: Owner::trial(),
     })
 }
 

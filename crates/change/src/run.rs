@@ -1,5 +1,5 @@
-//! A run over services: a few are prepared together, since systemd reads all unit files at once; they are restarted at
-//! the plan's pace, watched, proved and committed; what fails is put back.
+//! A run over services: each gets its files and is restarted, at the plan's pace, watched, proved and committed; what fails is
+//! put back.
 //!
 //! | giving a treatment | what is true after it |
 //! |---|---|
@@ -20,27 +20,18 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use heaptrial_host::systemd::Job;
 use heaptrial_model::{LifeKey, Pace, ServiceName};
 
-use crate::edges::can_be_asked;
 use crate::error::{ChangeError, ServiceError};
 use crate::health::{self, Running};
 use crate::journal::Event;
-use crate::restart::{Progress, Queued, Restart, Still};
+use crate::restart::{Progress, Restart};
 use crate::state::Stage;
 use crate::trial::{Trial, Witness};
 
 /// Asked again and again whether no further service is to be restarted, and why.
 pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
 
-/// Files are changed no longer than this before the restart, as far as the pace allows: a service that restarts by
-/// itself in between has its treatment without a proof.
-const PREPARED_AHEAD: Duration = Duration::from_secs(60);
-/// What one restart takes, for the size of a batch, as long as none was seen.
-const FIRST_RESTART: Duration = Duration::from_millis(250);
-/// systemd reads all unit files at once, so that a batch costs about as much as one service.
-const LARGEST_BATCH: u128 = 256;
 /// Between two looks at the services that are being restarted, at most.
 const LOOK_GAP: Duration = Duration::from_millis(10);
 
@@ -78,8 +69,6 @@ pub struct Outcome {
     pub given_up: Vec<(ServiceName, String)>,
     /// Services that could not be put back, with the reason.
     pub stuck: Vec<(ServiceName, String)>,
-    /// Services that had their treatment and of which somebody changed a file since, with the difference.
-    pub drifted: Vec<(ServiceName, String)>,
     /// Services that were not reached.
     pub remaining: usize,
     /// Why the run stopped before its end.
@@ -89,7 +78,7 @@ pub struct Outcome {
 impl Outcome {
     /// Whether everything is as it was wanted.
     pub fn is_complete(&self) -> bool {
-        let all = self.failed.is_empty() && self.stuck.is_empty() && self.drifted.is_empty();
+        let all = self.failed.is_empty() && self.stuck.is_empty();
         all && self.remaining == 0 && self.stopped.is_none()
     }
 }
@@ -103,12 +92,7 @@ pub(crate) struct Run<'r, 'a> {
     total: usize,
     /// Nothing of them is changed yet.
     queue: VecDeque<ServiceName>,
-    /// With changed files, waiting for their restart.
-    ready: VecDeque<ServiceName>,
     restarts: Vec<Restart>,
-    /// Restarts that were queued so far, and when the first and the last was.
-    launches: u32,
-    first_launch: Option<Duration>,
     last_launch: Option<Duration>,
     outcome: Outcome,
 }
@@ -130,46 +114,30 @@ impl<'r, 'a> Run<'r, 'a> {
             pace,
             total: queue.len(),
             queue,
-            ready: VecDeque::new(),
             restarts: Vec::new(),
-            launches: 0,
-            first_launch: None,
             last_launch: None,
             outcome: Outcome::default(),
         }
     }
 
     pub(crate) fn carry_out(mut self) -> Result<Outcome, ChangeError> {
-        let mut looked_again = self.purpose == Purpose::Revert;
-        let stopped = loop {
-            let stop = self.stop_reason();
-            if stop.is_none() && self.ready.is_empty() && !self.queue.is_empty() {
-                self.prepare()?;
-                continue;
-            }
-            let launched = stop.is_none() && self.launch()?;
+        loop {
+            let stops = self.stops();
+            let launched = !stops && self.launch()?;
             if self.look()? || launched {
                 continue;
             }
-            let is_through = stop.is_some() || (self.queue.is_empty() && self.ready.is_empty());
-            if !is_through || !self.restarts.is_empty() {
-                self.wait()?;
-            } else if !self.ready.is_empty() {
-                self.put_ready_back()?;
-            } else if stop.is_none() && !looked_again {
-                looked_again = true;
-                self.look_at_committed();
-            } else {
-                break stop;
+            if self.restarts.is_empty() && (stops || self.queue.is_empty()) {
+                break;
             }
-        };
+            self.trial.host.clock.sleep(LOOK_GAP);
+        }
         let wanted = match self.purpose {
             Purpose::Apply => Stage::Committed,
             Purpose::Revert => Stage::Reverted,
         };
-        self.outcome.remaining += self.queue.len();
+        self.outcome.remaining = self.queue.len();
         self.outcome.done = self.trial.state.count(wanted);
-        self.outcome.stopped = stopped;
         Ok(self.outcome)
     }
 
@@ -177,89 +145,44 @@ impl<'r, 'a> Run<'r, 'a> {
         self.trial.host.clock.now()
     }
 
-    /// Why nothing further is begun.
-    fn stop_reason(&self) -> Option<String> {
-        (self.halt)().or_else(|| {
-            let (failures, budget) = (self.trial.state.failures, self.pace.failure_budget);
-            let services = heaptrial_model::units::counted(failures as usize, "service");
-            let is_spent = failures >= budget.max(1) && self.purpose == Purpose::Apply;
-            is_spent.then(|| format!("{services} failed, which is all that failure_budget = {budget} allows"))
-        })
+    /// Whether nothing further is begun; why, is in the outcome.
+    fn stops(&mut self) -> bool {
+        if self.outcome.stopped.is_none() {
+            self.outcome.stopped = (self.halt)().or_else(|| self.spent_budget());
+        }
+        self.outcome.stopped.is_some()
     }
 
-    /// Changes the files of the next services, as many as will be restarted within [`PREPARED_AHEAD`] by how fast it went
-    /// so far.
-    fn prepare(&mut self) -> Result<(), ChangeError> {
-        let seen = self.first_launch.map(|first| (self.now() - first) / self.launches.max(1));
-        let each = self.pace.pause.0.max(seen.unwrap_or(FIRST_RESTART / self.pace.at_once.max(1)));
-        let size = (PREPARED_AHEAD.as_millis() / each.as_millis().max(1)).clamp(1, LARGEST_BATCH) as usize;
-        let batch: Vec<ServiceName> = self.queue.drain(..size.min(self.queue.len())).collect();
-        match self.purpose {
-            Purpose::Apply => self.prepare_to_apply(batch),
-            Purpose::Revert => {
-                let undone = self.undo(batch)?;
-                self.ready.extend(undone);
-                Ok(())
-            }
-        }
+    fn spent_budget(&self) -> Option<String> {
+        let (failures, budget) = (self.trial.state.failures, self.pace.failure_budget);
+        let services = heaptrial_model::units::counted(failures as usize, "service");
+        let is_spent = failures >= budget.max(1) && self.purpose == Purpose::Apply;
+        is_spent.then(|| format!("{services} failed, which is all that failure_budget = {budget} allows"))
     }
 
-    fn prepare_to_apply(&mut self, batch: Vec<ServiceName>) -> Result<(), ChangeError> {
-        let (mut written, mut failed) = (Vec::new(), Vec::new());
-        let running = health::running(self.trial.host, &batch);
-        for (service, running) in batch.into_iter().zip(running) {
-            match self.trial.write_treatment(&service, running) {
-                Ok(()) => written.push(service),
-                Err(why) => failed.push((service, why)),
-            }
-        }
-        if !written.is_empty() {
-            self.trial.host.manager.reload()?;
-            let checked = self.trial.check_settings(&written)?;
-            for (service, checked) in written.into_iter().zip(checked) {
-                match checked {
-                    Ok(()) => self.ready.push_back(service),
-                    Err(why) => failed.push((service, why)),
-                }
-            }
-        }
-        failed.into_iter().try_for_each(|(service, why)| self.fail(service, why, false))
-    }
-
-    /// Puts the files of services back; gives those of which that was done.
-    fn undo(&mut self, services: Vec<ServiceName>) -> Result<Vec<ServiceName>, ChangeError> {
-        let mut undone = Vec::new();
-        for service in services {
-            self.trial.note_done(Event::Reverting { service: service.clone(), why: None }, self.witness);
-            match self.trial.undo_files(&service) {
-                Ok(()) => undone.push(service),
-                Err(why) => self.stuck(service, &why),
-            }
-        }
-        self.trial.host.manager.reload()?;
-        Ok(undone)
-    }
-
-    /// Restarts the next service if it is time; gives whether it did.
+    /// Begins with the next service if it is time; gives whether it did.
     fn launch(&mut self) -> Result<bool, ChangeError> {
         if self.restarts.len() >= self.pace.at_once as usize {
             return Ok(false);
         }
+        let Some(next) = self.queue.iter().position(|service| !self.is_family_down(service)) else {
+            return Ok(false);
+        };
         if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
-            let done = self.total - self.queue.len() - self.ready.len();
+            let done = self.total - self.queue.len();
             self.witness.told(&self.trial.prepared, &Notification::Waiting(done, self.total));
             return Ok(false);
         }
-        let Some(next) = self.ready.iter().position(|service| !self.is_family_down(service)) else {
-            return Ok(false);
-        };
-        let Some(service) = self.ready.remove(next) else { return Ok(false) };
+        let Some(service) = self.queue.remove(next) else { return Ok(false) };
         match self.purpose {
-            Purpose::Revert => self.files_are_back(service, true)?,
-            Purpose::Apply => match self.check_before_restart(&service) {
+            Purpose::Apply => match self.trial.treat(&service) {
                 Ok(()) => self.restart(service, Purpose::Apply)?,
                 Err(why) => self.fail(service, why, false)?,
             },
+            Purpose::Revert => {
+                self.trial.note_done(Event::Reverting { service: service.clone(), why: None }, self.witness);
+                self.put_files_back(service, true)?;
+            }
         }
         Ok(true)
     }
@@ -272,46 +195,31 @@ impl<'r, 'a> Run<'r, 'a> {
         family.is_some() && self.restarts.iter().any(|restart| family_of(&restart.service) == family)
     }
 
-    fn check_before_restart(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        // Somebody may have stopped it since its files were changed.
-        if health::running_one(self.trial.host, service) == Running::Stopped {
-            return Err(ServiceError::stopped());
-        }
-        self.trial.check_library(service)
-    }
-
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
-        let now = self.now();
-        self.first_launch.get_or_insert(now);
-        self.last_launch = Some(now);
-        self.launches += 1;
+        self.last_launch = Some(self.now());
         self.witness.told(&self.trial.prepared, &Notification::Restarting(service.clone()));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
             let _ = self.trial.host.manager.reset_failed(&service);
         }
         match self.trial.restart(&service) {
-            Ok(queued) => self.watch(service, purpose, queued),
-            Err(why) => self.failed(service, purpose, why)?,
+            Ok(before) => {
+                let restart = Restart::new(service, purpose, before, self.now(), &self.pace);
+                self.restarts.push(restart);
+                Ok(())
+            }
+            Err(why) => self.failed(service, purpose, why),
         }
-        Ok(())
     }
 
-    fn watch(&mut self, service: ServiceName, purpose: Purpose, queued: Queued) {
-        let relay = self.trial.treatment(&service).and_then(|treatment| treatment.relay.as_ref());
-        let asks_program = relay.is_some_and(can_be_asked);
-        let now = self.now();
-        self.restarts.push(Restart::new(service, purpose, queued, asks_program, now, &self.pace));
-    }
-
-    /// Looks at the services that are being restarted; gives whether one came further.
+    /// Looks at the services that are being restarted; gives whether one is through.
     fn look(&mut self) -> Result<bool, ChangeError> {
         let mut has_moved = false;
         for mut restart in std::mem::take(&mut self.restarts) {
             let progress = restart.poll(self.trial, &self.pace);
             has_moved |= !matches!(progress, Progress::Waits);
             match progress {
-                Progress::Waits | Progress::Moved => self.restarts.push(restart),
+                Progress::Waits => self.restarts.push(restart),
                 Progress::Settled(life) => match restart.purpose {
                     Purpose::Apply => self.commit(restart.service, life)?,
                     Purpose::Revert => self.reverted(restart.service),
@@ -320,15 +228,6 @@ impl<'r, 'a> Run<'r, 'a> {
             }
         }
         Ok(has_moved)
-    }
-
-    fn wait(&mut self) -> Result<(), ChangeError> {
-        let jobs: Vec<&Job> = self.restarts.iter().filter_map(Restart::job).collect();
-        match jobs.is_empty() {
-            true => self.trial.host.clock.sleep(LOOK_GAP),
-            false => self.trial.host.manager.wait_for_any(&jobs, LOOK_GAP)?,
-        }
-        Ok(())
     }
 
     fn commit(&mut self, service: ServiceName, life: LifeKey) -> Result<(), ChangeError> {
@@ -375,21 +274,17 @@ impl<'r, 'a> Run<'r, 'a> {
             self.trial.note_done(Event::Reverted { service }, self.witness);
             return Ok(());
         }
-        match self.trial.undo_files(&service) {
-            Ok(()) => {
-                self.trial.host.manager.reload()?;
-                self.files_are_back(service, restarted)
-            }
-            Err(why) => {
-                self.stuck(service, &why);
-                Ok(())
-            }
-        }
+        self.put_files_back(service, restarted)
     }
 
-    /// A service's files are as before and systemd knows it: what runs may still have the treatment.
-    fn files_are_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
-        let running = health::running_one(self.trial.host, &service);
+    /// Puts a service's files back, and restarts it where what runs may have the treatment.
+    fn put_files_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
+        if let Err(why) = self.trial.undo_files(&service) {
+            self.stuck(service, &why);
+            return Ok(());
+        }
+        self.trial.host.manager.reload()?;
+        let running = health::running(self.trial.host, &service);
         let by_somebody = !restarted && running == Running::Stopped;
         if by_somebody || self.trial.state.stays_stopped(&service, &running) {
             self.witness.warning(&format!("{service} is stopped and stays so; its files are as before"));
@@ -414,33 +309,5 @@ impl<'r, 'a> Run<'r, 'a> {
             .note_done(Event::RevertFailed { service: service.clone(), why: why.clone() }, self.witness);
         self.witness.told(&self.trial.prepared, &Notification::RevertFailed(service.clone(), why.clone()));
         self.outcome.stuck.push((service, why));
-    }
-
-    /// Files of services that are not restarted any more must not wait for a restart that nobody proves.
-    fn put_ready_back(&mut self) -> Result<(), ChangeError> {
-        let ready = std::mem::take(&mut self.ready);
-        self.outcome.remaining += ready.len();
-        if self.purpose == Purpose::Revert {
-            return Ok(());
-        }
-        let undone = self.undo(ready.into())?;
-        undone.into_iter().try_for_each(|service| self.files_are_back(service, false))
-    }
-
-    /// Looks once more at every service that was committed: one may have ended since. Which a timer, an administrator or a
-    /// crash restarted is proved like any other.
-    fn look_at_committed(&mut self) {
-        for (service, life) in self.trial.state.committed() {
-            let still = self.trial.still(&service, &life);
-            let what = match still {
-                Still::Runs => continue,
-                Still::Stopped => "was stopped meanwhile, and stays so; its files keep the treatment",
-                Still::Ended(_) => "was restarted meanwhile; looking at what it runs now",
-            };
-            self.witness.warning(&format!("{service} {what}"));
-            if still != Still::Stopped {
-                self.watch(service, Purpose::Apply, Queued::default());
-            }
-        }
     }
 }

@@ -4,17 +4,16 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::{Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_host::systemd::{Job, JobResult, SystemdError};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::Disk;
 use crate::edit;
 use crate::error::{ChangeError, ServiceError};
 use crate::files::FileState;
-use crate::health::{self, Health, Running};
+use crate::health::{self, Health};
 use crate::journal::{Change, Event};
 use crate::ledger::{Left, timer_of};
-use crate::restart::{Queued, Still};
 use crate::treatment::{Content, Desired, ServiceTreatment};
 use crate::trial::Trial;
 
@@ -29,20 +28,29 @@ impl Trial<'_> {
         self.treatment(service).ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
     }
 
-    /// Announces the changes of a service's files, and makes them.
-    pub(crate) fn write_treatment(
-        &mut self,
-        service: &ServiceName,
-        running: Running,
-    ) -> Result<(), ServiceError> {
+    /// Announces the changes of a service's files and makes them; its next life will have the treatment.
+    pub(crate) fn treat(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+        let running = health::running(self.host, service);
         // What somebody stopped is not started by a treatment.
         if self.state.stays_stopped(service, &running) {
-            return Err(ServiceError::stopped());
+            return Err(ServiceError("it is stopped; start it, or leave it out, and go on".to_owned()));
         }
         let changes = self.plan_files(service)?;
         let arm = self.planned(service)?.arm.clone();
         self.record(Event::Intent { service: service.clone(), arm, changes, life: running.life() })?;
-        self.write_files(service)
+        for change in &self.changes(service) {
+            edit::make(change, &self.journal)?;
+            if change.after == FileState::Absent {
+                self.stop_timer(timer_of(&self.paths, change));
+            }
+        }
+        self.host.manager.reload()?;
+        let treatment = self.planned(service)?;
+        // A later drop-in may override ours.
+        if let Some(systemds) = self.host.manager.environments(std::slice::from_ref(service))?.pop() {
+            treatment.check_settings(&self.paths, &systemds)?;
+        }
+        check_library(self.host.disk, &self.paths, treatment)
     }
 
     /// The changes of a service's files, with the bytes of before and after saved.
@@ -56,20 +64,11 @@ impl Trial<'_> {
                 desired.push(Desired { path: file.path.clone(), content });
             }
         }
-        let planned: Vec<edit::Planned> = desired
-            .iter()
-            .map(|file| {
-                let left = left.iter().find(|left| left.path == file.path);
-                edit::plan(file, left, self.mark(), &self.journal)
-            })
-            .collect::<Result<_, ChangeError>>()?;
-        if let (Some(relay), false) = (&treatment.relay, treatment.torrc.is_empty()) {
-            if let Some(found) = planned.iter().find(|planned| planned.change.path == relay.torrc) {
-                let checked = self.host.programs.verify_torrc(relay, &found.change.after, &found.bytes);
-                checked.map_err(|why| ServiceError(format!("{}: {why}", relay.torrc.display())))?;
-            }
-        }
-        Ok(planned.into_iter().map(|planned| planned.change).collect())
+        let plan = |file: &Desired| {
+            let left = left.iter().find(|left| left.path == file.path);
+            Ok(edit::plan(file, left, self.mark(), &self.journal)?)
+        };
+        desired.iter().map(plan).collect()
     }
 
     /// Whether every file of a service is as it was written; those that are not are as before.
@@ -83,18 +82,6 @@ impl Trial<'_> {
             all &= edit::is_made(change, &self.journal)?;
         }
         Ok(all)
-    }
-
-    /// Makes the changes that were announced.
-    pub(crate) fn write_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        let changes = self.changes(service);
-        for change in &changes {
-            edit::make(change, &self.journal)?;
-            if change.after == FileState::Absent {
-                self.stop_timer(timer_of(&self.paths, change));
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn changes(&self, service: &ServiceName) -> Vec<Change> {
@@ -177,46 +164,18 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether systemd's own view has the treatments: a later drop-in may override ours.
-    pub(crate) fn check_settings(
-        &self,
-        services: &[ServiceName],
-    ) -> Result<Vec<Result<(), ServiceError>>, SystemdError> {
-        let found = self.host.manager.environments(services)?;
-        let check = |(service, systemds): (&ServiceName, &UnitEnvironment)| {
-            self.planned(service)?.check_settings(&self.paths, systemds)
-        };
-        Ok(services.iter().zip(&found).map(check).collect())
-    }
-
-    /// Whether the library that a service is about to load is still the one that was installed.
-    pub(crate) fn check_library(&self, service: &ServiceName) -> Result<(), ServiceError> {
-        check_library(self.host.disk, &self.paths, self.planned(service)?)
-    }
-
-    /// Queues a restart. If systemd went away before it answered, the unit itself tells whether it had heard: it has another
-    /// job than before, or another life; if not, it is asked again.
-    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Queued, ServiceError> {
-        for _ in 0..MOST_ASKED {
-            let earlier = health::status(self.host, service).ok();
-            let before = earlier.as_ref().and_then(|earlier| self.life_of(earlier));
+    /// Queues a restart; gives the life that ran before. If systemd went away before it answered it is asked again: one that it
+    /// had heard of is one restart more.
+    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Option<LifeKey>, ServiceError> {
+        let mut asked = 0;
+        loop {
+            let before = health::running(self.host, service).life();
+            asked += 1;
             match self.host.manager.restart(service) {
-                Err(SystemdError::Lost { .. }) => {}
-                queued => return Ok(Queued { before, job: Some(queued?) }),
-            }
-            let now = health::status(self.host, service)?;
-            let has_new_job = now.job.is_some() && now.job != earlier.and_then(|earlier| earlier.job);
-            // One that systemd started again by itself is counted, and a restart that was asked for begins the count anew.
-            let has_new_life = before.is_some() && self.life_of(&now) != before && now.restarts == 0;
-            if has_new_job || has_new_life {
-                return Ok(Queued { before, job: None });
+                Err(SystemdError::Lost { .. }) if asked < MOST_ASKED => {}
+                queued => return Ok(queued.map(|_| before)?),
             }
         }
-        Ok(Queued { before: None, job: Some(self.host.manager.restart(service)?) })
-    }
-
-    fn life_of(&self, status: &UnitStatus) -> Option<LifeKey> {
-        status.main_pid.and_then(|pid| self.host.programs.life(pid))
     }
 
     /// What a life runs, options of a torrc included, if that is what it should.
@@ -229,20 +188,18 @@ impl Trial<'_> {
     /// Whether a service does its work.
     pub(crate) fn health(&self, service: &ServiceName) -> Health {
         match self.planned(service) {
-            Ok(treatment) => health::look(self.host, treatment),
+            Ok(treatment) => health::look(self.host, treatment, health::status(self.host, service).as_ref()),
             Err(why) => Health::Sick(why.to_string()),
         }
     }
 
-    /// Whether a life still runs.
-    pub(crate) fn still(&self, service: &ServiceName, life: &LifeKey) -> Still {
+    /// Whether a life still runs; if not, how it ended.
+    pub(crate) fn still_runs(&self, service: &ServiceName, life: &LifeKey) -> Result<(), String> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
-            return Still::Runs;
+            return Ok(());
         }
-        if health::running_one(self.host, service) == Running::Stopped {
-            return Still::Stopped;
-        }
-        Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
+        let status = health::status(self.host, service).map_err(|error| error.to_string())?;
+        Err(health::how_it_ended(&status))
     }
 }
 

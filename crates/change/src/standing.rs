@@ -1,24 +1,23 @@
 //! How services that were given a treatment are now: what a rollout's gate goes by. Nothing is restarted.
 
-use std::collections::HashMap;
+use std::fs;
 use std::path::PathBuf;
 
 use heaptrial_allocator::prove;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::{SystemdError, UnitStatus};
-use heaptrial_host::{HostRoot, Paths};
-use heaptrial_inspect::{NextStart, Service};
+use heaptrial_inspect::Service;
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::{Host, in_force, is_program_begun};
 use crate::error::ChangeError;
-use crate::files::{FileState, digest};
+use crate::files::FileState;
 use crate::health::{self, Health};
 use crate::journal::Event;
-use crate::prepare::PRELOAD;
 use crate::prepared::Prepared;
 use crate::service::check_library;
 use crate::state::{ServiceState, Stage, TrialState};
-use crate::treatment::ServiceTreatment;
+use crate::treatment::{Content, Desired, Mark, ServiceTreatment};
 use crate::trial::{Trial, Witness};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +78,6 @@ fn look(
     services: &[ServiceName],
 ) -> Vec<Seen> {
     let statuses = host.manager.statuses(services);
-    let mut libraries = HashMap::new();
     let one = |(service, status): (&ServiceName, Result<UnitStatus, SystemdError>)| {
         let status = match status {
             Ok(status) => status,
@@ -90,10 +88,7 @@ fn look(
         let (Some(known), Some(treatment)) = (found.and_then(|found| found.life.as_ref()), treatment) else {
             return (Standing::Untreated, None);
         };
-        // Services of an arm have one library in common.
-        let object = treatment.expected.object.clone();
-        let checked = libraries.entry(object).or_insert_with(|| check_library(host.disk, paths, treatment));
-        if let Err(why) = checked {
+        if let Err(why) = check_library(host.disk, paths, treatment) {
             return (Standing::Failed(why.to_string()), None);
         }
         look_at(host, treatment, known, &status)
@@ -102,27 +97,19 @@ fn look(
 }
 
 fn look_at(host: Host<'_>, treatment: &ServiceTreatment, known: &LifeKey, status: &UnitStatus) -> Seen {
-    if status.active_state == "failed" || status.is_stopped() {
-        let how = format!("it is {} ({})", status.active_state, health::how_it_ended(status));
-        return (Standing::Failed(how), None);
-    }
-    let life = status.main_pid.filter(|_| status.is_running());
-    let life = life.and_then(|pid| host.programs.life(pid));
-    let same_boot = |life: &LifeKey| life.boot_id == known.boot_id;
-    let by_itself = status.restarts > 0 && life.as_ref() != Some(known);
-    if by_itself && life.as_ref().is_none_or(same_boot) {
+    let health = health::look(host, treatment, Ok(status));
+    // After a boot systemd may have needed more than one attempt.
+    let is_excused = |health: &Health| matches!(health, Health::Healthy(life) if life == known || life.boot_id != known.boot_id);
+    if status.restarts > 0 && !is_excused(&health) {
         let times = heaptrial_model::units::counted(status.restarts as usize, "time");
         let how = format!("systemd restarted it {times} by itself ({})", health::how_it_ended(status));
         return (Standing::Failed(how), None);
     }
-    let Some(life) = life else {
-        return (Standing::NotReady(format!("it is {} ({})", status.active_state, status.sub_state)), None);
-    };
-    match health::look(host, treatment) {
-        Health::Waiting { what, .. } => return (Standing::NotReady(what), None),
+    let life = match health {
+        Health::Waiting(what) => return (Standing::NotReady(what), None),
         Health::Sick(why) => return (Standing::Failed(why), None),
-        Health::Healthy(_) => {}
-    }
+        Health::Healthy(life) => life,
+    };
     let identity = match health::proof(host, &life, treatment) {
         Ok(identity) => identity,
         Err(why) => return (Standing::Failed(why.to_string()), None),
@@ -143,47 +130,36 @@ pub fn changed_files(state: &TrialState) -> Vec<(ServiceName, PathBuf)> {
     committed.filter_map(changed).collect()
 }
 
-/// A unit file without the lines that name the trial and the arm.
-fn without_header(text: &str) -> String {
-    text.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect()
+/// A file without the lines that name the trial and the arm.
+fn without_header(text: &[u8]) -> Vec<u8> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| !line.starts_with(b"#")).collect::<Vec<_>>().concat()
 }
 
-/// Whether a service is already as a treatment wants it, now and after its next restart.
+/// Whether a service is already as a treatment wants it, now and after its next restart, by files that an earlier trial or
+/// rollout wrote.
 pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Paths) -> bool {
     let Some(process) = &service.process else { return false };
     let runs = process.identity.as_ref().is_some_and(|identity| prove(&treatment.expected, identity).is_ok());
-    let root = HostRoot::default();
-    let next = NextStart::of(&root, &service.unit);
-    // The same build may be preloaded from where somebody else put it.
-    let same_build = |name: &str| {
-        let object = process.identity.as_ref().and_then(|identity| identity.path.as_ref());
-        name == PRELOAD
-            && next.preloads().len() == 1
-            && object.is_some_and(|object| {
-                let bytes = std::fs::read(object);
-                next.preload_of(&root, object).is_some()
-                    && bytes.is_ok_and(|bytes| digest(&bytes) == treatment.expected.sha256)
-            })
-    };
-    let set = treatment.environment.iter();
-    let stays =
-        set.into_iter().all(|(name, value)| next.value(name) == Some(value.as_str()) || same_build(name));
-    let nothing_else = treatment.unset.iter().all(|name| next.value(name).is_none());
-    let options = |relay: &heaptrial_relay::Relay| match treatment.torrc.is_empty() {
-        // Options that another arm set are no part of this one.
-        true => {
-            std::fs::read(&relay.torrc).is_ok_and(|text| heaptrial_relay::TorrcEdit::marker(&text).is_none())
+    let is_there = |file: &Desired| match &file.content {
+        Content::New(wanted) => {
+            fs::read(&file.path).is_ok_and(|present| without_header(&present) == without_header(wanted))
         }
-        false => in_force(relay, &treatment.torrc).is_ok(),
-    };
-    let torrc = service.relay.as_ref().map_or(treatment.torrc.is_empty(), options);
-    let present = std::fs::read_to_string(paths.unit(&treatment.timer_name())).ok();
-    let timer = match treatment.restart_every {
-        None => present.is_none(),
-        Some(every) => {
-            let wanted = treatment.restart_timer(every);
-            present.is_some_and(|text| without_header(&text) == wanted)
+        Content::Link(target) => fs::read_link(&file.path).is_ok_and(|present| present == *target),
+        Content::Torrc(options) => {
+            service.relay.as_ref().is_some_and(|relay| in_force(relay, options).is_ok())
         }
+        Content::Origin { .. } => false,
     };
-    runs && stays && nothing_else && torrc && timer && is_program_begun(process.life.pid)
+    // What another arm set is no part of this one.
+    let has_own_torrc = treatment.torrc.is_empty()
+        && service.relay.as_ref().is_some_and(|relay| {
+            fs::read(&relay.torrc).map_or(true, |text| heaptrial_relay::TorrcEdit::marker(&text).is_some())
+        });
+    let has_own_timer = treatment.restart_every.is_none() && paths.unit(&treatment.timer_name()).exists();
+    let files = treatment.files(paths, Mark { trial: "", id: "" });
+    runs && files.iter().all(is_there)
+        && !has_own_torrc
+        && !has_own_timer
+        && is_program_begun(process.life.pid)
 }

@@ -211,12 +211,6 @@ impl TrialState {
         changed && !self.given_up.contains(service)
     }
 
-    /// Services that run what their arms want, each with the life that was proved.
-    pub(crate) fn committed(&self) -> Vec<(ServiceName, LifeKey)> {
-        let committed = self.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
-        committed.filter_map(|(service, found)| Some((service.clone(), found.life.clone()?))).collect()
-    }
-
     /// Whether a service that does not run was stopped by somebody else, and stays so. Of one in the middle its treatment may be
     /// why.
     pub(crate) fn stays_stopped(&self, service: &ServiceName, running: &Running) -> bool {

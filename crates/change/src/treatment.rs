@@ -258,42 +258,4 @@ mod tests {
         assert!(header.contains("trial five-way (0123), arm mimalloc/.\n"), "{header}");
         assert!(header.contains(&digest(format!("[Service]{body}").as_bytes())), "{header}");
     }
-
-    #[test]
-    fn a_timer_is_named_by_its_service_whatever_that_is_called() {
-        let named = |name: &str| {
-            let service = name.parse().unwrap();
-            ServiceTreatment { service, ..treatment() }.timer().unwrap().to_string()
-        };
-        assert_eq!(named(r"a@b\x2dc.service"), r"heaptrial-restart-a\x40b\x2dc.timer");
-        assert_eq!(named("a@b.timer.service"), r"heaptrial-restart-a\x40b.timer.timer");
-        let treatment = ServiceTreatment { service: "a@b.timer.service".parse().unwrap(), ..treatment() };
-        let files = treatment.files(&Paths::default(), Mark { trial: "t", id: "i" });
-        let started = files[1].path.display().to_string();
-        assert!(started.ends_with(r"/heaptrial-restart-a\x40b.timer.service"), "{started}");
-    }
-
-    #[test]
-    fn a_restart_timer_has_a_name_of_its_own_and_is_linked() {
-        let files = treatment().files(&Paths::default(), Mark { trial: "t", id: "i" });
-        let names: Vec<String> = files.iter().map(|file| file.path.display().to_string()).collect();
-        assert_eq!(
-            names,
-            [
-                "/etc/systemd/system/tor@relay1.service.d/zz-heaptrial.conf",
-                "/etc/systemd/system/heaptrial-restart-tor\\x40relay1.service",
-                "/etc/systemd/system/heaptrial-restart-tor\\x40relay1.timer",
-                "/etc/systemd/system/timers.target.wants/heaptrial-restart-tor\\x40relay1.timer",
-            ]
-        );
-        let Content::New(timer) = &files[2].content else { panic!() };
-        let text = String::from_utf8_lossy(timer);
-        assert!(text.contains("OnActiveSec=172800s") && text.contains("RandomizedDelaySec=3600s"), "{text}");
-        // Whether it is there already is told by its lines below the header, fractions of a second included.
-        let odd = ServiceTreatment { restart_every: Some("1500ms".parse().unwrap()), ..treatment() };
-        let files = odd.files(&Paths::default(), Mark { trial: "t", id: "i" });
-        let Content::New(timer) = &files[2].content else { panic!() };
-        let body = odd.restart_timer(odd.restart_every.unwrap());
-        assert!(body.contains("OnActiveSec=1.5s") && timer.ends_with(body.as_bytes()), "{body}");
-    }
 }

@@ -1,6 +1,5 @@
 //! A transaction on a host: its folder, its journal, its lock.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,8 +21,6 @@ use crate::treatment::{Mark, ServiceTreatment};
 
 /// Name of the frozen plan in a transaction's folder.
 const PREPARED: &str = "prepared.json";
-/// The same once more, should that be lost.
-const COPY: &str = "originals/prepared.json";
 
 /// Told what happens to services.
 pub trait Witness {
@@ -56,7 +53,7 @@ impl<'a> Trial<'a> {
         }
         // Two operators may have planned with the same services.
         let services = prepared.services.iter().map(|treatment| &treatment.service);
-        let others = Ledger::read(host.disk, paths)?.without(&prepared.plan.name);
+        let others = Ledger::read(host.disk, paths, &prepared.plan.name)?;
         free(&others.claims(), services)?;
         freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, others, lock)
@@ -83,12 +80,7 @@ impl<'a> Trial<'a> {
             Action::Recover => Lock::take(host.disk, &paths.state, &holder)?,
             _ => Lock::take_after((host.disk, host.clock), &paths.state, &holder, patience)?,
         };
-        let folder = paths.trial(name);
-        if frozen(host.disk, &folder.join(PREPARED)).is_err() {
-            // It was lost, and is read from its copy; what is to be put back does not wait for a full disk.
-            let _ = freeze(host.disk, &folder, &prepared);
-        }
-        let others = Ledger::read(host.disk, paths)?.without(name);
+        let others = Ledger::read(host.disk, paths, name)?;
         Self::of(host, paths, prepared, others, lock)
     }
 
@@ -183,15 +175,11 @@ fn holder(prepared: &Prepared, action: Action) -> Holder {
     }
 }
 
-/// Writes what is frozen, and its copy first: one that is cut short in between has not begun.
 fn freeze(disk: &dyn Disk, folder: &Path, prepared: &Prepared) -> Result<(), ChangeError> {
-    let text = serde_json::to_vec_pretty(prepared)
-        .map_err(|source| ChangeError::damaged(&folder.join(PREPARED), source))?;
-    for path in [folder.join(COPY), folder.join(PREPARED)] {
-        files::make_folders(disk, &path)?;
-        files::put(disk, &path, &FileState::own(&text), &text)?;
-    }
-    Ok(())
+    let path = folder.join(PREPARED);
+    let text = serde_json::to_vec_pretty(prepared).map_err(|source| ChangeError::damaged(&path, source))?;
+    files::make_folders(disk, &path)?;
+    Ok(files::put(disk, &path, &FileState::own(&text), &text)?)
 }
 
 fn frozen(disk: &dyn Disk, path: &Path) -> Result<Prepared, ChangeError> {
@@ -215,7 +203,7 @@ pub fn check_trusted(paths: &Paths, name: &str) -> Result<(), ChangeError> {
 
 fn trusted(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<(), ChangeError> {
     let folder = paths.trial(name);
-    for file in [JOURNAL, PREPARED, COPY] {
+    for file in [JOURNAL, PREPARED] {
         disk.check_trusted(&folder.join(file), paths.scope).map_err(|why| {
             ChangeError::Refused(format!(
                 "{why}; what lies in {} decides what is written to this host. Look whether it still says what was done, and \
@@ -238,7 +226,7 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
     if !is_begun(disk, &folder) {
         return Err(unknown(disk, paths, name, folder));
     }
-    let prepared = frozen(disk, &path).or_else(|why| frozen(disk, &folder.join(COPY)).map_err(|_| why))?;
+    let prepared = frozen(disk, &path)?;
     if prepared.plan.name != name {
         let (path, of) = (path.display(), &prepared.plan.name);
         return Err(ChangeError::Failed(format!("reading {path}: it is of `{of}`: the folder is a copy")));
@@ -265,7 +253,7 @@ pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> 
     read().or_else(|_| read())
 }
 
-/// Refuses files that bear the mark of a transaction on services of which its journal has no change, or that they are as
+/// Refuses drop-ins that bear the mark of a transaction on services of which its journal has no change, or that they are as
 /// before. Each change is recorded before it is made, so that there are none unless records were lost.
 fn check_accounted(
     disk: &dyn Disk,
@@ -273,18 +261,16 @@ fn check_accounted(
     prepared: &Prepared,
     state: &TrialState,
 ) -> Result<(), ChangeError> {
-    let id = prepared.plan.id.as_str().as_bytes();
-    let mark = Mark { trial: &prepared.plan.name, id: prepared.plan.id.as_str() };
     let as_before = |service: &ServiceName| {
         state.services.get(service).is_none_or(|found| found.stage == Stage::Reverted)
     };
-    let own = prepared.services.iter().filter(|treatment| as_before(&treatment.service));
-    let files = own.flat_map(|treatment| treatment.files(paths, mark)).map(|file| file.path);
     let bears_mark = |path: &PathBuf| {
-        let (state, bytes) = disk.look(path).unwrap_or((FileState::Absent, Vec::new()));
-        matches!(state, FileState::File { .. }) && bytes.windows(id.len()).any(|part| part == id)
+        let mark = disk.look(path).ok().and_then(|(_, bytes)| heaptrial_host::Mark::of(&bytes));
+        mark.is_some_and(|mark| mark.id == prepared.plan.id.as_str())
     };
-    let files: BTreeSet<String> = files.filter(bears_mark).map(|path| path.display().to_string()).collect();
+    let services = prepared.services.iter().map(|treatment| &treatment.service);
+    let drop_ins = services.filter(|service| as_before(service)).map(|service| paths.drop_in(service));
+    let files: Vec<String> = drop_ins.filter(bears_mark).map(|path| path.display().to_string()).collect();
     if files.is_empty() {
         return Ok(());
     }

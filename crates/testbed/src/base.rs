@@ -49,13 +49,6 @@ impl Testbed {
         Ok(Base { folder, root })
     }
 
-    /// Removes what killed processes left behind, and nothing else.
-    pub fn tidy() -> Result<(), TestbedError> {
-        let folder = testbed_folder()?;
-        let _alone = Lock::wait(&folder.join("lock"))?;
-        tidy(&folder)
-    }
-
     /// The root file system for a test; `None`, after [skipping](crate::skip) it, if this machine cannot boot containers.
     pub fn for_test() -> Option<Base> {
         Self::or_skip(None, &[])
@@ -117,7 +110,12 @@ pub(crate) fn check_program(program: &str, package: &str) -> Result<(), Unavaila
 /// testbed's lock.
 fn tidy(folder: &Path) -> Result<(), TestbedError> {
     state::remove_leftovers(folder)?;
-    tree::entries_with(folder, UNFINISHED)?.iter().try_for_each(|unfinished| tree::remove(unfinished))
+    for entry in fs::read_dir(folder).map_err(TestbedError::file("cannot list", folder))?.flatten() {
+        if entry.file_name().to_string_lossy().contains(UNFINISHED) {
+            tree::remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn build(recipe: &Recipe, root: &Path) -> Result<(), TestbedError> {

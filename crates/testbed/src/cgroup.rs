@@ -83,15 +83,6 @@ impl Cgroups {
         })
     }
 
-    /// Waits until no process is left.
-    pub(crate) fn wait_until_empty(&self) -> bool {
-        let empty = || match self.processes().is_empty() {
-            true => Ok(()),
-            false => Err(String::new()),
-        };
-        wait_for("", Duration::from_secs(5), empty).is_ok()
-    }
-
     /// Removes them, once they are empty.
     pub(crate) fn remove(&self) -> Result<(), TestbedError> {
         // systemd removes a scope when its last process has ended.

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cgroup::{Cgroups, wait_for};
+use crate::cgroup::wait_for;
 use crate::error::{output, succeeded};
-use crate::folder::{Lock, testbed_folder};
-use crate::state::{self, State};
-use crate::{Base, TestbedError, disk, launch};
+use crate::state::Place;
+use crate::{Base, TestbedError, launch};
 
 /// How long booting may take.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
@@ -29,10 +28,14 @@ pub struct Options {
 /// A booted host. Dropping it removes everything of it.
 #[derive(Debug)]
 pub struct Container {
-    folder: PathBuf,
-    state: State,
+    name: String,
+    pub(crate) place: Place,
+    /// Paths of this host and of the container.
+    pub(crate) binds: Vec<(PathBuf, PathBuf)>,
+    pub(crate) shares: Vec<(PathBuf, PathBuf)>,
+    /// What started it, and the process id of its systemd, while it runs.
     supervisor: Option<Child>,
-    owner: Option<Lock>,
+    leader: Option<u32>,
 }
 
 impl Default for Options {
@@ -83,77 +86,30 @@ impl Container {
         let name = options
             .name
             .unwrap_or_else(|| format!("t{}-{}", std::process::id(), BOOTED.fetch_add(1, Ordering::Relaxed)));
-        if name.is_empty()
-            || name.len() > 40
-            || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-            || name.starts_with('-')
-        {
-            return Err(TestbedError::Refused(format!(
-                "`{name}` cannot be the name of a container: up to 40 letters, digits and -"
-            )));
-        }
         let binds = options.binds.into_iter().map(checked_bind).collect::<Result<_, _>>()?;
         let shares = options.shares.into_iter().map(checked_bind).collect::<Result<_, _>>()?;
-        let state = State {
-            cgroups: Cgroups::for_container(&name)?,
-            name,
-            binds,
-            shares,
-            disk_bytes: options.disk_bytes,
-            leader: None,
-            kept: false,
-        };
-        let (folder, owner) = {
-            let _alone = Lock::wait(&base.folder.join("lock"))?;
-            state::create_folder(&base.folder, &state.name)?
-        };
-        // From here on dropping it undoes what has been done.
-        let mut container = Self { folder, state, supervisor: None, owner: Some(owner) };
-        container.state.write(&container.folder)?;
-        disk::mount_new(&container.folder, base.root(), container.state.disk_bytes)?;
+        let place = Place::new(base, &name, options.disk_bytes)?;
+        let mut container = Self { name, place, binds, shares, supervisor: None, leader: None };
         container.boot_again()?;
         Ok(container)
     }
 
-    /// A container that was kept by an earlier process. Dropping it leaves it as it is.
-    pub fn attach(name: &str) -> Result<Self, TestbedError> {
-        let folder = state::run_folder(&testbed_folder()?).join(name);
-        if name.contains('/') || !folder.is_dir() {
-            return Err(TestbedError::Refused(format!("there is no container `{name}`")));
-        }
-        let state = State::read(&folder)?;
-        Ok(Self { folder, state, supervisor: None, owner: None })
-    }
-
-    /// Lets it outlive this process, for [`Container::attach`] by a later one.
-    pub fn keep(mut self) -> Result<(), TestbedError> {
-        self.state.kept = true;
-        self.state.write(&self.folder)?;
-        self.owner = None;
-        Ok(())
-    }
-
     pub fn name(&self) -> &str {
-        &self.state.name
+        &self.name
     }
 
     /// Process id of its systemd, as the host counts; `None` when it is switched off.
     pub fn leader(&self) -> Option<u32> {
-        self.state.leader
+        self.leader
     }
 
     /// Its root folder as the host sees it. Symbolic links with absolute targets lead out of it: use
     /// [`Container::read`] and [`Container::write`] where a path may have some.
     pub fn root(&self) -> PathBuf {
-        match self.state.leader {
+        match self.leader {
             Some(leader) => PathBuf::from(format!("/proc/{leader}/root")),
-            None => disk::root(&self.folder),
+            None => self.place.root(),
         }
-    }
-
-    /// What its console showed since the last boot.
-    pub fn console(&self) -> String {
-        std::fs::read_to_string(self.folder.join("console")).unwrap_or_default()
     }
 
     /// A command that runs inside as root, with an environment of its own. It is in the container's namespaces
@@ -173,7 +129,7 @@ impl Container {
     /// [`Container::command`], or an error if the container is switched off.
     pub fn try_command(&self, program: impl AsRef<OsStr>) -> Result<Command, TestbedError> {
         let off = || TestbedError::Refused(format!("the container `{}` is switched off", self.name()));
-        let leader = self.state.leader.ok_or_else(off)?;
+        let leader = self.leader.ok_or_else(off)?;
         let mut command = Command::new("nsenter");
         command
             .args(["--target", &leader.to_string(), "--all", "--"])
@@ -230,9 +186,10 @@ impl Container {
     /// Ends everything inside at once, as if power failed. The disk keeps what was written to it; also what was
     /// not synced, since the kernel goes on.
     pub fn power_cut(&mut self) -> Result<(), TestbedError> {
-        let leader = self.state.leader.take().and_then(|leader| Pid::from_raw(leader as i32));
+        let cgroups = &self.place.cgroups;
+        let leader = self.leader.take().and_then(|leader| Pid::from_raw(leader as i32));
         // Should it have ended by itself, then its number may be another process' now.
-        if let Some(leader) = leader.filter(|leader| self.state.cgroups.processes().contains(leader)) {
+        if let Some(leader) = leader.filter(|leader| cgroups.processes().contains(leader)) {
             // The kernel kills the whole process namespace with its first process.
             let _ = kill_process(leader, Signal::KILL);
         }
@@ -245,23 +202,19 @@ impl Container {
                 let _ = supervisor.kill();
                 let _ = supervisor.wait();
             }
-        } else {
-            self.state.cgroups.wait_until_empty();
         }
-        self.state.cgroups.end_all()?;
-        self.state.cgroups.remove()?;
-        self.state.write(&self.folder)
+        cgroups.end_all()?;
+        cgroups.remove()
     }
 
     /// Switches it on again, with the disk that it had.
     pub fn boot_again(&mut self) -> Result<(), TestbedError> {
-        if self.state.leader.is_some() {
+        if self.leader.is_some() {
             return Err(TestbedError::Refused(format!("the container `{}` runs already", self.name())));
         }
-        let (supervisor, leader) = launch::launch(&self.folder, &self.state, BOOT_LIMIT)?;
+        let (supervisor, leader) = launch::launch(self, BOOT_LIMIT)?;
         self.supervisor = Some(supervisor);
-        self.state.leader = Some(leader);
-        self.state.write(&self.folder)?;
+        self.leader = Some(leader);
         let limit = format!("{}s", BOOT_LIMIT.as_secs());
         // A failed unit makes the host `degraded`; it has booted all the same.
         let mut asked = self.words(&["timeout", &limit, "systemctl", "is-system-running", "--wait"])?;
@@ -274,30 +227,16 @@ impl Container {
         Err(TestbedError::Timeout {
             what: "booting".to_owned(),
             limit: BOOT_LIMIT,
-            said: format!("{said}\n{jobs}{}", self.console()),
+            said: format!("{said}\n{jobs}{}", self.place.console()),
         })
-    }
-
-    pub fn remove(mut self) -> Result<(), TestbedError> {
-        self.state.kept = false;
-        self.tear_down()
-    }
-
-    fn tear_down(&mut self) -> Result<(), TestbedError> {
-        // Should cutting power fail, the rest is still removed.
-        let cut = self.power_cut();
-        self.state.remove(&self.folder)?;
-        cut
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if self.state.kept || !self.folder.exists() {
-            return;
-        }
-        if let Err(error) = self.tear_down() {
-            eprintln!("the container {} could not be removed: {error}", self.state.name);
+        // Should cutting power fail, the rest is still removed.
+        if let Err(error) = self.power_cut() {
+            eprintln!("the power of the container {} could not be cut: {error}", self.name);
         }
     }
 }

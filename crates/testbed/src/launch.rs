@@ -4,28 +4,26 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::cgroup::{Cgroups, wait_for};
-use crate::state::State;
-use crate::{TestbedError, disk, recipe};
+use crate::{Container, TestbedError, recipe};
 
-/// Starts the container of `folder` and gives its supervisor and the process id of its systemd, which
+/// Starts a container and gives its supervisor and the process id of its systemd, which
 /// listens to `systemctl` by then.
-pub(crate) fn launch(folder: &Path, state: &State, limit: Duration) -> Result<(Child, u32), TestbedError> {
-    state.cgroups.create()?;
-    let console_path = folder.join("console");
+pub(crate) fn launch(container: &Container, limit: Duration) -> Result<(Child, u32), TestbedError> {
+    container.place.cgroups.create()?;
+    let console_path = container.place.console_file();
     let console = File::create(&console_path).map_err(TestbedError::file("cannot create", &console_path))?;
     let errors = console.try_clone().map_err(TestbedError::file("cannot open", &console_path))?;
-    let mut command = command(folder, state)?;
+    let mut command = command(container)?;
     command.stdin(Stdio::null()).stdout(console).stderr(errors).process_group(0);
     let mut supervisor = command.spawn().map_err(|source| TestbedError::Start {
         program: command.get_program().to_string_lossy().into_owned(),
         source,
     })?;
-    let said = || fs::read_to_string(&console_path).unwrap_or_default();
+    let said = || container.place.console();
     let found = wait_for("the start of systemd", limit, || {
         if let Ok(Some(status)) = supervisor.try_wait() {
             return Ok(Err(status));
@@ -35,7 +33,7 @@ pub(crate) fn launch(folder: &Path, state: &State, limit: Duration) -> Result<(C
     match found {
         Ok(Ok(leader)) => Ok((supervisor, leader)),
         Ok(Err(status)) => Err(TestbedError::Failed {
-            command: format!("systemd-nspawn for {}", state.name),
+            command: format!("systemd-nspawn for {}", container.name()),
             status: status.to_string(),
             output: said(),
         }),
@@ -71,18 +69,18 @@ pub(crate) fn command_in(cgroups: &Cgroups, program: &str) -> Result<Command, Te
     Ok(command)
 }
 
-fn command(folder: &Path, state: &State) -> Result<Command, TestbedError> {
-    let mut command = command_in(&state.cgroups, "systemd-nspawn")?;
+fn command(container: &Container) -> Result<Command, TestbedError> {
+    let mut command = command_in(&container.place.cgroups, "systemd-nspawn")?;
     command
         .args(["--quiet", "--register=no", "--keep-unit", "--link-journal=no", "--private-network"])
         .args(["--console=read-only", "--resolv-conf=off", "--timezone=off"])
         .arg("--directory")
-        .arg(disk::root(folder))
-        .arg(format!("--machine={}", state.name));
-    for (host, container) in &state.binds {
+        .arg(container.place.root())
+        .arg(format!("--machine={}", container.name()));
+    for (host, container) in &container.binds {
         command.arg(format!("--bind-ro={}:{}", host.display(), container.display()));
     }
-    for (host, container) in &state.shares {
+    for (host, container) in &container.shares {
         command.arg(format!("--bind={}:{}", host.display(), container.display()));
     }
     command.arg(recipe::INIT_PATH);

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::base::check_program;
-use crate::cgroup::{Cgroups, wait_for};
+use crate::cgroup::wait_for;
 use crate::container::checked_bind;
-use crate::folder::Lock;
-use crate::state::{self, State};
-use crate::{Base, Testbed, TestbedError, disk, launch, skip};
+use crate::state::Place;
+use crate::{Base, Testbed, TestbedError, launch, skip};
 
 const KERNEL: &str = "linux.uml";
 const PACKAGE: &str = "user-mode-linux";
@@ -46,9 +45,9 @@ pub const USER_MANAGER_FILES: [(&str, &str); 3] = [
 /// A machine that is switched off. Dropping it removes everything of it.
 #[derive(Debug)]
 pub struct Machine {
-    folder: PathBuf,
-    state: State,
-    _owner: Lock,
+    place: Place,
+    /// Paths of this host and of the machine.
+    binds: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Testbed {
@@ -71,36 +70,20 @@ impl Machine {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("m{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let binds = binds.iter().map(|(host, inside)| checked_bind(((*host).into(), (*inside).into())));
-        let state = State {
-            cgroups: Cgroups::for_container(&name)?,
-            name,
-            shares: Vec::new(),
-            binds: binds.collect::<Result<_, _>>()?,
-            disk_bytes: DISK_BYTES,
-            leader: None,
-            kept: false,
-        };
-        let (folder, owner) = {
-            let _alone = Lock::wait(&base.folder.join("lock"))?;
-            state::create_folder(&base.folder, &state.name)?
-        };
-        // From here on dropping it undoes what has been done.
-        let machine = Self { folder, state, _owner: owner };
-        machine.state.write(&machine.folder)?;
-        disk::mount_new(&machine.folder, base.root(), DISK_BYTES)?;
-        Ok(machine)
+        let binds = binds.collect::<Result<_, _>>()?;
+        Ok(Self { place: Place::new(base, &name, DISK_BYTES)?, binds })
     }
 
     /// Writes a file before it boots.
     pub fn write(&self, path: &str, content: &str) -> Result<(), TestbedError> {
-        let path = disk::root(&self.folder).join(path.trim_start_matches('/'));
+        let path = self.place.root().join(path.trim_start_matches('/'));
         let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
         parent.and_then(|()| fs::write(&path, content)).map_err(TestbedError::file("cannot write", &path))
     }
 
     /// A file that it left behind.
     pub fn read(&self, path: &str) -> Result<String, TestbedError> {
-        let path = disk::root(&self.folder).join(path.trim_start_matches('/'));
+        let path = self.place.root().join(path.trim_start_matches('/'));
         fs::read_to_string(&path).map_err(TestbedError::file("cannot read", &path))
     }
 
@@ -113,7 +96,7 @@ impl Machine {
         script: &str,
         limit: Duration,
     ) -> Result<String, TestbedError> {
-        let mounts = self.state.binds.iter().map(|(host, inside)| {
+        let mounts = self.binds.iter().map(|(host, inside)| {
             let (host, inside) = (host.display(), inside.display());
             format!("mkdir -p {inside}\nmount -t hostfs -o ro,{host} none {inside}\n")
         });
@@ -124,10 +107,10 @@ impl Machine {
         );
         self.write("testbed-script", &script)?;
         self.write("etc/systemd/system/testbed-script.service", UNIT)?;
-        let script = disk::root(&self.folder).join("testbed-script");
+        let script = self.place.root().join("testbed-script");
         fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .map_err(TestbedError::file("cannot make executable", &script))?;
-        let swap = self.folder.join("swap");
+        let swap = self.place.folder.join("swap");
         File::create(&swap)
             .and_then(|file| file.set_len(swap_mib << 20))
             .map_err(TestbedError::file("cannot create", &swap))?;
@@ -138,23 +121,23 @@ impl Machine {
             status => Err(TestbedError::Failed {
                 command: "the script of a virtual machine".to_owned(),
                 status: format!("{status:?}"),
-                output: format!("{}\n{}", said.unwrap_or_default(), self.console()),
+                output: format!("{}\n{}", said.unwrap_or_default(), self.place.console()),
             }),
         }
     }
 
     fn boot(&self, memory_mib: u64, swap: &Path, limit: Duration) -> Result<(), TestbedError> {
-        self.state.cgroups.create()?;
-        let console_path = self.folder.join("console");
+        self.place.cgroups.create()?;
+        let console_path = self.place.console_file();
         let console =
             File::create(&console_path).map_err(TestbedError::file("cannot create", &console_path))?;
-        let mut command = launch::command_in(&self.state.cgroups, KERNEL)?;
+        let mut command = launch::command_in(&self.place.cgroups, KERNEL)?;
         command
             .arg(format!("mem={memory_mib}M"))
             .args(["root=/dev/root", "rootfstype=hostfs", "rw"])
-            .arg(format!("rootflags={}", disk::root(&self.folder).display()))
+            .arg(format!("rootflags={}", self.place.root().display()))
             .arg(format!("ubdb={}", swap.display()))
-            .arg(format!("uml_dir={}/", self.folder.display()))
+            .arg(format!("uml_dir={}/", self.place.folder.display()))
             .args(["umid=uml", "con=null", "con0=null,fd:1"])
             .args(["systemd.wants=testbed-script.service", "systemd.mask=getty.target"])
             .stdin(Stdio::null())
@@ -163,26 +146,14 @@ impl Machine {
         let source = |source| TestbedError::Start { program: KERNEL.to_owned(), source };
         let mut kernel = command.spawn().map_err(source)?;
         let ended = wait_for("the end of a virtual machine", limit, || {
-            kernel.try_wait().map_err(|error| error.to_string())?.ok_or_else(|| self.console())
+            kernel.try_wait().map_err(|error| error.to_string())?.ok_or_else(|| self.place.console())
         });
         if ended.is_err() {
             let _ = kernel.kill();
             let _ = kernel.wait();
         }
-        self.state.cgroups.end_all()?;
-        self.state.cgroups.remove()?;
+        self.place.cgroups.end_all()?;
+        self.place.cgroups.remove()?;
         ended.map(drop)
-    }
-
-    fn console(&self) -> String {
-        fs::read_to_string(self.folder.join("console")).unwrap_or_default()
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        if let Err(error) = self.state.remove(&self.folder) {
-            eprintln!("the virtual machine {} could not be removed: {error}", self.state.name);
-        }
     }
 }

@@ -1,72 +1,80 @@
-//! What is known of a container beyond the process that booted it.
+//! What a container or a machine has of this host.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::cgroup::Cgroups;
 use crate::folder::Lock;
-use crate::{TestbedError, disk, tree};
+use crate::{Base, TestbedError, disk, tree};
 
-/// A container's folder below the testbed's, and what has to be undone. Written before anything is done.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct State {
-    /// Name of the container, of its folder and in the names of its cgroups.
-    pub(crate) name: String,
-    /// Host path and container path of folders that it sees read-only.
-    pub(crate) binds: Vec<(PathBuf, PathBuf)>,
-    /// The same of folders that it can write to.
-    #[serde(default)]
-    pub(crate) shares: Vec<(PathBuf, PathBuf)>,
-    /// Limit of what it can write.
-    pub(crate) disk_bytes: u64,
+/// A folder below the testbed's, with a disk over the base, control groups, and the lock that shows that the owner lives.
+/// Dropping it removes all of that.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
     pub(crate) cgroups: Cgroups,
-    /// Process id of its systemd, while it runs.
-    pub(crate) leader: Option<u32>,
-    /// It outlives the process that booted it.
-    pub(crate) kept: bool,
+    _owner: Lock,
 }
 
-impl State {
-    pub(crate) fn path(folder: &Path) -> PathBuf {
-        folder.join("state.json")
-    }
-
-    pub(crate) fn read(folder: &Path) -> Result<Self, TestbedError> {
-        let path = Self::path(folder);
-        let bytes = fs::read(&path).map_err(TestbedError::file("cannot read", &path))?;
-        serde_json::from_slice(&bytes).map_err(|error| TestbedError::file("cannot read", path)(error.into()))
-    }
-
-    pub(crate) fn write(&self, folder: &Path) -> Result<(), TestbedError> {
-        let path = Self::path(folder);
-        let text = serde_json::to_vec_pretty(self)
+impl Place {
+    /// `name` is that of the folder, and in the names of the control groups.
+    pub(crate) fn new(base: &Base, name: &str, disk_bytes: u64) -> Result<Self, TestbedError> {
+        let cgroups = Cgroups::for_container(name)?;
+        let (folder, owner) = {
+            let _alone = Lock::wait(&base.folder.join("lock"))?;
+            create_folder(&base.folder, name)?
+        };
+        // From here on dropping it undoes what has been done.
+        let place = Self { folder, cgroups, _owner: owner };
+        let path = cgroups_file(&place.folder);
+        let text = serde_json::to_vec(&place.cgroups)
             .map_err(|error| TestbedError::file("cannot write", &path)(error.into()))?;
-        // Whoever looks for leftovers meanwhile finds the one before or this one, and not a part of it.
-        let whole = path.with_extension("json.new");
-        fs::write(&whole, text).map_err(TestbedError::file("cannot write", &whole))?;
-        fs::rename(&whole, &path).map_err(TestbedError::file("cannot rename", whole))
+        fs::write(&path, text).map_err(TestbedError::file("cannot write", &path))?;
+        disk::mount_new(&place.folder, base.root(), disk_bytes)?;
+        Ok(place)
     }
 
-    /// Ends all processes of the container and removes its mounts, cgroups and folder.
-    pub(crate) fn remove(&self, folder: &Path) -> Result<(), TestbedError> {
-        self.cgroups.end_all()?;
-        self.cgroups.remove()?;
-        disk::unmount(folder)?;
-        tree::remove(folder)
+    pub(crate) fn root(&self) -> PathBuf {
+        disk::root(&self.folder)
+    }
+
+    pub(crate) fn console_file(&self) -> PathBuf {
+        self.folder.join("console")
+    }
+
+    pub(crate) fn console(&self) -> String {
+        fs::read_to_string(self.console_file()).unwrap_or_default()
     }
 }
 
-pub(crate) fn run_folder(testbed: &Path) -> PathBuf {
-    testbed.join("run")
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.folder, Some(&self.cgroups)) {
+            eprintln!("{} could not be removed: {error}", self.folder.display());
+        }
+    }
 }
 
-/// A new container's folder, and the lock that shows that its owner lives. The caller holds the testbed's lock.
-pub(crate) fn create_folder(testbed: &Path, name: &str) -> Result<(PathBuf, Lock), TestbedError> {
-    let folder = run_folder(testbed).join(name);
-    fs::create_dir_all(run_folder(testbed)).map_err(TestbedError::file("cannot create", &folder))?;
+fn cgroups_file(folder: &Path) -> PathBuf {
+    folder.join("cgroups.json")
+}
+
+/// Ends all processes and removes control groups, mounts and folder.
+fn remove(folder: &Path, cgroups: Option<&Cgroups>) -> Result<(), TestbedError> {
+    if let Some(cgroups) = cgroups {
+        cgroups.end_all()?;
+        cgroups.remove()?;
+    }
+    disk::unmount(folder)?;
+    tree::remove(folder)
+}
+
+/// A new folder, and the lock that shows that its owner lives. The caller holds the testbed's lock.
+fn create_folder(testbed: &Path, name: &str) -> Result<(PathBuf, Lock), TestbedError> {
+    let run = testbed.join("run");
+    let folder = run.join(name);
+    fs::create_dir_all(&run).map_err(TestbedError::file("cannot create", &run))?;
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => TestbedError::Refused(format!("there is a container `{name}` already")),
         _ => TestbedError::file("cannot create", &folder)(error),
@@ -75,9 +83,9 @@ pub(crate) fn create_folder(testbed: &Path, name: &str) -> Result<(PathBuf, Lock
     Ok((folder, lock))
 }
 
-/// Removes containers whose owner has ended without doing so. The caller holds the testbed's lock.
+/// Removes what owners have left that ended without doing so. The caller holds the testbed's lock.
 pub(crate) fn remove_leftovers(testbed: &Path) -> Result<(), TestbedError> {
-    let run = run_folder(testbed);
+    let run = testbed.join("run");
     let entries = match fs::read_dir(&run) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -92,12 +100,9 @@ pub(crate) fn remove_leftovers(testbed: &Path) -> Result<(), TestbedError> {
             Err(_) if !folder.exists() => continue,
             Err(error) => return Err(error),
         };
-        match State::read(&folder) {
-            Ok(state) if state.kept => {}
-            Ok(state) => state.remove(&folder)?,
-            // Its owner came no further than making the folder.
-            Err(_) => tree::remove(&folder)?,
-        }
+        // Its owner may have come no further than making the folder.
+        let written = fs::read(cgroups_file(&folder)).unwrap_or_default();
+        remove(&folder, serde_json::from_slice(&written).ok().as_ref())?;
     }
     Ok(())
 }

@@ -107,16 +107,8 @@ impl Disk for ThisDisk {
         options.open(path)?.set_len(length)
     }
 
-    fn length(&self, path: &Path) -> io::Result<u64> {
-        Ok(fs::metadata(path)?.len())
-    }
-
     fn sync(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
-    }
-
-    fn sync_data(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_data()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -43,12 +43,8 @@ pub trait Disk {
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Cuts a file to a length in bytes; it is made if it is missing.
     fn cut(&self, path: &Path, length: u64) -> io::Result<()>;
-    /// The length of a file in bytes.
-    fn length(&self, path: &Path) -> io::Result<u64>;
     /// Brings a file, with owner, mode and times, to where it lasts.
     fn sync(&self, path: &Path) -> io::Result<()>;
-    /// Brings the bytes of a file to where they last.
-    fn sync_data(&self, path: &Path) -> io::Result<()>;
     /// Gives a file another name, in place of what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file or a link.
@@ -84,8 +80,6 @@ pub trait Programs {
     fn is_begun(&self, pid: i32) -> bool;
     /// How far a relay has come with its start, in percent; `None` while it does not answer.
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8>;
-    /// Has the relay's own program check what is to be its torrc, read as `state` lets it.
-    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), ServiceError>;
     /// Whether a relay has its options in force, by its own word where it can be asked.
     fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>)
     -> Result<(), ServiceError>;
@@ -131,7 +125,7 @@ impl ThisHost {
     pub fn new(systemd: Systemd) -> Self {
         Self {
             disk: ThisDisk,
-            programs: ThisHostsPrograms::new(systemd.scope()),
+            programs: ThisHostsPrograms::default(),
             systemd,
             clock: clock::ThisClock::default(),
         }

@@ -1,42 +1,23 @@
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_allocator::{Identifier, IdentifyError, PassedVariables};
-use heaptrial_host::{HostRoot, Process, Scope, package_of};
+use heaptrial_host::{HostRoot, Process, package_of};
 use heaptrial_model::{Identity, LifeKey};
 use heaptrial_relay::{Control, Relay};
 
 use super::Programs;
 use crate::error::ServiceError;
-use crate::files::FileState;
 
 /// What a control socket gets to answer.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
-/// Where a torrc waits while Tor checks it; gone after a reboot.
-fn checked_in(scope: Scope) -> PathBuf {
-    match scope {
-        Scope::System => PathBuf::from("/run"),
-        Scope::User => PathBuf::from(format!("/run/user/{}", scope.owner())),
-    }
-    .join("heaptrial")
-}
-
 /// The processes of the host that this program runs on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ThisHostsPrograms {
     /// Services have their program and libraries in common.
     identifier: Identifier,
-    checked_in: PathBuf,
-}
-
-impl ThisHostsPrograms {
-    /// Those that a service manager started.
-    pub fn new(scope: Scope) -> Self {
-        Self { identifier: Identifier::default(), checked_in: checked_in(scope) }
-    }
 }
 
 fn process(pid: i32) -> Process {
@@ -58,12 +39,6 @@ impl Programs for ThisHostsPrograms {
 
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8> {
         Control::of(relay, CONTROL_PATIENCE).ok()?.bootstrap_percent().ok()
-    }
-
-    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), ServiceError> {
-        let candidate = Candidate::write(&self.checked_in, state, bytes)?;
-        let refused = |why| ServiceError(format!("Tor refuses what was to be written: {why}"));
-        relay.verify_config(&candidate.path).map_err(refused)
     }
 
     fn options_in_force(
@@ -110,38 +85,4 @@ pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Res
 /// Whether a relay has a control socket or port.
 pub(crate) fn can_be_asked(relay: &Relay) -> bool {
     relay.control_socket.is_some() || relay.control_port.is_some()
-}
-
-/// A copy of a torrc that is removed again, readable by who will read it.
-struct Candidate {
-    path: PathBuf,
-}
-
-impl Candidate {
-    fn write(folder: &Path, state: &FileState, bytes: &[u8]) -> Result<Self, ServiceError> {
-        let candidate = Self { path: folder.join(format!("torrc-{}", std::process::id())) };
-        let fail = |why| ServiceError(format!("a copy to check, {}: {why}", candidate.path.display()));
-        candidate.fill(folder, state, bytes).map_err(fail)?;
-        Ok(candidate)
-    }
-
-    fn fill(&self, folder: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
-        let _ = std::fs::remove_file(&self.path);
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
-        io::Write::write_all(&mut file, bytes)?;
-        if let FileState::File { mode, uid, gid, .. } = state {
-            chown(&self.path, Some(*uid), Some(*gid))?;
-            file.set_permissions(std::fs::Permissions::from_mode(*mode))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Candidate {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
 }

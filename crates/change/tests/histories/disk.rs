@@ -393,13 +393,6 @@ impl Disk for World {
         Ok(())
     }
 
-    fn length(&self, path: &Path) -> io::Result<u64> {
-        self.operate();
-        let files = self.files.borrow();
-        let inode = files.inode(path)?;
-        Ok(files.inodes[inode].bytes.len() as u64)
-    }
-
     fn sync(&self, path: &Path) -> io::Result<()> {
         self.operate();
         let mut files = self.files.borrow_mut();
@@ -408,10 +401,6 @@ impl Disk for World {
         found.synced = found.bytes.clone();
         found.is_synced = true;
         Ok(())
-    }
-
-    fn sync_data(&self, path: &Path) -> io::Result<()> {
-        self.sync(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -85,7 +85,6 @@ struct Service {
     drop_ins: Vec<PathBuf>,
     set: Vec<(String, String)>,
     unset: Vec<String>,
-    job: Option<u32>,
     restarts: u32,
     /// Whether a person, a timer or another service started it last.
     by_others: bool,
@@ -98,7 +97,6 @@ struct Service {
 pub struct Services {
     services: BTreeMap<ServiceName, Service>,
     timers: BTreeSet<ServiceName>,
-    jobs: BTreeMap<u32, Option<&'static str>>,
     next_pid: i32,
     boots: u32,
 }
@@ -124,7 +122,6 @@ impl Services {
                 drop_ins: Vec::new(),
                 set: Vec::new(),
                 unset: Vec::new(),
-                job: None,
                 restarts: 0,
                 by_others: false,
                 gone: false,
@@ -140,19 +137,17 @@ impl Services {
     pub fn boot(&mut self, files: &Files, now: Duration) {
         self.boots += 1;
         self.next_pid = 100;
-        self.jobs.clear();
         self.reload(files);
         let names: Vec<ServiceName> = self.services.keys().cloned().collect();
         for name in names {
             if let Some(service) = self.services.get_mut(&name) {
                 service.restarts = 0;
-                service.job = None;
                 if service.gone {
                     service.state = State::Stopped;
                     continue;
                 }
             }
-            self.begin(&name, now, files, None);
+            self.begin(&name, now, files);
         }
         let wants = PathBuf::from(format!("{UNITS}/timers.target.wants"));
         let linked = files.in_folder(&wants).filter_map(|link| link.file_name()?.to_str()?.parse().ok());
@@ -186,11 +181,8 @@ impl Services {
         }
     }
 
-    fn begin(&mut self, name: &ServiceName, now: Duration, files: &Files, job: Option<u32>) {
+    fn begin(&mut self, name: &ServiceName, now: Duration, files: &Files) {
         let Some(service) = self.services.get_mut(name) else { return };
-        if let Some(earlier) = service.job.take() {
-            self.jobs.insert(earlier, Some("canceled"));
-        }
         let unset = |(name, _): &(String, String)| service.unset.contains(name);
         let environment: Vec<(String, String)> =
             service.set.iter().filter(|variable| !unset(variable)).cloned().collect();
@@ -203,7 +195,6 @@ impl Services {
         let hangs = process.is_treated() && service.fault == Fault::Hangs;
         let until = if hangs { Duration::MAX } else { now + START_TAKES };
         service.state = State::Starting { until, process };
-        service.job = job;
         service.by_others = false;
     }
 
@@ -220,7 +211,7 @@ impl Services {
     }
 
     fn begin_by_others(&mut self, name: &ServiceName, now: Duration, files: &Files) {
-        self.begin(name, now, files, None);
+        self.begin(name, now, files);
         if let Some(service) = self.services.get_mut(name) {
             service.by_others = true;
         }
@@ -242,9 +233,6 @@ impl Services {
     pub fn stop(&mut self, name: &ServiceName) {
         let Some(service) = self.services.get_mut(name) else { return };
         service.state = State::Stopped;
-        if let Some(job) = service.job.take() {
-            self.jobs.insert(job, Some("canceled"));
-        }
     }
 
     /// Somebody removes, renames or masks its unit, or brings it back.
@@ -290,10 +278,6 @@ impl Services {
         match &service.state {
             State::Starting { until, process } if *until <= now => {
                 let fault = if process.is_treated() { service.fault } else { Fault::None };
-                let result = if fault == Fault::Start { "failed" } else { "done" };
-                if let Some(job) = service.job.take() {
-                    self.jobs.insert(job, Some(result));
-                }
                 if fault == Fault::Start {
                     service.state = State::Failed;
                     return true;
@@ -324,7 +308,7 @@ impl Services {
             State::WaitsForRestart { until } if *until <= now => {
                 let at = (*until).max(now.saturating_sub(START_TAKES));
                 service.restarts += 1;
-                self.begin(name, at, files, None);
+                self.begin(name, at, files);
                 true
             }
             _ => false,
@@ -382,7 +366,7 @@ impl Service {
             exec_main_code: 1,
             exec_main_status: 3,
             invocation_id: String::new(),
-            job: self.job,
+            job: None,
         }
     }
 }
@@ -408,11 +392,6 @@ impl World {
         SystemdError::Lost { doing: doing.to_owned(), said: "it left the bus".to_owned() }
     }
 
-    /// Whether the end of a job can be heard: not over a connection that systemd has left since.
-    fn hears(&self, job: &Job) -> Result<(), SystemdError> {
-        if job.connection == self.connection.get() { Ok(()) } else { Err(self.lost("waiting")) }
-    }
-
     /// Every call that changes something: counted, and refused where the history says so.
     fn call(&self, doing: &str) -> Result<(), SystemdError> {
         self.operate();
@@ -420,16 +399,9 @@ impl World {
         if self.refuses() { Err(self.said(doing)) } else { Ok(()) }
     }
 
-    fn queue(&self, unit: &ServiceName, result: Option<&'static str>) -> Job {
-        let mut services = self.services.borrow_mut();
-        let number = services.jobs.len() as u32;
-        services.jobs.insert(number, result);
-        Job { path: format!("/job/{number}"), unit: unit.clone(), connection: self.connection.get() }
+    fn queued(&self, unit: &ServiceName) -> Job {
+        Job { path: String::new(), unit: unit.clone(), connection: self.connection.get() }
     }
-}
-
-fn number_of(job: &Job) -> u32 {
-    job.path.trim_start_matches("/job/").parse().unwrap()
 }
 
 impl Manager for World {
@@ -468,14 +440,12 @@ impl Manager for World {
         if self.services.borrow().services[name].gone {
             return Err(self.said(&doing));
         }
-        let job = self.queue(name, None);
-        let number = number_of(&job);
         let mut services = self.services.borrow_mut();
         services.services.get_mut(name).unwrap().restarts = 0;
-        services.begin(name, self.time(), &self.files.borrow(), Some(number));
+        services.begin(name, self.time(), &self.files.borrow());
         services.begin_wanted(name, self.time(), &self.files.borrow());
         drop(services);
-        if lost.is_some() { Err(self.lost(&doing)) } else { Ok(job) }
+        if lost.is_some() { Err(self.lost(&doing)) } else { Ok(self.queued(name)) }
     }
 
     fn start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
@@ -484,36 +454,22 @@ impl Manager for World {
             return Err(self.said(&format!("starting {name}")));
         }
         self.services.borrow_mut().timers.insert(name.clone());
-        Ok(self.queue(name, Some("done")))
+        Ok(self.queued(name))
     }
 
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.call(&format!("stopping {name}"))?;
         self.services.borrow_mut().timers.remove(name);
-        Ok(self.queue(name, Some("done")))
+        Ok(self.queued(name))
     }
 
-    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
+    fn wait(&self, job: &Job, _limit: Duration) -> Result<JobResult, SystemdError> {
         self.operate();
-        self.pass(Duration::ZERO);
-        self.hears(job)?;
-        let services = self.services.borrow();
-        Ok(services.jobs[&number_of(job)].map(|result| JobResult(result.to_owned())))
-    }
-
-    fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
-        self.operate();
-        self.hears(job)?;
-        let result = self.services.borrow().jobs[&number_of(job)];
-        result
-            .map(|result| JobResult(result.to_owned()))
-            .ok_or(SystemdError::Timeout { doing: job.unit.to_string(), limit })
-    }
-
-    fn wait_for_any(&self, _jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
-        self.operate();
-        self.pass(limit / 4);
-        Ok(())
+        // Not over a connection that systemd has left since.
+        if job.connection != self.connection.get() {
+            return Err(self.lost("waiting"));
+        }
+        Ok(JobResult("done".to_owned()))
     }
 
     fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
@@ -555,11 +511,6 @@ impl Programs for World {
 
     fn bootstrap_percent(&self, _relay: &Relay) -> Option<u8> {
         Some(100)
-    }
-
-    fn verify_torrc(&self, _relay: &Relay, _state: &FileState, _bytes: &[u8]) -> Result<(), ServiceError> {
-        self.operate();
-        Ok(())
     }
 
     fn options_in_force(

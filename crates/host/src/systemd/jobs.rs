@@ -94,15 +94,6 @@ impl JobWatch {
         self.seen.state().ended
     }
 
-    /// Waits until one of some jobs has ended, as long as `limit`.
-    pub(super) fn wait_for_any(&self, jobs: &[&Job], limit: Duration) {
-        let ids: Vec<u32> = jobs.iter().filter_map(|job| job_id(job)).collect();
-        let nothing =
-            |state: &mut State| !state.ended && !ids.iter().any(|id| state.results.contains_key(id));
-        let waited = self.seen.changed.wait_timeout_while(self.seen.state(), limit, nothing);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-
     /// How a job ended, waiting as long as `limit`; `None` if it has not.
     pub(super) fn result(&self, job: &Job, limit: Duration) -> Result<Option<JobResult>, SystemdError> {
         // A path that is not one of a job never gets a result.

@@ -120,11 +120,8 @@ pub trait Manager {
     fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
-    /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.
-    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
+    /// Waits for a job, as long as `limit`. [`SystemdError::Lost`] if its end can no longer be heard.
     fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError>;
-    /// Waits until one of some jobs has ended, or can no longer be heard of, as long as `limit`.
-    fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError>;
     /// Forgets a unit's failed state and its count of starts.
     fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError>;
 }

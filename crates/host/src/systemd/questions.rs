@@ -137,21 +137,9 @@ impl Manager for Systemd {
         self.queue("StopUnit", "stopping", name)
     }
 
-    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
-        self.of_job(job)?.jobs.result(job, Duration::ZERO)
-    }
-
     fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
         let late = || SystemdError::Timeout { doing: format!("the job of {}", job.unit), limit };
         self.of_job(job)?.jobs.result(job, limit)?.ok_or_else(late)
-    }
-
-    fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
-        let link = self.link();
-        if jobs.iter().all(|job| job.connection == link.number()) {
-            link.jobs.wait_for_any(jobs, limit);
-        }
-        Ok(())
     }
 
     fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {

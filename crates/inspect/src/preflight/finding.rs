@@ -111,7 +111,7 @@ impl Findings {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.add(Severity::Refuse, check, what.into(), why.into(), fix.into());
+        self.add(Severity::Refuse, check, (what.into(), why.into(), fix.into()));
     }
 
     pub(crate) fn warn(
@@ -121,10 +121,10 @@ impl Findings {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.add(Severity::Warn, check, what.into(), why.into(), fix.into());
+        self.add(Severity::Warn, check, (what.into(), why.into(), fix.into()));
     }
 
-    pub(crate) fn add(&mut self, severity: Severity, check: Check, what: String, why: String, fix: String) {
+    fn add(&mut self, severity: Severity, check: Check, (what, why, fix): (String, String, String)) {
         let finding = Finding { check, severity, what, why, fix, unit: Some(self.unit.clone()) };
         if !self.list.contains(&finding) {
             self.list.push(finding);

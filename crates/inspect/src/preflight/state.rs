@@ -1,14 +1,7 @@
 //! Whether the unit is one that can be restarted and observed.
 
-use std::fs;
-
-use heaptrial_host::{Mark, is_drop_in};
-
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::subject::Subject;
-
-/// Restarts within this time after which a service is taken to be failing.
-const YOUNG_SECONDS: f64 = 600.0;
 
 /// Whether there is anything more to examine.
 pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) -> bool {
@@ -65,18 +58,6 @@ fn running(subject: &Subject<'_>, findings: &mut Findings) {
             "memory and allocator are read from the main process, and there is none",
             "leave it out; for Type=forking set PIDFile= so that systemd knows the main process",
         );
-    } else if status.restarts > 0
-        && subject.service.process.as_ref().is_some_and(|process| process.age_seconds < YOUNG_SECONDS)
-    {
-        findings.warn(
-            Check::UnitState,
-            format!(
-                "systemd restarted it {} times by itself, last less than 10 minutes ago",
-                status.restarts
-            ),
-            "a service that fails by itself gives short lives, which cannot be compared",
-            format!("see `journalctl -u {}`", unit.name),
-        );
     }
 }
 
@@ -88,13 +69,6 @@ fn kind(subject: &Subject<'_>, findings: &mut Findings) {
             "it is a Type=oneshot service",
             "it does something and ends; there is no life to observe",
             "leave it out",
-        );
-    } else if unit.remain_after_exit {
-        findings.warn(
-            Check::ServiceType,
-            "RemainAfterExit=yes",
-            "the unit stays active when its process ends, so that an end is not seen as one",
-            "make sure that the main process is meant to keep running",
         );
     }
     if unit.unit_file.as_ref().is_some_and(|file| file.starts_with("/run/systemd/transient")) {
@@ -125,19 +99,6 @@ fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
             "its files were changed and systemd has not read them yet",
             "applying a treatment reloads them, and the other changes take hold at the same time",
             format!("run `systemctl daemon-reload`, restart {} and look at it first", unit.name),
-        );
-    }
-    // Where it is in the way, it is refused by its path.
-    let is_known =
-        |file: &&std::path::PathBuf| !subject.planned.replaces && subject.planned.unit_files.contains(file);
-    if let Some(own) = unit.drop_ins.iter().find(|file| is_drop_in(file) && !is_known(file)) {
-        let mark = fs::read(subject.root.path(own)).ok().and_then(|bytes| Mark::of(&bytes));
-        let name = mark.map_or("NAME".to_owned(), |mark| mark.name);
-        findings.warn(
-            Check::UnitState,
-            format!("a treatment of Heaptrial is in force already ({})", own.display()),
-            "a service can be in one trial at a time, and a rollout takes the place of what an ended trial left",
-            format!("before another trial, put this one back with `heaptrial trial stop {name} --revert`"),
         );
     }
 }

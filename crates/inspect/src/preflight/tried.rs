@@ -12,6 +12,7 @@ use heaptrial_allocator::{Expected, PROBE_COMMAND, ProbeAnswer, prove};
 use heaptrial_host::systemd::{Systemd, SystemdError, TransientCommand, TransientEnd};
 use heaptrial_model::ServiceName;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+use tempfile::TempDir;
 
 use crate::Service;
 use crate::preflight::finding::{Check, Finding, Findings};
@@ -271,13 +272,12 @@ fn fix_of(said: &str, by_filter: bool) -> &'static str {
     )
 }
 
-/// Libraries where services would find them: as they are installed, or for the time of the probes in folders alongside.
+/// Libraries where services would find them: as they are installed, or for the time of the probes in a folder alongside.
 #[derive(Debug, Default)]
 struct Placed {
     /// Where each is, by where it is to be installed.
     libraries: BTreeMap<PathBuf, io::Result<PathBuf>>,
-    /// Folders and files that were made for them, in their order.
-    made: Vec<PathBuf>,
+    folders: Vec<TempDir>,
 }
 
 impl Placed {
@@ -290,29 +290,25 @@ impl Placed {
     }
 
     fn add(&mut self, installed: &Path, source: &Path) {
-        if !self.libraries.contains_key(installed) {
+        if !self.libraries.contains_key(installed) && !installed.exists() {
             let placed = self.place(installed, source);
             self.libraries.insert(installed.to_owned(), placed);
         }
     }
 
     fn place(&mut self, installed: &Path, source: &Path) -> io::Result<PathBuf> {
-        if installed.exists() {
-            return Ok(installed.to_owned());
-        }
-        let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let build = installed.parent().unwrap_or(installed);
-        let all = build.parent().unwrap_or(build);
+        let all = installed.ancestors().nth(2).unwrap_or(installed);
         remove_left_over(all);
-        let folder = all.join(format!("{PREFIX}{}-{}", std::process::id(), named(build)));
-        let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
-        for folder in missing.into_iter().rev() {
-            fs::create_dir(folder)?;
-            self.made.push(folder.to_owned());
+        fs::create_dir_all(all)?;
+        for folder in all.ancestors().take(2) {
             fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         }
-        let library = folder.join(named(installed));
-        self.made.push(library.clone());
+        let folder = tempfile::Builder::new()
+            .prefix(&format!("{PREFIX}{}-", std::process::id()))
+            .permissions(Permissions::from_mode(0o755))
+            .tempdir_in(all)?;
+        let library = folder.path().join(installed.file_name().unwrap_or_default());
+        self.folders.push(folder);
         fs::copy(source, &library)?;
         fs::set_permissions(&library, Permissions::from_mode(0o644))?;
         Ok(library)
@@ -321,9 +317,11 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        for path in self.made.iter().rev() {
-            // What cannot be removed now is removed by the next preflight.
-            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+        let all = self.folders.first().and_then(|folder| folder.path().parent()).map(Path::to_owned);
+        self.folders.clear();
+        // The folders of all libraries, where no trial has any.
+        for folder in all.iter().flat_map(|all| all.ancestors().take(2)) {
+            let _ = fs::remove_dir(folder);
         }
     }
 }
@@ -363,14 +361,5 @@ mod tests {
         assert!(!left_over.exists());
         drop(placed);
         assert!(!folder.path().join("heaptrial").exists());
-
-        let [installed, _] = installed;
-        fs::create_dir_all(installed.parent().unwrap()).unwrap();
-        fs::write(&installed, "y").unwrap();
-        let mut placed = Placed::default();
-        placed.add(&installed, &source);
-        assert_eq!(placed.library(&installed).unwrap(), installed);
-        drop(placed);
-        assert!(installed.exists());
     }
 }

@@ -97,7 +97,6 @@ impl Done<'_> {
             *kind: name,
             "action": action,
             "done": outcome.done,
-            "changed_by_others": pairs(&outcome.drifted),
             "failed": pairs(&outcome.failed),
             "given_up": pairs(&outcome.given_up),
             "not_put_back": pairs(&outcome.stuck),
@@ -125,7 +124,6 @@ fn incomplete(outcome: &Outcome) -> String {
     let counts = [
         (outcome.failed.len(), "failed"),
         (outcome.stuck.len(), "could not be put back"),
-        (outcome.drifted.len(), "have files that somebody changed"),
         (outcome.remaining, "were not reached"),
     ];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);

@@ -6,16 +6,6 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 #[test]
-fn a_later_drop_in_wins() {
-    let mut fixture = Fixture::new();
-    fixture.drop_in("zzz.conf", "Environment=OTHER=1");
-    fixture.drop_in("10.conf", "Environment=LD_PRELOAD=/other.so");
-    fixture.is_fine();
-    fixture.preload().expected.settings = vec![pair("OTHER", "2")];
-    fixture.refuses(Check::Environment, "zzz.conf sets OTHER");
-}
-
-#[test]
 fn what_the_treatment_takes_away_is_announced_with_its_value() {
     let mut fixture = Fixture::new();
     fixture.unit().environment = vec![pair("MALLOC_ARENA_MAX", "2")];

@@ -62,25 +62,3 @@ fn a_program_with_its_own_malloc_is_refused_and_one_that_is_linked_to_another_is
     fixture.service.process.as_mut().unwrap().identity = identity(Linkage::Libc);
     fixture.is_fine();
 }
-
-#[test]
-fn a_program_that_frees_by_an_allocator_of_its_choice() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = "void sdallocx(void *, unsigned long, int);\nint main(void) { sdallocx(0, 1, 0); }\n";
-    let weak = source.replace(", int);", ", int) __attribute__((weak));");
-    let mut fixture = Fixture::new();
-    let compile = |text: &str, arguments: &[&str]| {
-        std::fs::write(folder.path().join("p.c"), text).unwrap();
-        let mut command = std::process::Command::new("cc");
-        assert!(command.current_dir(&folder).arg("p.c").args(arguments).status().unwrap().success());
-        std::fs::read(folder.path().join("p")).unwrap_or_default()
-    };
-    compile("void sdallocx(void) {}\n", &["-shared", "-fPIC", "-o", "libx.so"]);
-    let compile = |text: &str| compile(text, &["-o", "p", "./libx.so"]);
-    fixture.bytes(PROGRAM, &compile(&weak));
-    fixture.is_fine();
-    fixture.bytes(PROGRAM, &compile(source));
-    fixture.is_fine();
-    fixture.preload().expected.spec = "mimalloc".parse().unwrap();
-    fixture.refuses(Check::OwnAllocator, "frees memory by sdallocx of jemalloc");
-}

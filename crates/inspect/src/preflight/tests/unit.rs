@@ -28,16 +28,6 @@ fn units_that_do_not_run_are_refused() {
 }
 
 #[test]
-fn kinds_of_units() {
-    let mut fixture = Fixture::new();
-    fixture.unit().remain_after_exit = true;
-    fixture.warns(Check::ServiceType, "RemainAfterExit");
-    fixture.unit().remain_after_exit = false;
-    fixture.unit().unit_file = Some("/run/systemd/transient/thing.service".into());
-    fixture.refuses(Check::ServiceType, "transient");
-}
-
-#[test]
 fn what_keeps_it_from_being_restarted_or_changes_more_than_the_treatment() {
     let mut fixture = Fixture::new();
     fixture.unit().refuse_manual_stop = true;
@@ -46,8 +36,8 @@ fn what_keeps_it_from_being_restarted_or_changes_more_than_the_treatment() {
     fixture.unit().needs_reload = true;
     fixture.warns(Check::UnitState, "has not read them");
     let mut fixture = Fixture::new();
-    fixture.drop_in("zz-heaptrial.conf", "Environment=LD_PRELOAD=/x.so MALLOC_CONF=a:b");
-    fixture.warns(Check::UnitState, "in force already");
+    fixture.unit().unit_file = Some("/run/systemd/transient/thing.service".into());
+    fixture.refuses(Check::ServiceType, "transient");
 }
 
 #[test]
