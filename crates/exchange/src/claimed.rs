@@ -1,8 +1,6 @@
-//! Treatments that operators' names and configuration files claim. Nothing here is proved.
+//! Allocators that operators' names and configuration files claim. Nothing here is proved.
 
-use std::collections::BTreeMap;
-
-use heaptrial_model::{AllocatorSpec, Treatment, family_in};
+use heaptrial_model::{AllocatorSpec, family_in};
 
 use crate::tables::RelayConfig;
 
@@ -44,36 +42,13 @@ fn version_at_start(rest: &str, family: &str) -> Option<String> {
     }
 }
 
-/// The treatment of an arm from its name, and from what the configuration says of all of its members alike.
-pub(crate) fn treatment(arm: &str, members: &[&RelayConfig]) -> Treatment {
-    let shared = |column: &str| -> Option<&str> {
-        let value = members.first()?.values.get(column)?;
-        members.iter().all(|relay| relay.values.get(column) == Some(value)).then_some(value.as_str())
-    };
-    let mut torrc = BTreeMap::new();
-    let mut option = |name: &str, value: &str| {
-        // The rule of trial plans: a value stays on its line.
-        let one_line = !value.contains(|c: char| c.is_control()) && !value.ends_with('\\');
-        if !matches!(value, "default" | "none" | "") && one_line {
-            torrc.insert(name.to_owned(), value.to_owned());
-        }
-    };
-    if let Some(value) = shared("dircache") {
-        option("DirCache", value);
-    }
-    if let Some(value) = shared("maxmem") {
-        option("MaxMemInQueues", value);
-    }
-    let mut restart_every = None;
-    if let Some((name, value)) = shared("config").and_then(|config| config.split_once('=')) {
-        match name.trim() {
-            "restart" => restart_every = value.trim().parse().ok(),
-            name if name.starts_with("LD_") || name.contains(|c: char| !c.is_ascii_alphanumeric()) => {}
-            name => option(name, value.trim()),
-        }
-    }
-    let allocator = allocator_in(arm).or_else(|| shared("allocator").and_then(allocator_in));
-    Treatment { allocator, torrc, restart_every, ..Treatment::default() }
+/// The allocator of an arm from its name, else from what the configuration says of all of its members alike.
+pub(crate) fn allocator(arm: &str, members: &[&RelayConfig]) -> Option<AllocatorSpec> {
+    allocator_in(arm).or_else(|| {
+        let value = members.first()?.values.get("allocator")?;
+        let is_shared = members.iter().all(|relay| relay.values.get("allocator") == Some(value));
+        is_shared.then(|| allocator_in(value)).flatten()
+    })
 }
 
 #[cfg(test)]
@@ -106,26 +81,14 @@ mod tests {
 
     #[test]
     fn configuration_gives_what_all_members_share() {
-        let relay = |pairs: &[(&str, &str)]| RelayConfig {
-            values: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        let relay = |allocator: &str| RelayConfig {
+            values: [("allocator".to_owned(), allocator.to_owned())].into(),
             ..RelayConfig::default()
         };
-        let a = relay(&[
-            ("dircache", "0"),
-            ("maxmem", "2GB"),
-            ("config", "restart=24h"),
-            ("allocator", "jemalloc"),
-        ]);
-        let b = relay(&[
-            ("dircache", "0"),
-            ("maxmem", "default"),
-            ("config", "restart=24h"),
-            ("allocator", "jemalloc"),
-        ]);
-        let treatment = super::treatment("A", &[&a, &b]);
-        assert_eq!(treatment.torrc.iter().collect::<Vec<_>>(), [(&"DirCache".to_owned(), &"0".to_owned())]);
-        assert_eq!(treatment.restart_every.unwrap().to_string(), "1d");
-        assert_eq!(treatment.allocator.unwrap().to_string(), "jemalloc");
-        assert_eq!(super::treatment("B", &[]), Treatment::default());
+        let (a, b) = (relay("jemalloc"), relay("glibc"));
+        let of = |arm, members: &[&RelayConfig]| allocator(arm, members).map(|spec| spec.to_string());
+        assert_eq!(of("A", &[&a, &a]).as_deref(), Some("jemalloc"));
+        assert_eq!(of("mimalloc3", &[&a, &a]).as_deref(), Some("mimalloc@3"));
+        assert_eq!((of("A", &[&a, &b]), of("A", &[])), (None, None));
     }
 }

@@ -40,8 +40,6 @@ impl Classified for ImportError {
 /// Why an export was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    #[error("the database has no trial {0}")]
-    NoTrial(i64),
     #[error("writing the export: {0}")]
     Write(#[from] std::io::Error),
     #[error(transparent)]
@@ -52,7 +50,7 @@ impl Classified for ExportError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Store(error) => error.class(),
-            _ => ErrorClass::Failed,
+            Self::Write(_) => ErrorClass::Failed,
         }
     }
 }

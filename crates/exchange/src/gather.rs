@@ -148,10 +148,9 @@ fn differs_from_plan(
     Ok(None)
 }
 
-/// The plan that is here with the lines that a host's copy has alongside, where the copy says the same but for what may be
-/// edited in it: lines may have been removed from either. `None` where it does not say the same.
-fn united(here: &DrawnPlan, copy: &DrawnPlan, host: &str) -> Option<DrawnPlan> {
-    // Nobody's arm or block depends on these, nor what is tested when.
+/// Whether a host's copy of the plan is that which is here, but for what may be edited in it: nobody's arm or block depends on that,
+/// nor what is tested when.
+fn is_copy(here: &DrawnPlan, copy: &DrawnPlan) -> bool {
     let alike = DrawnPlan {
         tool_version: here.tool_version.clone(),
         pace: here.pace,
@@ -159,20 +158,7 @@ fn united(here: &DrawnPlan, copy: &DrawnPlan, host: &str) -> Option<DrawnPlan> {
         services: here.services.clone(),
         ..copy.clone()
     };
-    if alike != *here {
-        return None;
-    }
-    let mut plan = alike;
-    for line in &copy.services {
-        match here.services.iter().find(|own| (&own.host, &own.service) == (&line.host, &line.service)) {
-            Some(own) if line.host == host && (&own.arm, own.block) != (&line.arm, line.block) => {
-                return None;
-            }
-            Some(_) => {}
-            None => plan.services.push(line.clone()),
-        }
-    }
-    Some(plan)
+    alike == *here
 }
 
 /// Takes a host's file, or a copy of its database, into `store`: what follows the last tick that is here is appended; an older copy
@@ -197,11 +183,6 @@ pub fn gather(
             "trial `{name}` has no plan; only a trial that was drawn over hosts can be gathered"
         )));
     };
-    if let Some(why) = differs_from_plan(&file, trial.id, copy, host)? {
-        return Err(refused(format!(
-            "what {host} has of trial `{name}` is not as {why}: its plan was edited there"
-        )));
-    }
     let trials = store.trials()?;
     if let Some(own) = trials.iter().find(|own| own.plan.kind.is_on_services() && !own.is_gathered()) {
         let own = &own.plan.name;
@@ -218,14 +199,17 @@ pub fn gather(
             store.path().display()
         )));
     }
-    let plan = match known.and_then(|known| known.drawn.as_ref()) {
-        Some(here) => united(here, copy, host).ok_or_else(|| {
-            refused(format!(
-                "what {host} has of trial `{name}` is not as the plan that is here: it was edited there"
-            ))
-        })?,
-        None => copy.clone(),
-    };
+    let plan = known.and_then(|known| known.drawn.as_ref()).unwrap_or(copy);
+    if !is_copy(plan, copy) {
+        return Err(refused(format!(
+            "what {host} has of trial `{name}` is not as the plan that is here: it was edited there"
+        )));
+    }
+    if let Some(why) = differs_from_plan(&file, trial.id, plan, host)? {
+        return Err(refused(format!(
+            "what {host} has of trial `{name}` is not as {why}: its plan was edited there"
+        )));
+    }
     let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
     let here = parts.iter().find(|part| part.host == host).filter(|_| !replace);
     let last_there = file.last_tick(trial.id)?;
@@ -255,7 +239,7 @@ pub fn gather(
             let database = file.path().to_owned();
             drop(file);
             let (trial_id, verified) = (trial.id, unpacked.is_some());
-            store.gather(&database, &PartOf { host, trial_id, plan: &plan, now_us, verified, replace })?
+            store.gather(&database, &PartOf { host, trial_id, plan, now_us, verified, replace })?
         }
     };
     let parts = store.parts(new.trial_id)?;

@@ -19,7 +19,6 @@ mod running;
 mod write;
 
 pub use error::StoreError;
-pub use export::{SAMPLE_COLUMNS, StoredSample};
 pub use import::{ImportSource, ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial};
 pub use part::{BlockOf, Gathered, PartOf, PartRecord, PartTick};
 pub use readings::Readings;

@@ -6,9 +6,7 @@ use heaptrial_evaluate::analysis::FindingKind;
 use heaptrial_evaluate::judgement::look::{Gaps, take};
 use heaptrial_evaluate::judgement::{Judgement, JudgementError, Options, Rows};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{
-    NewService, NewTrial, PartOf, RollupHorizon, Store, StoreError, StoredSample, TickInput,
-};
+use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, TickInput};
 use serde_json::{Value, json};
 
 const START_US: i64 = 1_800_000_000_000_000;
@@ -202,13 +200,8 @@ fn the_end_on_a_host_is_told_by_order_and_not_by_its_clock() {
             .unwrap();
         let mut store = Store::create(&folder.path().join("all.db")).unwrap();
         let trial_id = gather(&mut store, &plan, "a", &own);
-        let mut read = 0;
-        let count = |_: &StoredSample| -> Result<(), StoreError> {
-            read += 1;
-            Ok(())
-        };
-        store.each_sample_in_time(trial_id, count).unwrap();
-        assert_eq!(read, 2 * taken, "{boots:?}");
+        let samples = store.tick_summary(trial_id).unwrap().samples;
+        assert_eq!(samples, 2 * taken, "{boots:?}");
         assert_eq!(store.lives(trial_id).unwrap().len(), 2 * boots.len());
     }
 }

@@ -64,14 +64,6 @@ pub(super) fn assemble(
             ImportedService { service, also_in: arms[1..].to_vec(), lives }
         })
         .collect();
-    if let Some(several) = files.host.as_ref().map(|host| &host.several).filter(|names| !names.is_empty()) {
-        notes.push(format!(
-            "the diagnostics are of {} hosts ({}): the memory of one is not that of all, so none is used; import each \
-             host's services by themselves to see when its memory runs out",
-            several.len(),
-            several.join(", ")
-        ));
-    }
 
     let timezone = files.timezone.to_string();
     let mut parameters = json!({ "lists_from": wanted.from, "timezone": timezone });
@@ -85,7 +77,7 @@ pub(super) fn assemble(
         kind: TrialKind::ImportTorutils,
         // A host of its own: it is not the one that this runs on.
         boot_id: format!("import:{name}"),
-        host_facts: files.host.map_or_else(|| json!({}), |host| host.to_json()),
+        host_facts: files.host.unwrap_or_else(|| json!({})),
         metric: Metric::Rss,
         seed: 0,
         repeats: 1,

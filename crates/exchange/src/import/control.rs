@@ -1,7 +1,6 @@
 //! Which arm the others are compared to, where nobody says so.
 
 use super::lists::WantedList;
-use crate::tables::RelayConfig;
 
 /// Words that call an arm the control.
 const CALLED: [&str; 2] = ["control", "baseline"];
@@ -15,13 +14,12 @@ pub(crate) enum Found {
     First,
 }
 
-/// The control among the arms of `lists`: the first that is called so by its name or by all of its members' notes,
+/// The control among the arms of `lists`: the first that is called so,
 /// else the one that claims glibc with the least beside it, else the only one that claims no allocator, else the first.
-pub(super) fn find(lists: &[WantedList], relays: &[RelayConfig]) -> Option<(usize, Found)> {
+pub(super) fn find(lists: &[WantedList]) -> Option<(usize, Found)> {
     let all = || 0..lists.len();
     let first = |fits: &dyn Fn(&WantedList) -> bool| all().find(|index| fits(&lists[*index]));
     let named = first(&is_called)
-        .or_else(|| first(&|list| is_noted(list, relays)))
         .or_else(|| {
             let of_glibc = all().filter(|index| is_glibc(&lists[*index]));
             of_glibc.min_by_key(|index| beside_glibc(&lists[*index].arm.name))
@@ -40,15 +38,6 @@ fn is_called(list: &WantedList) -> bool {
     let name = list.arm.name.to_lowercase();
     let mut words = name.split(|c: char| !c.is_alphanumeric());
     words.any(|word| CALLED.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
-}
-
-fn is_noted(list: &WantedList, relays: &[RelayConfig]) -> bool {
-    let mut members = relays.iter().filter(|relay| list.names(relay)).peekable();
-    let says_control = |relay: &RelayConfig| {
-        let notes = relay.values.get("notes");
-        notes.is_some_and(|notes| notes.to_ascii_lowercase().contains("control"))
-    };
-    members.peek().is_some() && members.all(says_control)
 }
 
 fn is_glibc(list: &WantedList) -> bool {

@@ -3,15 +3,17 @@
 use std::path::Path;
 
 use heaptrial_store::ImportSource;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::CsvImport;
+use super::lists::ServiceList;
 use crate::ImportError;
 use crate::measured::Measurements;
 use crate::problem::{Place, ProblemKind, Problems};
 use crate::tables::{
-    Content, GroupFile, HostAtLast, OperatorEvent, RelayConfig, Rows, Times, Timezone, read_config,
-    read_diagnostics, read_events, read_group, read_memory,
+    Content, OperatorEvent, RelayConfig, Rows, Times, Timezone, read_config, read_diagnostics, read_events,
+    read_memory,
 };
 
 /// Microseconds of a day: clocks of others may be ahead by less.
@@ -25,11 +27,11 @@ const MOST_RSS: u64 = 1 << 40;
 /// What the files of an import have.
 pub(super) struct Files {
     pub measurements: Measurements,
-    /// Name of each list, the file that it comes from, and its members.
-    pub groups: Vec<(String, String, GroupFile)>,
+    pub groups: Vec<ServiceList>,
     pub config: Option<(String, Vec<RelayConfig>)>,
     pub events: Option<Vec<OperatorEvent>>,
-    pub host: Option<HostAtLast>,
+    /// Facts of the host, in the names that lab runs use.
+    pub host: Option<Value>,
     pub timezone: Timezone,
     /// How many times were read in that timezone; the rows of a collection share one.
     pub local_times: u64,
@@ -48,9 +50,9 @@ impl Files {
         let mut groups = Vec::new();
         for path in &request.groups {
             let file = File::read(path)?;
-            let group = read_group(&file.name, &file.bytes, problems)?;
-            sources.push(file.source("groups", Rows { read: group.rows, skipped: group.skipped }));
-            groups.push((stem(path), file.name, group));
+            let group = ServiceList::of(path, &file.bytes);
+            sources.push(file.source("groups", Rows { read: group.members.len() as u64, skipped: 0 }));
+            groups.push(group);
         }
         let config = match &request.config {
             None => None,

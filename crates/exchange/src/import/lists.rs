@@ -10,7 +10,8 @@ use super::control::{self, Found};
 use super::service::Service;
 use crate::ImportError;
 use crate::claimed;
-use crate::tables::{GroupFile, RelayConfig};
+use crate::problem::escape_name;
+use crate::tables::RelayConfig;
 
 /// The arm of services that nothing puts into an arm.
 pub(crate) const EVERYTHING: &str = "all";
@@ -48,13 +49,13 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Lists of files come before the configuration, that before the column of the measurements in `memory`.
     pub(super) fn of(
-        groups: &[(String, String, GroupFile)],
+        groups: &[ServiceList],
         config: Option<&(String, Vec<RelayConfig>)>,
         services: &[Service],
         memory: &str,
     ) -> Result<Self, ImportError> {
         let (lists, from) = if !groups.is_empty() {
-            (of_files(groups), "files")
+            (groups.iter().map(ServiceList::as_wanted).collect(), "files")
         } else if let Some(lists) = config.and_then(of_config) {
             (lists, "config")
         } else if let Some(lists) = of_column(services, memory) {
@@ -88,12 +89,12 @@ impl Wanted {
     pub fn claim(&mut self, relays: &[RelayConfig], control: Option<&str>) -> Result<Found, ImportError> {
         for list in &mut self.lists {
             let configured: Vec<&RelayConfig> = relays.iter().filter(|relay| list.names(relay)).collect();
-            list.arm.treatment = claimed::treatment(&list.arm.name, &configured);
+            list.arm.treatment.allocator = claimed::allocator(&list.arm.name, &configured);
         }
         let named = |name: &str| self.lists.iter().position(|list| list.arm.name == name);
         let chosen = match control {
             Some(name) => named(name).map(|index| (index, Found::Named)),
-            None => control::find(&self.lists, relays),
+            None => control::find(&self.lists),
         };
         let Some((chosen, found)) = chosen else {
             let arms: Vec<&str> = self.lists.iter().map(|list| list.arm.name.as_str()).collect();
@@ -129,14 +130,6 @@ impl WantedList {
     }
 }
 
-fn of_files(groups: &[(String, String, GroupFile)]) -> Vec<WantedList> {
-    let list = |(name, file, group): &(String, String, GroupFile)| {
-        let members = group.members.iter().map(|name| Member::named(name)).collect();
-        WantedList::new(name.clone(), file.clone(), members)
-    };
-    groups.iter().map(list).collect()
-}
-
 fn of_config((file, relays): &(String, Vec<RelayConfig>)) -> Option<Vec<WantedList>> {
     let mut lists: Vec<WantedList> = Vec::new();
     for relay in relays {
@@ -159,17 +152,40 @@ fn of_column(services: &[Service], file: &str) -> Option<Vec<WantedList>> {
 }
 
 fn put(lists: &mut Vec<WantedList>, group: &str, file: &str, member: Member) {
-    let name = crate::problem::escape_name(group);
+    let name = escape_name(group);
     match lists.iter_mut().find(|list| list.arm.name == name) {
         Some(list) => list.members.push(member),
         None => lists.push(WantedList::new(name, format!("{file}, column `group`"), vec![member])),
     }
 }
 
-/// A list of services by any name, one a line, and the arm that it is: the file's stem. What follows a `#` is a comment.
-pub(crate) fn list_of_names(path: &Path) -> Result<(String, Vec<String>), ImportError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ImportError::unreadable(path, &error))?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let arm = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok((arm, lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()))
+/// A list of services, one a line. What follows a `#` is a comment.
+pub(crate) struct ServiceList {
+    /// The arm that it is: the stem of the file.
+    pub arm: String,
+    file: String,
+    pub members: Vec<String>,
+}
+
+impl ServiceList {
+    pub fn read(path: &Path) -> Result<Self, ImportError> {
+        let bytes = std::fs::read(path).map_err(|error| ImportError::unreadable(path, &error))?;
+        Ok(Self::of(path, &bytes))
+    }
+
+    pub(super) fn of(path: &Path, bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let lines = text.trim_start_matches('\u{feff}').lines();
+        let names = lines.map(|line| line.split('#').next().unwrap_or_default().trim());
+        Self {
+            arm: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
+            file: path.display().to_string(),
+            members: names.filter(|name| !name.is_empty()).map(escape_name).collect(),
+        }
+    }
+
+    pub fn as_wanted(&self) -> WantedList {
+        let members = self.members.iter().map(|name| Member::named(name)).collect();
+        WantedList::new(self.arm.clone(), self.file.clone(), members)
+    }
 }

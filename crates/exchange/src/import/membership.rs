@@ -1,6 +1,6 @@
 //! Who is in which arm.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use heaptrial_model::ServiceName;
 
@@ -22,12 +22,15 @@ pub(super) fn arms_of(
         }
     }
     let mut arms = vec![Vec::new(); services.len()];
-    let mut ambiguous = Vec::new();
+    let (mut ambiguous, mut without_data) = (Vec::new(), BTreeSet::new());
     for (position, list) in wanted.lists.iter().enumerate() {
         for member in &list.members {
             let named = by_name.get(&member.name).map_or(&[][..], Vec::as_slice);
             let mut found: Vec<usize> =
                 named.iter().copied().filter(|index| services[*index].is(member)).collect();
+            if found.iter().all(|index| services[*index].samples.is_empty()) {
+                without_data.insert(member.name.as_str());
+            }
             if found.is_empty() && member.name.parse::<ServiceName>().is_ok() {
                 found.push(services.len());
                 by_name.entry(member.name.clone()).or_default().push(services.len());
@@ -44,11 +47,6 @@ pub(super) fn arms_of(
             }
         }
     }
-    let without_data: Vec<&str> = services
-        .iter()
-        .filter(|service| service.samples.is_empty())
-        .map(|service| service.name.as_str())
-        .collect();
     if !without_data.is_empty() {
         notes.push(format!(
             "members of lists that were never measured: {} ({})",

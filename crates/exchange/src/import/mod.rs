@@ -15,7 +15,7 @@ use heaptrial_model::{About, TrialKind};
 use heaptrial_store::{ImportedService, Store};
 
 pub(crate) use files::unusual_size;
-pub(crate) use lists::{EVERYTHING, Member, Wanted, WantedList, list_of_names};
+pub(crate) use lists::{EVERYTHING, Member, ServiceList, Wanted, WantedList};
 pub(crate) use summary::some_of;
 pub use summary::{ArmSummary, ImportSummary};
 

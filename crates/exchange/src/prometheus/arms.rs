@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::PrometheusImport;
 use super::series::Series;
 use crate::ImportError;
-use crate::import::{EVERYTHING, Member, Wanted, WantedList, list_of_names};
+use crate::import::{EVERYTHING, Member, ServiceList, Wanted, WantedList};
 
 /// The arms with their members.
 pub(super) fn lists(
@@ -13,28 +13,30 @@ pub(super) fn lists(
     request: &PrometheusImport,
 ) -> Result<Wanted, ImportError> {
     let mut lists: Vec<WantedList> = Vec::new();
-    let mut put =
-        |arm: &str, source: String, member: &str| match lists.iter_mut().find(|list| list.arm.name == arm) {
-            Some(list) => list.members.push(Member::named(member)),
-            None => lists.push(WantedList::new(arm.to_owned(), source, vec![Member::named(member)])),
-        };
     let from = if !request.groups.is_empty() {
         for path in &request.groups {
-            let (arm, members) = list_of_names(path)?;
-            for member in members.iter().filter(|name| services.contains_key(*name)) {
-                put(&arm, path.display().to_string(), member);
+            let mut list = ServiceList::read(path)?;
+            list.members.retain(|name| services.contains_key(name));
+            if !list.members.is_empty() {
+                lists.push(list.as_wanted());
             }
         }
         "files"
     } else if let Some(label) = &request.queries.arm_label {
         for (name, series) in services {
-            if let Some((_, arm)) = series.arms.last() {
-                put(arm, format!("label {label}"), name);
+            let Some((_, arm)) = series.arms.last() else { continue };
+            match lists.iter_mut().find(|list| list.arm.name == *arm) {
+                Some(list) => list.members.push(Member::named(name)),
+                None => {
+                    let members = vec![Member::named(name)];
+                    lists.push(WantedList::new(arm.clone(), format!("label {label}"), members));
+                }
             }
         }
         "label"
     } else {
-        services.keys().for_each(|name| put(EVERYTHING, String::new(), name));
+        let members = services.keys().map(|name| Member::named(name)).collect();
+        lists.push(WantedList::new(EVERYTHING.to_owned(), String::new(), members));
         "nothing"
     };
     lists.sort_by(|a, b| a.arm.name.cmp(&b.arm.name));

@@ -82,11 +82,8 @@ struct Data {
     result: Vec<Series>,
 }
 
-enum Asked {
-    Series(Vec<Series>),
-    /// The store does not answer the query, and says why.
-    Rejected(String),
-}
+/// What a store answers to a query: series, or why it does not answer it.
+type Asked = Result<Vec<Series>, String>;
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -153,8 +150,8 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), url, headers, accept_partial })
     }
 
-    /// Values of a query at each `step_us` from `from_us` to `to_us`. Gives warnings of the store, too. A span that is too much for
-    /// the store at once is asked for in parts.
+    /// Values of a query at each `step_us` from `from_us` to `to_us`. Gives warnings of the store, too. A span that the store refuses,
+    /// as stores do where it is too much at once, is asked for in halves.
     pub fn series(
         &self,
         query: &str,
@@ -171,14 +168,14 @@ impl Client {
             ("nocache", "1".to_owned()),
         ];
         match self.ask(&fields, warnings)? {
-            Asked::Series(series) => Ok(series),
-            Asked::Rejected(why) if too_much(&why) && to_us - from_us >= step_us => {
+            Ok(series) => Ok(series),
+            Err(_) if to_us - from_us >= step_us => {
                 let middle = from_us + (to_us - from_us) / 2 / step_us * step_us;
                 let mut series = self.series(query, (from_us, middle), step_us, warnings)?;
                 series.extend(self.series(query, (middle + step_us, to_us), step_us, warnings)?);
                 Ok(series)
             }
-            Asked::Rejected(why) => {
+            Err(why) => {
                 Err(ImportError::Refused(format!("{} refuses the query: {why}\n  query: {query}", self.url)))
             }
         }
@@ -228,13 +225,13 @@ impl Client {
             )));
         }
         // A proxy reports only by its status that the store took too long, or was too much.
-        if matches!(status, 413 | 504) && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
-            return Ok(Asked::Rejected(format!("status {status}, the query timed out")));
+        if matches!(status, 413 | 504) {
+            return Ok(Err(format!("status {status}")));
         }
         let answer = serde_json::from_slice::<Answer>(&body);
         let answer = answer.map_err(|_| answer_error(format!("status {status}, no answer in JSON")))?;
         if answer.status != "success" {
-            return Ok(Asked::Rejected(answer.error.unwrap_or_else(|| format!("status {status}"))));
+            return Ok(Err(answer.error.unwrap_or_else(|| format!("status {status}"))));
         }
         let warned = answer.warnings.unwrap_or_default();
         let lacks = warned.iter().find(|warning| !is_annotation(warning)).cloned();
@@ -252,7 +249,7 @@ impl Client {
             }
         }
         let data = answer.data.ok_or_else(|| answer_error("no data".into()))?;
-        Ok(Asked::Series(data.result))
+        Ok(Ok(data.result))
     }
 }
 
@@ -277,24 +274,6 @@ fn asks_for_later(status: u16, headers: &HeaderMap) -> Option<Duration> {
         503 => Some(Duration::from_secs(seconds?).max(LEAST_WAIT)),
         _ => None,
     }
-}
-
-/// Whether the store says that it would have to load or to give too much at once.
-fn too_much(why: &str) -> bool {
-    let why = why.to_ascii_lowercase();
-    [
-        "too many samples",
-        "maximum resolution",
-        "maxpointspertimeseries",
-        "timed out",
-        "maxsamplesperquery",
-        "exceed",
-        // Cortex: `the query hit the max number of chunks limit`; gRPC: `received message larger than max`.
-        "the query hit",
-        "larger than max",
-    ]
-    .iter()
-    .any(|part| why.contains(part))
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, ImportError> {

@@ -16,32 +16,19 @@ use crate::problem::{Problems, escape};
 
 const MIB: u64 = 1 << 20;
 
-/// The host at the last row.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostAtLast {
-    /// Microseconds since 1970; `None` if the file has no row.
-    pub wall_us: Option<i64>,
-    pub os: Option<String>,
-    pub kernel: Option<String>,
-    pub ram_bytes: Option<u64>,
-    pub available_bytes: Option<u64>,
-    /// Names of all hosts, where the file is about several: then nothing else is known, since what holds for one does not hold
-    /// for all.
-    pub several: Vec<String>,
-}
-
-/// Reads `diagnostics.csv`: the host at its last row.
+/// Reads `diagnostics.csv`: facts about the host at its last row, in the names that lab runs use. A file about several hosts is refused:
+/// the memory of one is not that of all.
 pub fn read_diagnostics(
     content: Content<'_>,
     timezone: &Timezone,
     problems: &mut Problems,
-) -> Result<(HostAtLast, Rows, Times), ImportError> {
+) -> Result<(Value, Rows, Times), ImportError> {
     let expected = "`date,time,...` and columns such as `mem_total_mb`";
     let mut table = Table::open(content, expected, timezone, problems)?;
     let time = table.time_columns(None)?;
     let [hostname, os, kernel] = ["hostname", "os_release", "kernel"].map(|name| table.column(&[name]));
     let amounts = ["mem_total_mb", "mem_available_mb"].map(|name| table.column(&[name]));
-    let mut last = HostAtLast::default();
+    let mut last: Option<(i64, Value)> = None;
     let mut hosts = BTreeSet::new();
     let mut record = ByteRecord::new();
     'rows: while table.next(&mut record)? {
@@ -63,38 +50,33 @@ pub fn read_diagnostics(
             Some(escape(record[column?].trim_ascii())).filter(|text| !text.is_empty())
         };
         hosts.extend(text(hostname));
-        if last.wall_us <= Some(wall_us) {
+        if last.as_ref().is_none_or(|(last_us, _)| *last_us <= wall_us) {
             let [ram_bytes, available_bytes] = bytes;
-            let (os, kernel, several) = (text(os), text(kernel), Vec::new());
-            last = HostAtLast { wall_us: Some(wall_us), os, kernel, ram_bytes, available_bytes, several };
+            let facts = json!({
+                "os": text(os),
+                "kernel": text(kernel),
+                "ram_bytes": ram_bytes,
+                "available_bytes": available_bytes,
+                "told_at_wall_us": wall_us,
+            });
+            last = Some((wall_us, facts));
         }
     }
     if hosts.len() > 1 {
-        last = HostAtLast {
-            wall_us: last.wall_us,
-            several: hosts.into_iter().collect(),
-            ..HostAtLast::default()
-        };
+        return Err(ImportError::Refused(format!(
+            "{}: diagnostics of {} hosts ({}), and the memory of one is not that of all; leave --diagnostics out, or import each host's \
+             services by themselves",
+            content.file,
+            hosts.len(),
+            Vec::from_iter(hosts).join(", ")
+        )));
+    }
+    let mut facts = last.map_or_else(|| json!({}), |(_, facts)| facts);
+    if let Some(facts) = facts.as_object_mut() {
+        facts.retain(|_, value| !value.is_null());
     }
     let (rows, times) = table.finish();
-    Ok((last, rows, times))
-}
-
-impl HostAtLast {
-    /// As facts about a host, in the names that lab runs use.
-    pub fn to_json(&self) -> Value {
-        let mut facts = json!({
-            "os": self.os,
-            "kernel": self.kernel,
-            "ram_bytes": self.ram_bytes,
-            "available_bytes": self.available_bytes,
-            "told_at_wall_us": self.wall_us,
-        });
-        if let Some(facts) = facts.as_object_mut() {
-            facts.retain(|_, value| !value.is_null());
-        }
-        facts
-    }
+    Ok((facts, rows, times))
 }
 
 #[cfg(test)]
@@ -108,9 +90,8 @@ mod tests {
         let text = "date,time,hostname,mem_available_mb\n\
                     2026-01-10,22:00:00,go,30000\n2026-01-10,22:00:00,ams,12000\n";
         let content = Content { file: "d.csv", bytes: text.as_bytes() };
-        let (host, ..) = read_diagnostics(content, &zone, &mut problems).unwrap();
-        assert_eq!((host.several.len(), host.available_bytes), (2, None));
-        assert_eq!(host.to_json().as_object().unwrap().keys().collect::<Vec<_>>(), ["told_at_wall_us"]);
+        let error = read_diagnostics(content, &zone, &mut problems).unwrap_err().to_string();
+        assert!(error.contains("diagnostics of 2 hosts (ams, go)"), "{error}");
     }
 
     #[test]
@@ -122,9 +103,8 @@ mod tests {
                     2025-12-25,19:03:49,go,Debian 13,6.12,glibc,786961,441475,120\n\
                     2026-01-11,00:00:00,go,Debian 13,6.12,glibc,many,1,200\n";
         let content = Content { file: "d.csv", bytes: text.as_bytes() };
-        let (host, rows, _) = read_diagnostics(content, &zone, &mut problems).unwrap();
+        let (facts, rows, _) = read_diagnostics(content, &zone, &mut problems).unwrap();
         assert_eq!(rows, Rows { read: 3, skipped: 1 });
-        let facts = host.to_json();
         assert_eq!(facts["ram_bytes"], 983_819 * MIB);
         assert_eq!((&facts["os"], &facts["kernel"]), (&json!("Debian 13"), &json!("6.12")));
         assert!(!facts.to_string().contains("glibc"));

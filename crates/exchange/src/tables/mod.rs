@@ -6,7 +6,6 @@
 mod config;
 mod diagnostics;
 mod events;
-mod groups;
 mod mapping;
 mod measurements;
 mod number;
@@ -14,9 +13,8 @@ mod table;
 mod time;
 
 pub use config::{RelayConfig, read_config};
-pub use diagnostics::{HostAtLast, read_diagnostics};
+pub use diagnostics::read_diagnostics;
 pub use events::{OperatorEvent, read_events};
-pub use groups::{GroupFile, read_group};
 pub use mapping::Mapping;
 pub use number::Unit;
 pub use time::{Timezone, read_time};

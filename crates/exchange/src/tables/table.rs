@@ -9,12 +9,8 @@ use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
 const TIME_OPTION: &str = "--time COLUMN";
+/// What some editors put at the start of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Without the mark that some editors put at the start of a text.
-pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
-}
 
 /// Rows of a CSV file. Lines that start with `#` are comments, empty lines are passed over.
 pub(crate) struct Table<'a> {
@@ -49,7 +45,8 @@ impl<'a> Table<'a> {
         timezone: &'a Timezone,
         problems: &'a mut Problems,
     ) -> Result<Self, ImportError> {
-        let (file, bytes) = (content.file, without_mark(content.bytes));
+        let (file, bytes) =
+            (content.file, content.bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content.bytes));
         let mut reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -197,18 +194,14 @@ impl<'a> Table<'a> {
 
     /// The time of a row; a malformed one is reported and gives `None`.
     pub fn time(&mut self, record: &ByteRecord, columns: TimeColumns) -> Result<Option<i64>, ImportError> {
-        let (column, moment) = match columns {
+        let (column, wall_us) = match columns {
             TimeColumns::One(column) => (column, self.clock.read(&record[column])),
             TimeColumns::Two(date, time) => (date, self.clock.read_parts(&record[date], &record[time])),
         };
-        let Some(moment) = moment else {
+        if wall_us.is_none() {
             self.skip(record, column, NOT_A_TIME)?;
-            return Ok(None);
-        };
-        if let Some(note) = moment.note {
-            self.report(record, column, ProblemKind::Note, note)?;
         }
-        Ok(Some(moment.wall_us))
+        Ok(wall_us)
     }
 
     /// How many rows there were, and what was learnt from their times.

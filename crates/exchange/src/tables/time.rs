@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::tz::{Offset, TimeZone};
 
 use crate::ImportError;
 
@@ -27,10 +26,6 @@ impl Timezone {
         let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.unsigned_abs() / 60);
         let name = format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
         Some(Self { zone: offset.to_time_zone(), name })
-    }
-
-    pub(crate) fn zone(&self) -> &TimeZone {
-        &self.zone
     }
 }
 
@@ -77,14 +72,6 @@ fn offset_seconds(text: &str) -> Option<i32> {
 /// Why a field is not a time.
 pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-05T10:47:43 with or without an offset such as -08:00, or seconds since 1970";
 
-/// A time, and whether the clocks were changed around it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment {
-    pub wall_us: i64,
-    /// What had to be decided, noted at the first reading of that time.
-    pub note: Option<&'static str>,
-}
-
 /// Reads times in a timezone. Rows of one collection repeat their time, so the last one is kept.
 #[derive(Debug)]
 pub(crate) struct Clock<'a> {
@@ -102,19 +89,18 @@ impl<'a> Clock<'a> {
         Self { timezone, last_text: Vec::new(), last_wall_us: 0, local: 0, offsets: BTreeSet::new() }
     }
 
-    pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
-        if text == self.last_text && !text.is_empty() {
-            return Some(Moment { wall_us: self.last_wall_us, note: None });
+    /// Microseconds since 1970.
+    pub fn read(&mut self, text: &[u8]) -> Option<i64> {
+        if text != self.last_text || text.is_empty() {
+            self.last_wall_us = self.read_new(text.trim_ascii())?;
+            self.last_text.clear();
+            self.last_text.extend_from_slice(text);
         }
-        let moment = self.read_new(text.trim_ascii())?;
-        self.last_text.clear();
-        self.last_text.extend_from_slice(text);
-        self.last_wall_us = moment.wall_us;
-        Some(moment)
+        Some(self.last_wall_us)
     }
 
     /// Reads a date and a time of day from two columns.
-    pub fn read_parts(&mut self, date: &[u8], time: &[u8]) -> Option<Moment> {
+    pub fn read_parts(&mut self, date: &[u8], time: &[u8]) -> Option<i64> {
         let (date, time) = (date.trim_ascii(), time.trim_ascii());
         // Texts of this length are no times; joining them would only cost.
         if date.is_empty() || time.is_empty() || date.len() + time.len() > 64 {
@@ -123,38 +109,25 @@ impl<'a> Clock<'a> {
         self.read(&[date, b"T", time].concat())
     }
 
-    fn read_new(&mut self, text: &[u8]) -> Option<Moment> {
+    fn read_new(&mut self, text: &[u8]) -> Option<i64> {
         if let Some(wall_us) = since_1970(text) {
             self.offsets.insert(0);
-            return Some(Moment { wall_us, note: None });
+            return Some(wall_us);
         }
         let pieces = Pieces::parse(std::str::from_utf8(text).ok()?).ok()?;
         let civil = pieces.date().to_datetime(pieces.time().unwrap_or_default());
-        let moment = match pieces.to_numeric_offset() {
+        let time = match pieces.to_numeric_offset() {
             Some(offset) => {
                 self.offsets.insert(offset.seconds());
-                Moment { wall_us: offset.to_timestamp(civil).ok()?.as_microsecond(), note: None }
+                offset.to_timestamp(civil).ok()?
             }
-            None => self.local_time(civil)?,
+            None => {
+                self.local += 1;
+                // Of a local time that occurred twice this is the first occurrence.
+                self.timezone.zone.to_ambiguous_timestamp(civil).compatible().ok()?
+            }
         };
-        YEARS_US.contains(&moment.wall_us).then_some(moment)
-    }
-
-    fn local_time(&mut self, civil: DateTime) -> Option<Moment> {
-        let ambiguous = self.timezone.zone().to_ambiguous_timestamp(civil);
-        let note = match ambiguous.offset() {
-            AmbiguousOffset::Unambiguous { .. } => None,
-            AmbiguousOffset::Gap { .. } => Some(
-                "this local time was skipped when the clocks were put forward; read as if they had not been",
-            ),
-            AmbiguousOffset::Fold { .. } => Some(
-                "this local time occurred twice when the clocks were put back; read as its first occurrence",
-            ),
-        };
-        self.local += 1;
-        // Of a time that occurred twice this is the first occurrence.
-        let wall_us = ambiguous.compatible().ok()?.as_microsecond();
-        Some(Moment { wall_us, note })
+        Some(time.as_microsecond()).filter(|wall_us| YEARS_US.contains(wall_us))
     }
 }
 
@@ -171,7 +144,7 @@ fn since_1970(text: &[u8]) -> Option<i64> {
 /// Reads one time in a timezone; microseconds since 1970.
 #[doc(hidden)]
 pub fn read_time(text: &[u8], timezone: &Timezone) -> Option<i64> {
-    Clock::new(timezone).read(text).map(|moment| moment.wall_us)
+    Clock::new(timezone).read(text)
 }
 
 #[cfg(test)]
@@ -199,6 +172,9 @@ mod tests {
             ("2026-01-05", "utc", "2026-01-05T00:00:00Z"),
             ("1767610063", "-08:00", "2026-01-05T10:47:43Z"),
             ("1767610063.25", "-08:00", "2026-01-05T10:47:43.25Z"),
+            // Clocks are put back, so that it occurs twice, and forward, so that it does not occur.
+            ("2026-11-01T01:30:00", "America/Los_Angeles", "2026-11-01T08:30:00Z"),
+            ("2026-03-08T02:30:00", "America/Los_Angeles", "2026-03-08T10:30:00Z"),
         ] {
             assert_eq!(read(text, zone).as_deref(), Some(utc), "{text} in {zone}");
         }
@@ -222,19 +198,6 @@ mod tests {
         ] {
             assert_eq!(read(text, "UTC"), None, "{text}");
         }
-    }
-
-    #[test]
-    fn clock_changes_are_decided_and_noted() {
-        let zone: Timezone = "America/Los_Angeles".parse().unwrap();
-        let mut clock = Clock::new(&zone);
-        let fold = clock.read(b"2026-11-01T01:30:00").unwrap();
-        assert!(fold.note.is_some_and(|note| note.contains("twice")));
-        assert_eq!(fold.wall_us, read_time(b"2026-11-01T08:30:00Z", &zone).unwrap());
-        assert_eq!(clock.read(b"2026-11-01T01:30:00").unwrap(), Moment { note: None, ..fold });
-        let gap = clock.read(b"2026-03-08T02:30:00").unwrap();
-        assert!(gap.note.is_some_and(|note| note.contains("skipped")));
-        assert_eq!(gap.wall_us, read_time(b"2026-03-08T03:30:00", &zone).unwrap());
     }
 
     #[test]

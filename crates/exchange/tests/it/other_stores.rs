@@ -487,8 +487,8 @@ fn zeros_of_what_does_not_run_are_no_readings_though_all_may_be_in_swap() {
 
     // RSS was never asked for, and is none in what is exported.
     let (rss, anon) =
-        (exported(&store, summary.trial_id, "rss_kb"), exported(&store, summary.trial_id, "anon_kb"));
-    assert!(rss.iter().all(String::is_empty) && anon.iter().all(|kib| !kib.is_empty()));
+        (exported(&store, summary.trial_id, "rss_bytes"), exported(&store, summary.trial_id, "anon_bytes"));
+    assert!(rss.iter().all(String::is_empty) && anon.iter().all(|bytes| !bytes.is_empty()));
 }
 
 /// A column of what is exported.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use heaptrial_store::{
-    ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial, NewService, SAMPLE_COLUMNS,
-    Store, StoreError, StoredSample,
+    ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial, NewService, Store,
+    StoreError,
 };
 
 pub fn read(store: &Store, name: &str) -> ImportedTrial {
@@ -54,14 +54,17 @@ pub fn read(store: &Store, name: &str) -> ImportedTrial {
 /// The samples of a trial by life.
 fn samples(store: &Store, trial_id: i64) -> HashMap<i64, Vec<ImportedSample>> {
     let mut samples: HashMap<i64, Vec<ImportedSample>> = HashMap::new();
-    let each = |sample: &StoredSample| {
-        let bytes = |column: &str| {
-            let place = SAMPLE_COLUMNS.iter().position(|own| *own == column).unwrap();
-            sample.values[place].map(|bytes| bytes as u64)
-        };
-        samples.entry(sample.life_id).or_default().push(ImportedSample {
-            wall_us: sample.wall_us,
-            rss_bytes: bytes("rss_bytes").unwrap(),
+    let mut columns: Vec<String> = Vec::new();
+    let each = |row: &[String]| {
+        if columns.is_empty() {
+            columns = row.to_vec();
+            return Ok(());
+        }
+        let text = |column: &str| &row[columns.iter().position(|own| own == column).unwrap()];
+        let bytes = |column: &str| text(column).parse().ok();
+        samples.entry(text("life").parse().unwrap()).or_default().push(ImportedSample {
+            wall_us: text("timestamp").parse::<jiff::Timestamp>().unwrap().as_microsecond(),
+            rss_bytes: bytes("rss_bytes").unwrap_or(0),
             vsize_bytes: bytes("vsize_bytes"),
             hwm_bytes: bytes("hwm_bytes"),
             anon_bytes: bytes("anon_bytes"),
@@ -71,6 +74,6 @@ fn samples(store: &Store, trial_id: i64) -> HashMap<i64, Vec<ImportedSample>> {
         });
         Ok::<(), StoreError>(())
     };
-    store.each_sample_in_time(trial_id, each).unwrap();
+    store.each_sample(trial_id, each).unwrap();
     samples
 }
