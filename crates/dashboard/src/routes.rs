@@ -1,4 +1,4 @@
-//! Which address shows what.
+//! Which address shows which page.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

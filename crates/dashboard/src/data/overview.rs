@@ -1,6 +1,6 @@
 //! What the database holds, and what happens now.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use heaptrial_model::TrialKind;
 use heaptrial_store::{EventRecord, Store};
@@ -18,20 +18,11 @@ pub(crate) struct Overview {
     pub(crate) further: Vec<(i64, String)>,
 }
 
-/// The services of `trials`. One in several of them is shown in the first trial that reads it, or else in the first: what was dropped from
-/// a trial may be sampled by another.
+/// The services of `trials`, each in the first of them that has it.
 pub(crate) fn distinct<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Line)> {
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut found: Vec<(&Trial, &Line)> = Vec::new();
-    for (trial, line) in trials.iter().flat_map(|trial| trial.lines.iter().map(move |line| (*trial, line))) {
-        let place = *places.entry(&line.name).or_insert(found.len());
-        match found.get(place) {
-            None => found.push((trial, line)),
-            Some((_, before)) if before.gone && !line.gone => found[place] = (trial, line),
-            Some(_) => {}
-        }
-    }
-    found
+    let lines = trials.iter().flat_map(|trial| trial.lines.iter().map(move |line| (*trial, line)));
+    let mut known = HashSet::new();
+    lines.filter(|(_, line)| known.insert(line.name.as_str())).collect()
 }
 
 /// What the memory of services is: one metric, or those of trials that differ.

@@ -1,4 +1,4 @@
-//! Lists of events.
+//! Lists of events, of which those to be looked at are marked.
 
 use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
@@ -10,25 +10,17 @@ use crate::data::{GRAVE, Trial};
 
 /// Events that are shown at once; the others are folded.
 const UNFOLDED: usize = 8;
-const SHOWN: usize = 200;
 
 /// The newest events of trials, of `all` that there are; `naming` says whether the trial is named, too.
 pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, naming: bool, now_us: i64) -> Markup {
     let (first, rest) = events.split_at(events.len().min(UNFOLDED));
-    // The newest are shown, and of older ones those to be looked at.
-    let rest: Vec<(&Trial, &EventRecord)> = rest
-        .iter()
-        .enumerate()
-        .filter(|(place, (_, event))| *place < SHOWN || is_grave(event))
-        .map(|(_, of)| *of)
-        .collect();
     let earlier = all.max(events.len()) - first.len();
     html! {
         @if first.is_empty() { p class="quiet" { "None." } } @else { (list(first, naming, now_us)) }
         @if !rest.is_empty() {
             details {
                 summary { (words::counted(earlier, "earlier event")) }
-                (list(&rest, naming, now_us))
+                (list(rest, naming, now_us))
                 @if earlier > rest.len() {
                     p class="quiet" { (units::count((earlier - rest.len()) as u64)) " of them are not shown." }
                 }

@@ -50,12 +50,13 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
     let running = present.iter().filter(|trial| trial.stage == Stage::Running).count();
     let silent = present.iter().any(|trial| trial.stage == Stage::Silent);
     let imported = !present.is_empty() && present.iter().all(|trial| trial.is_import());
-    let last = present.iter().filter_map(|trial| trial.ticks.first()).map(|tick| tick.wall_us).max();
+    let last = present.iter().filter_map(|trial| trial.last_read_us).max();
     let lines: Vec<&Line> = distinct(present).into_iter().map(|(_, line)| line).collect();
     let count = |so: fn(&Line) -> bool| lines.iter().filter(|line| so(line)).count();
-    let (contaminated, excluded) = (count(Line::is_contaminated), count(Line::is_left_out));
-    let (stale, gone) = (count(|line| line.stale), count(|line| line.gone));
-    let memory: u64 = lines.iter().filter(|line| !line.gone).filter_map(|line| line.memory_bytes).sum();
+    let contaminated = count(|line| line.contamination().is_some());
+    let (excluded, stale) = (count(|line| line.failure().is_some()), count(|line| line.is_stale));
+    let is_read = |line: &&&Line| line.ended.is_none() && !line.is_dropped && !line.is_stale;
+    let memory: u64 = lines.iter().filter(is_read).filter_map(|line| line.memory_bytes).sum();
     let (class, word) = match (running > 0, silent) {
         _ if imported => ("tile", "imported"),
         (true, _) => ("tile good", "alive"),
@@ -77,9 +78,9 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
                 }
             }))
             (tile("tile", "Services", &units::count(lines.len() as u64), html! { (of) }))
-            (tile("tile", "Memory of all", &units::memory(memory as f64), html! {
-                "sum of the last readings" @if gone > 0 { ", without " (gone) " read no more" }
-            }))
+            @if running > 0 {
+                (tile("tile", "Memory of all", &units::memory(memory as f64), html! { "of processes that are read now" }))
+            }
             (tile(troubled, "Non-compliant", &contaminated.to_string(), html! {
                 (excluded) " excluded by failures, " (stale) " stale"
             }))

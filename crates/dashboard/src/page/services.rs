@@ -1,4 +1,4 @@
-//! The table of services.
+//! The table of services, those to be looked at first.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, html};
 
 use super::words;
-use crate::data::{Condition, Line, Trial, distinct, metrics};
+use crate::data::{Line, Trial, distinct, metrics};
 
 /// Services that are shown; of more those that come first in the order.
 const SHOWN: usize = 1000;
@@ -32,9 +32,7 @@ pub(super) fn services(trials: &[&Trial], id: &str, now_us: i64) -> Markup {
                             span {
                                 (words::counted(all, "service"))
                                 @if all > SHOWN { ", the first " (SHOWN) " of them" }
-                                ". Memory is " (metrics(&rows).join(" or ")) " at the last reading"
-                                @if trials.iter().any(|trial| trial.rests()) { ", of relays at the end of their last rest" }
-                                "."
+                                ". Memory is " (metrics(&rows).join(" or ")) " at the last reading."
                             }
                         }
                         thead role="rowgroup" {
@@ -60,9 +58,9 @@ fn body_row(trial: &Trial, line: &Line, now_us: i64) -> Markup {
                 a href=(words::service_address(&line.name, trial.record.id)) { (words::name(&line.name)) }
             }
             td role="cell" class="arm" { (swatch(&trial.styles(), line.arm)) (words::name(arm)) }
-            td role="cell" class="identity" { (line.identity.as_deref().map_or_else(|| "–".to_owned(), printable)) }
+            td role="cell" class="identity" { (line.identity().map_or_else(|| "–".to_owned(), printable)) }
             td role="cell" class="figure memory" { (words::memory(line.memory_bytes)) }
-            td role="cell" class="figure age" { @if line.age_seconds.is_some() && line.may_be_older { "≥ " } (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
+            td role="cell" class="figure age" { @if line.may_be_older() { "≥ " } (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
             td role="cell" class=(if troubled(line) { "state" } else { "state calm" }) { (state(line, now_us)) }
         }
     }
@@ -71,28 +69,21 @@ fn body_row(trial: &Trial, line: &Line, now_us: i64) -> Markup {
 /// What there is to say of a service, in words.
 pub(super) fn state(line: &Line, now_us: i64) -> Markup {
     html! {
-        @match &line.condition {
-            Condition::Counts => @if !line.stale && !line.gone { span class="quiet" { "counts" } },
-            Condition::Unproved => @if !line.stale && !line.gone { span class="quiet" { "not proved" } },
-            Condition::Contaminated(why) => { span class="badge bad" { "non-compliant" } " " span class="why" { (printable(why)) } }
-            Condition::LeftOut(why) => { span class="badge bad" { "excluded" } " " span class="why" { (printable(why)) } }
-            Condition::Ended(ending) => span class="badge bad" { (ending) },
-            Condition::Dropped => span class="badge" { "dropped from the trial" },
-            Condition::NeverSeen => span class="badge" { "not seen yet" },
+        @if line.latest.is_none() { span class="badge" { "not seen yet" } }
+        @if let Some(why) = line.contamination() { span class="badge bad" { "non-compliant" } " " span class="why" { (printable(why)) } " " }
+        @if let Some(why) = line.failure() { span class="badge bad" { "excluded" } " " span class="why" { (printable(why)) } " " }
+        @if let Some(ending) = &line.ended { span class="badge bad" { (ending) } " " }
+        @if line.is_dropped { span class="badge" { "dropped from the trial" } " " }
+        @if line.is_stale {
+            span class="badge stale" { "stale" }
+            @if let Some(read) = line.read_wall_us() { " " span class="why" { "read " (words::ago(read, now_us)) } }
         }
-        @if line.gone {
-            " " span class="badge stale" { "read no more" }
-            @if let Some(read) = line.read_wall_us { " " span class="why" { "last " (words::date(read)) } }
-        }
-        @if line.stale {
-            " " span class="badge stale" { "stale" }
-            @if let Some(read) = line.read_wall_us { " " span class="why" { "read " (words::ago(read, now_us)) } }
-        }
+        @if !troubled(line) { span class="quiet" { @if line.identity().is_some() { "counts" } @else { "not proved" } } }
     }
 }
 
-pub(super) fn troubled(line: &Line) -> bool {
-    line.stale || line.gone || !matches!(line.condition, Condition::Counts | Condition::Unproved)
+fn troubled(line: &Line) -> bool {
+    line.is_stale || !line.counts()
 }
 
 /// Names by their letters, and by numbers within them.

@@ -46,7 +46,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> 
                 h2 { "Nothing is read" }
                 p {
                     "The trial has not ended, but its last tick was "
-                    @match trial.ticks.first() { Some(tick) => (words::ago(tick.wall_us, now_us)), None => "never" }
+                    @match trial.last_read_us { Some(read) => (words::ago(read, now_us)), None => "never" }
                     ". Is the agent running? " code { "systemctl status heaptrial-agent" }
                 }
             }
@@ -124,7 +124,6 @@ fn arms(trial: &Trial) -> Markup {
                     caption id="arms-caption" class="quiet" {
                         span {
                             "Descriptive: last readings (" (trial.shown_metric().describe())
-                            @if trial.rests() { ", of relays at the end of their last rest" }
                             ") of services that count, at different ages. They do not show whether arms differ."
                         }
                     }
@@ -144,9 +143,9 @@ fn arms(trial: &Trial) -> Markup {
 
 fn arm_row(trial: &Trial, place: usize) -> Markup {
     let record = &trial.arms[place];
-    let counted: Vec<&Line> = trial.counted(place).filter(|line| !line.gone).collect();
+    let counted: Vec<&Line> = trial.counted(place).collect();
     let own = || trial.lines.iter().filter(|line| line.arm == place);
-    let contaminated = own().filter(|line| line.is_contaminated()).count();
+    let contaminated = own().filter(|line| line.contamination().is_some()).count();
     html! {
         tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
             th scope="row" {
@@ -157,7 +156,7 @@ fn arm_row(trial: &Trial, place: usize) -> Markup {
             td class="figure" { (range(&counted)) }
             td class="figure" { (counted.len()) " of " (own().count()) }
             td class="figure" { @if contaminated > 0 { span class="badge bad" { (contaminated) } } @else { "0" } }
-            td class="figure" { (own().filter(|line| line.is_left_out()).count()) }
+            td class="figure" { (own().filter(|line| line.failure().is_some()).count()) }
             td class="long" { (treatment(&record.arm.treatment)) }
         }
     }

@@ -11,14 +11,13 @@ use crate::data::{Stage, Trial};
 /// What a segment of an address holds as it is.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
-/// `text` as a part of an address.
-pub(super) fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, SEGMENT).to_string()
-}
-
 /// A segment for a name that browsers do not take for a step up or for nothing.
 fn segment(name: &str) -> String {
-    if matches!(name, "" | "." | "..") { "_".to_owned() } else { encoded(name) }
+    if matches!(name, "" | "." | "..") {
+        "_".to_owned()
+    } else {
+        utf8_percent_encode(name, SEGMENT).to_string()
+    }
 }
 
 /// The address of a trial. The row id distinguishes it from others of its name.
@@ -55,14 +54,6 @@ pub(super) fn date(wall_us: i64) -> String {
 
 fn timestamp(wall_us: i64) -> Timestamp {
     Timestamp::from_millisecond(wall_us.div_euclid(1000)).unwrap_or_default()
-}
-
-/// When something was read: how long ago while it matters, and the date of what is over.
-pub(super) fn read(wall_us: i64, now_us: i64, stage: Stage) -> Markup {
-    match stage {
-        Stage::Ended => html! { time datetime=(rfc3339(wall_us)) { (date(wall_us)) } },
-        Stage::Running | Stage::Silent => ago(wall_us, now_us),
-    }
 }
 
 /// How long ago, with the time itself beside it.
@@ -107,10 +98,10 @@ pub(super) fn state(trial: &Trial) -> Markup {
 }
 
 pub(super) fn counted(number: usize, noun: &str) -> String {
-    let plural = match (number, noun.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
+    let plural = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
     };
     format!("{} {noun}{plural}", units::count(number as u64))
 }
