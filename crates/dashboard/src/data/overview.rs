@@ -27,7 +27,8 @@ pub(crate) fn distinct<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Line)> {
 
 /// What the memory of services is: one metric, or those of trials that differ.
 pub(crate) fn metrics(services: &[(&Trial, &Line)]) -> Vec<&'static str> {
-    let mut found: Vec<&str> = services.iter().map(|(trial, _)| trial.shown_metric().describe()).collect();
+    let mut found: Vec<&str> =
+        services.iter().map(|(trial, _)| trial.record.plan.metric.at_once().describe()).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -49,7 +50,7 @@ impl Overview {
     /// because its services may be in a trial.
     pub(crate) fn present(&self) -> Vec<&Trial> {
         let running = self.trials.iter().any(|trial| trial.stage == Stage::Running);
-        let silent = |trial: &&Trial| trial.stage == Stage::Silent && !trial.is_lab();
+        let silent = |trial: &&Trial| trial.stage == Stage::Silent && !trial.record.plan.kind.is_lab();
         let one = self.trials.iter().find(silent).or(self.trials.first()).map(|trial| trial.record.id);
         let is_present = |trial: &&Trial| {
             if running { trial.stage == Stage::Running } else { Some(trial.record.id) == one }

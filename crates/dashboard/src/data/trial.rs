@@ -42,8 +42,6 @@ pub(crate) struct Trial {
     pub(crate) lines: Vec<Line>,
     /// The last tick; of a gathered trial that of the host that was read last.
     pub(crate) last_read_us: Option<i64>,
-    /// Of a gathered trial: when each of its hosts was read last.
-    pub(crate) hosts: Vec<(String, Option<i64>)>,
     pub(crate) looks: Vec<LookRecord>,
     /// From when on its duration and looks count, in microseconds since 1970; `None` before all services have their treatment.
     pub(crate) begun_wall_us: Option<i64>,
@@ -101,7 +99,6 @@ impl Trial {
             lines: lines.collect(),
             arms,
             last_read_us,
-            hosts: parts.into_iter().map(|part| (part.host, part.last.map(|last| last.wall_us))).collect(),
             looks: store.looks(id)?,
             begun_wall_us: begun(store, &record)?,
             planned_looks_us: {
@@ -123,21 +120,12 @@ impl Trial {
         &self.record.plan.name
     }
 
-    pub(crate) fn is_lab(&self) -> bool {
-        self.record.plan.kind.is_lab()
-    }
-
-    /// Whether others measured it, and nothing of it ran here.
-    pub(crate) fn is_import(&self) -> bool {
-        self.record.plan.kind.is_import()
-    }
-
     /// Whether figures that a look would show may be shown: only of what has ended. A lab run that was killed has ended
     /// too; a trial on a fleet goes on when its agent comes back.
     pub(crate) fn may_conclude(&self) -> bool {
         match self.stage {
             Stage::Ended => true,
-            Stage::Silent => self.is_lab(),
+            Stage::Silent => self.record.plan.kind.is_lab(),
             Stage::Running => false,
         }
     }
@@ -146,11 +134,6 @@ impl Trial {
     pub(crate) fn next_look_wall_us(&self) -> Option<i64> {
         let next = self.planned_looks_us.get(self.looks.len())?;
         Some(self.begun_wall_us? + next)
-    }
-
-    /// The metric that can be shown of single readings.
-    pub(crate) fn shown_metric(&self) -> Metric {
-        self.record.plan.metric.at_once()
     }
 
     /// Services of an arm whose newest life is what it should be and has a reading.

@@ -40,7 +40,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
         (ledger(service, now_us))
         section id="events" {
             h2 { "Events" }
-            (events::events(&recorded, recorded.len(), false, now_us))
+            (events::events(&recorded, recorded.len(), now_us))
         }
     }
 }

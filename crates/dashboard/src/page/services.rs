@@ -1,7 +1,5 @@
 //! The table of services, those to be looked at first.
 
-use std::cmp::Ordering;
-
 use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, html};
 
@@ -17,7 +15,7 @@ const COLUMNS: [(&str, bool); 6] =
 /// The services of `trials`, those to be looked at first. `id` is that of the section.
 pub(super) fn services(trials: &[&Trial], id: &str, now_us: i64) -> Markup {
     let mut rows = distinct(trials);
-    rows.sort_by(|(_, a), (_, b)| troubled(b).cmp(&troubled(a)).then_with(|| natural(&a.name, &b.name)));
+    rows.sort_by(|(_, a), (_, b)| troubled(b).cmp(&troubled(a)).then_with(|| a.name.cmp(&b.name)));
     let all = rows.len();
     rows.truncate(SHOWN);
     html! {
@@ -84,26 +82,4 @@ pub(super) fn state(line: &Line, now_us: i64) -> Markup {
 
 fn troubled(line: &Line) -> bool {
     line.is_stale || !line.counts()
-}
-
-/// Names by their letters, and by numbers within them.
-fn natural(a: &str, b: &str) -> Ordering {
-    let parts = |text: &str| -> Vec<(u64, String)> {
-        let same = |a: &u8, b: &u8| a.is_ascii_digit() == b.is_ascii_digit();
-        let chunks = text.as_bytes().chunk_by(same).map(String::from_utf8_lossy);
-        chunks.map(|chunk| (chunk.parse().unwrap_or(u64::MAX), chunk.into_owned())).collect()
-    };
-    parts(a).cmp(&parts(b))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_in_names_are_sorted_as_numbers() {
-        let mut names = ["relay10", "relay9", "relay009b", "ü1", "relay"];
-        names.sort_by(|a, b| natural(a, b));
-        assert_eq!(names, ["relay", "relay009b", "relay9", "relay10", "ü1"]);
-    }
 }

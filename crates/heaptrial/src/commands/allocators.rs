@@ -19,7 +19,6 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::{heads, table};
 
-/// What to do with allocators.
 #[derive(Debug, Subcommand)]
 pub enum AllocatorsCommand {
     /// List the allocators that can be asked for, or the versions and settings of one
@@ -34,7 +33,7 @@ pub enum AllocatorsCommand {
     Verify(GetOptions),
     /// Show which allocator running processes use, without attaching to them
     Identify {
-        /// Process ids
+        /// Ids of the processes to look at
         #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         pids: Vec<i32>,
     },
@@ -44,7 +43,6 @@ pub enum AllocatorsCommand {
     Package(GetOptions),
 }
 
-/// Which allocator, and where it may come from.
 #[derive(Debug, Args)]
 pub struct GetOptions {
     /// The allocator, such as `mimalloc@2.0.9+secure` or `glibc?arena_max=1`
@@ -56,7 +54,6 @@ pub struct GetOptions {
     sources: SourceOptions,
 }
 
-/// Where allocators may come from.
 #[derive(Debug, Default, Args)]
 pub struct SourceOptions {
     /// Clone from here instead of upstream: a URL or folder that holds repositories by name
@@ -82,7 +79,6 @@ fn source(text: &str) -> Result<SourceKind, String> {
     }
 }
 
-/// Runs one of the commands.
 pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         AllocatorsCommand::List { family: None } => Ok(list()),

@@ -16,12 +16,11 @@ use crate::options::GlobalOptions;
 use crate::output::file_beside;
 use crate::target::Target;
 
-/// Which trial, in which form, and where to.
 #[derive(Debug, Args)]
 pub struct ExportOptions {
     /// A run's folder, a database, or a trial of the database; without it the newest
     trial: Option<String>,
-    /// In which form
+    /// The form of the file
     #[arg(long, value_enum)]
     format: Format,
     /// Into this file instead of standard output

@@ -9,7 +9,7 @@ use heaptrial_change::{
     Outcome, Stage, Trial, TrialStage, TrialState, changed_files, read_prepared, read_state,
 };
 use heaptrial_fleet::rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
-use heaptrial_model::{ServiceName, TrialName, units};
+use heaptrial_model::{ServiceName, units};
 use serde_json::json;
 
 use super::observe::Watcher;
@@ -19,7 +19,7 @@ use crate::answer::Answer;
 use crate::commands::host::carry_out::{Done, RevertOptions, would_put_back};
 use crate::commands::host::events::EventLog;
 use crate::commands::host::record::is_over;
-use crate::commands::host::{Consent, Host, interrupt};
+use crate::commands::host::{Consent, Host, NameOptions, interrupt};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::some;
@@ -28,28 +28,18 @@ use crate::output::some;
 const SEES_A_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
-pub struct NameOptions {
-    /// The rollout's name
-    #[arg(value_name = "NAME")]
-    rollout: TrialName,
-}
-
-#[derive(Debug, Args)]
 pub struct ResumeOptions {
-    /// The rollout's name
-    #[arg(value_name = "NAME")]
-    rollout: TrialName,
+    #[command(flatten)]
+    rollout: NameOptions,
     /// Return once it continues: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long)]
     detach: bool,
 }
 
-/// Which rollout, and how much of it.
 #[derive(Debug, Args)]
 pub struct RollbackOptions {
-    /// The rollout's name
-    #[arg(value_name = "NAME")]
-    rollout: TrialName,
+    #[command(flatten)]
+    rollout: NameOptions,
     /// Only the services of this wave, counted from 1
     #[arg(long, value_name = "N", conflicts_with = "without", value_parser = clap::value_parser!(u32).range(1..))]
     wave: Option<u32>,
@@ -63,7 +53,7 @@ pub struct RollbackOptions {
 pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("rollout pause")?;
-    let name = options.rollout.as_str();
+    let name = options.name.as_str();
     plan_of(&host, name)?;
     if is_over(&read_state(&host.paths, name)?) {
         return Err(Failure::refused(format!("rollout `{name}` is over; there is nothing to pause")));
@@ -78,11 +68,10 @@ pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Fa
     Ok(Answer::new(json!({ "rollout": name, "paused": true, "process_at_work": at_work }), text))
 }
 
-/// Continues a rollout.
 pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("rollout resume")?;
-    let name = options.rollout.as_str();
+    let name = options.rollout.name.as_str();
     let plan = plan_of(&host, name)?;
     host.require_latest(name)?;
     let state = read_state(&host.paths, name)?;
@@ -132,7 +121,7 @@ fn complete(name: &str, state: &TrialState, plan: &RolloutPlan) -> Result<Answer
 
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
-    let name = options.rollout.as_str();
+    let name = options.rollout.name.as_str();
     let prepared = read_prepared(&host.paths, name)?;
     let plan = read_plan(&prepared)?;
     let wanted = services_of(&plan, options.wave)?;

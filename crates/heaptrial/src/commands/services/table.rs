@@ -1,4 +1,4 @@
-//! Services as a table.
+//! Services as a table, with what it adds up to.
 
 use heaptrial_allocator::{Explanation, Split};
 use heaptrial_host::HostRoot;

@@ -6,17 +6,17 @@ use heaptrial_evaluate::analysis::{Decision, FindingKind};
 use heaptrial_evaluate::judgement::look::{self, Gaps, LookState};
 use heaptrial_evaluate::judgement::{Options, Rows};
 use heaptrial_host::Instant;
-use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
+use heaptrial_model::{ErrorClass, TrialKind, units};
 use heaptrial_report::{Document, LookReport};
 use heaptrial_store::{Store, TrialRecord};
 
 use crate::answer::Answer;
-use crate::commands::host::Host;
+use crate::commands::host::{Host, NameOptions};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
 use crate::output::some;
 
-/// Which trial.
+/// Analyse a running trial at a look that its plan fixed in advance
 ///
 /// Takes every planned look that is due and was not taken yet, on the data up to its planned time, and records it.
 /// Without one that is due it prints the last one that was taken again. Looks count from when the last service had its
@@ -31,9 +31,8 @@ use crate::output::some;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct LookOptions {
-    /// The trial's name
-    #[arg(value_name = "NAME")]
-    trial: TrialName,
+    #[command(flatten)]
+    trial: NameOptions,
     /// Show levels of memory now, without anything that decides: no ratios, intervals, tests or verdicts
     #[arg(long)]
     peek: bool,
@@ -44,9 +43,8 @@ pub struct LookOptions {
 }
 
 pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let host = Host::of(global)?;
-    host.require_readable()?;
-    let name = options.trial.as_str();
+    let host = Host::readable(global)?;
+    let name = options.trial.name.as_str();
     // Of a trial of other hosts there is no folder here.
     if let (Ok(prepared), Ok(state)) = (read_prepared(&host.paths, name), read_state(&host.paths, name)) {
         host.require_recorded(&prepared, &state)?;
@@ -117,7 +115,7 @@ fn require_all_hosts(store: &Store, trial: &TrialRecord, options: &LookOptions) 
          `heaptrial export --format heaptrial` there and `heaptrial import heaptrial` here, or take it without them with --accept-gap",
         store.path().display(),
         some(missing.iter().map(|(host, _)| host)),
-        options.trial
+        options.trial.name
     )))
 }
 

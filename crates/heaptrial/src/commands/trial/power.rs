@@ -22,7 +22,6 @@ use crate::target::Target;
 /// Fewer services leave their spread uncertain by a quarter and more.
 const FEW_PAST_SERVICES: usize = 15;
 
-/// What is to be detected, and with what.
 #[derive(Debug, Args)]
 pub struct PowerOptions {
     /// Past data: a run's folder, a database, or a trial of the database; without it the newest

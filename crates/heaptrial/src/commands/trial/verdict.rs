@@ -21,13 +21,12 @@ use crate::options::{GlobalOptions, command};
 use crate::output::{some, write_whole};
 use crate::target::{Target, plain};
 
-/// Of which trial and arm.
 #[derive(Debug, Args)]
 pub struct VerdictOptions {
     /// The trial, which has ended: by name on this host, or a database with what was gathered of it
     #[arg(value_name = "TRIAL|FILE")]
     trial: String,
-    /// Which arm
+    /// The arm that the verdict is about
     #[arg(long, value_name = "ARM")]
     arm: String,
     /// The file [default: TRIAL-ARM.verdict.json in this folder]
