@@ -1,5 +1,6 @@
 //! Standard output, tables, and files that appear whole.
 
+use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
@@ -12,27 +13,38 @@ use tempfile::NamedTempFile;
 use crate::exit::Failure;
 
 /// Columns two spaces apart; the last one is not padded.
-pub fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:<width$}  "));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+#[derive(Default)]
+pub struct Table(Vec<Vec<String>>);
+
+impl Table {
+    pub fn new(heads: &[&str]) -> Self {
+        Self(vec![heads.iter().map(|head| (*head).to_owned()).collect()])
     }
-    text
+
+    pub fn row(&mut self, cells: &[&dyn fmt::Display]) {
+        self.0.push(cells.iter().map(ToString::to_string).collect());
+    }
 }
 
-/// The heads of a table.
-pub fn heads<const N: usize>(heads: [&str; N]) -> Vec<String> {
-    heads.map(str::to_owned).to_vec()
+impl From<Vec<Vec<String>>> for Table {
+    fn from(rows: Vec<Vec<String>>) -> Self {
+        Self(rows)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let cells = |column: usize| self.0.iter().filter_map(move |row| row.get(column));
+        let width = |column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in &self.0 {
+            let padded: String =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
+            writeln!(f, "{}", padded.trim_end())?;
+        }
+        Ok(())
+    }
 }
 
 /// The first few of several names, and how many more there are.

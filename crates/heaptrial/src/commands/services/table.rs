@@ -7,7 +7,7 @@ use heaptrial_inspect::{MainProcess, Service, host_preloads};
 use heaptrial_model::{Identity, Linkage, units};
 
 use super::Shown;
-use crate::output::{some, table};
+use crate::output::{Table, some};
 
 /// The table and what it comes to.
 pub(super) fn text(services: &[Shown]) -> String {
@@ -34,7 +34,7 @@ pub(super) fn text(services: &[Shown]) -> String {
     }
     let rows: Vec<Vec<String>> =
         (0..=services.len()).map(|row| kept.iter().map(|column| column[row].clone()).collect()).collect();
-    format!("{}\n{}", table(&rows), summary(services))
+    format!("{}\n{}", Table::from(rows), summary(services))
 }
 
 type Column = (&'static str, fn(&Shown) -> String);

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{heads, table};
+use crate::output::Table;
 use crate::target::Target;
 
 /// Fewer services leave their spread uncertain by a quarter and more.
@@ -120,11 +120,11 @@ fn text(power: &PowerTable, data: &str, non_compliant: usize) -> String {
         power.arm,
         command("trial plan")
     );
-    let mut head = heads(["LENGTH", "PAST SERVICES", "SPREAD (SD)", "TESTED AT"]);
+    let mut head = ["LENGTH", "PAST SERVICES", "SPREAD (SD)", "TESTED AT"].map(str::to_owned).to_vec();
     head.extend(power.services.iter().map(|services| format!("{services} PER ARM")));
     head.push(format!("PER ARM FOR {}", units::share(power.wanted)));
     let rows: Vec<Vec<String>> = [head].into_iter().chain(power.rows.iter().map(row)).collect();
-    text += &format!("{}\n", table(&rows));
+    text += &format!("{}\n", Table::from(rows));
     if non_compliant > 0 {
         text += &format!(
             "{} of {} are excluded: they ran another arm's allocator.\n",

@@ -17,7 +17,7 @@ use crate::commands::host::standing::{Problem, Standing, Status, standings};
 use crate::commands::host::{Host, StatusOptions};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{heads, table};
+use crate::output::Table;
 
 /// The agent reads once a minute, and takes its first reading within two.
 const STALE_SECONDS: f64 = 300.0;
@@ -268,8 +268,8 @@ fn arms_table(arms: &[ArmStatus], metric: Metric) -> String {
     // PSS is read too rarely for a status.
     let metric = Some(metric).filter(|metric| *metric != Metric::Pss).unwrap_or_default();
     let memory = format!("{metric} MEDIAN (RANGE)").to_uppercase();
-    let mut rows =
-        vec![heads(["ARM", "SERVICES", "IN FORCE", "NON-COMPLIANT", "CRASHES", "OOM KILLS", &memory])];
+    let mut table =
+        Table::new(&["ARM", "SERVICES", "IN FORCE", "NON-COMPLIANT", "CRASHES", "OOM KILLS", &memory]);
     for arm in arms {
         let size = |bytes: u64| units::memory(bytes as f64);
         let memory = match (arm.median_bytes, arm.lowest_bytes, arm.highest_bytes) {
@@ -278,17 +278,11 @@ fn arms_table(arms: &[ArmStatus], metric: Metric) -> String {
             }
             _ => "no reading".to_owned(),
         };
-        rows.push(vec![
-            if arm.control { format!("{} (control)", arm.arm) } else { arm.arm.clone() },
-            arm.services.to_string(),
-            arm.committed.to_string(),
-            arm.contaminated.to_string(),
-            arm.failures.crashes.to_string(),
-            arm.failures.oom_kills.to_string(),
-            memory,
-        ]);
+        let name = format!("{}{}", arm.arm, if arm.control { " (control)" } else { "" });
+        let Failures { crashes, oom_kills } = arm.failures;
+        table.row(&[&name, &arm.services, &arm.committed, &arm.contaminated, &crashes, &oom_kills, &memory]);
     }
-    table(&rows)
+    table.to_string()
 }
 
 fn stage_words(state: &TrialState) -> &'static str {

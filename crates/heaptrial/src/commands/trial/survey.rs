@@ -25,7 +25,7 @@ use crate::commands::host::Host;
 use crate::commands::host::obtain::{self, Allocators, obtain, resolve};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{heads, some, table, write_whole};
+use crate::output::{Table, some, write_whole};
 
 /// The form of [`Survey`] as JSON that this version writes.
 const SCHEMA_VERSION: u32 = 1;
@@ -255,26 +255,29 @@ pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Vec<BuildOfHosts>> {
 
 /// The hosts as a table, with what each gets.
 fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
-    let mut rows =
-        vec![heads(["HOST", "SYSTEM", "KERNEL", "CPUS", "MEMORY", "SERVICES", "ARMS", "SURVEYED"])];
+    let mut table =
+        Table::new(&["HOST", "SYSTEM", "KERNEL", "CPUS", "MEMORY", "SERVICES", "ARMS", "SURVEYED"]);
     for survey in surveys {
         let own: Vec<&Assignment> = plan.services.iter().filter(|own| own.host == survey.host).collect();
         let arms = plan.arms.iter().map(|arm| {
             let count = own.iter().filter(|assigned| assigned.arm == arm.name).count();
             format!("{count} {}", arm.name)
         });
-        rows.push(vec![
-            survey.host.clone(),
-            survey.facts.os.clone(),
-            survey.facts.kernel.clone(),
-            survey.facts.cpu_count.to_string(),
-            units::memory(survey.facts.ram_bytes as f64),
-            own.len().to_string(),
-            arms.collect::<Vec<_>>().join(", "),
-            survey.surveyed_at.clone(),
-        ]);
+        let (facts, arms) = (&survey.facts, arms.collect::<Vec<_>>().join(", "));
+        let (count, memory) = (own.len(), units::memory(facts.ram_bytes as f64));
+        let row: [&dyn std::fmt::Display; 8] = [
+            &survey.host,
+            &facts.os,
+            &facts.kernel,
+            &facts.cpu_count,
+            &memory,
+            &count,
+            &arms,
+            &survey.surveyed_at,
+        ];
+        table.row(&row);
     }
-    let mut text = table(&rows);
+    let mut text = table.to_string();
     for arm in &plan.arms {
         let without: Vec<&str> = surveys
             .iter()
