@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::fs::Permissions;
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
 
@@ -74,21 +73,28 @@ pub fn print(text: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A new file next to another, for [`NamedTempFile::persist`] to put in its place as a whole. Mode as of any new file.
-pub fn file_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mode = Permissions::from_mode(0o666);
-    tempfile::Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")))
-}
-
 /// Writes a file as a whole or not at all; replaces what is there.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let written = || {
-        let mut file = file_beside(path)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)
-    };
-    let failed = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    written().map(drop).map_err(failed)
+    stream_whole(path, |file| file.write_all(bytes).map_err(|error| cannot_write(path, &error)))
+}
+
+/// The same of what is written bit by bit. Mode as of any new file.
+pub fn stream_whole<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn io::Write) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let failed = |error: io::Error| cannot_write(path, &error);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mode = Permissions::from_mode(0o666);
+    let beside = tempfile::Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")));
+    let mut writer = BufWriter::new(beside.map_err(failed)?);
+    let written = write(&mut writer)?;
+    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(written)
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot write {}: {error}", path.display()))
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{
-    Outcome, Stage, Trial, TrialStage, TrialState, changed_files, read_prepared, read_state,
-};
+use heaptrial_change::{Outcome, Stage, Trial, TrialStage, TrialState, read_prepared, read_state};
 use heaptrial_fleet::rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use heaptrial_model::{ServiceName, units};
 use serde_json::json;
@@ -22,7 +20,6 @@ use crate::commands::host::record::is_over;
 use crate::commands::host::{Consent, Host, NameOptions, interrupt};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::some;
 
 /// Beside the services that it restarts: a process that works on a rollout sees within this time that it is to pause.
 const SEES_A_PAUSE: Duration = Duration::from_secs(30);
@@ -76,7 +73,9 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<Answer,
     host.require_latest(name)?;
     let state = read_state(&host.paths, name)?;
     if is_complete(&state, &plan)? {
-        return complete(name, &state, &plan);
+        let why = "complete; nothing to do";
+        let document = json!({ "rollout": name, "nothing_to_do": why });
+        return Ok(Answer::new(document, format!("rollout {name}: {why}\n")));
     }
     let this = ThisHost::new(host.systemd()?);
     let mut trial = Trial::open(this.host(), &host.paths, name, Action::Resume)?;
@@ -99,24 +98,6 @@ fn is_complete(state: &TrialState, plan: &RolloutPlan) -> Result<bool, Failure> 
         state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
     };
     Ok(is_over(state) && passed && plan.waves.iter().flatten().all(is_committed))
-}
-
-/// Says that nothing is to do, or which services have lost their treatment since.
-fn complete(name: &str, state: &TrialState, plan: &RolloutPlan) -> Result<Answer, Failure> {
-    let changed = changed_files(state);
-    if changed.is_empty() {
-        let why = "complete, and every file is as it wrote it; nothing to do";
-        let text = format!("rollout {name}: {why}\n");
-        return Ok(Answer::new(json!({ "rollout": name, "nothing_to_do": why }), text));
-    }
-    let files = changed.iter().map(|(service, path)| format!("{service} ({})", path.display()));
-    Err(Failure::refused(format!(
-        "rollout `{name}` is complete, and somebody changed its files since: {}. Restore them, or start a new rollout, which \
-         brings the treatment to services that do not run it: `heaptrial rollout start {} --arm {}`",
-        some(files),
-        plan.trial.as_deref().unwrap_or("TRIAL"),
-        plan.arm
-    )))
 }
 
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Answer, Failure> {

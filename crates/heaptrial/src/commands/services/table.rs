@@ -186,15 +186,10 @@ fn notes(service: &Service) -> Vec<String> {
 }
 
 fn state(unit: &Unit) -> Option<String> {
-    let UnitStatus { active_state, sub_state, result, exec_main_code, exec_main_status, .. } = &unit.status;
+    let UnitStatus { active_state, sub_state, result, exec_main_status, main_pid, .. } = &unit.status;
     match active_state.as_str() {
-        "active" if unit.status.main_pid.is_some() => None,
-        "failed" => Some(match (result.as_str(), exec_main_code) {
-            ("exit-code", _) => format!("failed with exit code {exec_main_status}"),
-            ("signal", _) => format!("failed: signal {exec_main_status}"),
-            (_, 2 | 3) => format!("failed: {result}, signal {exec_main_status}"),
-            _ => format!("failed: {result}"),
-        }),
+        "active" if main_pid.is_some() => None,
+        "failed" => Some(format!("failed: {result} {exec_main_status}")),
         active => Some(format!("{active} ({sub_state})")),
     }
 }

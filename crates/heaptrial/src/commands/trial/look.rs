@@ -143,21 +143,16 @@ fn take(
     Ok(report)
 }
 
-/// The running trial of this name; of several that have ended, the last one.
+/// The last trial of this name on services.
 fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
     let mut trials = store.trials()?;
     trials.retain(|trial| trial.plan.kind == TrialKind::Field);
-    let named = |trial: &TrialRecord| trial.plan.name == name;
-    let running = trials.iter().rposition(|trial| named(trial) && trial.ended_wall_us.is_none());
-    match running.or_else(|| trials.iter().rposition(named)) {
-        Some(index) => Ok(trials.swap_remove(index)),
-        None => {
-            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let database = store.path().display();
-            Err(Failure::refused(format!("{database} has no field trial `{name}`; it has {known}")))
-        }
+    if let Some(index) = trials.iter().rposition(|trial| trial.plan.name == name) {
+        return Ok(trials.swap_remove(index));
     }
+    let known = some(trials.iter().map(|trial| &trial.plan.name));
+    let database = store.path().display();
+    Err(Failure::refused(format!("{database} has no field trial `{name}`; its field trials: {known}")))
 }
 
 /// All looks on a terminal; as JSON the last one, which knows what was shown before.
