@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use heaptrial_report::{Document, Options, Report, embedded};
+use heaptrial_store::Store;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::DashboardError;
-use crate::data::{Data, Trial, now_us};
+use crate::data::{Trial, now_us};
 
 const CACHED: usize = 6;
 /// The same is computed again after this time at the earliest,
@@ -121,8 +122,7 @@ impl Computer {
 
     /// On a connection of its own, so that pages are answered meanwhile.
     fn markup(&self, (trial_id, kind): Key) -> Result<String, DashboardError> {
-        let mut data = Data::new(&self.path);
-        let (store, _) = data.current()?;
+        let store = &Store::open_to_stay(&self.path)?;
         let Some(record) = store.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
             return Ok(String::new());
         };

@@ -1,5 +1,3 @@
-//! Why the dashboard cannot be shown.
-
 use std::io;
 
 use heaptrial_evaluate::judgement::JudgementError;
@@ -10,15 +8,12 @@ use heaptrial_store::StoreError;
 /// Why the dashboard cannot be served, or a page not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DashboardError {
-    /// The database could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Judgement(#[from] JudgementError),
-    /// A trial could not be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// The address is one that other machines can reach.
     #[error(
         "{listen} can be reached from other machines, and the dashboard asks nobody who he is; listen on 127.0.0.1 \
          or unix:PATH, or add --listen-anywhere if that is meant"
@@ -26,7 +21,6 @@ pub enum DashboardError {
     NotLocal { listen: String },
     #[error("cannot listen on {listen}: {source}")]
     Listen { listen: String, source: io::Error },
-    /// Anything else that the system refused.
     #[error("{doing}: {source}")]
     System { doing: &'static str, source: io::Error },
 }

@@ -1,31 +1,26 @@
-//! Which address shows what.
+//! Which address shows which page.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{StatusCode, Uri};
-use axum::middleware::{self, Next};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use heaptrial_host::listen::{Names, refuse_others};
 use heaptrial_report::embedded;
 use heaptrial_store::{Store, TrialRecord};
 use serde::Deserialize;
-use tokio::time::timeout;
 
 use crate::compute::{Computed, Computer, PageKind};
 use crate::data::{Data, Overview, Service, Trial, now_us};
 use crate::headers;
 use crate::page::{self, Frame};
 use crate::{Config, DashboardError};
-
-/// A page that takes longer is given up.
-const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
 const OTHER_NAME: &str = "This name is not one of the dashboard's. Ask for it as localhost or 127.0.0.1, or start \
                           `heaptrial serve` with --host NAME.\n";
@@ -93,17 +88,8 @@ pub(crate) fn router(config: &Config) -> Router {
         .route("/static/{file}", get(asset))
         .fallback(nowhere)
         .with_state(shared)
-        .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn_with_state(names, refuse_others))
         .layer(middleware::from_fn(headers::add))
-}
-
-/// Gives up on a page that takes too long.
-async fn in_time(request: Request, next: Next) -> Response {
-    match timeout(PAGE_WITHIN, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "This page took too long.\n").into_response(),
-    }
 }
 
 /// Which trial of several that have the same name.

@@ -27,7 +27,6 @@ pub fn code(class: ErrorClass) -> ExitCode {
 pub struct Failure {
     pub class: ErrorClass,
     message: String,
-    /// Outermost first.
     causes: Vec<String>,
     hints: Vec<String>,
 }

@@ -17,12 +17,16 @@ pub fn of(error: &(dyn Error + 'static)) -> Option<String> {
     own.or_else(|| of(error.source()?))
 }
 
-/// The commands that continue or undo a transaction.
-fn of_change(error: &ChangeError) -> Option<String> {
-    let back = |kind: &str, name: &str| match kind {
+/// The command that puts back what a trial or a rollout changed.
+pub fn put_back(kind: &str, name: &str) -> String {
+    match kind {
         "rollout" => command(format_args!("rollout rollback {name}")),
         _ => command(format_args!("trial stop {name} --revert")),
-    };
+    }
+}
+
+/// The commands that continue or undo a transaction.
+fn of_change(error: &ChangeError) -> Option<String> {
     match error {
         ChangeError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
             Some("only root can read this: use sudo".to_owned())
@@ -36,14 +40,16 @@ fn of_change(error: &ChangeError) -> Option<String> {
             Some("docs/rollback-by-hand.md has the commands that find and remove such files".to_owned())
         }
         ChangeError::Stage { kind, name, stage: TrialStage::Reverting, .. } => {
-            Some(format!("{} continues that", back(kind, name)))
+            Some(format!("{} continues that", put_back(kind, name)))
         }
         ChangeError::Stage { kind, .. } => Some(format!("give a new {kind} another name")),
         ChangeError::InFlight { kind, name, .. } => {
             let resume = command(format_args!("{kind} resume {name}"));
-            Some(format!("{resume} or {} first", back(kind, name)))
+            Some(format!("{resume} or {} first", put_back(kind, name)))
         }
-        ChangeError::Taken { by, .. } => Some(format!("{}, or {}", back("trial", by), back("rollout", by))),
+        ChangeError::Taken { by, .. } => {
+            Some(format!("{}, or {}", put_back("trial", by), put_back("rollout", by)))
+        }
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Options of every command.
+//! Options that every command takes, and commands named in texts.
 
 use std::fmt::Display;
 use std::io::IsTerminal;

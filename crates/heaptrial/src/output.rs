@@ -1,36 +1,47 @@
 //! Standard output, tables, and files that appear whole.
 
+use std::fmt;
 use std::fs::Permissions;
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
 
 /// Columns two spaces apart; the last one is not padded.
-pub fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:<width$}  "));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+#[derive(Default)]
+pub struct Table(Vec<Vec<String>>);
+
+impl Table {
+    pub fn new(heads: &[&str]) -> Self {
+        Self(vec![heads.iter().map(|head| (*head).to_owned()).collect()])
     }
-    text
+
+    pub fn row(&mut self, cells: &[&dyn fmt::Display]) {
+        self.0.push(cells.iter().map(ToString::to_string).collect());
+    }
 }
 
-/// The heads of a table.
-pub fn heads<const N: usize>(heads: [&str; N]) -> Vec<String> {
-    heads.map(str::to_owned).to_vec()
+impl From<Vec<Vec<String>>> for Table {
+    fn from(rows: Vec<Vec<String>>) -> Self {
+        Self(rows)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let cells = |column: usize| self.0.iter().filter_map(move |row| row.get(column));
+        let width = |column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in &self.0 {
+            let padded: String =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
+            writeln!(f, "{}", padded.trim_end())?;
+        }
+        Ok(())
+    }
 }
 
 /// The first few of several names, and how many more there are.
@@ -52,21 +63,28 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A new file next to another, for [`NamedTempFile::persist`] to put in its place as a whole. Mode as of any new file.
-pub fn file_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mode = Permissions::from_mode(0o666);
-    tempfile::Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")))
-}
-
 /// Writes a file as a whole or not at all; replaces what is there.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let written = || {
-        let mut file = file_beside(path)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)
-    };
-    let failed = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    written().map(drop).map_err(failed)
+    stream_whole(path, |file| file.write_all(bytes).map_err(|error| cannot_write(path, &error)))
+}
+
+/// The same of what is written bit by bit. Mode as of any new file.
+pub fn stream_whole<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn io::Write) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let failed = |error: io::Error| cannot_write(path, &error);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mode = Permissions::from_mode(0o666);
+    let beside = tempfile::Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")));
+    let mut writer = BufWriter::new(beside.map_err(failed)?);
+    let written = write(&mut writer)?;
+    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(written)
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot write {}: {error}", path.display()))
 }

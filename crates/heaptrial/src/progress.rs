@@ -1,5 +1,4 @@
-//! Live progress of a lab run on standard error: a line per arm, or plain lines where there is no
-//! terminal.
+//! Live progress of a lab run on standard error: a line per arm, or plain lines without a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

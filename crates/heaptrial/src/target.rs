@@ -1,5 +1,6 @@
 //! Which trial a command is about: a run's folder, a database, or a trial's name.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use heaptrial_store::{Store, TrialRecord};
@@ -86,16 +87,12 @@ impl Target {
     }
 }
 
-/// Where reports of a database go: next to it, and where other databases are, too, into a folder of its name.
+/// Where reports of a database go: next to that of a run, and for any other file into a folder of its name.
 fn folder_of(database: &Path) -> PathBuf {
     let beside = database.parent().unwrap_or(Path::new(""));
-    let here = if beside == Path::new("") { Path::new(".") } else { beside };
-    let is_other =
-        |path: PathBuf| path.extension() == database.extension() && path.file_name() != database.file_name();
-    let mut entries = std::fs::read_dir(here).into_iter().flatten().flatten();
     match database.file_stem() {
-        Some(own) if entries.any(|entry| is_other(entry.path())) => {
-            beside.join(format!("{}-report", own.to_string_lossy()))
+        Some(stem) if database.file_name() != Some(OsStr::new(DATABASE)) => {
+            beside.join(format!("{}-report", stem.to_string_lossy()))
         }
         _ => beside.to_owned(),
     }
@@ -112,24 +109,4 @@ fn folder_name(trial: &TrialRecord) -> String {
 pub fn plain(text: &str, instead: char) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.chars().map(|c| if is_plain(c) { c } else { instead }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reports_of_databases_in_one_folder_go_into_folders_of_their_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let touch = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
-        let of = |name: &str| folder_of(&folder.path().join(name));
-        for name in ["january.db", "january.db-wal", "report.html"] {
-            touch(name);
-        }
-        assert_eq!(of("january.db"), folder.path());
-        touch("june.db");
-        assert_eq!(of("january.db"), folder.path().join("january-report"));
-        assert_eq!(of("june.db"), folder.path().join("june-report"));
-        assert_eq!(folder_of(Path::new("no-such.db")), Path::new(""));
-    }
 }

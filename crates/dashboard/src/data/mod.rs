@@ -2,10 +2,8 @@
 
 mod overview;
 mod service;
-mod ticks;
 mod trial;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,8 +13,8 @@ use heaptrial_store::Store;
 use crate::DashboardError;
 
 pub(crate) use overview::{Overview, distinct, metrics};
-pub(crate) use service::{Life, LifeEnd, Service};
-pub(crate) use trial::{Condition, Line, Stage, Trial};
+pub(crate) use service::{Life, Service};
+pub(crate) use trial::{Line, Stage, Trial};
 
 /// Kinds of events after which somebody should look.
 pub(crate) const GRAVE: [KnownEvent; 14] = [
@@ -36,26 +34,15 @@ pub(crate) const GRAVE: [KnownEvent; 14] = [
     KnownEvent::TreatmentFailed,
 ];
 
-/// KiB of the file that SQLite keeps in memory.
-const CACHE_KIB: u32 = 4096;
-
-/// The database, opened for reading while it is the same file.
+/// The database, opened again whenever it was written to: a reader that cannot share the log sees nothing new otherwise.
 #[derive(Debug)]
 pub(crate) struct Data {
     path: PathBuf,
-    opened: Option<Opened>,
+    opened: Option<(Store, Written)>,
     version: u64,
 }
 
-#[derive(Debug)]
-struct Opened {
-    store: Store,
-    file: (u64, u64),
-    /// A copy, and what is read as immutable, shows nothing new: when the file was written to last.
-    fixed: Option<Written>,
-    seen: i64,
-}
-
+/// When the database and its log were written to last, and how long they are; an empty log comes and goes with readers.
 type Written = [Option<(SystemTime, u64)>; 2];
 
 impl Data {
@@ -65,36 +52,25 @@ impl Data {
 
     /// The database as it is now, and a number that is another one after each change.
     pub(crate) fn current(&mut self) -> Result<(&Store, u64), DashboardError> {
-        let file = std::fs::metadata(&self.path).ok().map(|found| (found.dev(), found.ino()));
         let written = written(&self.path);
-        let same =
-            |opened: &Opened| Some(opened.file) == file && opened.fixed.is_none_or(|fixed| fixed == written);
-        let opened = match self.opened.take().filter(same) {
-            Some(opened) => opened,
-            None => {
+        let (store, written) = match self.opened.take() {
+            Some(opened) if opened.1 == written => opened,
+            _ => {
                 let store = Store::open_to_stay(&self.path)?;
-                store.limit_cache(CACHE_KIB)?;
-                let fixed = (!store.access().shows_changes()).then_some(written);
                 self.version += 1;
-                let seen = store.data_version()?;
-                Opened { store, file: file.unwrap_or_default(), fixed, seen }
+                (store, written)
             }
         };
-        let opened = self.opened.insert(opened);
-        let seen = opened.store.data_version()?;
-        if seen != opened.seen {
-            opened.seen = seen;
-            self.version += 1;
-        }
-        Ok((&opened.store, self.version))
+        let (store, _) = self.opened.insert((store, written));
+        Ok((store, self.version))
     }
 }
 
 fn written(path: &Path) -> Written {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    [path, Path::new(&wal)].map(|file| {
-        let found = std::fs::metadata(file).ok()?;
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    [path, Path::new(&log)].map(|file| {
+        let found = std::fs::metadata(file).ok().filter(|found| found.len() > 0)?;
         Some((found.modified().ok()?, found.len()))
     })
 }

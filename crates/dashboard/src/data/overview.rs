@@ -1,6 +1,6 @@
 //! What the database holds, and what happens now.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use heaptrial_model::TrialKind;
 use heaptrial_store::{EventRecord, Store};
@@ -18,25 +18,17 @@ pub(crate) struct Overview {
     pub(crate) further: Vec<(i64, String)>,
 }
 
-/// The services of `trials`. One in several of them is shown in the first trial that reads it, or else in the first: what was dropped from
-/// a trial may be sampled by another.
+/// The services of `trials`, each in the first of them that has it.
 pub(crate) fn distinct<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Line)> {
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut found: Vec<(&Trial, &Line)> = Vec::new();
-    for (trial, line) in trials.iter().flat_map(|trial| trial.lines.iter().map(move |line| (*trial, line))) {
-        let place = *places.entry(&line.name).or_insert(found.len());
-        match found.get(place) {
-            None => found.push((trial, line)),
-            Some((_, before)) if before.gone && !line.gone => found[place] = (trial, line),
-            Some(_) => {}
-        }
-    }
-    found
+    let lines = trials.iter().flat_map(|trial| trial.lines.iter().map(move |line| (*trial, line)));
+    let mut known = HashSet::new();
+    lines.filter(|(_, line)| known.insert(line.name.as_str())).collect()
 }
 
 /// What the memory of services is: one metric, or those of trials that differ.
 pub(crate) fn metrics(services: &[(&Trial, &Line)]) -> Vec<&'static str> {
-    let mut found: Vec<&str> = services.iter().map(|(trial, _)| trial.shown_metric().describe()).collect();
+    let mut found: Vec<&str> =
+        services.iter().map(|(trial, _)| trial.record.plan.metric.at_once().describe()).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -58,7 +50,7 @@ impl Overview {
     /// because its services may be in a trial.
     pub(crate) fn present(&self) -> Vec<&Trial> {
         let running = self.trials.iter().any(|trial| trial.stage == Stage::Running);
-        let silent = |trial: &&Trial| trial.stage == Stage::Silent && !trial.is_lab();
+        let silent = |trial: &&Trial| trial.stage == Stage::Silent && !trial.record.plan.kind.is_lab();
         let one = self.trials.iter().find(silent).or(self.trials.first()).map(|trial| trial.record.id);
         let is_present = |trial: &&Trial| {
             if running { trial.stage == Stage::Running } else { Some(trial.record.id) == one }

@@ -2,13 +2,10 @@
 
 use heaptrial_model::{LifeStart, Metric, Reading, TrialKind};
 use heaptrial_report::LifeSeries;
-use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
+use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store, TrialRecord};
 
 use super::{Stage, Trial};
 use crate::DashboardError;
-
-/// The attribute with which an import says how it found the start of each life.
-const STARTS: &str = "starts";
 
 /// Lives whose readings are shown.
 const LIVES_DRAWN: usize = 40;
@@ -27,24 +24,13 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) record: LifeRecord,
-    pub(crate) end: LifeEnd,
-    /// When it was read last.
+    /// Whether it is sampled now.
+    pub(crate) lives: bool,
+    /// Who imports readings records no end.
+    pub(crate) ended_wall_us: Option<i64>,
     pub(crate) read_wall_us: Option<i64>,
-    /// How old it was then, microseconds of the boot clock.
-    read_age_us: Option<i64>,
-    /// How the start was found, where it is not read from the kernel.
-    pub(crate) start_found: Option<String>,
-}
-
-/// How far a life went. Who imports readings records no end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LifeEnd {
-    Ended(i64),
-    /// It ended between its last reading and then, when the next life of the service began.
-    BeforeNext(i64),
-    /// Nothing was read any more: the trial is over, or nobody samples it.
-    Unknown,
-    Lives,
+    /// Its age when it ended or was read last, in microseconds of the boot clock.
+    age_us: i64,
 }
 
 impl Service {
@@ -58,39 +44,29 @@ impl Service {
         let mut found = Vec::new();
         for trial in store.trials()?.into_iter().rev().filter(|trial| within.is_none_or(|id| trial.id == id))
         {
-            if let Some(service) = store.services(trial.id)?.into_iter().find(|service| service.name == name)
-            {
-                // What was taken out of a trial under way may be sampled by another.
-                let is_dropped = store.dropped_services(trial.id)?.contains(&service.id);
-                let is_over = trial.ended_wall_us.is_some();
-                found.push(((is_over, is_dropped, trial.plan.kind == TrialKind::Host), trial, service));
-            }
+            let service = store.services(trial.id)?.into_iter().find(|service| service.name == name);
+            found.extend(service.map(|service| (trial, service)));
         }
-        found.sort_by_key(|(rank, ..)| *rank);
-        let Some((_, trial, record)) = found.into_iter().next() else { return Ok(None) };
+        let rank = |trial: &TrialRecord| (trial.ended_wall_us.is_some(), trial.plan.kind == TrialKind::Host);
+        let Some((trial, record)) = found.into_iter().min_by_key(|(trial, _)| rank(trial)) else {
+            return Ok(None);
+        };
         let trial = Trial::read(store, trial, now_us)?;
         let mut events = store.events(trial.record.id)?;
         events.retain(|event| event.service_id == Some(record.id));
+        let mut own = store.lives(trial.record.id)?;
+        own.retain(|life| life.service_id == record.id);
+        let newest = own.last().map(|life| life.id);
         let mut lives = Vec::new();
-        let starts = record.attributes.as_ref().and_then(|attributes| attributes.get(STARTS)?.as_array());
-        let own = store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id);
-        let own: Vec<LifeRecord> = own.collect();
-        for (index, life) in own.iter().enumerate() {
+        for life in own {
             let (ended_wall_us, read) = store.life_end(life.id)?;
-            let next = own.get(index + 1).map(|next| next.started_wall_us);
-            let end = match (ended_wall_us, next) {
-                (Some(ended), _) => LifeEnd::Ended(ended),
-                (None, Some(next)) => LifeEnd::BeforeNext(next),
-                (None, None) if trial.stage == Stage::Running && life.ending.is_none() => LifeEnd::Lives,
-                (None, None) => LifeEnd::Unknown,
-            };
-            let found = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
+            let until_us = life.ended_boottime_us.or(read.map(|(_, boottime_us)| boottime_us));
             lives.push(Life {
-                end,
+                lives: trial.stage == Stage::Running && life.ending.is_none() && newest == Some(life.id),
+                ended_wall_us,
                 read_wall_us: read.map(|(wall_us, _)| wall_us),
-                read_age_us: read.map(|(_, boottime_us)| boottime_us - life.started_boottime_us),
-                start_found: found,
-                record: life.clone(),
+                age_us: until_us.map_or(0, |until| until - life.started_boottime_us),
+                record: life,
             });
         }
         let metric = trial.record.plan.metric;
@@ -100,7 +76,7 @@ impl Service {
             let points = readings.of_life(store, life.record.id, life.record.started_boottime_us)?;
             let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
             series.push(LifeSeries {
-                started_at: life.started_wall_us() as f64 / 1e6,
+                started_at: life.record.started_wall_us as f64 / 1e6,
                 label: life.label(),
                 contaminated: life.record.contamination.is_some() && !life.record.failed,
                 points: points.iter().map(point).collect(),
@@ -114,23 +90,10 @@ impl Service {
 }
 
 impl Life {
-    /// How old it became, or was when it was read last, in seconds of the boot clock.
+    /// How old it is, or was when it ended or was read last.
     pub(crate) fn age_seconds(&self, now_us: i64) -> f64 {
-        let ended = self.record.ended_boottime_us.map(|ended| ended - self.record.started_boottime_us);
-        let age_us = match self.end {
-            LifeEnd::Ended(_) => ended,
-            LifeEnd::Lives => Some(now_us - self.started_wall_us()),
-            LifeEnd::BeforeNext(_) | LifeEnd::Unknown => self.read_age_us,
-        };
-        age_us.unwrap_or(0).max(0) as f64 / 1e6
-    }
-
-    /// When it began, by the wall clock of its last reading: that may have been set since.
-    fn started_wall_us(&self) -> i64 {
-        match (self.read_wall_us, self.read_age_us) {
-            (Some(read), Some(age)) => read - age,
-            _ => self.record.started_wall_us,
-        }
+        let since_us = self.read_wall_us.filter(|_| self.lives).map_or(0, |read| now_us - read);
+        (self.age_us + since_us).max(0) as f64 / 1e6
     }
 
     /// Whether its age counts from the first reading, and it may be older.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use heaptrial_evaluate::judgement::RESTED;
 use heaptrial_evaluate::judgement::look::Begun;
+use heaptrial_evaluate::judgement::middle;
 use heaptrial_model::{DrawnPlan, Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::ArmStyles;
 use heaptrial_store::{
@@ -11,17 +11,20 @@ use heaptrial_store::{
 };
 
 use super::GRAVE;
-use super::ticks::{interval, recent_ticks, stale_after};
-
 use crate::DashboardError;
 
 /// Events that are read, and as many of grave ones.
-const EVENTS: u32 = 500;
+const EVENTS: u32 = 200;
 const DAY_US: i64 = 24 * 3600 * 1_000_000;
-/// A service of a trial that is over is gone if it was not read in this last share of the time.
-const GONE_SHARE: f64 = 0.1;
 /// A trial that has just begun restarts services before it reads them.
 const BEGINS_WITHIN_US: i64 = 15 * 60_000_000;
+/// Ticks from which the usual time between two is taken.
+const TICKS: u32 = 30;
+/// Where there are no two ticks yet.
+const USUAL_INTERVAL_US: i64 = 60_000_000;
+/// A reading older than this many intervals is stale, if it is also older than the next.
+const STALE_AFTER_INTERVALS: i64 = 3;
+const STALE_AFTER_US: i64 = 10_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -37,10 +40,8 @@ pub(crate) struct Trial {
     pub(crate) stage: Stage,
     pub(crate) arms: Vec<ArmRecord>,
     pub(crate) lines: Vec<Line>,
-    /// Newest first; of a gathered trial those of the host that was read last.
-    pub(crate) ticks: Vec<TickRecord>,
-    /// Of a gathered trial: when each of its hosts was read last.
-    pub(crate) hosts: Vec<(String, Option<i64>)>,
+    /// The last tick; of a gathered trial that of the host that was read last.
+    pub(crate) last_read_us: Option<i64>,
     pub(crate) looks: Vec<LookRecord>,
     /// From when on its duration and looks count, in microseconds since 1970; `None` before all services have their treatment.
     pub(crate) begun_wall_us: Option<i64>,
@@ -58,37 +59,17 @@ pub(crate) struct Line {
     pub(crate) service_id: i64,
     pub(crate) name: String,
     pub(crate) arm: usize,
-    pub(crate) identity: Option<String>,
+    /// Its newest life, with its last reading.
+    pub(crate) latest: Option<LatestSample>,
+    /// What its trial compares of that reading.
     pub(crate) memory_bytes: Option<u64>,
+    /// Now while it lives, else when it was read last.
     pub(crate) age_seconds: Option<f64>,
-    /// When it was read last.
-    pub(crate) read_wall_us: Option<i64>,
-    /// When the rest ended whose memory that is: what reports compare of a lab's relays that rest after each consensus.
-    pub(crate) rested_wall_us: Option<i64>,
-    pub(crate) condition: Condition,
-    pub(crate) stale: bool,
-    /// Whether its age counts from the first reading, and it may be older.
-    pub(crate) may_be_older: bool,
-    /// Whether its last reading is no memory of now: of a trial that runs, its newest life has ended or it was taken out; of one that
-    /// is over, it was read no more long before the others.
-    pub(crate) gone: bool,
-}
-
-/// Whether a service stands for its arm.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Condition {
-    /// Its identity is its arm's treatment, as far as anybody checks.
-    Counts,
-    /// It was not proved what runs; of an import nothing is.
-    Unproved,
-    /// It is not what was meant to run.
-    Contaminated(String),
-    /// It ran what was meant to run, and a lab left it out all the same: it crashed, or was killed.
-    LeftOut(String),
-    Ended(Ending),
-    /// It was taken out of the trial.
-    Dropped,
-    NeverSeen,
+    /// How its newest life ended, where it ended before it was meant to.
+    pub(crate) ended: Option<Ending>,
+    /// Whether a person took it out of the trial.
+    pub(crate) is_dropped: bool,
+    pub(crate) is_stale: bool,
 }
 
 impl Trial {
@@ -96,38 +77,28 @@ impl Trial {
         let id = record.id;
         let arms = store.arms(id)?;
         let parts = store.parts(id)?;
-        let ticks = recent_ticks(store, id, &parts)?;
-        let interval_us = interval(&ticks);
-        let stage = stage(&record, &ticks, interval_us, now_us);
-        let latest: HashMap<i64, LatestSample> =
+        let ticks = store.recent_ticks(id, TICKS)?;
+        // Ticks of a gathered trial are numbered host by host.
+        let gathered = parts.iter().filter_map(|part| Some(part.last?.wall_us)).max();
+        let last_read_us = gathered.or(ticks.first().map(|tick| tick.wall_us));
+        let stale_after_us = (STALE_AFTER_INTERVALS * interval(&ticks)).max(STALE_AFTER_US);
+        let clock =
+            Clock { now_us, stage: stage(&record, last_read_us, stale_after_us, now_us), stale_after_us };
+        let mut latest: HashMap<i64, LatestSample> =
             store.latest(id)?.into_iter().map(|latest| (latest.service_id, latest)).collect();
-        let clock = Clock { now_us, stage, stale_after_us: stale_after(interval_us) };
-        let lines = store.services(id)?;
-        let mut lines: Vec<Line> = lines
-            .iter()
-            .map(|service| line(service, &arms, latest.get(&service.id), &record, &clock))
-            .collect();
-        if record.plan.kind.is_lab() {
-            let rested = store.at_highest(id, RESTED)?;
-            // One that has not rested yet has no figure that goes with those of others.
-            for line in lines.iter_mut().filter(|_| !rested.is_empty()) {
-                let own = rested.iter().find(|(service_id, ..)| *service_id == line.service_id);
-                line.memory_bytes = own.and_then(|(_, _, memory)| memory.level(record.plan.metric.at_once()));
-                line.rested_wall_us = own.map(|(_, wall_us, _)| *wall_us);
-            }
-        }
-        if record.plan.kind.is_on_services() {
-            mark_dropped(&mut lines, &store.dropped_services(id)?);
-        }
-        if stage != Stage::Running && !record.plan.kind.is_lab() {
-            mark_gone(&mut lines, record.plan.started_wall_us, interval_us);
-        }
+        let dropped = store.dropped_services(id)?;
+        let services = store.services(id)?.into_iter();
+        let lines = services.map(|service| {
+            let arm = arms.iter().position(|arm| arm.id == service.arm_id).unwrap_or(0);
+            let is_dropped = dropped.contains(&service.id);
+            let latest = latest.remove(&service.id);
+            line(service, arm, latest, is_dropped, record.plan.metric, &clock)
+        });
         Ok(Self {
-            stage,
+            stage: clock.stage,
+            lines: lines.collect(),
             arms,
-            lines,
-            ticks,
-            hosts: parts.into_iter().map(|part| (part.host, part.last.map(|last| last.wall_us))).collect(),
+            last_read_us,
             looks: store.looks(id)?,
             begun_wall_us: begun(store, &record)?,
             planned_looks_us: {
@@ -141,7 +112,7 @@ impl Trial {
     }
 
     pub(crate) fn styles(&self) -> ArmStyles {
-        let ran = |arm| self.counted(arm).find_map(|line| line.identity.as_deref()?.split(' ').next());
+        let ran = |arm| self.counted(arm).find_map(|line| line.identity()?.split(' ').next());
         ArmStyles::of(self.arms.iter().enumerate().map(|(place, record)| (&record.arm, ran(place))))
     }
 
@@ -149,21 +120,12 @@ impl Trial {
         &self.record.plan.name
     }
 
-    pub(crate) fn is_lab(&self) -> bool {
-        self.record.plan.kind.is_lab()
-    }
-
-    /// Whether others measured it, and nothing of it ran here.
-    pub(crate) fn is_import(&self) -> bool {
-        self.record.plan.kind.is_import()
-    }
-
     /// Whether figures that a look would show may be shown: only of what has ended. A lab run that was killed has ended
     /// too; a trial on a fleet goes on when its agent comes back.
     pub(crate) fn may_conclude(&self) -> bool {
         match self.stage {
             Stage::Ended => true,
-            Stage::Silent => self.is_lab(),
+            Stage::Silent => self.record.plan.kind.is_lab(),
             Stage::Running => false,
         }
     }
@@ -174,33 +136,41 @@ impl Trial {
         Some(self.begun_wall_us? + next)
     }
 
-    /// The metric that can be shown of single readings.
-    pub(crate) fn shown_metric(&self) -> Metric {
-        self.record.plan.metric.at_once()
-    }
-
-    /// Whether memory is that of ends of rests: as a lab runs, of relays that have rested once.
-    pub(crate) fn rests(&self) -> bool {
-        self.lines.iter().any(|line| line.rested_wall_us.is_some())
-    }
-
     /// Services of an arm whose newest life is what it should be and has a reading.
     pub(crate) fn counted(&self, arm: usize) -> impl Iterator<Item = &Line> {
-        self.lines.iter().filter(move |line| line.arm == arm && line.counts())
+        self.lines.iter().filter(move |line| line.arm == arm && line.counts() && line.memory_bytes.is_some())
     }
 }
 
 impl Line {
+    /// Whether it stands for its arm, as far as anybody checks.
     pub(crate) fn counts(&self) -> bool {
-        matches!(self.condition, Condition::Counts | Condition::Unproved) && self.memory_bytes.is_some()
+        let is_excluded = self.latest.as_ref().is_none_or(|latest| latest.contamination.is_some());
+        self.ended.is_none() && !self.is_dropped && !is_excluded
     }
 
-    pub(crate) fn is_contaminated(&self) -> bool {
-        matches!(self.condition, Condition::Contaminated(_))
+    /// Why it does not count though it ran what was meant to run: in a lab it crashed, or was killed.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.latest.as_ref().filter(|latest| latest.failed)?.contamination.as_deref()
     }
 
-    pub(crate) fn is_left_out(&self) -> bool {
-        matches!(self.condition, Condition::LeftOut(_))
+    /// How what runs differs from what was meant to run.
+    pub(crate) fn contamination(&self) -> Option<&str> {
+        self.latest.as_ref().filter(|latest| !latest.failed)?.contamination.as_deref()
+    }
+
+    /// Family and version of the allocator that was proved.
+    pub(crate) fn identity(&self) -> Option<&str> {
+        self.latest.as_ref()?.identity.as_deref()
+    }
+
+    pub(crate) fn read_wall_us(&self) -> Option<i64> {
+        self.latest.as_ref().filter(|latest| latest.rss_bytes.is_some()).map(|latest| latest.wall_us)
+    }
+
+    /// Whether its age counts from the first reading.
+    pub(crate) fn may_be_older(&self) -> bool {
+        self.latest.as_ref().is_some_and(|latest| latest.start == LifeStart::Unknown)
     }
 }
 
@@ -210,77 +180,52 @@ struct Clock {
     stale_after_us: i64,
 }
 
-fn stage(record: &TrialRecord, ticks: &[TickRecord], interval_us: i64, now_us: i64) -> Stage {
-    if record.ended_wall_us.is_some() || record.outcome.is_some() {
-        return Stage::Ended;
-    }
-    let fresh = match ticks.first() {
-        Some(tick) => now_us - tick.wall_us <= stale_after(interval_us),
+fn stage(record: &TrialRecord, last_read_us: Option<i64>, stale_after_us: i64, now_us: i64) -> Stage {
+    let is_fresh = match last_read_us {
+        Some(read) => now_us - read <= stale_after_us,
         None => now_us - record.plan.started_wall_us <= BEGINS_WITHIN_US,
     };
-    if fresh { Stage::Running } else { Stage::Silent }
+    match record.ended_wall_us.is_some() || record.outcome.is_some() {
+        true => Stage::Ended,
+        false if is_fresh => Stage::Running,
+        false => Stage::Silent,
+    }
+}
+
+/// The usual time between two ticks, which are newest first.
+fn interval(ticks: &[TickRecord]) -> i64 {
+    let distances = ticks.windows(2).map(|pair| (pair[0].wall_us - pair[1].wall_us).max(0) as f64);
+    middle(&distances.collect::<Vec<_>>()).map_or(USUAL_INTERVAL_US, |middle| middle as i64)
 }
 
 fn line(
-    service: &ServiceRecord,
-    arms: &[ArmRecord],
-    latest: Option<&LatestSample>,
-    record: &TrialRecord,
+    service: ServiceRecord,
+    arm: usize,
+    latest: Option<LatestSample>,
+    is_dropped: bool,
+    metric: Metric,
     clock: &Clock,
 ) -> Line {
-    let arm = arms.iter().position(|arm| arm.id == service.arm_id).unwrap_or(0);
-    let mut line = Line {
+    let is_sampled = clock.stage != Stage::Ended && !is_dropped;
+    let since_us = |latest: &LatestSample| match latest.ending {
+        None if is_sampled => (clock.now_us - latest.wall_us).max(0),
+        _ => 0,
+    };
+    let age_seconds = |latest: &LatestSample| match clock.stage {
+        Stage::Running => latest.age_seconds + since_us(latest) as f64 / 1e6,
+        Stage::Silent | Stage::Ended => latest.age_seconds,
+    };
+    let is_early = |ending: &Ending| !ending.is_complete() || clock.stage == Stage::Running;
+    Line {
         service_id: service.id,
-        name: service.name.clone(),
+        name: service.name,
         arm,
-        identity: None,
-        memory_bytes: None,
-        age_seconds: None,
-        read_wall_us: None,
-        rested_wall_us: None,
-        condition: Condition::NeverSeen,
-        stale: false,
-        may_be_older: false,
-        gone: false,
-    };
-    let Some(latest) = latest else { return line };
-    let ended = latest.ending.is_some();
-    line.identity = latest.identity.clone();
-    line.may_be_older = latest.start == LifeStart::Unknown;
-    line.memory_bytes = latest.level(record.plan.metric);
-    line.read_wall_us = latest.rss_bytes.is_some().then_some(latest.wall_us);
-    let lives = !ended && clock.stage != Stage::Ended;
-    let since_us = if lives && clock.stage == Stage::Running { clock.now_us - latest.wall_us } else { 0 };
-    line.age_seconds = Some(latest.age_seconds + since_us.max(0) as f64 / 1e6);
-    line.stale = lives && clock.now_us - latest.wall_us > clock.stale_after_us;
-    line.gone = ended && clock.stage == Stage::Running;
-    line.condition = match (&latest.contamination, &latest.ending) {
-        (Some(why), _) if latest.failed => Condition::LeftOut(why.clone()),
-        (Some(why), _) => Condition::Contaminated(why.clone()),
-        (None, Some(ending)) if !ending.is_complete() || clock.stage == Stage::Running => {
-            Condition::Ended(ending.clone())
-        }
-        _ if latest.identity.is_none() => Condition::Unproved,
-        _ => Condition::Counts,
-    };
-    line
-}
-
-/// What was dropped is read no more, as is meant.
-fn mark_dropped(lines: &mut [Line], dropped: &[i64]) {
-    for line in lines.iter_mut().filter(|line| dropped.contains(&line.service_id)) {
-        line.condition = Condition::Dropped;
-        (line.stale, line.gone) = (false, true);
-    }
-}
-
-/// Marks services whose last reading is far from the last of all. Ticks of an import do not show how often it reads, since servers are
-/// read one after the other: a share of the whole time is what counts.
-fn mark_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
-    let Some(last) = lines.iter().filter_map(|line| line.read_wall_us).max() else { return };
-    let allowed = ((GONE_SHARE * (last - started_us) as f64) as i64).max(2 * interval_us);
-    for line in lines {
-        line.gone |= line.read_wall_us.is_some_and(|read| last - read > allowed);
+        memory_bytes: latest.as_ref().and_then(|latest| latest.level(metric)),
+        age_seconds: latest.as_ref().map(age_seconds),
+        ended: latest.as_ref().and_then(|latest| latest.ending.clone()).filter(is_early),
+        is_stale: latest.as_ref().is_some_and(|latest| since_us(latest) > clock.stale_after_us),
+        is_dropped,
+        latest,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists of events.
+//! Lists of events, of which those to be looked at are marked.
 
 use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
@@ -10,25 +10,17 @@ use crate::data::{GRAVE, Trial};
 
 /// Events that are shown at once; the others are folded.
 const UNFOLDED: usize = 8;
-const SHOWN: usize = 200;
 
-/// The newest events of trials, of `all` that there are; `naming` says whether the trial is named, too.
-pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, naming: bool, now_us: i64) -> Markup {
+/// The newest events of trials, of `all` that there are.
+pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, now_us: i64) -> Markup {
     let (first, rest) = events.split_at(events.len().min(UNFOLDED));
-    // The newest are shown, and of older ones those to be looked at.
-    let rest: Vec<(&Trial, &EventRecord)> = rest
-        .iter()
-        .enumerate()
-        .filter(|(place, (_, event))| *place < SHOWN || is_grave(event))
-        .map(|(_, of)| *of)
-        .collect();
     let earlier = all.max(events.len()) - first.len();
     html! {
-        @if first.is_empty() { p class="quiet" { "None." } } @else { (list(first, naming, now_us)) }
+        @if first.is_empty() { p class="quiet" { "None." } } @else { (list(first, now_us)) }
         @if !rest.is_empty() {
             details {
                 summary { (words::counted(earlier, "earlier event")) }
-                (list(&rest, naming, now_us))
+                (list(rest, now_us))
                 @if earlier > rest.len() {
                     p class="quiet" { (units::count((earlier - rest.len()) as u64)) " of them are not shown." }
                 }
@@ -41,17 +33,17 @@ fn is_grave(event: &EventRecord) -> bool {
     event.kind.known().is_some_and(|kind| GRAVE.contains(&kind))
 }
 
-fn list(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup {
+fn list(events: &[(&Trial, &EventRecord)], now_us: i64) -> Markup {
     html! {
         ul class="events" {
             @for (trial, event) in events {
-                li { (line(trial, event, naming, now_us)) }
+                li { (line(trial, event, now_us)) }
             }
         }
     }
 }
 
-fn line(trial: &Trial, event: &EventRecord, naming: bool, now_us: i64) -> Markup {
+fn line(trial: &Trial, event: &EventRecord, now_us: i64) -> Markup {
     let service = event.service_id.and_then(|id| trial.lines.iter().find(|line| line.service_id == id));
     let arm = event.arm_id.and_then(|id| trial.arms.iter().find(|arm| arm.id == id));
     let class = if is_grave(event) { "badge bad" } else { "badge" };
@@ -64,9 +56,6 @@ fn line(trial: &Trial, event: &EventRecord, naming: bool, now_us: i64) -> Markup
             }
             @if let Some(arm) = arm { b { (words::name(&arm.arm.name)) } " " }
             (printable(&event.text))
-            @if naming && service.is_none() {
-                " " span class="quiet" { "(" (words::name(trial.name())) ")" }
-            }
         }
     }
 }

@@ -22,9 +22,9 @@ impl Frame<'_> {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     title { (printable(self.title)) " – Heaptrial" }
-                    link rel="stylesheet" href=(asset::style());
-                    link rel="icon" type="image/svg+xml" href=(asset::icon());
-                    script defer src=(asset::script()) {}
+                    link rel="stylesheet" href=(asset::STYLE.address());
+                    link rel="icon" type="image/svg+xml" href=(asset::ICON.address());
+                    script defer src=(asset::SCRIPT.address()) {}
                 }
                 body data-version=(self.version) {
                     a class="skip" href="#main" { "Skip to the content" }

@@ -1,4 +1,4 @@
-//! Pages as HTML.
+//! The pages as HTML, made from what was read.
 
 mod asset;
 mod events;

@@ -26,7 +26,7 @@ pub(crate) fn overview(overview: &Overview, now_us: i64, database: &Path) -> Mar
                 }
                 section id="events" {
                     h2 { "Last 24 hours" }
-                    (events::events(&recent, of_day, overview.trials.len() > 1, now_us))
+                    (events::events(&recent, of_day, now_us))
                 }
             }
             (services::services(&present, "services", now_us))
@@ -49,13 +49,14 @@ fn nothing_yet(database: &Path) -> Markup {
 fn tiles(present: &[&Trial], now_us: i64) -> Markup {
     let running = present.iter().filter(|trial| trial.stage == Stage::Running).count();
     let silent = present.iter().any(|trial| trial.stage == Stage::Silent);
-    let imported = !present.is_empty() && present.iter().all(|trial| trial.is_import());
-    let last = present.iter().filter_map(|trial| trial.ticks.first()).map(|tick| tick.wall_us).max();
+    let imported = !present.is_empty() && present.iter().all(|trial| trial.record.plan.kind.is_import());
+    let last = present.iter().filter_map(|trial| trial.last_read_us).max();
     let lines: Vec<&Line> = distinct(present).into_iter().map(|(_, line)| line).collect();
     let count = |so: fn(&Line) -> bool| lines.iter().filter(|line| so(line)).count();
-    let (contaminated, excluded) = (count(Line::is_contaminated), count(Line::is_left_out));
-    let (stale, gone) = (count(|line| line.stale), count(|line| line.gone));
-    let memory: u64 = lines.iter().filter(|line| !line.gone).filter_map(|line| line.memory_bytes).sum();
+    let contaminated = count(|line| line.contamination().is_some());
+    let (excluded, stale) = (count(|line| line.failure().is_some()), count(|line| line.is_stale));
+    let is_read = |line: &&&Line| line.ended.is_none() && !line.is_dropped && !line.is_stale;
+    let memory: u64 = lines.iter().filter(is_read).filter_map(|line| line.memory_bytes).sum();
     let (class, word) = match (running > 0, silent) {
         _ if imported => ("tile", "imported"),
         (true, _) => ("tile good", "alive"),
@@ -77,9 +78,9 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
                 }
             }))
             (tile("tile", "Services", &units::count(lines.len() as u64), html! { (of) }))
-            (tile("tile", "Memory of all", &units::memory(memory as f64), html! {
-                "sum of the last readings" @if gone > 0 { ", without " (gone) " read no more" }
-            }))
+            @if running > 0 {
+                (tile("tile", "Memory of all", &units::memory(memory as f64), html! { "of processes that are read now" }))
+            }
             (tile(troubled, "Non-compliant", &contaminated.to_string(), html! {
                 (excluded) " excluded by failures, " (stale) " stale"
             }))
@@ -140,19 +141,11 @@ fn trial_row(trial: &Trial, now_us: i64) -> Markup {
     }
 }
 
-/// How long it ran, or how far it is.
+/// How long it ran, or is running.
 fn length(trial: &Trial, now_us: i64) -> String {
-    let plan = &trial.record.plan;
-    let seconds = |us: i64| words::rough(us as f64 / 1e6);
-    match (trial.record.ended_wall_us, plan.planned_us) {
-        (Some(end), _) => format!("for {}", seconds(end - plan.started_wall_us)),
-        (None, planned) if trial.stage == Stage::Ended => format!("for {}", seconds(planned)),
-        (None, planned) if planned > 0 && !trial.is_lab() => {
-            let begun = trial.begun_wall_us.unwrap_or(now_us);
-            format!("{} of {}", seconds(now_us - begun), seconds(planned))
-        }
-        (None, _) => format!("{} ago", seconds(now_us - plan.started_wall_us)),
-    }
+    let until = trial.record.ended_wall_us.or(trial.last_read_us).unwrap_or(now_us);
+    let seconds = (until - trial.record.plan.started_wall_us) as f64 / 1e6;
+    format!("for {}", words::rough(seconds))
 }
 
 fn looks(trial: &Trial, now_us: i64) -> Markup {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::overview::tile;
 use super::{events, services, trial as trial_page, words};
-use crate::data::{Life, LifeEnd, Line, Service};
+use crate::data::{Life, Line, Service};
 
 /// Process lifetimes that are shown at once.
 const LIVES: usize = 60;
@@ -40,33 +40,31 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
         (ledger(service, now_us))
         section id="events" {
             h2 { "Events" }
-            (events::events(&recorded, recorded.len(), false, now_us))
+            (events::events(&recorded, recorded.len(), now_us))
         }
     }
 }
 
 fn tiles(service: &Service, line: &Line, now_us: i64) -> Markup {
-    let stage = service.trial.stage;
-    let (class, proof) = match (line.is_contaminated(), &line.identity) {
+    let (class, proof) = match (line.contamination().is_some(), line.identity()) {
         (true, _) => ("tile bad", "not its arm's treatment"),
         (false, Some(_)) => ("tile", "proved from the process"),
         (false, None) => ("tile", "nothing proves it"),
     };
     let age = line.age_seconds.map_or_else(|| "–".to_owned(), words::rough);
-    let at_least = if line.may_be_older { "≥ " } else { "" };
+    let at_least = if line.may_be_older() { "≥ " } else { "" };
     html! {
         dl class="tiles" {
             (tile("tile", "Memory", &words::memory(line.memory_bytes), html! {
-                @match (line.rested_wall_us, line.read_wall_us) {
-                    (Some(rested), _) => { "at the end of its last rest, " (words::read(rested, now_us, stage)) }
-                    (None, Some(read)) => { "read " (words::read(read, now_us, stage)) }
-                    (None, None) => "never read",
+                @match line.read_wall_us() {
+                    Some(read) => { "read " (words::date_and_ago(read, now_us)) }
+                    None => "never read",
                 }
             }))
             (tile("tile", "Age", &format!("{at_least}{age}"), html! {
                 (words::counted(service.lives.len(), "process")) " here"
             }))
-            (tile(class, "Runs", &line.identity.as_deref().map_or_else(|| "not proved".to_owned(), printable), html! { (proof) }))
+            (tile(class, "Runs", &line.identity().map_or_else(|| "not proved".to_owned(), printable), html! { (proof) }))
         }
     }
 }
@@ -114,24 +112,18 @@ fn life_row(life: &Life, now_us: i64) -> Markup {
             th scope="row" class="plain" {
                 (words::date(record.started_wall_us))
                 @if let Some(note) = life.start_note() { span class="sub" { (note) } }
-                @if let Some(found) = life.start_found.as_ref().filter(|_| !life.may_be_older()) { span class="sub" { (printable(found)) } }
             }
             td class="long" {
-                @match life.end {
-                    LifeEnd::Ended(end) => (words::date(end)),
-                    LifeEnd::BeforeNext(next) => { "restarted, " (words::date(next)) },
-                    LifeEnd::Unknown => "not known",
-                    LifeEnd::Lives => "–",
+                @match (life.ended_wall_us, life.read_wall_us) {
+                    (Some(end), _) => (words::date(end)),
+                    (None, Some(read)) if !life.lives => { "last read " (words::date(read)) },
+                    _ => "–",
                 }
                 @if let Some(ending) = &record.ending { span class="sub" { (ending) } }
-                @if let (LifeEnd::BeforeNext(_) | LifeEnd::Unknown, Some(read)) = (life.end, life.read_wall_us) {
-                    span class="sub" { "last read " (words::date(read)) }
-                }
             }
             td class="figure" {
                 @if life.may_be_older() { "≥ " }
                 (words::rough(life.age_seconds(now_us)))
-                @if matches!(life.end, LifeEnd::BeforeNext(_) | LifeEnd::Unknown) { span class="sub" { "when last read" } }
             }
             td { (printable(&life.label())) @if let Some(identity) = &record.identity { span class="sub" { (identity.linkage.as_str()) } } }
             td class="long" {

@@ -1,12 +1,10 @@
-//! The table of services.
-
-use std::cmp::Ordering;
+//! The table of services, those to be looked at first.
 
 use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, html};
 
 use super::words;
-use crate::data::{Condition, Line, Trial, distinct, metrics};
+use crate::data::{Line, Trial, distinct, metrics};
 
 /// Services that are shown; of more those that come first in the order.
 const SHOWN: usize = 1000;
@@ -17,7 +15,7 @@ const COLUMNS: [(&str, bool); 6] =
 /// The services of `trials`, those to be looked at first. `id` is that of the section.
 pub(super) fn services(trials: &[&Trial], id: &str, now_us: i64) -> Markup {
     let mut rows = distinct(trials);
-    rows.sort_by(|(_, a), (_, b)| troubled(b).cmp(&troubled(a)).then_with(|| natural(&a.name, &b.name)));
+    rows.sort_by(|(_, a), (_, b)| troubled(b).cmp(&troubled(a)).then_with(|| a.name.cmp(&b.name)));
     let all = rows.len();
     rows.truncate(SHOWN);
     html! {
@@ -32,9 +30,7 @@ pub(super) fn services(trials: &[&Trial], id: &str, now_us: i64) -> Markup {
                             span {
                                 (words::counted(all, "service"))
                                 @if all > SHOWN { ", the first " (SHOWN) " of them" }
-                                ". Memory is " (metrics(&rows).join(" or ")) " at the last reading"
-                                @if trials.iter().any(|trial| trial.rests()) { ", of relays at the end of their last rest" }
-                                "."
+                                ". Memory is " (metrics(&rows).join(" or ")) " at the last reading."
                             }
                         }
                         thead role="rowgroup" {
@@ -60,9 +56,9 @@ fn body_row(trial: &Trial, line: &Line, now_us: i64) -> Markup {
                 a href=(words::service_address(&line.name, trial.record.id)) { (words::name(&line.name)) }
             }
             td role="cell" class="arm" { (swatch(&trial.styles(), line.arm)) (words::name(arm)) }
-            td role="cell" class="identity" { (line.identity.as_deref().map_or_else(|| "–".to_owned(), printable)) }
+            td role="cell" class="identity" { (line.identity().map_or_else(|| "–".to_owned(), printable)) }
             td role="cell" class="figure memory" { (words::memory(line.memory_bytes)) }
-            td role="cell" class="figure age" { @if line.age_seconds.is_some() && line.may_be_older { "≥ " } (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
+            td role="cell" class="figure age" { @if line.may_be_older() { "≥ " } (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
             td role="cell" class=(if troubled(line) { "state" } else { "state calm" }) { (state(line, now_us)) }
         }
     }
@@ -71,48 +67,19 @@ fn body_row(trial: &Trial, line: &Line, now_us: i64) -> Markup {
 /// What there is to say of a service, in words.
 pub(super) fn state(line: &Line, now_us: i64) -> Markup {
     html! {
-        @match &line.condition {
-            Condition::Counts => @if !line.stale && !line.gone { span class="quiet" { "counts" } },
-            Condition::Unproved => @if !line.stale && !line.gone { span class="quiet" { "not proved" } },
-            Condition::Contaminated(why) => { span class="badge bad" { "non-compliant" } " " span class="why" { (printable(why)) } }
-            Condition::LeftOut(why) => { span class="badge bad" { "excluded" } " " span class="why" { (printable(why)) } }
-            Condition::Ended(ending) => span class="badge bad" { (ending) },
-            Condition::Dropped => span class="badge" { "dropped from the trial" },
-            Condition::NeverSeen => span class="badge" { "not seen yet" },
+        @if line.latest.is_none() { span class="badge" { "not seen yet" } }
+        @if let Some(why) = line.contamination() { span class="badge bad" { "non-compliant" } " " span class="why" { (printable(why)) } " " }
+        @if let Some(why) = line.failure() { span class="badge bad" { "excluded" } " " span class="why" { (printable(why)) } " " }
+        @if let Some(ending) = &line.ended { span class="badge bad" { (ending) } " " }
+        @if line.is_dropped { span class="badge" { "dropped from the trial" } " " }
+        @if line.is_stale {
+            span class="badge stale" { "stale" }
+            @if let Some(read) = line.read_wall_us() { " " span class="why" { "read " (words::ago(read, now_us)) } }
         }
-        @if line.gone {
-            " " span class="badge stale" { "read no more" }
-            @if let Some(read) = line.read_wall_us { " " span class="why" { "last " (words::date(read)) } }
-        }
-        @if line.stale {
-            " " span class="badge stale" { "stale" }
-            @if let Some(read) = line.read_wall_us { " " span class="why" { "read " (words::ago(read, now_us)) } }
-        }
+        @if !troubled(line) { span class="quiet" { @if line.identity().is_some() { "counts" } @else { "not proved" } } }
     }
 }
 
-pub(super) fn troubled(line: &Line) -> bool {
-    line.stale || line.gone || !matches!(line.condition, Condition::Counts | Condition::Unproved)
-}
-
-/// Names by their letters, and by numbers within them.
-fn natural(a: &str, b: &str) -> Ordering {
-    let parts = |text: &str| -> Vec<(u64, String)> {
-        let same = |a: &u8, b: &u8| a.is_ascii_digit() == b.is_ascii_digit();
-        let chunks = text.as_bytes().chunk_by(same).map(String::from_utf8_lossy);
-        chunks.map(|chunk| (chunk.parse().unwrap_or(u64::MAX), chunk.into_owned())).collect()
-    };
-    parts(a).cmp(&parts(b))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_in_names_are_sorted_as_numbers() {
-        let mut names = ["relay10", "relay9", "relay009b", "ü1", "relay"];
-        names.sort_by(|a, b| natural(a, b));
-        assert_eq!(names, ["relay", "relay009b", "relay9", "relay10", "ü1"]);
-    }
+fn troubled(line: &Line) -> bool {
+    line.is_stale || !line.counts()
 }

@@ -11,8 +11,11 @@ use crate::data::{Line, Stage, Trial};
 pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> Markup {
     let concluded = trial.may_conclude();
     let recorded: Vec<_> = trial.events.iter().map(|event| (trial, event)).collect();
-    let (first, last) =
-        if trial.is_import() { ("first reading", "last reading") } else { ("started", "ended") };
+    let (first, last) = if trial.record.plan.kind.is_import() {
+        ("first reading", "last reading")
+    } else {
+        ("started", "ended")
+    };
     html! {
         div class="heading" {
             h1 { (words::name(trial.name())) }
@@ -46,7 +49,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> 
                 h2 { "Nothing is read" }
                 p {
                     "The trial has not ended, but its last tick was "
-                    @match trial.ticks.first() { Some(tick) => (words::ago(tick.wall_us, now_us)), None => "never" }
+                    @match trial.last_read_us { Some(read) => (words::ago(read, now_us)), None => "never" }
                     ". Is the agent running? " code { "systemctl status heaptrial-agent" }
                 }
             }
@@ -57,13 +60,12 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, now_us: i64) -> 
             (services::services(&[trial], "service-pages", now_us))
         } @else {
             (progress(trial, now_us))
-            (hosts(trial, now_us))
             (arms(trial))
             (chart(computed, now_us))
             @if has_looks(trial) { (looks::looks(trial, now_us)) }
             section id="events" {
                 h2 { "Events" }
-                (events::events(&recorded, trial.event_counts.0, false, now_us))
+                (events::events(&recorded, trial.event_counts.0, now_us))
             }
             (services::services(&[trial], "services", now_us))
         }
@@ -79,7 +81,7 @@ fn has_looks(trial: &Trial) -> bool {
 fn progress(trial: &Trial, now_us: i64) -> Markup {
     let plan = &trial.record.plan;
     let elapsed = trial.begun_wall_us.map_or(0, |begun| (now_us - begun).max(0));
-    if plan.planned_us <= 0 || trial.is_lab() {
+    if plan.planned_us <= 0 || trial.record.plan.kind.is_lab() {
         return html! {};
     }
     let share = (elapsed as f64 / plan.planned_us as f64).min(1.0);
@@ -96,22 +98,6 @@ fn progress(trial: &Trial, now_us: i64) -> Markup {
     }
 }
 
-/// When hosts of a gathered trial were read last.
-fn hosts(trial: &Trial, now_us: i64) -> Markup {
-    html! {
-        @if trial.hosts.len() > 1 {
-            p class="quiet" {
-                "Read last: "
-                @for (place, (host, last)) in trial.hosts.iter().enumerate() {
-                    @if place > 0 { ", " }
-                    (words::name(host)) " " @match last { Some(last) => (words::ago(*last, now_us)), None => "never" }
-                }
-                "."
-            }
-        }
-    }
-}
-
 fn arms(trial: &Trial) -> Markup {
     let titles = [("Arm", false), ("Median now", true), ("Range", true), ("Services", true)];
     let titles =
@@ -123,8 +109,7 @@ fn arms(trial: &Trial) -> Markup {
                 table {
                     caption id="arms-caption" class="quiet" {
                         span {
-                            "Descriptive: last readings (" (trial.shown_metric().describe())
-                            @if trial.rests() { ", of relays at the end of their last rest" }
+                            "Descriptive: last readings (" (trial.record.plan.metric.at_once().describe())
                             ") of services that count, at different ages. They do not show whether arms differ."
                         }
                     }
@@ -144,9 +129,9 @@ fn arms(trial: &Trial) -> Markup {
 
 fn arm_row(trial: &Trial, place: usize) -> Markup {
     let record = &trial.arms[place];
-    let counted: Vec<&Line> = trial.counted(place).filter(|line| !line.gone).collect();
+    let counted: Vec<&Line> = trial.counted(place).collect();
     let own = || trial.lines.iter().filter(|line| line.arm == place);
-    let contaminated = own().filter(|line| line.is_contaminated()).count();
+    let contaminated = own().filter(|line| line.contamination().is_some()).count();
     html! {
         tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
             th scope="row" {
@@ -157,7 +142,7 @@ fn arm_row(trial: &Trial, place: usize) -> Markup {
             td class="figure" { (range(&counted)) }
             td class="figure" { (counted.len()) " of " (own().count()) }
             td class="figure" { @if contaminated > 0 { span class="badge bad" { (contaminated) } } @else { "0" } }
-            td class="figure" { (own().filter(|line| line.is_left_out()).count()) }
+            td class="figure" { (own().filter(|line| line.failure().is_some()).count()) }
             td class="long" { (treatment(&record.arm.treatment)) }
         }
     }

@@ -11,14 +11,13 @@ use crate::data::{Stage, Trial};
 /// What a segment of an address holds as it is.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
-/// `text` as a part of an address.
-pub(super) fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, SEGMENT).to_string()
-}
-
 /// A segment for a name that browsers do not take for a step up or for nothing.
 fn segment(name: &str) -> String {
-    if matches!(name, "" | "." | "..") { "_".to_owned() } else { encoded(name) }
+    if matches!(name, "" | "." | "..") {
+        "_".to_owned()
+    } else {
+        utf8_percent_encode(name, SEGMENT).to_string()
+    }
 }
 
 /// The address of a trial. The row id distinguishes it from others of its name.
@@ -57,14 +56,6 @@ fn timestamp(wall_us: i64) -> Timestamp {
     Timestamp::from_millisecond(wall_us.div_euclid(1000)).unwrap_or_default()
 }
 
-/// When something was read: how long ago while it matters, and the date of what is over.
-pub(super) fn read(wall_us: i64, now_us: i64, stage: Stage) -> Markup {
-    match stage {
-        Stage::Ended => html! { time datetime=(rfc3339(wall_us)) { (date(wall_us)) } },
-        Stage::Running | Stage::Silent => ago(wall_us, now_us),
-    }
-}
-
 /// How long ago, with the time itself beside it.
 pub(super) fn ago(wall_us: i64, now_us: i64) -> Markup {
     let seconds = (now_us - wall_us) as f64 / 1e6;
@@ -95,9 +86,9 @@ pub(super) fn date_and_ago(wall_us: i64, now_us: i64) -> Markup {
 /// What a trial is doing, as a badge.
 pub(super) fn state(trial: &Trial) -> Markup {
     let (class, text) = match (trial.stage, trial.record.outcome.as_deref()) {
-        _ if trial.is_import() => ("badge", "imported"),
+        _ if trial.record.plan.kind.is_import() => ("badge", "imported"),
         (Stage::Running, _) => ("badge running", "running"),
-        (Stage::Silent, _) if trial.is_lab() => ("badge bad", "ended without a word"),
+        (Stage::Silent, _) if trial.record.plan.kind.is_lab() => ("badge bad", "ended without a word"),
         (Stage::Silent, _) => ("badge bad", "running, but not read"),
         (Stage::Ended, Some("completed")) => ("badge good", "completed"),
         (Stage::Ended, Some(outcome @ ("interrupted" | "failed"))) => ("badge bad", outcome),
@@ -107,10 +98,10 @@ pub(super) fn state(trial: &Trial) -> Markup {
 }
 
 pub(super) fn counted(number: usize, noun: &str) -> String {
-    let plural = match (number, noun.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
+    let plural = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
     };
     format!("{} {noun}{plural}", units::count(number as u64))
 }
@@ -122,20 +113,6 @@ pub(super) fn memory(bytes: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hostile_names_are_only_segments() {
-        for (name, address) in [
-            ("five-way", "/trial/five-way?id=1"),
-            ("a/../b?c#d&e=\"<f>", "/trial/a%2F..%2Fb%3Fc%23d%26e%3D%22%3Cf%3E?id=1"),
-            ("..", "/trial/_?id=1"),
-            ("", "/trial/_?id=1"),
-            ("ü%2e", "/trial/%C3%BC%252e?id=1"),
-        ] {
-            assert_eq!(trial_address(1, name), address);
-        }
-        assert_eq!(service_address("tor@relay1.service", 2), "/service/tor@relay1.service?id=2");
-    }
 
     #[test]
     fn distances_have_a_direction() {

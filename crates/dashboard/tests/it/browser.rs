@@ -142,7 +142,7 @@ fn a_chart_that_was_being_computed_appears_by_itself_and_follows_the_data() {
 
 #[test]
 #[ignore = "needs a browser"]
-fn a_server_that_goes_away_is_told() {
+fn a_server_that_goes_away_is_reported() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (_written, mut server) = host(folder.path());
@@ -166,7 +166,7 @@ fn without_scripts_everything_is_there_and_can_be_reloaded() {
     let (_written, server) = host(folder.path());
     browser.allow_scripts(false);
     for (_, path) in PAGES {
-        let told = server.get_computed(path).body;
+        let sent = server.get_computed(path).body;
         browser.open_address(&server.url(path), false, 1280, 900);
         if path.ends_with("/report") {
             continue;
@@ -174,7 +174,7 @@ fn without_scripts_everything_is_there_and_can_be_reloaded() {
         assert_eq!(browser.evaluate("document.getElementById('reload').checkVisibility()"), true, "{path}");
         let shown = browser.evaluate("document.getElementById('main').textContent.length");
         assert!(shown.as_u64().unwrap() > 60, "{path}");
-        assert!(told.contains("href=\"\""), "{path}");
+        assert!(sent.contains("href=\"\""), "{path}");
     }
     // Links are all that is needed to go around.
     browser.open_address(&server.url("/"), false, 1280, 900);

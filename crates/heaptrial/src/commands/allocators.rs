@@ -17,9 +17,8 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{heads, table};
+use crate::output::Table;
 
-/// What to do with allocators.
 #[derive(Debug, Subcommand)]
 pub enum AllocatorsCommand {
     /// List the allocators that can be asked for, or the versions and settings of one
@@ -34,7 +33,7 @@ pub enum AllocatorsCommand {
     Verify(GetOptions),
     /// Show which allocator running processes use, without attaching to them
     Identify {
-        /// Process ids
+        /// Ids of the processes to look at
         #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         pids: Vec<i32>,
     },
@@ -44,7 +43,6 @@ pub enum AllocatorsCommand {
     Package(GetOptions),
 }
 
-/// Which allocator, and where it may come from.
 #[derive(Debug, Args)]
 pub struct GetOptions {
     /// The allocator, such as `mimalloc@2.0.9+secure` or `glibc?arena_max=1`
@@ -56,7 +54,6 @@ pub struct GetOptions {
     sources: SourceOptions,
 }
 
-/// Where allocators may come from.
 #[derive(Debug, Default, Args)]
 pub struct SourceOptions {
     /// Clone from here instead of upstream: a URL or folder that holds repositories by name
@@ -82,7 +79,6 @@ fn source(text: &str) -> Result<SourceKind, String> {
     }
 }
 
-/// Runs one of the commands.
 pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         AllocatorsCommand::List { family: None } => Ok(list()),
@@ -97,14 +93,14 @@ pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<Answer
 
 fn list() -> Answer {
     let families: Vec<_> = Catalog::builtin().families().filter(|family| !family.identify_only).collect();
-    let mut rows = vec![heads(["FAMILY", "VERSIONS", "VARIANTS", "WHAT IT IS"])];
+    let mut table = Table::new(&["FAMILY", "VERSIONS", "VARIANTS", "WHAT IT IS"]);
     for family in &families {
         let versions: Vec<&str> = family.versions.iter().map(|release| release.version.as_str()).collect();
         let variants: Vec<&str> = family.variants.iter().map(|variant| variant.name.as_str()).collect();
         let versions = if versions.is_empty() { "any".to_owned() } else { versions.join(", ") };
-        rows.push(vec![family.name.clone(), versions, variants.join(", "), family.summary.clone()]);
+        table.row(&[&family.name, &versions, &variants.join(", "), &family.summary]);
     }
-    let text = format!("{}\n`heaptrial allocators list FAMILY` shows sources and settings.\n", table(&rows));
+    let text = format!("{table}\n`heaptrial allocators list FAMILY` shows sources and settings.\n");
     let families: Vec<Value> = families.iter().map(|family| family_json(family)).collect();
     Answer::new(json!({ "families": families }), text)
 }
@@ -112,32 +108,28 @@ fn list() -> Answer {
 fn list_family(name: &str) -> Result<Answer, Failure> {
     let family = Catalog::builtin().resolve_local(&AllocatorSpec::family(name))?.family;
     let mut text = format!("{}: {}\n", family.name, family.summary);
-    let mut rows = vec![heads(["VERSION", "SOURCES"])];
+    let mut table = Table::new(&["VERSION", "SOURCES"]);
     for release in &family.versions {
-        rows.push(vec![release.version.to_string(), sources_of(&family, release).join(", ")]);
+        table.row(&[&release.version, &sources_of(&family, release).join(", ")]);
     }
     for package in &family.unversioned {
-        rows.push(vec!["?".to_owned(), format!("{} of {}", package.package, package.suite)]);
+        table.row(&[&"?", &format!("{} of {}", package.package, package.suite)]);
     }
-    text.push_str(&format!("\n{}", table(&rows)));
+    text += &format!("\n{table}");
     for variant in &family.variants {
         text.push_str(&format!("\nvariant +{}: {}\n", variant.name, variant.about));
     }
-    let mut rows = vec![heads(["SETTING", "VERSIONS", "DEFAULT", "UNIT", "VARIABLE", "WHAT IT DOES"])];
+    let mut table = Table::new(&["SETTING", "VERSIONS", "DEFAULT", "UNIT", "VARIABLE", "WHAT IT DOES"]);
     for setting in &family.settings {
         for range in &setting.in_versions {
-            rows.push(vec![
-                setting.name.clone(),
-                range.to_string(),
-                range.default.clone().unwrap_or_default(),
-                setting.unit.clone().unwrap_or_default(),
-                setting.variable(&family.environment),
-                setting.about.clone(),
-            ]);
+            let (default, unit) = (range.default.as_deref(), setting.unit.as_deref());
+            let (default, unit) = (default.unwrap_or_default(), unit.unwrap_or_default());
+            let variable = setting.variable(&family.environment);
+            table.row(&[&setting.name, &range, &default, &unit, &variable, &setting.about]);
         }
     }
     if !family.settings.is_empty() {
-        text.push_str(&format!("\n{}", table(&rows)));
+        text += &format!("\n{table}");
     }
     Ok(Answer::new(json!({ "families": [family_json(&family)] }), text))
 }
@@ -248,23 +240,24 @@ fn obtained_json(obtained: &Obtained) -> Value {
 
 fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> String {
     let version = obtained.version.as_ref().map_or("version not reported".to_owned(), ToString::to_string);
-    let verification = &obtained.verification;
-    let mut rows = vec![
-        row("allocator", format!("{} {version}", resolved.family.name)),
-        row("source", &obtained.provenance),
-    ];
-    rows.extend(obtained.library.iter().map(|library| row("library", library.display())));
-    rows.extend(
-        obtained.loader.iter().map(|loader| {
-            row("runs under", format!("glibc {} ({})", loader.version, loader.program.display()))
-        }),
-    );
-    rows.push(row("sha256", &obtained.sha256));
-    rows.extend(obtained.build_id.iter().map(|id| row("build id", id)));
-    rows.extend(obtained.settings.iter().map(|(name, value)| row("setting", format!("{name}={value}"))));
-    rows.extend(verification.evidence.iter().filter(|_| verify).map(|finding| row("verified", finding)));
-    rows.extend(verification.unproved.iter().map(|claim| row("not proved", claim)));
-    table(&rows)
+    let mut table = Table::default();
+    table.row(&[&"allocator", &format!("{} {version}", resolved.family.name)]);
+    table.row(&[&"source", &obtained.provenance]);
+    if let Some(library) = &obtained.library {
+        table.row(&[&"library", &library.display()]);
+    }
+    if let Some(loader) = &obtained.loader {
+        table.row(&[&"runs under", &format!("glibc {} ({})", loader.version, loader.program.display())]);
+    }
+    table.row(&[&"sha256", &obtained.sha256]);
+    obtained.build_id.iter().for_each(|id| table.row(&[&"build id", id]));
+    for (name, value) in &obtained.settings {
+        table.row(&[&"setting", &format!("{name}={value}")]);
+    }
+    let proved = obtained.verification.evidence.iter().filter(|_| verify);
+    proved.for_each(|finding| table.row(&[&"verified", finding]));
+    obtained.verification.unproved.iter().for_each(|claim| table.row(&[&"not proved", claim]));
+    table.to_string()
 }
 
 fn identify_all(pids: &[i32]) -> Answer {
@@ -289,22 +282,22 @@ fn identify_all(pids: &[i32]) -> Answer {
 }
 
 fn identity_text(pid: i32, identity: &Identity, others: &[OtherAllocator]) -> String {
-    let mut rows = vec![
-        row("process", pid),
-        row("allocator", format!("{} ({})", identity.label(), identity.linkage.as_str())),
-    ];
-    rows.extend(identity.path.iter().map(|path| row("file", path.display())));
-    rows.extend(identity.build_id.iter().map(|id| row("build id", id)));
-    rows.extend(identity.settings.iter().map(|(name, value)| row("setting", format!("{name}={value}"))));
-    rows.extend(identity.evidence.iter().map(|finding| row("evidence", finding)));
-    rows.extend(others.iter().map(|other| {
-        row("other allocator", format!("{} in {}: no treatment reaches it", other.name, other.object))
-    }));
-    table(&rows) + "\n"
-}
-
-fn row(name: &str, value: impl ToString) -> Vec<String> {
-    vec![name.to_owned(), value.to_string()]
+    let mut table = Table::default();
+    table.row(&[&"process", &pid]);
+    table.row(&[&"allocator", &format!("{} ({})", identity.label(), identity.linkage.as_str())]);
+    if let Some(path) = &identity.path {
+        table.row(&[&"file", &path.display()]);
+    }
+    identity.build_id.iter().for_each(|id| table.row(&[&"build id", id]));
+    for (name, value) in &identity.settings {
+        table.row(&[&"setting", &format!("{name}={value}")]);
+    }
+    identity.evidence.iter().for_each(|finding| table.row(&[&"evidence", finding]));
+    for other in others {
+        let text = format!("{} in {}: no treatment reaches it", other.name, other.object);
+        table.row(&[&"other allocator", &text]);
+    }
+    format!("{table}\n")
 }
 
 fn mitigations() -> Answer {
@@ -332,6 +325,7 @@ fn mitigations() -> Answer {
             builds.push(json!({ "allocator": name, "mitigations": cells }));
         }
     }
-    let text = format!("{}\n{notes}\n`unknown` means that the catalog has no source for it.\n", table(&rows));
+    let text =
+        format!("{}\n{notes}\n`unknown` means that the catalog has no source for it.\n", Table::from(rows));
     Answer::new(json!({ "builds": builds }), text)
 }

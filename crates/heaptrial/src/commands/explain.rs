@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::table;
+use crate::output::Table;
 
 /// A process of a service with less of its memory is not shown.
 const LEAST_SHARE: f64 = 0.05;
@@ -188,46 +188,38 @@ fn text(service: Option<&str>, explanation: &Explanation) -> String {
     });
     let threads = units::counted(explanation.threads as usize, "thread");
     let _ = writeln!(text, "{name}: {}, {threads}{arenas}\n", explanation.allocator);
-    let share = |bytes: u64| format!("{:.0}%", 100.0 * bytes as f64 / explanation.rss_bytes.max(1) as f64);
-    let row = |name: &str, bytes: u64, note: String| {
-        vec![
-            format!("  {name}"),
-            format!("{:>9}", units::memory(bytes as f64)),
-            format!("{:>4}", share(bytes)),
-            note,
-        ]
-    };
-    let mut rows = Vec::new();
     let memory = |bytes: u64| units::memory(bytes as f64);
+    let mut table = Table::default();
+    let mut row = |name: &str, bytes: u64, note: &str| {
+        let share = 100.0 * bytes as f64 / explanation.rss_bytes.max(1) as f64;
+        let figures = format!("{:>9}  {share:>3.0}%", memory(bytes));
+        table.row(&[&format!("  {name}"), &figures, &note]);
+    };
+    let stacks = explanation.stack_bytes;
     if let Some(split) = &explanation.split {
         let mapped = match split.mapped_blocks {
             0 => String::new(),
-            1 => format!("{} of it in a mapping of its own", memory(split.mapped_bytes)),
-            blocks => format!("{} of it in {blocks} mappings of their own", memory(split.mapped_bytes)),
+            blocks => {
+                let mappings = units::counted(blocks as usize, "mapping");
+                format!("{} of it in {mappings} of its own", memory(split.mapped_bytes))
+            }
         };
-        rows.push(row("in use", split.in_use_bytes, mapped));
-        rows.push(row(
-            "free in pages in use",
-            split.free_in_pages_bytes,
-            format!("{} of it cached", memory(split.cached_bytes)),
-        ));
+        row("in use", split.in_use_bytes, &mapped);
+        let cached = format!("{} of it cached", memory(split.cached_bytes));
+        row("free in pages in use", split.free_in_pages_bytes, &cached);
         let ends = format!("whole pages; {} of it at the ends of arenas", memory(split.kept_at_ends_bytes));
-        rows.push(row("kept free", split.kept_free_bytes, ends));
-        rows.push(row("stacks", explanation.stack_bytes, String::new()));
-        rows.push(row("other anonymous", explanation.other_bytes, "neither malloc's nor a stack".to_owned()));
+        row("kept free", split.kept_free_bytes, &ends);
+        row("stacks", stacks, "");
+        row("other anonymous", explanation.other_bytes, "neither malloc's nor a stack");
     } else {
-        rows.push(row(
-            "anonymous",
-            explanation.anon_bytes,
-            format!("{} of it stacks", memory(explanation.stack_bytes)),
-        ));
+        row("anonymous", explanation.anon_bytes, &format!("{} of it stacks", memory(stacks)));
     }
-    rows.push(row("files", explanation.rss_bytes.saturating_sub(explanation.anon_bytes), String::new()));
-    rows.push(row("RSS", explanation.rss_bytes, String::new()));
+    row("files", explanation.rss_bytes.saturating_sub(explanation.anon_bytes), "");
+    row("RSS", explanation.rss_bytes, "");
     if explanation.swap_bytes > 0 {
-        rows.push(row("swapped out", explanation.swap_bytes, "not read".to_owned()));
+        row("swapped out", explanation.swap_bytes, "not read");
     }
-    text.push_str(&table(&rows));
+    text += &table.to_string();
     if let Some(why) = &explanation.why_no_split {
         let _ = writeln!(text, "\nWhat the heap holds is not shown: {why}.");
     }

@@ -13,15 +13,14 @@ use serde_json::json;
 use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::file_beside;
+use crate::output::stream_whole;
 use crate::target::Target;
 
-/// Which trial, in which form, and where to.
 #[derive(Debug, Args)]
 pub struct ExportOptions {
     /// A run's folder, a database, or a trial of the database; without it the newest
     trial: Option<String>,
-    /// In which form
+    /// The form of the file
     #[arg(long, value_enum)]
     format: Format,
     /// Into this file instead of standard output
@@ -53,10 +52,9 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<Answer, Fa
         return Err(Failure::usage("--json reports what was written; name the file with --output"));
     }
     warn_of_excluded(&target)?;
-    let write = |writer: &mut dyn Write| export(&target.store, target.trial.id, writer);
     let Some(path) = &options.output else {
         let mut writer = BufWriter::new(io::stdout());
-        let written = write(&mut writer).and_then(|_| Ok(writer.flush()?));
+        let written = export(&target.store, target.trial.id, &mut writer).and_then(|_| Ok(writer.flush()?));
         return match written {
             // A reader that closes the pipe early (`heaptrial export ... | head`) is no error.
             Err(ExportError::Write(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -66,7 +64,7 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<Answer, Fa
             _ => Ok(Answer::verbatim("")),
         };
     };
-    let samples = whole_file(path, write)?;
+    let samples = stream_whole(path, |file| Ok(export(&target.store, target.trial.id, file)?))?;
     let text = format!("{}: {samples} samples\n", path.display());
     Ok(Answer::new(json!({ "file": path, "samples": samples }), text))
 }
@@ -119,18 +117,4 @@ fn part(options: &ExportOptions, target: &Target) -> Result<Answer, Failure> {
     let document =
         json!({ "file": path, "trial": trial, "host": host, "bytes": bytes, "since_known": known });
     Ok(Answer::new(document, text))
-}
-
-/// The file appears whole or not at all.
-fn whole_file(
-    path: &Path,
-    write: impl Fn(&mut dyn Write) -> Result<u64, ExportError>,
-) -> Result<u64, Failure> {
-    let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    let mut writer = BufWriter::new(file_beside(path).map_err(failed)?);
-    let samples = write(&mut writer)?;
-    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(samples)
 }

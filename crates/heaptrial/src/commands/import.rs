@@ -18,7 +18,6 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::{DATABASE, RUNS};
 
-/// Which tool made the measurements.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
     /// CSV files with the memory of services over time
@@ -33,7 +32,6 @@ pub enum ImportCommand {
     Heaptrial(heaptrial::HeaptrialOptions),
 }
 
-/// Runs one of the commands.
 pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         ImportCommand::Csv(options) => csv::run(options, global),

@@ -34,11 +34,8 @@ pub enum Command {
     /// List, get, verify and identify allocators
     #[command(subcommand)]
     Allocators(allocators::AllocatorsCommand),
-    /// Show which services run here, with which allocator, how much memory and for how long
     Services(services::ServicesOptions),
-    /// Show where the memory of running processes is: in use, free and kept, or elsewhere
     Explain(explain::ExplainOptions),
-    /// Check whether an allocator would really take hold on services of this host
     Preflight(preflight::PreflightOptions),
     /// Take in measurements that were made with other tools
     #[command(subcommand)]
@@ -62,12 +59,12 @@ pub enum Command {
     Serve(serve::ServeOptions),
     /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// The shell that they are for
         shell: clap_complete::Shell,
     },
     /// Write man pages of all commands
     Man {
-        /// Into which folder
+        /// The folder for the pages
         folder: PathBuf,
     },
 }

@@ -18,7 +18,6 @@ use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
 use crate::target::Target;
 
-/// Which trials, and how they are read.
 #[derive(Debug, Args)]
 pub struct ReportOptions {
     /// Runs' folders, databases, or trials of the database by name; without one the newest run below this folder.

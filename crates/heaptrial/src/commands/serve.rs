@@ -11,7 +11,6 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder;
 
-/// What to show, and where.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// A run's folder or a database [default: the host's database, /var/lib/heaptrial/heaptrial.db]

@@ -190,7 +190,7 @@ fn services_in_trouble_are_listed_with_what_is_wrong() {
         let row = table.lines().find(|line| line.split_whitespace().next() == Some(name));
         row.unwrap_or_else(|| panic!("no {name} in\n{table}")).to_owned()
     };
-    assert!(row("fails").contains("failed with exit code 7"), "{table}");
+    assert!(row("fails").contains("failed: exit-code 7"), "{table}");
     assert!(row("bad").contains("bad-setting"), "{table}");
     assert!(row("hidden").contains("masked"), "{table}");
     assert!(

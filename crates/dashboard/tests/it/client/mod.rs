@@ -1,5 +1,4 @@
-//! The real server on a loopback port, and a client that sends what it is told, byte for byte.
-#![allow(dead_code)] // each test file uses a part of it
+//! The real server on a loopback port, and a client that sends what it is given, byte for byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -81,17 +80,14 @@ impl Server {
     pub fn end(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+            let _ = thread.join();
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 

@@ -6,11 +6,11 @@ use heaptrial_allocator::package::{Package, PackageError};
 use heaptrial_allocator::{Cache, DEBIAN_ARCHITECTURE, Obtainer, SourceKind};
 use serde_json::json;
 
-use super::{GetOptions, resolve, row};
+use super::{GetOptions, resolve};
 use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{table, write_whole};
+use crate::output::{Table, write_whole};
 
 pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure> {
     let resolved = resolve(&get.spec, get.from.as_deref())?;
@@ -30,15 +30,14 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure>
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", folder.display())))?;
     write_whole(&path, &package.bytes)?;
-    let text = table(&[
-        row("file", path.display()),
-        row("sha256", &package.sha256),
-        row("package", format!("{} {} ({})", package.name, package.version, DEBIAN_ARCHITECTURE)),
-        row("depends", &package.depends),
-        row("spec", &package.spec),
-        row("library", package.library.display()),
-        row("library sha256", &package.library_sha256),
-    ]);
+    let mut table = Table::default();
+    table.row(&[&"file", &path.display()]);
+    table.row(&[&"sha256", &package.sha256]);
+    table.row(&[&"package", &format!("{} {} ({DEBIAN_ARCHITECTURE})", package.name, package.version)]);
+    table.row(&[&"depends", &package.depends]);
+    table.row(&[&"spec", &package.spec]);
+    table.row(&[&"library", &package.library.display()]);
+    table.row(&[&"library sha256", &package.library_sha256]);
     let document = json!({
         "file": path,
         "sha256": package.sha256,
@@ -49,5 +48,5 @@ pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<Answer, Failure>
         "spec": package.spec,
         "library": { "path": package.library, "sha256": package.library_sha256 },
     });
-    Ok(Answer::new(document, text))
+    Ok(Answer::new(document, table.to_string()))
 }

@@ -13,7 +13,6 @@ use super::{Host, interrupt, interrupted};
 use crate::answer::Answer;
 use crate::exit::Failure;
 
-/// How services are put back.
 #[derive(Debug, Args)]
 pub struct RevertOptions {
     /// From one service's restart to the next one's, instead of the plan's
@@ -76,10 +75,8 @@ impl Host<'_> {
 
 /// What was done with the services of a trial or a rollout.
 pub struct Done<'d> {
-    /// `trial` or `rollout`.
     pub kind: &'d str,
     pub name: &'d str,
-    /// The command's verb.
     pub action: &'d str,
     /// What is true of so many services when the run is complete.
     pub complete: String,

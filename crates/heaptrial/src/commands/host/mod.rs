@@ -21,6 +21,7 @@ use heaptrial_fleet::rollout::is_rollout;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, host_name};
+use heaptrial_model::TrialName;
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -34,6 +35,13 @@ pub struct Host<'g> {
 }
 
 impl<'g> Host<'g> {
+    /// To be shown to whoever may read what is on it.
+    pub fn readable(global: &'g GlobalOptions) -> Result<Self, Failure> {
+        let host = Self::of(global)?;
+        host.require_readable()?;
+        Ok(host)
+    }
+
     pub fn of(global: &'g GlobalOptions) -> Result<Self, Failure> {
         let paths = global.paths()?;
         let database = global.db.clone().unwrap_or_else(|| paths.state.join(DATABASE));
@@ -110,10 +118,25 @@ impl<'g> Host<'g> {
     }
 }
 
-/// How a command gets consent before it changes something.
+/// One trial, rollout or watch.
+#[derive(Debug, Args)]
+pub struct NameOptions {
+    /// Its name, as `status` lists it
+    #[arg(value_name = "NAME")]
+    pub name: TrialName,
+}
+
+/// One trial, rollout or watch, or all of them.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// Its name; without it all of this host in a line each
+    #[arg(value_name = "NAME")]
+    pub name: Option<TrialName>,
+}
+
 #[derive(Debug, Args)]
 pub struct Consent {
-    /// Go on without asking
+    /// Go on without asking, as a script must
     #[arg(long)]
     yes: bool,
     /// Show what would be changed, and change nothing

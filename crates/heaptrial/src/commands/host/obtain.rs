@@ -31,7 +31,12 @@ pub fn resolve(arms: &[Arm]) -> Result<Vec<(&Arm, Resolved)>, Failure> {
         let found = Catalog::builtin().resolve(spec).map_err(about)?;
         let other = spec.version.as_ref().filter(|version| **version != host_glibc());
         if let (true, Some(version)) = (found.family.is_c_library, other) {
-            return Err(other_c_library(arm, version.as_str()));
+            return Err(Failure::refused(format!(
+                "arm `{}`: glibc {version} is not the C library of this host ({}); it runs only under a loader of its own, which \
+                 a unit of systemd cannot be given from outside. Compare C libraries with `heaptrial lab run`",
+                arm.name,
+                host_glibc()
+            )));
         }
         resolved.push((arm, found));
     }
@@ -44,22 +49,10 @@ pub fn obtain(arms: &[Arm], sources: &SourceOptions, global: &GlobalOptions) -> 
     for (arm, resolved) in resolve(arms)? {
         let about = |error| Failure::from(error).about(format!("arm `{}`", arm.name));
         let obtained = sources.obtainer(None)?.obtain(&resolved).map_err(about)?;
-        if let Some(loader) = &obtained.loader {
-            return Err(other_c_library(arm, loader.version.as_str()));
-        }
         if global.verbose > 0 {
             eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
         }
         allocators.insert(arm.name.clone(), obtained);
     }
     Ok(allocators)
-}
-
-fn other_c_library(arm: &Arm, version: &str) -> Failure {
-    Failure::refused(format!(
-        "arm `{}`: glibc {version} is not the C library of this host ({}); it runs only under a loader of its own, which \
-         a unit of systemd cannot be given from outside. Compare C libraries with `heaptrial lab run`",
-        arm.name,
-        host_glibc()
-    ))
 }

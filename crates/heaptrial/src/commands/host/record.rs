@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Host;
 use crate::exit::Failure;
-use crate::options::command;
+use crate::hint::put_back;
 
 /// The row of this very plan.
 pub fn recorded(store: &Store, prepared: &Prepared) -> Result<Option<TrialRecord>, StoreError> {
@@ -62,28 +62,18 @@ impl Host<'_> {
         }
     }
 
-    /// Whether one that has ended on this host goes on in the database, which could not be written then.
-    pub fn goes_on_in_database(&self, prepared: &Prepared, state: &TrialState) -> bool {
-        let is_running = || Store::open(&self.database).and_then(|store| running(&store, prepared));
-        is_over(state) && is_running().is_ok_and(|found| found.is_some())
-    }
-
     /// Why nothing continues a trial that was started and of which the database has no record; it is recorded before the
     /// journal's first record.
     pub fn unrecorded(&self, prepared: &Prepared, state: &TrialState) -> Result<Option<String>, StoreError> {
         if state.stage == TrialStage::Planned || self.record_of(prepared)?.is_some() {
             return Ok(None);
         }
-        let (kind, name) = (&prepared.owner.kind, &prepared.plan.name);
-        let back = match kind.as_str() {
-            "rollout" => format!("rollout rollback {name}"),
-            _ => format!("trial stop {name} --revert"),
-        };
+        let name = &prepared.plan.name;
         Ok(Some(format!(
             "{} has no record of `{name}`, which was started: stop the agent and restore the database from a backup, or put \
              the services back with {}",
             self.database.display(),
-            command(back)
+            put_back(&prepared.owner.kind, name)
         )))
     }
 
@@ -161,56 +151,4 @@ fn rows(prepared: &Prepared, services: &[Service]) -> Vec<NewService> {
         }
     };
     prepared.services.iter().enumerate().map(row).collect()
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use heaptrial_model::Metric;
-
-    use super::*;
-
-    /// What a trial or rollout of a name froze.
-    pub(crate) fn frozen(name: &str) -> Prepared {
-        let plan = json!({
-            "name": name, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
-            "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
-        });
-        let owner = json!({ "kind": "trial", "takes_over": false, "frozen": null });
-        let prepared = json!({
-            "schema_version": 1, "plan": plan, "host": "alpha", "services": [], "libraries": [], "agent": null,
-            "owner": owner
-        });
-        serde_json::from_value(prepared).unwrap()
-    }
-
-    pub(crate) fn row(name: &str, kind: TrialKind, parameters: Value) -> NewTrial {
-        NewTrial {
-            name: name.to_owned(),
-            kind,
-            boot_id: "boot".to_owned(),
-            host_facts: json!({}),
-            metric: Metric::Rss,
-            seed: 1,
-            repeats: 1,
-            planned_us: 0,
-            arms: vec![serde_json::from_value(json!({ "name": "a", "control": true })).unwrap()],
-            parameters,
-            command: "test".to_owned(),
-            tool_version: "0".to_owned(),
-            started_wall_us: 0,
-        }
-    }
-
-    #[test]
-    fn a_trial_has_its_own_row_whatever_else_has_its_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::create(&folder.path().join("db")).unwrap();
-        store.begin_trial(&row("relays", TrialKind::Watch, json!({}))).unwrap();
-        let parameters = json!({ "plan": frozen("relays").plan });
-        let (own, _) = store.begin_trial(&row("relays", TrialKind::Field, parameters)).unwrap();
-        assert_eq!(running(&store, &frozen("relays")).unwrap().unwrap().id, own);
-        store.end_trial(own, 1, "completed").unwrap();
-        assert!(running(&store, &frozen("relays")).unwrap().is_none());
-        assert!(recorded(&store, &frozen("relays")).unwrap().is_some());
-    }
 }

@@ -20,19 +20,10 @@ pub fn select(systemd: &Systemd, patterns: &[ServicePattern]) -> Result<(Vec<Ser
     let Discovered { services, kept_out, of_pattern } = found;
     let unmatched = patterns.iter().zip(&of_pattern).filter(|(_, names)| names.is_empty());
     let unmatched: Vec<&ServicePattern> = unmatched.map(|(pattern, _)| pattern).collect();
-    let is_template = |pattern: &&ServicePattern| {
-        pattern.unit().is_some_and(|unit| unit.as_str().trim_end_matches(".service").ends_with('@'))
-    };
     if services.is_empty() || unmatched.iter().any(|pattern| pattern.unit().is_some()) {
         let named = if unmatched.is_empty() { patterns.iter().collect() } else { unmatched };
-        let template = named.iter().find(|pattern| is_template(pattern)).map_or(String::new(), |pattern| {
-            format!(
-                "; {pattern} is a template, whose instances are `{}*`",
-                pattern.as_str().trim_end_matches(".service")
-            )
-        });
         return Err(Failure::refused(format!(
-            "no loaded service matches {}{template}; `heaptrial services` lists what runs",
+            "no loaded service matches {}; `heaptrial services` lists what runs, and the instances of a template `x@` are `x@*`",
             some(named)
         )));
     }

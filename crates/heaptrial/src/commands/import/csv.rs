@@ -36,7 +36,6 @@ pub struct CsvOptions {
     files: FileOptions,
 }
 
-/// The files of the scripts.
 #[derive(Debug, Args)]
 pub struct TorUtilsOptions {
     #[command(flatten)]

@@ -21,7 +21,6 @@ Examples:
       --query 'process_resident_memory_bytes{job=\"relays\"}' --start 'process_start_time_seconds{job=\"relays\"}' \\
       --service-label instance --groups glibc.txt mimalloc-2.0.9.txt";
 
-/// What is asked for, and where.
 #[derive(Debug, Args)]
 pub struct PrometheusOptions {
     /// The store's address, below which /api/v1/query is
@@ -70,7 +69,7 @@ pub struct PrometheusOptions {
     /// From when on: a time, a date or how long back, such as 14d
     #[arg(long, value_name = "TIME", default_value = "30d")]
     from: String,
-    /// Until when [default: now]
+    /// Until when: a time, a date or how long back [default: now]
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// A reading is the median of so long a time, with its maximum
@@ -81,7 +80,7 @@ pub struct PrometheusOptions {
     /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
     #[arg(long, value_name = "FILE")]
     about: Option<PathBuf>,
-    /// Name of the trial
+    /// What the trial is called here
     #[arg(long, value_name = "NAME", default_value = "prometheus")]
     name: String,
     /// The control arm [default: the one called control, else that of glibc, else the first]

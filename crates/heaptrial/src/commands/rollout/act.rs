@@ -5,11 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{
-    Outcome, Stage, Trial, TrialStage, TrialState, changed_files, read_prepared, read_state,
-};
+use heaptrial_change::{Outcome, Stage, Trial, TrialStage, TrialState, read_prepared, read_state};
 use heaptrial_fleet::rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
-use heaptrial_model::{ServiceName, TrialName, units};
+use heaptrial_model::{ServiceName, units};
 use serde_json::json;
 
 use super::observe::Watcher;
@@ -19,37 +17,26 @@ use crate::answer::Answer;
 use crate::commands::host::carry_out::{Done, RevertOptions, would_put_back};
 use crate::commands::host::events::EventLog;
 use crate::commands::host::record::is_over;
-use crate::commands::host::{Consent, Host, interrupt};
+use crate::commands::host::{Consent, Host, NameOptions, interrupt};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::some;
 
 /// Beside the services that it restarts: a process that works on a rollout sees within this time that it is to pause.
 const SEES_A_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
-pub struct NameOptions {
-    /// The rollout's name
-    #[arg(value_name = "NAME")]
-    rollout: TrialName,
-}
-
-#[derive(Debug, Args)]
 pub struct ResumeOptions {
-    /// The rollout's name
-    #[arg(value_name = "NAME")]
-    rollout: TrialName,
+    #[command(flatten)]
+    rollout: NameOptions,
     /// Return once it continues: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long)]
     detach: bool,
 }
 
-/// Which rollout, and how much of it.
 #[derive(Debug, Args)]
 pub struct RollbackOptions {
-    /// The rollout's name
-    #[arg(value_name = "NAME")]
-    rollout: TrialName,
+    #[command(flatten)]
+    rollout: NameOptions,
     /// Only the services of this wave, counted from 1
     #[arg(long, value_name = "N", conflicts_with = "without", value_parser = clap::value_parser!(u32).range(1..))]
     wave: Option<u32>,
@@ -63,7 +50,7 @@ pub struct RollbackOptions {
 pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("rollout pause")?;
-    let name = options.rollout.as_str();
+    let name = options.name.as_str();
     plan_of(&host, name)?;
     if is_over(&read_state(&host.paths, name)?) {
         return Err(Failure::refused(format!("rollout `{name}` is over; there is nothing to pause")));
@@ -78,16 +65,17 @@ pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Fa
     Ok(Answer::new(json!({ "rollout": name, "paused": true, "process_at_work": at_work }), text))
 }
 
-/// Continues a rollout.
 pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("rollout resume")?;
-    let name = options.rollout.as_str();
+    let name = options.rollout.name.as_str();
     let plan = plan_of(&host, name)?;
     host.require_latest(name)?;
     let state = read_state(&host.paths, name)?;
     if is_complete(&state, &plan)? {
-        return complete(name, &state, &plan);
+        let why = "complete; nothing to do";
+        let document = json!({ "rollout": name, "nothing_to_do": why });
+        return Ok(Answer::new(document, format!("rollout {name}: {why}\n")));
     }
     let this = ThisHost::new(host.systemd()?);
     let mut trial = Trial::open(this.host(), &host.paths, name, Action::Resume)?;
@@ -112,27 +100,9 @@ fn is_complete(state: &TrialState, plan: &RolloutPlan) -> Result<bool, Failure> 
     Ok(is_over(state) && passed && plan.waves.iter().flatten().all(is_committed))
 }
 
-/// Says that nothing is to do, or which services have lost their treatment since.
-fn complete(name: &str, state: &TrialState, plan: &RolloutPlan) -> Result<Answer, Failure> {
-    let changed = changed_files(state);
-    if changed.is_empty() {
-        let why = "complete, and every file is as it wrote it; nothing to do";
-        let text = format!("rollout {name}: {why}\n");
-        return Ok(Answer::new(json!({ "rollout": name, "nothing_to_do": why }), text));
-    }
-    let files = changed.iter().map(|(service, path)| format!("{service} ({})", path.display()));
-    Err(Failure::refused(format!(
-        "rollout `{name}` is complete, and somebody changed its files since: {}. Restore them, or start a new rollout, which \
-         brings the treatment to services that do not run it: `heaptrial rollout start {} --arm {}`",
-        some(files),
-        plan.trial.as_deref().unwrap_or("TRIAL"),
-        plan.arm
-    )))
-}
-
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
-    let name = options.rollout.as_str();
+    let name = options.rollout.name.as_str();
     let prepared = read_prepared(&host.paths, name)?;
     let plan = read_plan(&prepared)?;
     let wanted = services_of(&plan, options.wave)?;

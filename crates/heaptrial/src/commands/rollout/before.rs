@@ -140,60 +140,39 @@ mod tests {
 
     use super::*;
 
-    fn relay(role: &str, more: &[(&str, &str)]) -> Relay {
+    fn relay(role: &str, way: &str) -> Relay {
         let mut facts = json!({
             "torrc": "/etc/tor/torrc", "program": "/usr/bin/tor", "role": role, "family": [], "options": {},
         });
-        for (name, value) in more {
-            facts[name] = json!(value);
-        }
+        facts[way] = json!("127.0.0.1:9035");
         serde_json::from_value(facts).unwrap()
     }
 
-    const CONTROL: (&str, &str) = ("control_socket", "/run/tor/control");
-    const METRICS: (&str, &str) = ("metrics_port", "127.0.0.1:9035");
-
     fn read(bytes: Option<u64>, flags: Option<&[TorFlag]>) -> RelayReadings {
-        RelayReadings {
-            read_bytes: bytes,
-            written_bytes: bytes,
-            flags: flags.map(|flags| flags.iter().copied().collect()),
-            ..RelayReadings::default()
-        }
+        let flags = flags.map(|flags| flags.iter().copied().collect());
+        RelayReadings { read_bytes: bytes, written_bytes: bytes, flags, ..RelayReadings::default() }
     }
 
     #[test]
-    fn a_relay_reports_now_what_no_trial_knows() {
-        let read = read(Some(5_000_000), Some(&[TorFlag::Guard]));
-        let now = with_readings(Before::default(), &relay("relay", &[CONTROL]), Some(&read), Some(1000.0));
-        assert_eq!(now.reports, Reports { work: true, flags: true });
-        assert_eq!(now.work, UsualWork::since_start(1e7, 1000.0));
-        assert_eq!(now.flags, Some(vec![TorFlag::Guard]));
-    }
-
-    #[test]
-    fn one_that_does_not_answer_or_is_young_is_not_known_and_might_be() {
-        let silent = with_readings(Before::default(), &relay("exit", &[CONTROL]), None, Some(1e5));
-        assert_eq!(
-            (silent.reports, silent.work, silent.flags),
-            (Reports { work: true, flags: true }, None, None)
-        );
-        let read = read(Some(10), None);
-        let young = with_readings(Before::default(), &relay("exit", &[CONTROL]), Some(&read), Some(60.0));
-        assert_eq!((young.reports, young.work), (Reports { work: true, flags: true }, None));
-    }
-
-    #[test]
-    fn what_cannot_be_reported_is_not_asked_for() {
-        let none = read(None, None);
-        let metrics = with_readings(Before::default(), &relay("relay", &[METRICS]), Some(&none), Some(1e5));
-        assert_eq!(metrics.reports, Reports::default());
-        let bytes = read(Some(1), None);
+    fn a_relay_reports_what_its_ways_and_its_age_allow() {
+        let (control, metrics) = ("control_socket", "metrics_port");
+        let of = |role, way, read: Option<RelayReadings>, age| {
+            with_readings(Before::default(), &relay(role, way), read.as_ref(), Some(age))
+        };
+        let now = of("relay", control, Some(read(Some(5_000_000), Some(&[TorFlag::Guard]))), 1000.0);
+        assert_eq!((now.work, now.flags), (UsualWork::since_start(1e7, 1000.0), Some(vec![TorFlag::Guard])));
+        let both = Reports { work: true, flags: true };
+        assert_eq!(now.reports, both);
+        // One that does not answer or is young is not known, and might be.
+        let silent = of("exit", control, None, 1e5);
+        assert_eq!((silent.reports, silent.work, silent.flags), (both, None, None));
+        let young = of("exit", control, Some(read(Some(10), None)), 60.0);
+        assert_eq!((young.reports, young.work), (both, None));
+        // What cannot be reported is not asked for.
+        assert_eq!(of("relay", metrics, Some(read(None, None)), 1e5).reports, Reports::default());
         for role in ["bridge", "client"] {
-            let unlisted =
-                with_readings(Before::default(), &relay(role, &[CONTROL]), Some(&bytes), Some(1e5));
+            let unlisted = of(role, control, Some(read(Some(1), None)), 1e5);
             assert_eq!(unlisted.reports, Reports { work: true, flags: false }, "{role}");
         }
-        assert!(!has_a_way(&relay("relay", &[])));
     }
 }

@@ -4,15 +4,14 @@ use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
 use heaptrial_fleet::rollout::{Forced, RolloutPlan, WaveSizes, freeze, split};
 use heaptrial_host::{HostRoot, Instant, Paths, host_name};
 use heaptrial_inspect::Service;
-use heaptrial_model::{
-    About, Assignment, DrawnPlan, HumanDuration, Pace, PlanId, ServiceName, builds_of_hosts,
-};
+use heaptrial_model::{DrawnPlan, HumanDuration, Pace, ServiceName};
 
 use super::before;
 use super::options::StartOptions;
 use super::target::Target;
 use crate::commands::host::obtain::{Allocators, builds};
 use crate::commands::trial::plan::family::families;
+use crate::commands::trial::plan::undrawn::{assigned, undrawn};
 use crate::exit::Failure;
 
 const SEED: u64 = 1;
@@ -27,36 +26,23 @@ pub(super) fn drawn(
 ) -> Result<DrawnPlan, Failure> {
     let host = host_name(&HostRoot::default())?;
     let relays: Vec<_> = services.iter().map(|service| service.relay.as_ref()).collect();
-    let assignments = services.iter().zip(families(&relays)).map(|(service, family)| Assignment {
-        service: service.name().clone(),
-        host: host.clone(),
-        arm: target.verdict.arm.name.clone(),
-        block: 0,
-        stratum: "all".to_owned(),
-        family,
-        drawn: None,
-    });
+    let arm = target.arm();
+    let assignments = services.iter().zip(families(&relays));
+    let assignments = assignments.map(|(service, family)| assigned(service, &host, &arm.name, family));
     let pace = target.verdict.pace;
     let soak: std::time::Duration = options.soak.iter().map(|soak| soak.0).sum();
     let mut plan = DrawnPlan {
-        name: name.to_owned(),
-        id: PlanId::default(),
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         // Two rollouts of one name and plan, the first of them rolled back, are two.
         seed: Instant::now().wall_us.unsigned_abs(),
         metric: target.verdict.metric,
-        duration: HumanDuration(soak),
-        looks: Vec::new(),
-        about: About::default(),
         pace: Pace {
             at_once: options.at_once.unwrap_or(pace.at_once),
             pause: options.pause.unwrap_or(pace.pause),
             failure_budget: 1,
             ..pace
         },
-        arms: vec![target.arm()],
-        builds: builds_of_hosts([(host.as_str(), &builds(allocators))]),
         services: assignments.collect(),
+        ..undrawn(name, vec![arm.clone()], (&host, &builds(allocators)), HumanDuration(soak))
     };
     plan.id = plan.digest();
     Ok(plan)

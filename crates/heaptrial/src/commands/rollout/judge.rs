@@ -20,7 +20,6 @@ use crate::options::GlobalOptions;
 /// A file of this name is standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Which rollout, or what which hosts see.
 #[derive(Debug, Args)]
 pub struct JudgeOptions {
     /// The rollout's name on this host

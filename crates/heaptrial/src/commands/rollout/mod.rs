@@ -15,27 +15,26 @@ mod target;
 use clap::Subcommand;
 
 use crate::answer::Answer;
+use crate::commands::host::{NameOptions, StatusOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// What to do with rollouts.
 #[derive(Debug, Subcommand)]
 pub enum RolloutCommand {
     /// Give services what a trial measured: a canary first, then waves, each behind a gate
     Start(Box<options::StartOptions>),
     /// Show where a rollout is
-    Status(status::StatusOptions),
+    Status(StatusOptions),
     /// Show what a gate would say now of this host, or of several hosts together
     Judge(judge::JudgeOptions),
     /// Stop before the next restart; what was changed stays
-    Pause(act::NameOptions),
+    Pause(NameOptions),
     /// Continue at the wave at which a rollout was paused, stopped or cut short
     Resume(act::ResumeOptions),
     /// Put services back as they were before the rollout, all or those of one wave
     Rollback(act::RollbackOptions),
 }
 
-/// Runs one of the commands.
 pub fn run(command: RolloutCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         RolloutCommand::Start(options) => start::start(&options, global),

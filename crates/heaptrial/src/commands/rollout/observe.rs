@@ -20,17 +20,11 @@ const STALE_SECONDS: f64 = 300.0;
 const REPEAT_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub struct Watcher {
-    pub database: PathBuf,
-    pub prepared: Prepared,
-    pub strata: Vec<Stratum>,
+    database: PathBuf,
+    prepared: Prepared,
+    strata: Vec<Stratum>,
     boot_id: Option<String>,
     waited: Option<Instant>,
-}
-
-/// What a database has of a rollout now.
-struct Recorded {
-    fleet: Fleet,
-    last_reading_seconds: BTreeMap<String, f64>,
 }
 
 impl Watcher {
@@ -40,7 +34,8 @@ impl Watcher {
         Self { database, prepared: prepared.clone(), strata: strata.to_vec(), boot_id, waited: None }
     }
 
-    fn recorded(&self) -> Option<Recorded> {
+    /// What the database has of the rollout now, and seconds since the last reading of each service.
+    fn recorded(&self) -> Option<(Fleet, BTreeMap<String, f64>)> {
         let store = Store::open(&self.database).ok()?;
         let row = record::recorded(&store, &self.prepared).ok()??;
         let names: BTreeMap<i64, String> =
@@ -50,14 +45,11 @@ impl Watcher {
             let seconds = seconds_since(&latest, row.ended_wall_us, now, boot_id)?;
             Some((names.get(&latest.service_id)?.clone(), seconds))
         };
-        Some(Recorded {
-            fleet: read_fleet(&store, row.id, &Options::default()).ok()?,
-            last_reading_seconds: store.latest(row.id).ok()?.into_iter().filter_map(since).collect(),
-        })
+        let fleet = read_fleet(&store, row.id, &Options::default()).ok()?;
+        Some((fleet, store.latest(row.id).ok()?.into_iter().filter_map(since).collect()))
     }
 
-    fn observed(&self, recorded: &Recorded, index: usize) -> Observed {
-        let fleet = &recorded.fleet;
+    fn observed(&self, fleet: &Fleet, index: usize, last_reading_seconds: Option<f64>) -> Observed {
         let service = &fleet.services[index];
         let own = || fleet.events.iter().filter(move |event| event.service == Some(index));
         let since = own()
@@ -69,7 +61,7 @@ impl Watcher {
         let life = service.current().filter(|life| life.contamination.is_none() && life.proved);
         Observed {
             level: life.and_then(|life| self.level(&service.name, life)),
-            last_reading_seconds: recorded.last_reading_seconds.get(&service.name).copied(),
+            last_reading_seconds,
             failures: failures.map(|event| event.text.clone()).collect(),
             work: life.and_then(Worked::of_life),
             flags: life.and_then(FleetLife::flags),
@@ -109,13 +101,12 @@ fn seconds_since(
 
 impl Observer for Watcher {
     fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed> {
-        let Some(known) = self.recorded() else { return BTreeMap::new() };
-        let position =
-            |name: &ServiceName| known.fleet.services.iter().position(|found| found.name == name.as_str());
-        services
-            .iter()
-            .filter_map(|name| Some((name.clone(), self.observed(&known, position(name)?))))
-            .collect()
+        let Some((fleet, since)) = self.recorded() else { return BTreeMap::new() };
+        let observed = |name: &ServiceName| {
+            let index = fleet.services.iter().position(|found| found.name == name.as_str())?;
+            Some((name.clone(), self.observed(&fleet, index, since.get(name.as_str()).copied())))
+        };
+        services.iter().filter_map(observed).collect()
     }
 
     fn stale_seconds(&self) -> f64 {
@@ -137,65 +128,37 @@ impl Observer for Watcher {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::{Identity, LifeKey, Sample, TrialKind};
-    use heaptrial_store::{NewService, TickInput};
-    use serde_json::json;
+    use heaptrial_model::LifeStart;
 
     use super::*;
-    use crate::commands::host::record::tests::{frozen, row};
 
     const MINUTE_US: i64 = 60_000_000;
 
-    /// Seconds since the last reading, which was two minutes ago in a life of an hour; the clock is set by so many minutes at
-    /// some time before or after that reading.
-    fn seconds_ago(before: i64, after: i64, boot_id: Option<&str>) -> Option<f64> {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("db");
-        let mut store = Store::create(&database).unwrap();
-        let prepared = frozen("r");
-        let id = json!({ "plan": prepared.plan });
-        let (trial, arms) = store.begin_trial(&row("r", TrialKind::Rollout, id)).unwrap();
-        let service =
-            NewService { name: "a.service".into(), arm: 0, block: 0, position: 0, attributes: json!(null) };
-        let service = store.add_new_service(trial, arms[0], &service).unwrap();
-        let mut watcher = Watcher::new(database.clone(), &prepared, &[]);
-        let now = Moment::now();
-        let boot_id = boot_id.map_or_else(|| watcher.boot_id.clone().unwrap(), str::to_owned);
-        let key = LifeKey { boot_id: boot_id.clone(), pid: 7, start_ticks: 7 };
-        let identity = json!({
-            "family": "glibc", "version": null, "version_range": null, "path": null, "build_id": null, "sha256": null,
-            "linkage": "libc", "settings": {}, "evidence": [],
-        });
-        let identity: Identity = serde_json::from_value(identity).unwrap();
-        // Moments by the clock as it went at the time.
-        let at = |minutes_ago: i64, set_by: i64| {
-            (now.wall_us - (minutes_ago + set_by) * MINUTE_US, now.boottime_us - minutes_ago * MINUTE_US)
-        };
-        let host = store.add_host(&boot_id, &json!({})).unwrap();
-        let life = store.add_life(service, &key, at(60, before + after), Some(&identity), None).unwrap();
-        for (sequence, minutes_ago) in [30, 20, 2].into_iter().enumerate() {
-            let (wall_us, boottime_us) = at(minutes_ago, after);
-            let samples = vec![(life, Sample { rss_bytes: 1 << 20, ..Sample::default() })];
-            let (sequence, host_id) = (sequence as i64, Some(host));
-            let tick = TickInput { sequence, wall_us, boottime_us, samples, host_id, ..TickInput::default() };
-            store.write_tick(trial, &tick).unwrap();
-        }
-        let name: ServiceName = "a.service".parse().unwrap();
-        let seen = watcher.observe(std::slice::from_ref(&name)).remove(&name).unwrap();
-        assert!(seen.level.is_some());
-        seen.last_reading_seconds
-    }
-
     #[test]
-    fn a_reading_is_as_old_as_it_is_whatever_clock_is_set_when() {
-        for (before, after) in [(0, 0), (10, 0), (-10, 0), (0, 10), (0, -10)] {
-            let seconds = seconds_ago(before, after, None).unwrap();
-            assert!(
-                (seconds - 120.0).abs() < 60.0,
-                "set by {before} min before and {after} after: {seconds}"
-            );
-        }
+    fn a_reading_is_as_old_as_it_is_whatever_the_wall_clock_says() {
+        let now = Moment { wall_us: 900 * MINUTE_US, boottime_us: 60 * MINUTE_US };
+        let latest = LatestSample {
+            service_id: 1,
+            life_id: 1,
+            wall_us: now.wall_us + 10 * MINUTE_US,
+            boottime_us: now.boottime_us - 2 * MINUTE_US,
+            boot_id: Some("boot".to_owned()),
+            started_wall_us: 0,
+            start: LifeStart::Observed,
+            age_seconds: 0.0,
+            rss_bytes: Some(1),
+            anon_bytes: None,
+            swap_bytes: None,
+            cgroup_current_bytes: None,
+            contamination: None,
+            failed: false,
+            identity: None,
+            ending: None,
+        };
+        assert_eq!(seconds_since(&latest, None, now, Some("boot")), Some(120.0));
+        assert_eq!(seconds_since(&latest, Some(latest.wall_us + MINUTE_US), now, None), Some(60.0));
         // A host that came up since has read nothing yet.
-        assert_eq!(seconds_ago(0, 0, Some("another boot")), None);
+        assert_eq!(seconds_since(&latest, None, now, Some("another boot")), None);
+        assert_eq!(seconds_since(&LatestSample { rss_bytes: None, ..latest }, None, now, Some("boot")), None);
     }
 }

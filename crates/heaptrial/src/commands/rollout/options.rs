@@ -6,7 +6,6 @@ use heaptrial_model::{HumanDuration, ServicePattern, TrialName};
 
 use crate::commands::host::Consent;
 
-/// What is rolled out, to which services, and how carefully.
 #[derive(Debug, Args)]
 pub struct StartOptions {
     /// An ended trial of this host, a verdict's file as `heaptrial trial verdict` wrote it, or an allocator such as jemalloc@5.3.0

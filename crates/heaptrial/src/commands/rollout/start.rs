@@ -1,4 +1,4 @@
-//! `heaptrial rollout start`.
+//! `heaptrial rollout start`: finds what speaks against it, and begins the first wave.
 
 use std::collections::BTreeMap;
 

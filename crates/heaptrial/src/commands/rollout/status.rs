@@ -1,29 +1,20 @@
 //! `heaptrial rollout status`: where rollouts of this host are.
 
-use clap::Args;
 use heaptrial_change::{Stage, TrialStage, TrialState, journal};
 use heaptrial_fleet::rollout::{Course, Progress, RolloutPlan, WaveStage, cut_short, paused, read_plan};
-use heaptrial_model::{TrialName, units};
+use heaptrial_model::units;
 use serde_json::{Value, json};
 
 use super::start::ratio_lines;
 use crate::answer::Answer;
-use crate::commands::host::Host;
 use crate::commands::host::standing::{Problem, Standing, Status, standings};
+use crate::commands::host::{Host, StatusOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-#[derive(Debug, Args)]
-pub struct StatusOptions {
-    /// The rollout's name; without it all rollouts of this host in a line each
-    #[arg(value_name = "NAME")]
-    rollout: Option<TrialName>,
-}
-
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let host = Host::of(global)?;
-    host.require_readable()?;
-    if let Some(name) = &options.rollout {
+    let host = Host::readable(global)?;
+    if let Some(name) = &options.name {
         return Ok(status(&host, Standing::read(&host, name.as_str())?)?.answer());
     }
     let (found, damaged) = standings(&host, true)?;

@@ -1,4 +1,4 @@
-//! Services as a table.
+//! Services as a table, with what it adds up to.
 
 use heaptrial_allocator::{Explanation, Split};
 use heaptrial_host::HostRoot;
@@ -7,7 +7,7 @@ use heaptrial_inspect::{MainProcess, Service, host_preloads};
 use heaptrial_model::{Identity, Linkage, units};
 
 use super::Shown;
-use crate::output::{some, table};
+use crate::output::{Table, some};
 
 /// The table and what it comes to.
 pub(super) fn text(services: &[Shown]) -> String {
@@ -34,7 +34,7 @@ pub(super) fn text(services: &[Shown]) -> String {
     }
     let rows: Vec<Vec<String>> =
         (0..=services.len()).map(|row| kept.iter().map(|column| column[row].clone()).collect()).collect();
-    format!("{}\n{}", table(&rows), summary(services))
+    format!("{}\n{}", Table::from(rows), summary(services))
 }
 
 type Column = (&'static str, fn(&Shown) -> String);
@@ -186,15 +186,10 @@ fn notes(service: &Service) -> Vec<String> {
 }
 
 fn state(unit: &Unit) -> Option<String> {
-    let UnitStatus { active_state, sub_state, result, exec_main_code, exec_main_status, .. } = &unit.status;
+    let UnitStatus { active_state, sub_state, result, exec_main_status, main_pid, .. } = &unit.status;
     match active_state.as_str() {
-        "active" if unit.status.main_pid.is_some() => None,
-        "failed" => Some(match (result.as_str(), exec_main_code) {
-            ("exit-code", _) => format!("failed with exit code {exec_main_status}"),
-            ("signal", _) => format!("failed: signal {exec_main_status}"),
-            (_, 2 | 3) => format!("failed: {result}, signal {exec_main_status}"),
-            _ => format!("failed: {result}"),
-        }),
+        "active" if main_pid.is_some() => None,
+        "failed" => Some(format!("failed: {result} {exec_main_status}")),
         active => Some(format!("{active} ({sub_state})")),
     }
 }

@@ -5,27 +5,25 @@ use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{Prepared, Stage, Trial};
 use heaptrial_host::Instant;
-use heaptrial_model::{KnownEvent, ServiceName, TrialName, units};
+use heaptrial_model::{KnownEvent, ServiceName, units};
 use heaptrial_store::Store;
 
 use crate::answer::Answer;
 use crate::commands::host::carry_out::{Done, would_put_back};
 use crate::commands::host::events::EventLog;
 use crate::commands::host::record::running;
-use crate::commands::host::{Consent, Host, interrupt, interrupted};
+use crate::commands::host::{Consent, Host, NameOptions, interrupt, interrupted};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Which service of which trial.
 #[derive(Debug, Args)]
 pub struct DropOptions {
-    /// The trial's name
-    #[arg(value_name = "NAME")]
-    trial: TrialName,
-    /// The service
+    #[command(flatten)]
+    trial: NameOptions,
+    /// The service that is put back and excluded
     #[arg(value_name = "SERVICE", value_parser = ServiceName::of_unit)]
     service: ServiceName,
-    /// Why, for the report
+    /// Why it is excluded, for the report
     #[arg(long, value_name = "TEXT", default_value = "no reason given")]
     because: String,
     #[command(flatten)]
@@ -35,7 +33,7 @@ pub struct DropOptions {
 /// Puts a service back and excludes it from this moment on. What was read before still counts.
 pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
-    let (name, service) = (options.trial.as_str(), &options.service);
+    let (name, service) = (options.trial.name.as_str(), &options.service);
     host.trial(name)?;
     if !options.consent.dry_run {
         host.require_owner("trial drop")?;

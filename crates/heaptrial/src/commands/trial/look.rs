@@ -6,17 +6,17 @@ use heaptrial_evaluate::analysis::{Decision, FindingKind};
 use heaptrial_evaluate::judgement::look::{self, Gaps, LookState};
 use heaptrial_evaluate::judgement::{Options, Rows};
 use heaptrial_host::Instant;
-use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
+use heaptrial_model::{ErrorClass, TrialKind, units};
 use heaptrial_report::{Document, LookReport};
 use heaptrial_store::{Store, TrialRecord};
 
 use crate::answer::Answer;
-use crate::commands::host::Host;
+use crate::commands::host::{Host, NameOptions};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
 use crate::output::some;
 
-/// Which trial.
+/// Analyse a running trial at a look that its plan fixed in advance
 ///
 /// Takes every planned look that is due and was not taken yet, on the data up to its planned time, and records it.
 /// Without one that is due it prints the last one that was taken again. Looks count from when the last service had its
@@ -31,9 +31,8 @@ use crate::output::some;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct LookOptions {
-    /// The trial's name
-    #[arg(value_name = "NAME")]
-    trial: TrialName,
+    #[command(flatten)]
+    trial: NameOptions,
     /// Show levels of memory now, without anything that decides: no ratios, intervals, tests or verdicts
     #[arg(long)]
     peek: bool,
@@ -44,9 +43,8 @@ pub struct LookOptions {
 }
 
 pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let host = Host::of(global)?;
-    host.require_readable()?;
-    let name = options.trial.as_str();
+    let host = Host::readable(global)?;
+    let name = options.trial.name.as_str();
     // Of a trial of other hosts there is no folder here.
     if let (Ok(prepared), Ok(state)) = (read_prepared(&host.paths, name), read_state(&host.paths, name)) {
         host.require_recorded(&prepared, &state)?;
@@ -117,7 +115,7 @@ fn require_all_hosts(store: &Store, trial: &TrialRecord, options: &LookOptions) 
          `heaptrial export --format heaptrial` there and `heaptrial import heaptrial` here, or take it without them with --accept-gap",
         store.path().display(),
         some(missing.iter().map(|(host, _)| host)),
-        options.trial
+        options.trial.name
     )))
 }
 
@@ -145,21 +143,16 @@ fn take(
     Ok(report)
 }
 
-/// The running trial of this name; of several that have ended, the last one.
+/// The last trial of this name on services.
 fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
     let mut trials = store.trials()?;
     trials.retain(|trial| trial.plan.kind == TrialKind::Field);
-    let named = |trial: &TrialRecord| trial.plan.name == name;
-    let running = trials.iter().rposition(|trial| named(trial) && trial.ended_wall_us.is_none());
-    match running.or_else(|| trials.iter().rposition(named)) {
-        Some(index) => Ok(trials.swap_remove(index)),
-        None => {
-            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let database = store.path().display();
-            Err(Failure::refused(format!("{database} has no field trial `{name}`; it has {known}")))
-        }
+    if let Some(index) = trials.iter().rposition(|trial| trial.plan.name == name) {
+        return Ok(trials.swap_remove(index));
     }
+    let known = some(trials.iter().map(|trial| &trial.plan.name));
+    let database = store.path().display();
+    Err(Failure::refused(format!("{database} has no field trial `{name}`; its field trials: {known}")))
 }
 
 /// All looks on a terminal; as JSON the last one, which knows what was shown before.

@@ -15,32 +15,30 @@ mod worth;
 use clap::Subcommand;
 
 use crate::answer::Answer;
+use crate::commands::host::{NameOptions, StatusOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// What to do with trials.
 #[derive(Debug, Subcommand)]
 pub enum TrialCommand {
     /// Write a trial's description, to be edited and then planned
     New(new::NewOptions),
-    /// Write what this host can give to a trial over several hosts, as a file for `trial plan --survey`
     Survey(survey::SurveyOptions),
     /// Draw who gets what and show it, its balance and its cost; nothing on the host is changed
     Plan(plan::PlanOptions),
     /// Give every service of a plan its treatment: files, restarts at the plan's pace, proof of what runs then
     Start(start::StartOptions),
     /// Go on with a start that was cut short
-    Resume(start::ResumeOptions),
+    Resume(NameOptions),
     /// Show how a trial goes: arms, memory, non-compliant services, next look
-    Status(status::StatusOptions),
+    Status(StatusOptions),
     /// End a trial; with --revert put every file back as it was
     Stop(stop::StopOptions),
     /// Take a service out of a running trial: put it back, and leave it out of the analysis from this moment on
     Drop(drop::DropOptions),
     /// What the recovery timer runs
     #[command(hide = true)]
-    Recover(stop::RecoverOptions),
-    /// Analyse a running trial at a look that its plan fixed in advance
+    Recover(NameOptions),
     Look(look::LookOptions),
     /// Write what an ended trial found of an arm as a file, for rollouts on other hosts
     Verdict(verdict::VerdictOptions),
@@ -48,7 +46,6 @@ pub enum TrialCommand {
     Power(power::PowerOptions),
 }
 
-/// Runs one of the commands.
 pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         TrialCommand::New(options) => new::run(&options, global),

@@ -15,7 +15,6 @@ use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
 use crate::output::write_whole;
 
-/// What the trial is called, and what it is about.
 #[derive(Debug, Args)]
 pub struct NewOptions {
     /// The trial's name: letters, digits and - _ .; its description is written to NAME.toml
@@ -33,7 +32,7 @@ pub struct NewOptions {
     /// Arms from where the memory of the services is now: what they run, and what could help (`heaptrial explain`)
     #[arg(long, conflicts_with_all = ["allocators", "from_tune"])]
     from_explain: bool,
-    /// How long
+    /// How long the trial lasts
     #[arg(long, default_value = "10d", value_name = "DURATION")]
     duration: HumanDuration,
 }

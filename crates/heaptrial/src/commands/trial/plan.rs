@@ -4,6 +4,7 @@ pub(super) mod check;
 pub mod family;
 pub(super) mod fleet;
 mod print;
+pub mod undrawn;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,6 @@ use crate::output::write_whole;
 use fleet::Fleet;
 use print::Shown;
 
-/// Which trial, and how it is drawn.
 #[derive(Debug, Args)]
 pub struct PlanOptions {
     /// The trial's description in TOML, as `trial new` writes it

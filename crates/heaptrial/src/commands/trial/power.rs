@@ -16,13 +16,12 @@ use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{heads, table};
+use crate::output::Table;
 use crate::target::Target;
 
 /// Fewer services leave their spread uncertain by a quarter and more.
 const FEW_PAST_SERVICES: usize = 15;
 
-/// What is to be detected, and with what.
 #[derive(Debug, Args)]
 pub struct PowerOptions {
     /// Past data: a run's folder, a database, or a trial of the database; without it the newest
@@ -121,11 +120,11 @@ fn text(power: &PowerTable, data: &str, non_compliant: usize) -> String {
         power.arm,
         command("trial plan")
     );
-    let mut head = heads(["LENGTH", "PAST SERVICES", "SPREAD (SD)", "TESTED AT"]);
+    let mut head = ["LENGTH", "PAST SERVICES", "SPREAD (SD)", "TESTED AT"].map(str::to_owned).to_vec();
     head.extend(power.services.iter().map(|services| format!("{services} PER ARM")));
     head.push(format!("PER ARM FOR {}", units::share(power.wanted)));
     let rows: Vec<Vec<String>> = [head].into_iter().chain(power.rows.iter().map(row)).collect();
-    text += &format!("{}\n", table(&rows));
+    text += &format!("{}\n", Table::from(rows));
     if non_compliant > 0 {
         text += &format!(
             "{} of {} are excluded: they ran another arm's allocator.\n",

@@ -8,19 +8,18 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{HostUnit, Ledger, Trial, prepare, read_state};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_inspect::Service;
-use heaptrial_model::{DrawnPlan, ServiceName, TrialKind, TrialName, units};
+use heaptrial_model::{DrawnPlan, ServiceName, TrialKind, units};
 
 use crate::answer::Answer;
 use crate::commands::allocators::SourceOptions;
 use crate::commands::host::carry_out::Done;
 use crate::commands::host::events::EventLog;
 use crate::commands::host::obtain::obtain;
-use crate::commands::host::{Consent, Host, interrupt, interrupted};
+use crate::commands::host::{Consent, Host, NameOptions, interrupt, interrupted};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
 use crate::output::some;
 
-/// Which plan, and how it is started.
 #[derive(Debug, Args)]
 pub struct StartOptions {
     /// A drawn plan: its file, or the trial's name, whose file is NAME.plan.toml
@@ -33,13 +32,6 @@ pub struct StartOptions {
     no_agent: bool,
     #[command(flatten)]
     sources: SourceOptions,
-}
-
-#[derive(Debug, Args)]
-pub struct ResumeOptions {
-    /// The trial's name
-    #[arg(value_name = "NAME")]
-    trial: TrialName,
 }
 
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
@@ -79,10 +71,10 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, F
 }
 
 /// Continues a start that was cut short.
-pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+pub fn resume(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("trial resume")?;
-    let name = options.trial.as_str();
+    let name = options.name.as_str();
     host.trial(name)?;
     let this = ThisHost::new(host.systemd()?);
     let mut trial = Trial::open(this.host(), &host.paths, name, Action::Resume)?;

@@ -2,65 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
-use heaptrial_change::{Stage, TrialStage, TrialState};
+use heaptrial_change::{Prepared, Stage, TrialStage, TrialState};
 use heaptrial_evaluate::judgement::look::Begun;
 use heaptrial_evaluate::judgement::middle;
 use heaptrial_host::Instant;
-use heaptrial_model::{KnownEvent, Metric, ServiceName, TrialName, units};
+use heaptrial_model::{Arm, HumanDuration, KnownEvent, Metric, ServiceName, units};
 use heaptrial_store::{LatestSample, Store, StoreError, TrialRecord};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::commands::host::Host;
 use crate::commands::host::record::is_over;
 use crate::commands::host::standing::{Problem, Standing, Status, standings};
+use crate::commands::host::{Host, StatusOptions};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{heads, table};
+use crate::output::Table;
 
 /// The agent reads once a minute, and takes its first reading within two.
 const STALE_SECONDS: f64 = 300.0;
 
-#[derive(Debug, Args)]
-pub struct StatusOptions {
-    /// The trial's name; without it all trials of this host in a line each
-    #[arg(value_name = "NAME")]
-    trial: Option<TrialName>,
-}
-
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let host = Host::of(global)?;
-    host.require_readable()?;
-    match &options.trial {
-        Some(name) => Ok(status(&host, Standing::read(&host, name.as_str())?).answer()),
-        None => list(&host),
+    let host = Host::readable(global)?;
+    if let Some(name) = &options.name {
+        return Ok(status(&host, Standing::read(&host, name.as_str())?).answer());
     }
-}
-
-fn list(host: &Host<'_>) -> Result<Answer, Failure> {
-    let (found, damaged) = standings(host, false)?;
-    let of = |standing: Standing| {
-        let Standing { prepared, state, mut problems, .. } = standing;
-        let name = &prepared.plan.name;
-        let goes_on = host.goes_on_in_database(&prepared, &state);
-        if goes_on {
-            let stop = command(format_args!("trial stop {name}"));
-            problems.push(Problem::note("database", None, format!("it goes on there; {stop} ends it")));
-        }
-        let services = units::counted(prepared.services.len(), "service");
-        Status {
-            headline: format!("{name}: {}, {services}", stage_words(&state)),
-            detail: String::new(),
-            document: json!({
-                "name": name, "id": prepared.plan.id, "stage": state.stage, "services": prepared.services.len(),
-                "committed": state.count(Stage::Committed), "goes_on_in_database": goes_on,
-            }),
-            problems,
-        }
-    };
-    let all: Vec<Status> = found.into_iter().map(of).collect();
+    let (found, damaged) = standings(&host, false)?;
+    let all: Vec<Status> = found.into_iter().map(|standing| status(&host, standing)).collect();
     let none = format!("no trial on this host; {} begins one", command("trial new NAME --services PATTERN"));
     Ok(Status::list("trials", &all, &damaged, &none))
 }
@@ -75,12 +43,17 @@ fn status(host: &Host<'_>, standing: Standing) -> Status {
     if let Err(error) = sampled.read(host, &prepared, &state) {
         problems.push(Problem::grave("database", None, error.to_string()));
     }
+    let goes_on = is_over(&state) && sampled.row.as_ref().is_some_and(|row| row.ended_wall_us.is_none());
+    if goes_on {
+        let stop = command(format_args!("trial stop {name}"));
+        problems.push(Problem::note("database", None, format!("it goes on there; {stop} ends it")));
+    }
     problems.extend(cut_short(name, &state, at_work));
     problems.extend(sampled.problems(&state));
-    let arm = |arm: &heaptrial_model::Arm| {
+    let arm = |arm: &Arm| {
         let own = prepared.services.iter().filter(|treatment| treatment.arm == arm.name);
         let own = own.map(|treatment| &treatment.service).filter(|name| !state.dropped.contains(*name));
-        sampled.arm(&arm.name, arm.control, plan.metric, &state, &own.collect::<Vec<_>>())
+        sampled.arm(arm, plan.metric, &state, &own.collect::<Vec<_>>())
     };
     let arms: Vec<ArmStatus> = plan.arms.iter().map(arm).collect();
     let next_look = sampled.next_look(&plan.looks);
@@ -102,15 +75,17 @@ fn status(host: &Host<'_>, standing: Standing) -> Status {
         detail += &format!("  taken out: {service}\n");
     }
     detail += &format!("\n{}\n", arms_table(&arms, plan.metric));
+    let services = units::counted(prepared.services.len(), "service");
     Status {
-        headline: format!("trial {name}: {}", stage_words(&state)),
+        headline: format!("trial {name}: {}, {services}", stage_words(&state)),
         detail,
         document: json!({
-            "trial": name,
+            "name": name,
             "id": plan.id,
             "stage": state.stage,
             "process_at_work": at_work,
             "interrupted": state.interrupted,
+            "goes_on_in_database": goes_on,
             "dropped": state.dropped,
             "elapsed_seconds": sampled.elapsed_seconds,
             "planned_seconds": plan.duration.0.as_secs_f64(),
@@ -162,7 +137,6 @@ struct Sampled {
     failures: BTreeMap<String, Failures>,
 }
 
-/// How often services failed by themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Failures {
     crashes: u32,
@@ -186,12 +160,7 @@ struct ArmStatus {
 }
 
 impl Sampled {
-    fn read(
-        &mut self,
-        host: &Host<'_>,
-        prepared: &heaptrial_change::Prepared,
-        state: &TrialState,
-    ) -> Result<(), StoreError> {
+    fn read(&mut self, host: &Host<'_>, prepared: &Prepared, state: &TrialState) -> Result<(), StoreError> {
         self.now_us = Instant::now().wall_us;
         let Some(row) = host.record_of(prepared)? else { return Ok(()) };
         let store = Store::open(&host.database)?;
@@ -205,14 +174,11 @@ impl Sampled {
         }
         for event in store.events(row.id)? {
             let Some(name) = event.service_id.and_then(|id| names.get(&id)).filter(is_kept) else { continue };
-            let (crash, oom_kill) = match event.kind.known() {
-                Some(KnownEvent::Crash) => (1, 0),
-                Some(KnownEvent::OomKill) => (0, 1),
-                _ => continue,
-            };
-            let failures = self.failures.entry(name.clone()).or_default();
-            failures.crashes += crash;
-            failures.oom_kills += oom_kill;
+            match event.kind.known() {
+                Some(KnownEvent::Crash) => self.failures.entry(name.clone()).or_default().crashes += 1,
+                Some(KnownEvent::OomKill) => self.failures.entry(name.clone()).or_default().oom_kills += 1,
+                _ => {}
+            }
         }
         self.looks = store.looks(row.id)?.len();
         let begun = Begun::read(&store, &row)?;
@@ -225,7 +191,7 @@ impl Sampled {
     }
 
     /// The next look that was not taken, and the seconds until it is due.
-    fn next_look(&self, planned: &[heaptrial_model::HumanDuration]) -> Option<(usize, f64)> {
+    fn next_look(&self, planned: &[HumanDuration]) -> Option<(usize, f64)> {
         if self.open > 0 || self.row.as_ref()?.ended_wall_us.is_some() {
             return None;
         }
@@ -269,38 +235,30 @@ impl Sampled {
         problems
     }
 
-    fn arm(
-        &self,
-        arm: &str,
-        control: bool,
-        metric: Metric,
-        state: &TrialState,
-        names: &[&ServiceName],
-    ) -> ArmStatus {
+    fn arm(&self, arm: &Arm, metric: Metric, state: &TrialState, names: &[&ServiceName]) -> ArmStatus {
         let is_committed = |name: &&&ServiceName| {
             state.services.get(**name).is_some_and(|found| found.stage == Stage::Committed)
         };
         let samples = names.iter().filter_map(|name| self.latest.get(name.as_str()));
         let live = samples.filter(|sample| sample.contamination.is_none() && sample.ending.is_none());
-        let sized: Vec<(u64, f64)> =
-            live.filter_map(|sample| Some((sample.level(metric)?, sample.age_seconds))).collect();
-        let sizes: Vec<f64> = sized.iter().map(|(bytes, _)| *bytes as f64).collect();
-        let ages: Vec<f64> = sized.iter().map(|(_, age)| *age).collect();
-        let failures = names.iter().filter_map(|name| self.failures.get(name.as_str()));
+        let (sizes, ages): (Vec<f64>, Vec<f64>) =
+            live.filter_map(|sample| Some((sample.level(metric)? as f64, sample.age_seconds))).unzip();
+        let mut failures = Failures::default();
+        for own in names.iter().filter_map(|name| self.failures.get(name.as_str())) {
+            failures.crashes += own.crashes;
+            failures.oom_kills += own.oom_kills;
+        }
         ArmStatus {
-            arm: arm.to_owned(),
-            control,
+            arm: arm.name.clone(),
+            control: arm.control,
             services: names.len(),
             committed: names.iter().filter(is_committed).count(),
             contaminated: names.iter().filter(|name| self.contamination(name, state).is_some()).count(),
-            without_reading: names.len() - sized.len(),
-            failures: failures.fold(Failures::default(), |all, own| Failures {
-                crashes: all.crashes + own.crashes,
-                oom_kills: all.oom_kills + own.oom_kills,
-            }),
+            without_reading: names.len() - sizes.len(),
+            failures,
             median_bytes: middle(&sizes).map(|bytes| bytes as u64),
-            lowest_bytes: sized.iter().map(|(bytes, _)| *bytes).min(),
-            highest_bytes: sized.iter().map(|(bytes, _)| *bytes).max(),
+            lowest_bytes: sizes.iter().copied().reduce(f64::min).map(|bytes| bytes as u64),
+            highest_bytes: sizes.iter().copied().reduce(f64::max).map(|bytes| bytes as u64),
             median_age_seconds: middle(&ages),
         }
     }
@@ -310,8 +268,8 @@ fn arms_table(arms: &[ArmStatus], metric: Metric) -> String {
     // PSS is read too rarely for a status.
     let metric = Some(metric).filter(|metric| *metric != Metric::Pss).unwrap_or_default();
     let memory = format!("{metric} MEDIAN (RANGE)").to_uppercase();
-    let mut rows =
-        vec![heads(["ARM", "SERVICES", "IN FORCE", "NON-COMPLIANT", "CRASHES", "OOM KILLS", &memory])];
+    let mut table =
+        Table::new(&["ARM", "SERVICES", "IN FORCE", "NON-COMPLIANT", "CRASHES", "OOM KILLS", &memory]);
     for arm in arms {
         let size = |bytes: u64| units::memory(bytes as f64);
         let memory = match (arm.median_bytes, arm.lowest_bytes, arm.highest_bytes) {
@@ -320,17 +278,11 @@ fn arms_table(arms: &[ArmStatus], metric: Metric) -> String {
             }
             _ => "no reading".to_owned(),
         };
-        rows.push(vec![
-            if arm.control { format!("{} (control)", arm.arm) } else { arm.arm.clone() },
-            arm.services.to_string(),
-            arm.committed.to_string(),
-            arm.contaminated.to_string(),
-            arm.failures.crashes.to_string(),
-            arm.failures.oom_kills.to_string(),
-            memory,
-        ]);
+        let name = format!("{}{}", arm.arm, if arm.control { " (control)" } else { "" });
+        let Failures { crashes, oom_kills } = arm.failures;
+        table.row(&[&name, &arm.services, &arm.committed, &arm.contaminated, &crashes, &oom_kills, &memory]);
     }
-    table(&rows)
+    table.to_string()
 }
 
 fn stage_words(state: &TrialState) -> &'static str {

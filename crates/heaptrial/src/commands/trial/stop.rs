@@ -4,22 +4,20 @@ use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Trial, TrialStage, TrialState, read_state};
-use heaptrial_model::{ServiceName, TrialName, units};
+use heaptrial_model::{ServiceName, units};
 use serde_json::json;
 
 use crate::answer::Answer;
 use crate::commands::host::carry_out::{Done, RevertOptions, changed, would_put_back};
 use crate::commands::host::events::EventLog;
-use crate::commands::host::{Consent, Host, interrupt, interrupted};
+use crate::commands::host::{Consent, Host, NameOptions, interrupt, interrupted};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
 
-/// Which trial, and how it ends.
 #[derive(Debug, Args)]
 pub struct StopOptions {
-    /// The trial's name
-    #[arg(value_name = "NAME")]
-    trial: TrialName,
+    #[command(flatten)]
+    trial: NameOptions,
     /// Put back every file as it was, and restart the services
     #[arg(long)]
     revert: bool,
@@ -29,18 +27,12 @@ pub struct StopOptions {
     consent: Consent,
 }
 
-#[derive(Debug, Args)]
-pub struct RecoverOptions {
-    /// The trial's name
-    trial: TrialName,
-}
-
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     if !options.revert && options.how.is_given() {
         return Err(Failure::usage("--pause, --at-once and --without go with --revert"));
     }
     let host = Host::of(global)?;
-    let name = options.trial.as_str();
+    let name = options.trial.name.as_str();
     let state = read_state(&host.paths, name)?;
     let prepared = host.trial(name)?;
     if options.consent.dry_run {
@@ -98,10 +90,10 @@ fn ended(name: &str, state: &TrialState) -> Answer {
 }
 
 /// Puts right what a process that is gone left.
-pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
+pub fn recover(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_trusted()?;
-    let name = options.trial.as_str();
+    let name = options.name.as_str();
     let this = ThisHost::new(host.systemd()?);
     let mut trial = match Trial::open(this.host(), &host.paths, name, Action::Recover) {
         // It is still there.

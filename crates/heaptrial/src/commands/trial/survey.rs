@@ -1,6 +1,6 @@
 //! `heaptrial trial survey`: what a host can give to a trial, as a file that a plan over several hosts is drawn from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,7 +9,7 @@ use heaptrial_host::{HostFacts, HostRoot, release};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
 use heaptrial_model::{
-    Arm, Assignment, Build, BuildOfHosts, DrawnPlan, PlanId, ServiceName, ServicePattern, TrialPlan,
+    Arm, Assignment, Build, BuildOfHosts, DrawnPlan, HumanDuration, ServiceName, ServicePattern, TrialPlan,
     builds_of_hosts, units,
 };
 use heaptrial_plan::Candidate;
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::plan::check::check_torrc;
+use super::plan::undrawn::{assigned, undrawn};
 use super::plan::{Section, fleet::Fleet, preflight_text, read};
 use crate::answer::Answer;
 use crate::commands::allocators::SourceOptions;
@@ -24,12 +25,12 @@ use crate::commands::host::Host;
 use crate::commands::host::obtain::{self, Allocators, obtain, resolve};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{heads, some, table, write_whole};
+use crate::output::{Table, some, write_whole};
 
 /// The form of [`Survey`] as JSON that this version writes.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Which trial, and where the survey goes.
+/// Write what this host can give to a trial over several hosts, as a file for `trial plan --survey`
 ///
 /// Nothing of the services is changed; the arms' allocators are obtained. `heaptrial trial plan --survey` draws one plan
 /// from the surveys of all hosts.
@@ -130,31 +131,17 @@ fn findings(
     allocators: &Allocators,
 ) -> Result<BTreeMap<String, Vec<Finding>>, Failure> {
     let (name, systemd) = (host.name()?, host.systemd()?);
+    let builds = obtain::builds(allocators);
+    let mut plan = undrawn(
+        &trial.name,
+        trial.arms.clone(),
+        (&name, &builds),
+        trial.duration.unwrap_or(HumanDuration::from_secs(1)),
+    );
     let mut findings = BTreeMap::new();
     for arm in &trial.arms {
-        let assignment = |candidate: &Candidate| Assignment {
-            service: candidate.service.clone(),
-            host: name.clone(),
-            arm: arm.name.clone(),
-            block: 0,
-            stratum: String::new(),
-            family: None,
-            drawn: None,
-        };
-        let plan = DrawnPlan {
-            name: trial.name.clone(),
-            id: PlanId::default(),
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            seed: 0,
-            metric: trial.metric.unwrap_or(heaptrial_model::Metric::Rss),
-            duration: trial.duration.unwrap_or(heaptrial_model::HumanDuration::from_secs(1)),
-            looks: Vec::new(),
-            pace: trial.pace,
-            about: trial.about.clone(),
-            arms: trial.arms.clone(),
-            builds: builds_of_hosts([(name.as_str(), &obtain::builds(allocators))]),
-            services: fleet.candidates.iter().map(assignment).collect(),
-        };
+        let all = fleet.services.iter().map(|service| assigned(service, &name, &arm.name, None));
+        plan.services = all.collect();
         let prepared = prepare(&plan, &name, &fleet.services, allocators, &host.paths, None)
             .map_err(|error| Failure::from(error).about(format!("arm `{}`", arm.name)))?;
         let mut found = preflight(&systemd, &host.paths, &prepared, &fleet.services, allocators, true);
@@ -216,12 +203,6 @@ fn read_one(file: &Path, trial: &TrialPlan, patterns: &[ServicePattern]) -> Resu
             survey.trial
         )));
     }
-    let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_name = !survey.host.is_empty() && !survey.host.contains(|c: char| c.is_control() || c == '/');
-    let is_of_host = survey.candidates.iter().all(|candidate| candidate.host == survey.host);
-    if !is_name || !is_of_host || !survey.builds.values().all(|build| is_digest(&build.sha256)) {
-        return Err(no_survey(&"its host or its builds were edited"));
-    }
     Ok(survey)
 }
 
@@ -232,28 +213,23 @@ fn words(patterns: &[ServicePattern]) -> Vec<String> {
 /// Hosts of one system must run the very same build of each arm. Those of another system may have one of their own: what each
 /// build does is compared among services of one host in any case.
 fn one_build_of_a_system(surveys: &[Survey]) -> Result<(), Failure> {
-    let mut builds: BTreeMap<(&String, String), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, String), (&str, &str)> = BTreeMap::new();
     for survey in surveys {
-        for (arm, build) in &survey.builds {
-            builds
-                .entry((arm, survey.system()))
-                .or_default()
-                .entry(&build.sha256)
-                .or_default()
-                .push(&survey.host);
+        for (arm, Build { sha256, .. }) in &survey.builds {
+            let key = (arm.as_str(), survey.system());
+            let (host, known) = *first.entry(key).or_insert((&survey.host, sha256));
+            if known != sha256 {
+                return Err(Failure::refused(format!(
+                    "arm `{arm}`: {host} and {} have the same system ({}) and different builds of the allocator, SHA-256 {known} and \
+                     {sha256}; a trial is of one. Make a package of it on the host with the oldest system (`heaptrial allocators package \
+                     SPEC`), install that on all hosts, and survey them again",
+                    survey.host,
+                    survey.system()
+                )));
+            }
         }
     }
-    let Some(((arm, system), differing)) = builds.into_iter().find(|(_, builds)| builds.len() > 1) else {
-        return Ok(());
-    };
-    let mut rows = vec![heads(["SHA-256", "HOSTS"])];
-    rows.extend(differing.iter().map(|(sha256, hosts)| vec![sha256[..16].to_owned(), hosts.join(" ")]));
-    Err(Failure::refused(format!(
-        "arm `{arm}`: hosts of one system ({system}) have obtained different builds of its allocator, and a trial is of one:\n\n{}\n\
-         make a package of it on the host with the oldest system (`heaptrial allocators package SPEC`), install that on all hosts, \
-         and survey them again",
-        table(&rows)
-    )))
+    Ok(())
 }
 
 /// The fleet of all hosts.
@@ -279,38 +255,29 @@ pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Vec<BuildOfHosts>> {
 
 /// The hosts as a table, with what each gets.
 fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
-    let mut rows =
-        vec![heads(["HOST", "SYSTEM", "KERNEL", "CPUS", "MEMORY", "SERVICES", "ARMS", "SURVEYED"])];
+    let mut table =
+        Table::new(&["HOST", "SYSTEM", "KERNEL", "CPUS", "MEMORY", "SERVICES", "ARMS", "SURVEYED"]);
     for survey in surveys {
         let own: Vec<&Assignment> = plan.services.iter().filter(|own| own.host == survey.host).collect();
         let arms = plan.arms.iter().map(|arm| {
             let count = own.iter().filter(|assigned| assigned.arm == arm.name).count();
             format!("{count} {}", arm.name)
         });
-        rows.push(vec![
-            survey.host.clone(),
-            survey.facts.os.clone(),
-            survey.facts.kernel.clone(),
-            survey.facts.cpu_count.to_string(),
-            units::memory(survey.facts.ram_bytes as f64),
-            own.len().to_string(),
-            arms.collect::<Vec<_>>().join(", "),
-            survey.surveyed_at.clone(),
-        ]);
+        let (facts, arms) = (&survey.facts, arms.collect::<Vec<_>>().join(", "));
+        let (count, memory) = (own.len(), units::memory(facts.ram_bytes as f64));
+        let row: [&dyn std::fmt::Display; 8] = [
+            &survey.host,
+            &facts.os,
+            &facts.kernel,
+            &facts.cpu_count,
+            &memory,
+            &count,
+            &arms,
+            &survey.surveyed_at,
+        ];
+        table.row(&row);
     }
-    let systems: BTreeSet<&str> = surveys.iter().map(|survey| survey.facts.os.as_str()).collect();
-    let mut text = table(&rows);
-    if systems.len() > 1 {
-        text += "The hosts have different systems: the report compares each arm between them.\n";
-    }
-    for (arm, builds) in &plan.builds {
-        let named =
-            |group: &BuildOfHosts| format!("{} on {}", &group.build.sha256[..16], group.hosts.join(", "));
-        if builds.len() > 1 {
-            let named: Vec<String> = builds.iter().map(named).collect();
-            text += &format!("{arm} is another build for each system: {}\n", named.join("; "));
-        }
-    }
+    let mut text = table.to_string();
     for arm in &plan.arms {
         let without: Vec<&str> = surveys
             .iter()

@@ -1,6 +1,5 @@
 //! `heaptrial trial verdict`: what an ended trial found of an arm, as a file for rollouts on other hosts.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,13 +20,12 @@ use crate::options::{GlobalOptions, command};
 use crate::output::{some, write_whole};
 use crate::target::{Target, plain};
 
-/// Of which trial and arm.
 #[derive(Debug, Args)]
 pub struct VerdictOptions {
     /// The trial, which has ended: by name on this host, or a database with what was gathered of it
     #[arg(value_name = "TRIAL|FILE")]
     trial: String,
-    /// Which arm
+    /// The arm that the verdict is about
     #[arg(long, value_name = "ARM")]
     arm: String,
     /// The file [default: TRIAL-ARM.verdict.json in this folder]
@@ -117,17 +115,10 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         )));
     }
     let control = rows.arms.iter().position(|record| record.arm.control);
-    let mut hosts = hosts(judgement);
-    let mut on = proved(judgement, index, &hosts);
-    hosts.retain(|(name, _)| on.contains_key(name));
-    let relays: BTreeSet<&str> = rows
-        .services
-        .iter()
-        .filter(|service| {
-            service.attributes.as_ref().is_some_and(|attributes| attributes["role"].is_string())
-        })
-        .map(|service| service.name.as_str())
-        .collect();
+    let is_relay = |name: &str| {
+        let own = rows.services.iter().find(|service| service.name == name);
+        own.and_then(|service| service.attributes.as_ref()).is_some_and(|found| found["role"].is_string())
+    };
     let (objections, caveats) = objections_and_caveats(judgement, index, control.unwrap_or(index));
     let result = &analysis.arms[index];
     let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
@@ -151,18 +142,8 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         control_allocator: control.and_then(|control| rows.arms[control].arm.treatment.allocator.clone()),
         metric: rows.trial.plan.metric,
         pace: rows.trial.drawn.as_ref().map_or_else(Pace::default, |plan| plan.pace),
-        kinds: kinds(&judgement.fleet, index, &|name| relays.contains(name)),
-        hosts: hosts
-            .into_iter()
-            .map(|(name, facts)| MeasuredHost {
-                proved: on.remove(&name).unwrap_or_default(),
-                name,
-                system: facts.os,
-                architecture: facts.architecture,
-                processors: facts.cpu_count,
-                memory_bytes: facts.ram_bytes,
-            })
-            .collect(),
+        kinds: kinds(&judgement.fleet, index, &is_relay),
+        hosts: hosts(judgement, index),
         ratio,
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
         objections,
@@ -190,8 +171,8 @@ fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> 
     (texts(blocking), texts(uncertain))
 }
 
-/// The hosts of the trial with their facts at its start.
-fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
+/// The hosts of the trial on which processes of the arm were proved, with what they were proved to run, each treatment once.
+fn hosts(judgement: &Judgement, arm: usize) -> Vec<MeasuredHost> {
     let rows = &judgement.rows;
     let parts = rows.parts.iter().map(|part| (part.host.clone(), part.facts.clone()));
     let own = || {
@@ -199,65 +180,57 @@ fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
         (name.to_owned(), rows.trial.plan.host_facts.clone())
     };
     let all: Vec<(String, Value)> = if rows.parts.is_empty() { vec![own()] } else { parts.collect() };
-    all.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
+    let host = |(name, facts): (String, Value)| {
+        let facts: HostFacts = serde_json::from_value(facts).ok()?;
+        let proved = proved(judgement, arm, &name, &facts);
+        let measured = MeasuredHost {
+            name,
+            system: facts.os,
+            architecture: facts.architecture,
+            processors: facts.cpu_count,
+            memory_bytes: facts.ram_bytes,
+            proved,
+        };
+        Some(measured).filter(|measured| !measured.proved.is_empty())
+    };
+    all.into_iter().filter_map(host).collect()
 }
 
-/// What the arm's processes were proved to run, each treatment once, by host.
-fn proved(
-    judgement: &Judgement,
-    arm: usize,
-    hosts: &[(String, HostFacts)],
-) -> BTreeMap<String, Vec<MeasuredTreatment>> {
+fn proved(judgement: &Judgement, arm: usize, host: &str, facts: &HostFacts) -> Vec<MeasuredTreatment> {
     let rows = &judgement.rows;
     let record = &rows.arms[arm];
     let expected: Option<Expected> =
         record.obtained.clone().and_then(|value| serde_json::from_value(value).ok());
     let preloads = expected.as_ref().is_some_and(|expected| expected.object.is_some());
     let settings = expected.map(|expected| settings_of(&expected.settings)).unwrap_or_default();
-    // A trial of one host names none at its services.
-    let host_of = |index: usize| {
-        let named = judgement.fleet.services[index].host.as_deref();
-        hosts.iter().find(|(name, _)| named.is_none_or(|named| named == name))
-    };
-    let services: BTreeMap<i64, (usize, &(String, HostFacts))> = rows
-        .services
-        .iter()
-        .enumerate()
-        .filter(|(_, service)| service.arm_id == record.id)
-        .filter_map(|(index, service)| Some((service.id, (index, host_of(index)?))))
-        .collect();
-    // What a torrc has and when restarts come is in no process: events show what of the treatment was applied.
-    let was_treated = |index: usize, life: &LifeRecord| {
-        let started_at = life.started_wall_us as f64 / 1e6;
-        let mut lives = judgement.fleet.services[index].lives.iter();
-        lives.any(|own| own.started_at == started_at && own.contamination.is_none())
-    };
-    let mut on: BTreeMap<String, Vec<MeasuredTreatment>> = BTreeMap::new();
-    for life in &rows.lives {
-        let (Some(identity), Some((index, (host, facts)))) = (&life.identity, services.get(&life.service_id))
-        else {
-            continue;
-        };
-        if !was_treated(*index, life) {
+    let mut proved: Vec<MeasuredTreatment> = Vec::new();
+    for (service, own) in judgement.fleet.services.iter().zip(&rows.services) {
+        // A trial of one host names none at its services.
+        if own.arm_id != record.id || service.host.as_deref().is_some_and(|named| named != host) {
             continue;
         }
-        let whole = MeasuredTreatment {
-            library: identity.sha256.clone().filter(|_| preloads),
-            c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
-            settings: settings.clone(),
-            torrc: record.arm.treatment.torrc.clone(),
-            restart_every: record.arm.treatment.restart_every,
-            thp_mode: facts.thp_mode.clone(),
+        // What a torrc has and when restarts come is in no process: events show what of the treatment was applied.
+        let is_treated = |life: &&LifeRecord| {
+            let started_at = life.started_wall_us as f64 / 1e6;
+            let mut lives = service.lives.iter();
+            lives.any(|found| found.started_at == started_at && found.contamination.is_none())
         };
-        if preloads && whole.library.is_none() {
-            continue;
-        }
-        let own = on.entry(host.clone()).or_default();
-        if !own.contains(&whole) {
-            own.push(whole);
+        let lives = rows.lives.iter().filter(|life| life.service_id == own.id).filter(is_treated);
+        for identity in lives.filter_map(|life| life.identity.as_ref()) {
+            let whole = MeasuredTreatment {
+                library: identity.sha256.clone().filter(|_| preloads),
+                c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
+                settings: settings.clone(),
+                torrc: record.arm.treatment.torrc.clone(),
+                restart_every: record.arm.treatment.restart_every,
+                thp_mode: facts.thp_mode.clone(),
+            };
+            if whole.library.is_some() == preloads && !proved.contains(&whole) {
+                proved.push(whole);
+            }
         }
     }
-    on
+    proved
 }
 
 /// What it says, for people.

@@ -8,7 +8,7 @@ use heaptrial_store::Store;
 
 use crate::commands::rollout::mitigations;
 use crate::exit::Failure;
-use crate::output::table;
+use crate::output::Table;
 
 /// What the arm is worth to the services of the trial, and what it costs them.
 pub(super) struct Worth {
@@ -36,18 +36,28 @@ impl Worth {
     pub(super) fn text(&self, verdict: &Verdict) -> String {
         let Some(all) = self.hosts.last() else { return String::new() };
         let heads = ["HOST", "SERVICES", "NOW", &verdict.control, &verdict.arm.name, "FREED"];
-        let rows = self.hosts.iter().map(row);
-        let rows: Vec<Vec<String>> = [heads.map(str::to_owned).to_vec()].into_iter().chain(rows).collect();
-        format!("\n{}\nIt costs {}.", table(&rows), self.costs(verdict, all))
+        let mut table = Table::new(&heads);
+        for found in &self.hosts {
+            let host = found.host.as_deref().unwrap_or("all");
+            let [now, control, arm] =
+                [found.now_bytes, found.control_bytes, found.arm_bytes].map(units::memory);
+            let interval = found
+                .freed_interval
+                .map_or(String::new(), |(least, most)| format!(" ({} to {})", signed(least), signed(most)));
+            let freed = signed(found.freed_bytes) + &interval;
+            table.row(&[&host, &found.services, &now, &control, &arm, &freed]);
+        }
+        format!("\n{table}\nIt costs {}.", self.costs(verdict, all))
     }
 
     /// What it costs to get there.
     fn costs(&self, verdict: &Verdict, all: &Savings) -> String {
         let cpu = match &self.cpu {
             Some(ratio) => {
-                let interval = ratio.estimate.interval();
-                let interval =
-                    interval.map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
+                let interval = ratio
+                    .estimate
+                    .interval()
+                    .map_or(String::new(), |(low, high)| format!(" ({low:.2} to {high:.2})"));
                 format!("{:.2}{interval} of the processor time of {}", ratio.estimate.value, verdict.control)
             }
             None => "processor time that is not known".to_owned(),
@@ -61,18 +71,6 @@ impl Worth {
     }
 }
 
-fn row(found: &Savings) -> Vec<String> {
-    let signed = |bytes: f64| format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()));
-    let interval = found
-        .freed_interval
-        .map(|(least, most)| format!(" ({} to {})", signed(least), signed(most)))
-        .unwrap_or_default();
-    vec![
-        found.host.clone().unwrap_or_else(|| "all".into()),
-        found.services.to_string(),
-        units::memory(found.now_bytes),
-        units::memory(found.control_bytes),
-        units::memory(found.arm_bytes),
-        signed(found.freed_bytes) + &interval,
-    ]
+fn signed(bytes: f64) -> String {
+    format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()))
 }

@@ -1,4 +1,4 @@
-//! `heaptrial watch check`.
+//! `heaptrial watch check`: looks once, and sends what is new.
 
 use clap::Args;
 use heaptrial_evaluate::judgement::{Options, read_fleet};
@@ -7,19 +7,19 @@ use heaptrial_fleet::watch::{
 };
 use heaptrial_host::Instant;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{ErrorClass, TrialName, units};
+use heaptrial_model::{ErrorClass, units};
 use heaptrial_store::Store;
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::commands::host::Host;
+use crate::commands::host::{Host, NameOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 /// Set where standard output goes to systemd's journal (systemd.exec(5)).
 const JOURNAL: &str = "JOURNAL_STREAM";
 
-/// Which watch.
+/// Look once, and report what is new; the timer runs this
 ///
 /// Looks once: at facts (what runs, files, new services, failures, missing readings), and where a look is due at levels
 /// and growth. What is new, changed or over is reported once; what stands is counted.
@@ -29,15 +29,14 @@ const JOURNAL: &str = "JOURNAL_STREAM";
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct CheckOptions {
-    /// Its name
-    #[arg(value_name = "NAME")]
-    name: TrialName,
+    #[command(flatten)]
+    watch: NameOptions,
 }
 
 pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("watch check")?;
-    let folder = Folder::open(&host.paths.state, options.name.as_str())?;
+    let folder = Folder::open(&host.paths.state, options.watch.name.as_str())?;
     let plan = folder.plan()?;
     let mut state = folder.state()?;
     let database = plan.database.as_ref().unwrap_or(&host.database);

@@ -8,23 +8,21 @@ mod stop;
 use clap::Subcommand;
 
 use crate::answer::Answer;
+use crate::commands::host::StatusOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// What to do with watches.
 #[derive(Debug, Subcommand)]
 pub enum WatchCommand {
     /// Watch services that keep a treatment, or as they are: timer, looks, alerts
     Start(Box<start::StartOptions>),
     /// Show how watches go: looks, alerts that stand and what to do
-    Status(status::StatusOptions),
-    /// Look once, and report what is new; the timer runs this
+    Status(StatusOptions),
     Check(check::CheckOptions),
     /// End a watch and remove all that it brought to this host; its readings stay
     Stop(stop::StopOptions),
 }
 
-/// Runs one of the commands.
 pub fn run(command: WatchCommand, global: &GlobalOptions) -> Result<Answer, Failure> {
     match command {
         WatchCommand::Start(options) => start::run(&options, global),

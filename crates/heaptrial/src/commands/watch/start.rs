@@ -1,4 +1,4 @@
-//! `heaptrial watch start`.
+//! `heaptrial watch start`: what is watched, until when, and where alerts go.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,6 @@ const DAY: f64 = 86_400.0;
 /// The name of a watch over services that no trial names.
 const DEFAULT_NAME: &str = "services";
 
-/// What is watched, and where alerts go.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   heaptrial watch start five-way-rollout     what a rollout brought, held to what its trial measured
@@ -38,7 +37,7 @@ pub struct StartOptions {
     /// The arm of the trial whose services are watched [default: the one that most services run]
     #[arg(long)]
     arm: Option<String>,
-    /// How long
+    /// How many days the watch lasts
     #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = days)]
     days: f64,
     /// Run this for each alert: an absolute path and words as a shell splits them; no shell is used. It gets the alert

@@ -1,37 +1,28 @@
-//! `heaptrial watch status`.
+//! `heaptrial watch status`: looks, alerts and what to do.
 
 use std::time::Duration;
 
-use clap::Args;
 use heaptrial_evaluate::analysis::Estimate;
 use heaptrial_fleet::watch::{
     Folder, LookResult, WatchPlan, WatchState, advice, look_days, names, timer_faults,
 };
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{Instant, Scope};
-use heaptrial_model::{TrialName, units};
+use heaptrial_model::units;
 use serde_json::json;
 
 use super::check::{document, summary};
 use crate::answer::Answer;
-use crate::commands::host::Host;
 use crate::commands::host::standing::{Problem, Status};
+use crate::commands::host::{Host, StatusOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 const DAY: f64 = 86_400.0;
 const SYSTEMD_LIMIT: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Args)]
-pub struct StatusOptions {
-    /// Its name; without it all watches of this host in a line each
-    #[arg(value_name = "NAME")]
-    name: Option<TrialName>,
-}
-
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let host = Host::of(global)?;
-    host.require_readable()?;
+    let host = Host::readable(global)?;
     if let Some(name) = &options.name {
         return Ok(status(&host, name.as_str())?.answer());
     }

@@ -1,23 +1,21 @@
-//! `heaptrial watch stop`.
+//! `heaptrial watch stop`: removes all that a watch brought to this host.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_fleet::watch::{Folder, end, stored_name};
-use heaptrial_model::TrialName;
 use heaptrial_store::Store;
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::commands::host::{Consent, Host};
+use crate::commands::host::{Consent, Host, NameOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 #[derive(Debug, Args)]
 pub struct StopOptions {
-    /// Its name
-    #[arg(value_name = "NAME")]
-    name: TrialName,
+    #[command(flatten)]
+    watch: NameOptions,
     #[command(flatten)]
     consent: Consent,
 }
@@ -25,7 +23,7 @@ pub struct StopOptions {
 pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
     let host = Host::of(global)?;
     host.require_owner("watch stop")?;
-    let name = options.name.as_str();
+    let name = options.watch.name.as_str();
     let plan = Folder::open(&host.paths.state, name).and_then(|folder| folder.plan())?;
     if options.consent.dry_run {
         let files = plan.installed.iter().map(|file| &file.path).chain(&plan.channels.metrics);

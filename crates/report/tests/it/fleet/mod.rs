@@ -57,7 +57,7 @@ impl Curve {
 }
 
 /// A number in 0..1 that looks random and is always the same.
-fn noise(a: usize, b: usize) -> f64 {
+pub fn noise(a: usize, b: usize) -> f64 {
     let mut x = (b as u32).wrapping_add(7) ^ (a as u32 + 1).wrapping_mul(0x9e37_79b9);
     x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
     x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);

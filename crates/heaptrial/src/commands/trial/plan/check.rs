@@ -6,7 +6,7 @@ use heaptrial_inspect::Service;
 use heaptrial_model::{Arm, Linkage};
 
 use crate::exit::Failure;
-use crate::output::{heads, some, table};
+use crate::output::{Table, some};
 
 /// Refuses arms that leave services with what they have, unless all of them have the same, and have it unasked.
 ///
@@ -25,15 +25,14 @@ pub fn check_identities(arms: &[Arm], services: &[Service]) -> Result<(), Failur
     if unnamed.is_empty() || (certain && kinds.len() == 1) {
         return Ok(());
     }
-    let mut rows = vec![heads(["SERVICES", "ALLOCATOR", "LINKAGE", "SETTINGS", "SUCH AS"])];
+    let mut table = Table::new(&["SERVICES", "ALLOCATOR", "LINKAGE", "SETTINGS", "SUCH AS"]);
     for ([label, linkage, settings], names) in kinds {
-        rows.push(vec![names.len().to_string(), label, linkage, settings, some(names)]);
+        table.row(&[&names.len(), &label, &linkage, &settings, &some(names)]);
     }
     Err(Failure::refused(format!(
         "no allocator is named in {}, so that services keep what they run. That must be one and the same, linked and not \
-         preloaded, and it is not:\n\n{}\nname the allocator in every [[arm]], such as allocator = \"glibc\"",
-        unnamed.join(", "),
-        table(&rows)
+         preloaded, and it is not:\n\n{table}\nname the allocator in every [[arm]], such as allocator = \"glibc\"",
+        unnamed.join(", ")
     )))
 }
 

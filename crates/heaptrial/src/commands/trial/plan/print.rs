@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use heaptrial_model::{DrawnPlan, HumanDuration, ServiceName, units};
+use heaptrial_model::{Assignment, DrawnPlan, HumanDuration, ServiceName, units};
 use heaptrial_plan::{
     Balance, Difference, RestartCost, Spread, WORTH_A_WORD, last_look_alpha, smallest_p_value,
 };
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::options::command;
-use crate::output::{heads, some, table};
+use crate::output::{Table, some};
 
 /// Everything that is shown of a plan.
 pub struct Shown<'a> {
@@ -64,39 +64,25 @@ impl Shown<'_> {
     }
 
     fn assignment(&self) -> String {
-        let mut rows = vec![heads(["#", "SERVICE", "HOST", "ARM", "BLOCK", "STRATUM", "FAMILY"])];
+        let mut table = Table::new(&["#", "SERVICE", "HOST", "ARM", "BLOCK", "STRATUM", "FAMILY"]);
         for (index, assigned) in self.plan.services.iter().enumerate() {
-            rows.push(vec![
-                (index + 1).to_string(),
-                assigned.service.to_string(),
-                assigned.host.clone(),
-                assigned.arm.clone(),
-                assigned.block.to_string(),
-                assigned.stratum.clone(),
-                assigned.family.clone().unwrap_or_default(),
-            ]);
+            let Assignment { service, host, arm, block, stratum, family, .. } = assigned;
+            let family = family.as_deref().unwrap_or_default();
+            table.row(&[&(index + 1), service, host, arm, block, stratum, &family]);
         }
-        table(&rows)
+        table.to_string()
     }
 
     fn balance_table(&self) -> String {
-        let mut rows = vec![heads(["ARM", "SERVICES", "ROLES", "MEMORY", "RANGE", "AGE", "RANGE", "HOSTS"])];
+        let mut table = Table::new(&["ARM", "SERVICES", "ROLES", "MEMORY", "RANGE", "AGE", "RANGE", "HOSTS"]);
         for arm in &self.balance.arms {
-            let control = if arm.control { " (control)" } else { "" };
+            let name = format!("{}{}", arm.arm, if arm.control { " (control)" } else { "" });
+            let (roles, hosts) = (counts(&arm.roles), counts(&arm.hosts));
             let [memory, memories] = spread(arm.baseline_bytes, units::memory);
             let [age, ages] = spread(arm.age_seconds, units::duration);
-            rows.push(vec![
-                format!("{}{control}", arm.arm),
-                arm.services.to_string(),
-                counts(&arm.roles),
-                memory,
-                memories,
-                age,
-                ages,
-                counts(&arm.hosts),
-            ]);
+            table.row(&[&name, &arm.services, &roles, &memory, &memories, &age, &ages, &hosts]);
         }
-        table(&rows)
+        table.to_string()
     }
 
     fn differences(&self) -> String {
