@@ -93,6 +93,10 @@ fn slow(wander: f64, scenario: Scenario) -> Scenario {
     Scenario { spread: 0.01, wander, correlation: 0.99, ..scenario }
 }
 
+fn settling(settling_days: f64, scenario: Scenario) -> Scenario {
+    Scenario { settling_days, ..scenario }
+}
+
 fn daily(scenario: Scenario) -> Scenario {
     Scenario { every_hours: 24.0, missing: 0.1, days: 14.0, ..scenario }
 }
@@ -207,7 +211,7 @@ fn growth(fleets: u32, seed: u64) {
         ("0, 0.3 restarts a day", Scenario { restarts_per_day: 0.3, ..course(20, none) }, 0.0),
         ("0, staggered over 6 days", Scenario { starts: Starts::Staggered(6.0), ..course(20, none) }, 0.0),
         ("0, once a day, 10% missing, 14 days", daily(course(20, none)), 0.0),
-        ("0, slow settling (1.5 days)", Scenario { settling_days: 1.5, ..course(20, none) }, 0.0),
+        ("0, slow settling (1.5 days)", settling(1.5, course(20, none)), 0.0),
         ("0, common load 0.1 at 0.98", Scenario { load: load(), ..course(20, none) }, 0.0),
         (
             "0, common load 0.02 at 0.98",
@@ -311,6 +315,8 @@ fn verdicts(fleets: u32, seed: u64) {
         ("straight, 20% of the level a day", course(20, Course::Straight(0.2))),
         ("straight, 3% of the level a day", course(20, Course::Straight(0.03))),
         ("by a factor, 10% a day", course(20, Course::Steady(0.1))),
+        ("10% a day beside settling in 2 days", settling(2.0, course(20, Course::Straight(0.1)))),
+        ("5% a day beside settling in 2 days", settling(2.0, course(20, Course::Straight(0.05)))),
         ("up to 1.5 times, time constant 2 days", course(20, Course::Saturating(0.5, 2.0))),
         ("up to 2 times, time constant 2 days", course(20, Course::Saturating(1.0, 2.0))),
         ("up to 2 times, time constant 3 days", course(20, Course::Saturating(1.0, 3.0))),

@@ -60,7 +60,7 @@ fn signed_memory(bytes: f64) -> String {
 fn slowing_down(growth: &Growth) -> Option<String> {
     match growth.rise_to_come_bytes {
         Some(rise) => Some(format!("slowing down, at most {} more to come", units::memory(rise))),
-        None => growth.levels_off.then(|| "slowing down".to_owned()),
+        None => (growth.levels_off || growth.slows_down).then(|| "slowing down".to_owned()),
     }
 }
 

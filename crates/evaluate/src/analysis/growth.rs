@@ -78,6 +78,7 @@ pub(crate) fn of_arm(
         share_per_day: at_least(share_per_day, load.half_width),
         levels_off: arm_levels_off(&points),
         late_over_early: median(&last_of(2).iter().filter_map(|half| half.share).collect::<Vec<_>>()),
+        slows_down: load.slows_down,
         rise_to_come_bytes: rise_to_come(&last_of(3), settings.confidence_level, fleet.clock)
             .filter(|_| load.slows_down),
         warm_up_seconds: first_age?,

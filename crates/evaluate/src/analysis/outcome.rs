@@ -245,8 +245,10 @@ pub struct Growth {
     pub levels_off: bool,
     /// Median over services of the slope of the second half over that of the first.
     pub late_over_early: Option<f64>,
-    /// Where growth is shown to slow down: the bytes by which memory rises at most from its last reading on, if it goes on slowing
-    /// down as it did.
+    /// Whether the trajectory of the arm is shown to bend down.
+    pub slows_down: bool,
+    /// Where growth slows down, and its end is shown too: the bytes by which memory rises at most from its last reading on, if
+    /// it goes on slowing down as it did.
     pub rise_to_come_bytes: Option<f64>,
     /// Median age in seconds at the first reading that growth is measured from: after warm-up of all arms.
     pub warm_up_seconds: f64,
