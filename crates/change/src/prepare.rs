@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use heaptrial_allocator::{Catalog, Expected, Obtained};
 use heaptrial_host::Paths;
 use heaptrial_inspect::Service;
-use heaptrial_model::{AllocatorSpec, Arm, DrawnPlan, ServiceName};
+use heaptrial_model::{AllocatorSpec, Arm, DrawnPlan};
 
 use crate::error::ChangeError;
 use crate::prepared::{HostUnit, Library, Owner, Prepared};
