@@ -21,8 +21,8 @@ mod waves;
 pub use cut_short::cut_short;
 pub use expected::{Expected, Kind, Ratio, RatioError, Stratum, kinds, level, strata, usual_level};
 pub use gate::{
-    Above, Gate, Grounds, HARMLESS, Judged, LEAST_WORK, Level, Observed, Outcome, PoolError, Subject,
-    Together, judge, judge_memory, pool,
+    Above, Gate, Grounds, Judged, LEAST_WORK, Level, Observed, Outcome, PoolError, Subject, Together, judge,
+    judge_memory, pool,
 };
 pub use hours::{QuietHours, QuietHoursError};
 pub use marker::{pause, paused};

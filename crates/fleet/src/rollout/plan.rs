@@ -7,8 +7,8 @@ use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
 use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName, TorFlag};
 use serde::{Deserialize, Serialize};
 
+use crate::rollout::QuietHours;
 use crate::rollout::expected::Stratum;
-use crate::rollout::{QuietHours, WaveSizes};
 
 /// So much of a service's work is enough to go by.
 const MOST_WORK_SECONDS: f64 = 3600.0;
@@ -23,7 +23,6 @@ pub struct RolloutPlan {
     pub forced: Option<Forced>,
     pub arm: String,
     pub waves: Vec<Vec<ServiceName>>,
-    pub sizes: WaveSizes,
     pub seed: u64,
     /// Services that were as wanted before, and are left alone.
     pub already: Vec<ServiceName>,

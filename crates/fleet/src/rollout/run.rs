@@ -19,8 +19,9 @@ use crate::rollout::plan::RolloutPlan;
 use crate::rollout::progress::{Progress, WaveStage};
 use crate::rollout::step::{Boot, Reason, RolloutStep};
 
-/// Between two looks at what is watched, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at what is watched.
+const LOOK_EVERY_LEAST: Duration = Duration::from_secs(1);
+const LOOK_EVERY_MOST: Duration = Duration::from_secs(60);
 /// So long a gate waits, once a wave's time is over, for data that it misses.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// While nothing is to be done, a pause or an interrupt is seen after this long.
@@ -225,7 +226,11 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 Ok(None) => {}
             }
             let holds = &self.holds;
-            let halt = || holds.hold().unwrap_or_else(|_| Some("paused or interrupted".to_owned()));
+            let halt = || match holds.hold() {
+                Err(Ending::Paused) => Some("paused".to_owned()),
+                Err(_) => Some("interrupted".to_owned()),
+                Ok(quiet) => quiet,
+            };
             let outcome = self.trial.apply_to(services, self.pace, self.witness, &halt)?;
             if outcome.is_complete() {
                 return Ok(None);
@@ -276,7 +281,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     ));
                 }
             }
-            let until = Instant::now() + (left / 2).clamp(NAP, LOOK_EVERY);
+            let until = Instant::now() + (left / 2).clamp(LOOK_EVERY_LEAST, LOOK_EVERY_MOST);
             while Instant::now() < until {
                 if let Err(ending) = self.holds.hold() {
                     return Ok(Some(ending));

@@ -1,16 +1,14 @@
 //! Which services are changed together.
 
-use std::fmt;
 use std::str::FromStr;
 
 use heaptrial_model::ServiceName;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 /// Sizes of waves: a canary of so many services, then so many percent of all, those before included. The last is 100.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaveSizes {
     pub canary: u32,
     /// Percent of all services that have the treatment after each further wave, ascending, the last 100.
@@ -40,18 +38,6 @@ impl FromStr for WaveSizes {
             return Err(wrong());
         }
         Ok(Self { percent, ..Self::default() })
-    }
-}
-
-impl fmt::Display for WaveSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent: Vec<String> = self.percent.iter().map(|percent| format!("{percent}%")).collect();
-        write!(
-            f,
-            "{} then {}",
-            heaptrial_model::units::counted(self.canary as usize, "service"),
-            percent.join(", ")
-        )
     }
 }
 

@@ -22,9 +22,9 @@ pub(crate) fn as_found(root: &HostRoot, service: &Service) -> Result<Expected, S
         }
     };
     match difference(root, &service.unit, process, identity) {
-        Some(what) => {
-            Err(format!("its process and its next start by systemd differ in {what}: restart it first"))
-        }
+        Some(what) => Err(format!(
+            "its process and its next start by systemd differ in {what}: restart it first, or set in its unit what a wrapper sets"
+        )),
         None => Ok(expected_of(identity)),
     }
 }

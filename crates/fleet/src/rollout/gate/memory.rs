@@ -14,7 +14,7 @@ const FALSE_STOPS: f64 = 0.01;
 /// From so many services on, their mean is held to a narrower limit than each of them.
 const ENOUGH_FOR_A_MEAN: usize = 4;
 /// Memory within this many times what is expected is nothing to act on, however well the trial's services agree.
-pub const HARMLESS: f64 = 1.1;
+const HARMLESS: f64 = 1.1;
 /// Without a ratio: memory of one service may be this many times that of before.
 const MOST_OF_BEFORE: f64 = 1.25;
 

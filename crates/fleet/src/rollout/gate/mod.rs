@@ -9,7 +9,7 @@ use heaptrial_evaluate::analysis::Worked;
 use heaptrial_model::{ServiceName, TorFlag, units};
 use serde::{Deserialize, Serialize};
 
-pub use self::memory::{Above, HARMLESS, Level, Together, judge as judge_memory};
+pub use self::memory::{Above, Level, Together, judge as judge_memory};
 pub use self::pool::{Judged, PoolError, pool};
 pub use self::work::LEAST_WORK;
 use crate::rollout::expected::Stratum;

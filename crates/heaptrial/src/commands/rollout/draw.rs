@@ -74,7 +74,6 @@ pub(super) fn frozen(
         verdict: target.digest.clone(),
         forced,
         arm: target.verdict.arm.name.clone(),
-        sizes,
         seed: SEED,
         already: already.into_iter().map(|treatment| treatment.service).collect(),
         soak: options.soak.clone(),
