@@ -1,12 +1,7 @@
 //! The folder of a run on a cluster.
 //!
-//! ```text
-//! slurm/run.json          what tasks carry out
-//! slurm/heaptrial, block.sh, allocators/
-//! slurm/log/N.log         what the task of block N wrote
-//! slurm/failed/N          why it failed
-//! blocks/N/               its results: all at once, or nothing
-//! ```
+//! `slurm/run.json` has what tasks carry out, beside the program, `block.sh` and `allocators/`; `slurm/log/N.log` what the task of
+//! block N wrote, and `slurm/failed/N` why it failed. `blocks/N/` has its results: all at once, or nothing.
 
 use std::fs;
 use std::io;
