@@ -19,7 +19,7 @@ const RECOVERY_SECONDS: u32 = 120;
 /// Stem of its units, before the transaction's name.
 pub(crate) const RECOVERY_STEM: &str = "heaptrial-recovery-";
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
-/// Files up to this size are kept, so that it can be told what somebody changed in them.
+/// Files up to this size are kept, so that a message can show what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
 
 struct Installed {

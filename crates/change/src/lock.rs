@@ -62,7 +62,7 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the lock, after the recovery timer if that is at work, and after whoever begins or goes on with the same within
-    /// `patience`: it was told to come to an end.
+    /// `patience`: it was asked to end.
     pub(crate) fn take_after(
         (disk, clock): (&dyn Disk, &dyn Clock),
         folder: &Path,
@@ -110,7 +110,7 @@ impl Lock {
             .map_err(|error| LockError::File { path: error.path, source: error.source })?;
         let locked = disk.lock(&path).map_err(|source| LockError::File { path: path.clone(), source })?;
         let Some(mut held) = locked else {
-            // Only for the message, and to tell whom it is worth waiting for.
+            // Only for the message, and to know whom it is worth waiting for.
             let holder = disk.read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
             return Err(LockError::Held { path, holder });
         };

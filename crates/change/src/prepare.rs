@@ -162,7 +162,7 @@ pub fn to_unset(service: &Service, family: &str, environment: &[(String, String)
     names.into_iter().filter(|name| environment.iter().all(|(set, _)| set != name)).collect()
 }
 
-/// Whether a text is the name of a variable: what a process tells of itself may be anything.
+/// Whether a text is the name of a variable: what a process says of itself may be anything.
 fn is_name(text: &str) -> bool {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     first && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

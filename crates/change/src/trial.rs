@@ -22,7 +22,7 @@ use crate::treatment::{Mark, ServiceTreatment};
 /// Name of the frozen plan in a transaction's folder.
 const PREPARED: &str = "prepared.json";
 
-/// Told what happens to services.
+/// Hears what happens to services.
 pub trait Witness {
     /// Something happened; `prepared` has what each service was to get.
     fn told(&mut self, prepared: &Prepared, notification: &Notification);
@@ -64,7 +64,7 @@ impl<'a> Trial<'a> {
         Self::open_after(host, paths, name, action, Duration::ZERO)
     }
 
-    /// The same, once a process that works on it, and was told to come to an end, has done so within `patience`.
+    /// The same, once a process that works on it, and was asked to end, has done so within `patience`.
     pub fn open_after(
         host: Host<'a>,
         paths: &Paths,

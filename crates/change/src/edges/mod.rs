@@ -73,7 +73,7 @@ pub trait HeldLock: std::fmt::Debug {
 pub trait Programs {
     /// The life that a process id stands for now.
     fn life(&self, pid: i32) -> Option<LifeKey>;
-    /// Which allocator a process uses; `passed` tells what its service was started with, where that cannot be read from the
+    /// Which allocator a process uses; `passed` gives what its service was started with, where that cannot be read from the
     /// process.
     fn identify(&self, pid: i32, passed: PassedVariables<'_>) -> Result<Identity, IdentifyError>;
     /// Whether a process runs its service's program, and not the service manager's own code before that.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use heaptrial_allocator::Expected;
@@ -39,8 +40,14 @@ pub fn torrc_of(service: &ServiceName) -> PathBuf {
     PathBuf::from(format!("/etc/tor/{service}/torrc"))
 }
 
-pub fn world(faults: &Faults) -> World {
-    let files = Files::with(
+/// Files by path.
+pub type FilesAt = BTreeMap<PathBuf, FileState>;
+
+/// What a transaction may change, as it is before anything happens.
+pub static BEFORE: LazyLock<FilesAt> = LazyLock::new(|| files().snapshot(&CHANGED));
+
+fn files() -> Files {
+    Files::with(
         &[
             "/etc/systemd/system/s@1.service.d",
             "/etc/tor/s@2.service",
@@ -60,7 +67,11 @@ pub fn world(faults: &Faults) -> World {
             ),
             ("/etc/tor/s@2.service/torrc", TORRC, 0o640, (107, 107)),
         ],
-    );
+    )
+}
+
+pub fn world(faults: &Faults) -> World {
+    let files = files();
     let services: Vec<(ServiceName, Fault)> =
         faults.iter().map(|(number, fault)| (service(*number), *fault)).collect();
     let services = Services::with(&services, &files);
@@ -151,25 +162,23 @@ pub fn pace(at_once: u32, failure_budget: u32) -> Pace {
     }
 }
 
-/// The files of a service that a treatment changes, and the folder of its drop-ins.
-pub fn files_of(
-    snapshot: &BTreeMap<PathBuf, FileState>,
-    service: &ServiceName,
-) -> BTreeMap<PathBuf, FileState> {
-    let number = service.as_str().trim_start_matches("s@").trim_end_matches(".service").to_owned();
+/// The files of a service that a treatment changes, and the folder of its drop-ins; without times, which are those of writing.
+pub fn files_of(snapshot: &FilesAt, service: &ServiceName) -> FilesAt {
+    let number = service.as_str().trim_start_matches("s@").trim_end_matches(".service");
+    let drop_ins = format!("/{service}.d");
+    let drop_in = format!("{drop_ins}/zz-heaptrial.conf");
+    let timer = format!("heaptrial-restart-s\\x40{number}.");
+    let torrc = torrc_of(service);
     let own = |path: &Path| {
-        let path = path.display().to_string();
-        path.ends_with(&format!("/{service}.d"))
-            || path.contains(&format!("/{service}.d/zz-heaptrial.conf"))
-            || path.contains(&format!("heaptrial-restart-s\\x40{number}."))
-            || path == torrc_of(service).display().to_string()
+        let text = path.to_str().unwrap_or_default();
+        text.ends_with(&drop_ins) || text.contains(&drop_in) || text.contains(&timer) || path == torrc
     };
-    // Times are those of writing.
-    let timeless = |state: &FileState| match state.clone() {
-        FileState::File { sha256, mode, uid, gid, attributes, .. } => {
-            FileState::File { sha256, mode, uid, gid, attributes, modified_ns: 0 }
+    let timeless = |state: &FileState| {
+        let mut state = state.clone();
+        if let FileState::File { modified_ns, .. } = &mut state {
+            *modified_ns = 0;
         }
-        other => other,
+        state
     };
     let found = snapshot.iter().filter(|(path, _)| own(path));
     found.map(|(path, state)| (path.clone(), timeless(state))).collect()

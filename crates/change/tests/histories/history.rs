@@ -13,7 +13,9 @@ use heaptrial_change::{
 };
 use heaptrial_model::{Pace, ServiceName};
 
-use crate::fleet::{CHANGED, Faults, NAME, UNITS, files_of, names, pace, paths, prepared, world};
+use crate::fleet::{
+    BEFORE, CHANGED, Faults, FilesAt, NAME, UNITS, files_of, names, pace, paths, prepared, world,
+};
 use crate::services::{Fault, wanted_by};
 use crate::world::{Cut, Happening, World};
 
@@ -80,12 +82,9 @@ struct Ended {
     state: TrialState,
 }
 
-/// Files by path.
-type FilesWanted = BTreeMap<PathBuf, FileState>;
-
 thread_local! {
     /// How services' files look with their treatments, by fleet.
-    static WANTED: RefCell<BTreeMap<Vec<usize>, Rc<FilesWanted>>> = RefCell::default();
+    static WANTED: RefCell<BTreeMap<Vec<usize>, Rc<FilesAt>>> = RefCell::default();
 }
 
 /// Others who want to change the same services while a process has the lock: the recovery timer's program ends at once, and
@@ -174,20 +173,18 @@ impl History {
     }
 
     fn tell(&self, world: &World, counts: &mut Counts) {
-        // Of the host at the very beginning: what a history stands on may have begun.
-        let before = crate::fleet::world(&self.faults).files.borrow().snapshot(&CHANGED);
         for (command, script) in &self.processes {
-            self.process(world, *command, script.clone(), &before, counts);
+            self.process(world, *command, script.clone(), counts);
         }
         // Whoever wrote into files takes that back, the timer fires if it is armed, and all is put back.
         world.files.borrow_mut().mend();
-        self.process(world, Command::Recover, Vec::new(), &before, counts);
-        if let Some(ended) = self.process(world, Command::Revert, Vec::new(), &before, counts) {
+        self.process(world, Command::Recover, Vec::new(), counts);
+        if let Some(ended) = self.process(world, Command::Revert, Vec::new(), counts) {
             assert!(ended.outcome.is_complete(), "not all was put back: {:?}", ended.outcome);
         }
-        self.check_the_end(world, &before);
+        self.check_the_end(world);
         world.power_cut(0);
-        self.check_the_end(world, &before);
+        self.check_the_end(world);
     }
 
     /// One process; `None` if it was cut short or there was nothing to do.
@@ -196,7 +193,6 @@ impl History {
         world: &World,
         command: Command,
         script: Vec<(u64, Happening)>,
-        before: &BTreeMap<PathBuf, FileState>,
         counts: &mut Counts,
     ) -> Option<Ended> {
         if command == Command::Recover && !is_armed(world) {
@@ -233,7 +229,7 @@ impl History {
         }
         match ran {
             Err(panic) if panic.is::<Cut>() => {
-                self.check_that_somebody_takes_over(world, before, hindered);
+                self.check_that_somebody_takes_over(world, hindered);
                 None
             }
             Err(panic) => resume_unwind(panic),
@@ -249,7 +245,7 @@ impl History {
                     matches!(what, Happening::Restart(_) | Happening::Stop(_) | Happening::Drift(_))
                 };
                 let disturbed = script.iter().any(|(_, what)| disturbs(what));
-                self.check(world, &ended, before, &begun_before, hindered, disturbed);
+                self.check(world, &ended, &begun_before, hindered, disturbed);
                 let is_gone = !world.services.borrow().gone().is_empty();
                 let whole = ended.outcome.is_complete() && !matches!(command, Command::Stop | Command::Drop);
                 if whole && !is_gone && !script.iter().any(hinders) {
@@ -362,7 +358,7 @@ impl History {
     }
 
     /// The files of each service as its treatment wants them.
-    fn wanted(&self) -> Rc<BTreeMap<PathBuf, FileState>> {
+    fn wanted(&self) -> Rc<FilesAt> {
         let fleet: Vec<usize> = self.faults.iter().map(|(number, _)| *number).collect();
         if let Some(found) = WANTED.with_borrow(|known| known.get(&fleet).cloned()) {
             return found;
@@ -384,7 +380,6 @@ impl History {
         &self,
         world: &World,
         ended: &Ended,
-        before: &BTreeMap<PathBuf, FileState>,
         begun_before: &[ServiceName],
         hindered: bool,
         disturbed: bool,
@@ -396,6 +391,7 @@ impl History {
             "could not be put back: {:?}",
             ended.outcome.stuck
         );
+        let now = world.files.borrow().snapshot(&CHANGED);
         for service in names(&self.faults).iter().filter(|service| !stuck.contains(service)) {
             let stage = ended.state.services.get(service).map(|found| found.stage);
             let known = matches!(stage, None | Some(Stage::Committed | Stage::Reverted));
@@ -405,19 +401,13 @@ impl History {
             let later = || begun_before.contains(service) && !ended.outcome.is_complete() && is_armed(world);
             assert!(known || earlier || hindered || later(), "{service} is left as {stage:?}");
             if known && !hindered {
-                self.check_service(world, service, before, Some(stage == Some(Stage::Committed)));
+                self.check_service(world, service, &now, Some(stage == Some(Stage::Committed)));
             }
         }
     }
 
     /// A service is up, and its files and its process are as before or as wanted.
-    fn check_service(
-        &self,
-        world: &World,
-        service: &ServiceName,
-        before: &BTreeMap<PathBuf, FileState>,
-        committed: Option<bool>,
-    ) {
+    fn check_service(&self, world: &World, service: &ServiceName, now: &FilesAt, committed: Option<bool>) {
         let services = world.services.borrow();
         let files = world.files.borrow();
         let treated = services.treated().contains(service);
@@ -431,30 +421,27 @@ impl History {
         if files.has_drift() {
             return;
         }
-        let now = files_of(&files.snapshot(&CHANGED), service);
-        let should = if treated { files_of(&self.wanted(), service) } else { files_of(before, service) };
+        let now = files_of(now, service);
+        let should = if treated { files_of(&self.wanted(), service) } else { files_of(&BEFORE, service) };
         assert_eq!(now, should, "{service}: its files (treated: {treated})");
     }
 
     /// After a cut: where no recovery timer is armed, nothing is left to be recovered.
-    fn check_that_somebody_takes_over(
-        &self,
-        world: &World,
-        before: &BTreeMap<PathBuf, FileState>,
-        hindered: bool,
-    ) {
+    fn check_that_somebody_takes_over(&self, world: &World, hindered: bool) {
         if is_armed(world) || hindered || world.files.borrow().has_drift() {
             return;
         }
         // What an earlier process could not put back, and said so, waits for a person.
         let stuck = stuck(&state_of(world));
+        let now = world.files.borrow().snapshot(&CHANGED);
         for service in names(&self.faults).iter().filter(|service| !stuck.contains(service)) {
-            self.check_service(world, service, before, None);
+            self.check_service(world, service, &now, None);
         }
     }
 
     /// Everything is as before the first process.
-    fn check_the_end(&self, world: &World, before: &BTreeMap<PathBuf, FileState>) {
+    fn check_the_end(&self, world: &World) {
+        let before = &*BEFORE;
         let services = world.services.borrow();
         let (gone, given_up) = (services.gone(), state_of(world).given_up);
         let is_left = |service: &ServiceName| gone.contains(service) || given_up.contains(service);
