@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use heaptrial_host::{Instant, SlowBudget, TickCost};
 use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
-use heaptrial_store::{LastTick, TickInput};
+use heaptrial_store::TickInput;
 
 use crate::agent::Agent;
 use crate::metrics::{ServiceLine, Snapshot};
@@ -161,12 +161,7 @@ impl Agent {
             return self.ledger.say_unwritable(&error);
         }
         self.ledger.written();
-        trial.last = Some(LastTick {
-            sequence: tick.sequence,
-            wall_us: tick.wall_us,
-            boottime_us: tick.boottime_us,
-            host_id: tick.host_id,
-        });
+        trial.last = Some(Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us });
         trial.earlier_boot = None;
         trial.begun = true;
         trial.lost = None;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use heaptrial_allocator::Expected;
 use heaptrial_host::Instant;
 use heaptrial_model::{Ending, ServiceName, TrialKind};
-use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
+use heaptrial_store::{LifeRecord, StoreError, TrialRecord};
 
 use crate::agent::Agent;
 use crate::clock::{TrialStart, set_by};
@@ -18,7 +18,8 @@ pub(crate) struct Trial {
     pub(crate) of_host: bool,
     pub(crate) start: TrialStart,
     pub(crate) next_sequence: i64,
-    pub(crate) last: Option<LastTick>,
+    /// When its last tick was taken.
+    pub(crate) last: Option<Instant>,
     /// The boot of the last tick, until there is one of this boot.
     pub(crate) earlier_boot: Option<String>,
     /// Whether this agent has written a tick of it.
@@ -32,7 +33,7 @@ impl Trial {
         // The boot clock begins at each boot.
         let before = match (&self.earlier_boot, self.last) {
             (Some(_), _) => return None,
-            (None, Some(tick)) => Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
+            (None, Some(last)) => last,
             (None, None) => self.start.on_both_clocks(boot_id)?,
         };
         set_by(before, now)
@@ -155,7 +156,7 @@ impl Agent {
             of_host,
             start,
             next_sequence: last.map_or(0, |tick| tick.sequence + 1),
-            last,
+            last: last.map(|tick| Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us }),
             earlier_boot: boot.filter(|boot| *boot != self.boot_id),
             begun: false,
             lost: None,

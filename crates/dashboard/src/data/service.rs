@@ -76,9 +76,9 @@ impl Service {
         let own = store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id);
         let own: Vec<LifeRecord> = own.collect();
         for (index, life) in own.iter().enumerate() {
-            let (ended_wall_us, read) = store.life_end(life.id)?;
+            let read = store.last_tick_of_life(life.id)?;
             let next = own.get(index + 1).map(|next| next.started_wall_us);
-            let end = match (ended_wall_us, next) {
+            let end = match (life.ended_wall_us, next) {
                 (Some(ended), _) => LifeEnd::Ended(ended),
                 (None, Some(next)) => LifeEnd::BeforeNext(next),
                 (None, None) if trial.stage == Stage::Running && life.ending.is_none() => LifeEnd::Lives,
@@ -87,8 +87,8 @@ impl Service {
             let found = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
             lives.push(Life {
                 end,
-                read_wall_us: read.map(|(wall_us, _)| wall_us),
-                read_age_us: read.map(|(_, boottime_us)| boottime_us - life.started_boottime_us),
+                read_wall_us: read.map(|tick| tick.wall_us),
+                read_age_us: read.map(|tick| tick.boottime_us - life.started_boottime_us),
                 start_found: found,
                 record: life.clone(),
             });

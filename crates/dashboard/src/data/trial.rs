@@ -7,7 +7,7 @@ use heaptrial_evaluate::judgement::look::Begun;
 use heaptrial_model::{DrawnPlan, Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::ArmStyles;
 use heaptrial_store::{
-    ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
+    ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, Tick, TrialRecord,
 };
 
 use super::GRAVE;
@@ -38,7 +38,7 @@ pub(crate) struct Trial {
     pub(crate) arms: Vec<ArmRecord>,
     pub(crate) lines: Vec<Line>,
     /// Newest first; of a gathered trial those of the host that was read last.
-    pub(crate) ticks: Vec<TickRecord>,
+    pub(crate) ticks: Vec<Tick>,
     /// Of a gathered trial: when each of its hosts was read last.
     pub(crate) hosts: Vec<(String, Option<i64>)>,
     pub(crate) looks: Vec<LookRecord>,
@@ -210,7 +210,7 @@ struct Clock {
     stale_after_us: i64,
 }
 
-fn stage(record: &TrialRecord, ticks: &[TickRecord], interval_us: i64, now_us: i64) -> Stage {
+fn stage(record: &TrialRecord, ticks: &[Tick], interval_us: i64, now_us: i64) -> Stage {
     if record.ended_wall_us.is_some() || record.outcome.is_some() {
         return Stage::Ended;
     }
