@@ -1,8 +1,6 @@
-//! Allocators that operators' names and configuration files claim. Nothing here is proved.
+//! Allocators that the names of operators' arms claim. Nothing here is proved.
 
 use heaptrial_model::{AllocatorSpec, family_in};
-
-use crate::tables::RelayConfig;
 
 /// The allocator that a text names: `group_B_mimalloc209` is `mimalloc@2.0.9`.
 pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
@@ -42,15 +40,6 @@ fn version_at_start(rest: &str, family: &str) -> Option<String> {
     }
 }
 
-/// The allocator of an arm from its name, else from what the configuration says of all of its members alike.
-pub(crate) fn allocator(arm: &str, members: &[&RelayConfig]) -> Option<AllocatorSpec> {
-    allocator_in(arm).or_else(|| {
-        let value = members.first()?.values.get("allocator")?;
-        let is_shared = members.iter().all(|relay| relay.values.get("allocator") == Some(value));
-        is_shared.then(|| allocator_in(value)).flatten()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,18 +66,5 @@ mod tests {
             assert_eq!(allocator_in(name).map(|spec| spec.to_string()).as_deref(), Some(spec), "{name}");
         }
         assert_eq!(allocator_in("A"), None);
-    }
-
-    #[test]
-    fn configuration_gives_what_all_members_share() {
-        let relay = |allocator: &str| RelayConfig {
-            values: [("allocator".to_owned(), allocator.to_owned())].into(),
-            ..RelayConfig::default()
-        };
-        let (a, b) = (relay("jemalloc"), relay("glibc"));
-        let of = |arm, members: &[&RelayConfig]| allocator(arm, members).map(|spec| spec.to_string());
-        assert_eq!(of("A", &[&a, &a]).as_deref(), Some("jemalloc"));
-        assert_eq!(of("mimalloc3", &[&a, &a]).as_deref(), Some("mimalloc@3"));
-        assert_eq!((of("A", &[&a, &b]), of("A", &[])), (None, None));
     }
 }

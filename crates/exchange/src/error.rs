@@ -7,7 +7,6 @@ use heaptrial_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The files, options or answers do not make a trial: what, where, and what to do.
     #[error("{0}")]
     Refused(String),
     /// A store of series did not answer, or not as a Prometheus does.
@@ -37,7 +36,6 @@ impl Classified for ImportError {
     }
 }
 
-/// Why an export was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("writing the export: {0}")]

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use heaptrial_model::{Assignment, Classified, DrawnPlan, ErrorClass, TrialKind};
+use heaptrial_model::{Assignment, DrawnPlan, TrialKind};
 use heaptrial_store::{Gathered, PartOf, PartTick, Store, StoreError, TrialRecord};
 use tempfile::NamedTempFile;
 
+use crate::ImportError;
 use crate::packed::unpack;
 
 /// A host's clock this far ahead is reported.
@@ -26,33 +27,8 @@ pub struct GatheredPart {
     pub ahead_seconds: Option<f64>,
 }
 
-/// Why a host's part was not taken in. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum GatherError {
-    /// A database could not be read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A packed file does not give what was written.
-    #[error("{}: cannot be unpacked: it is not whole, was changed, or has no room beside it", path.display())]
-    Unpack { path: PathBuf, source: std::io::Error },
-    /// The file is not what belongs into this database.
-    #[error("{}: {why}; nothing of it was taken in", path.display())]
-    Refused { path: PathBuf, why: String },
-}
-
-impl GatherError {
-    fn refused(path: &Path, why: impl fmt::Display) -> Self {
-        Self::Refused { path: path.to_owned(), why: why.to_string() }
-    }
-}
-
-impl Classified for GatherError {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Store(error) => error.class(),
-            _ => ErrorClass::Refused,
-        }
-    }
+fn refuse(path: &Path, why: impl fmt::Display) -> ImportError {
+    ImportError::file(path, &format!("{why}; nothing of it was taken in"))
 }
 
 /// What a host wrote, or a copy of its database.
@@ -64,28 +40,29 @@ pub struct PartFile {
 
 impl PartFile {
     /// Opens it. What is packed is unpacked beside it as long as it is open.
-    pub fn open(path: &Path) -> Result<Self, GatherError> {
+    pub fn open(path: &Path) -> Result<Self, ImportError> {
         if !path.is_file() {
             return Err(StoreError::Missing { path: path.to_owned() }.into());
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let unpacked =
-            unpack(path, folder).map_err(|source| GatherError::Unpack { path: path.to_owned(), source })?;
+        let unpacked = unpack(path, folder).map_err(|_| {
+            let why = "cannot be unpacked: it is not whole, was changed, or has no room beside it";
+            ImportError::file(path, why)
+        })?;
         let store = Store::open(unpacked.as_ref().map_or(path, NamedTempFile::path))?;
         Ok(Self { path: path.to_owned(), store, unpacked })
     }
 
-    /// The database that it is.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    pub fn trial(&self, named: Option<&str>) -> Result<TrialRecord, GatherError> {
+    pub fn trial(&self, named: Option<&str>) -> Result<TrialRecord, ImportError> {
         trial_of(&self.store, &self.path, named)
     }
 }
 
-fn trial_of(from: &Store, path: &Path, named: Option<&str>) -> Result<TrialRecord, GatherError> {
+fn trial_of(from: &Store, path: &Path, named: Option<&str>) -> Result<TrialRecord, ImportError> {
     let mut trials = from.trials()?;
     trials.retain(|trial| trial.plan.kind == TrialKind::Field);
     let names: BTreeSet<String> = trials.iter().map(|trial| trial.plan.name.clone()).collect();
@@ -99,22 +76,22 @@ fn trial_of(from: &Store, path: &Path, named: Option<&str>) -> Result<TrialRecor
         Some(named) => format!("it has no trial `{named}`; its trials are {known}"),
         None => format!("which trial? its trials are {known}; name one with --trial"),
     };
-    Err(GatherError::refused(path, why))
+    Err(refuse(path, why))
 }
 
 /// Whose part of a trial a host's database is; `path` is what errors name.
-pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String, GatherError> {
+pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String, ImportError> {
     let name = &trial.plan.name;
     if trial.is_gathered() {
         let why = format!("trial `{name}` was gathered itself; name what its hosts wrote");
-        return Err(GatherError::refused(path, why));
+        return Err(refuse(path, why));
     }
     // A file that `write_part` wrote says it.
     if let [part] = from.parts(trial.id)?.as_slice() {
         return Ok(part.host.clone());
     }
     let why = || format!("trial `{name}` has no plan that names this host; only such trials can be gathered");
-    trial.own_host().map(str::to_owned).ok_or_else(|| GatherError::refused(path, why()))
+    trial.own_host().map(str::to_owned).ok_or_else(|| refuse(path, why()))
 }
 
 /// In what a host's part differs from the plan that it names; `None` where it does not. Arms and blocks are what permutations go
@@ -124,7 +101,7 @@ fn differs_from_plan(
     trial_id: i64,
     plan: &DrawnPlan,
     host: &str,
-) -> Result<Option<String>, GatherError> {
+) -> Result<Option<String>, ImportError> {
     if plan.services.iter().all(|own| own.host != host) {
         return Ok(Some(format!("a plan that has no host {host}")));
     }
@@ -170,10 +147,10 @@ pub fn gather(
     named: Option<&str>,
     replace: bool,
     now_us: i64,
-) -> Result<GatheredPart, GatherError> {
+) -> Result<GatheredPart, ImportError> {
     let trial = part.trial(named)?;
     let PartFile { path: from, store: file, unpacked } = part;
-    let refused = |why: String| GatherError::refused(&from, why);
+    let refused = |why: String| refuse(&from, why);
     let host = host_of(&file, &from, &trial)?;
     let (host, name) = (host.as_str(), trial.plan.name.as_str());
     // With a ledger that cannot be read no report of the whole could be made.

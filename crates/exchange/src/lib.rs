@@ -15,7 +15,7 @@ pub mod tables;
 
 pub use error::{ExportError, ImportError};
 pub use export::export;
-pub use gather::{GatherError, GatheredPart, PartFile, gather, host_of};
+pub use gather::{GatheredPart, PartFile, gather, host_of};
 pub use import::{ArmSummary, CsvImport, ImportSummary, import_csv};
 pub use measured::{MeasuredService, Measurements};
 pub use packed::pack;

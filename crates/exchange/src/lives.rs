@@ -55,7 +55,6 @@ impl Weight {
 /// A life as far as readings show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferredLife {
-    /// Start in microseconds since 1970; where it is unknown, the first reading.
     pub started_wall_us: i64,
     pub start: LifeStart,
     pub samples: Range<usize>,
@@ -186,12 +185,6 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_is_one_life_and_none_is_none() {
-        assert!(infer(&[], &[]).is_empty());
-        assert_eq!(infer(&[sample(0, 1, 1, 1)], &[]).len(), 1);
-    }
-
-    #[test]
     fn an_event_dates_the_start() {
         let samples = [sample(0, 500, 900, 600), sample(20, 300, 800, 310)];
         let events = [
@@ -254,14 +247,5 @@ mod tests {
         );
         let risen = [sample(0, 1000, 0, 0), sample(10, 990, 0, 0)];
         assert_eq!(infer(&risen, &noted).len(), 1, "a new process needs less at first");
-    }
-
-    #[test]
-    fn a_start_without_a_time_of_its_own_lies_in_the_middle() {
-        let samples = [sample(0, 1000, 0, 0), sample(10, 600, 0, 0)];
-        let undated = StartEvent { dated: false, ..start(10, "migration", 0) };
-        let life = &infer(&samples, &[undated])[1];
-        assert_eq!((life.started_wall_us, life.event), (5 * HOUR, None));
-        assert_eq!(life.start, LifeStart::Inferred { uncertainty_us: 5 * HOUR });
     }
 }

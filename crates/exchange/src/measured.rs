@@ -15,12 +15,10 @@ pub struct MeasuredService {
     pub samples: Vec<ImportedSample>,
     /// Groups that the files themselves name: since when, and which.
     pub groups: Vec<(i64, String)>,
-    /// The file that names it first.
     pub file: String,
 }
 
 impl MeasuredService {
-    /// Times of the first and the last reading.
     pub fn span(&self) -> (i64, i64) {
         let times = || self.samples.iter().map(|sample| sample.wall_us);
         (times().min().unwrap_or(0), times().max().unwrap_or(0))

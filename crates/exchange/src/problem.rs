@@ -78,7 +78,6 @@ impl Problems {
         Self { strict, ..Self::default() }
     }
 
-    /// How many of a kind.
     pub fn count(&self, kind: ProblemKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
@@ -204,13 +203,5 @@ mod tests {
         assert_eq!(problems.count(ProblemKind::MalformedRow), 200);
         assert_eq!(problems.details.len(), DETAILED_PROBLEMS + 1);
         assert_eq!(problems.details[0].to_string(), "f:1, column 3 (`rss_kb`): not a number: `x`");
-    }
-
-    #[test]
-    fn strict_stops_at_the_first_problem_but_not_at_notes() {
-        let mut problems = Problems::new(true);
-        problems.report(Place::of_file("f"), ProblemKind::Note, "n").unwrap();
-        let error = problems.report(Place::of_file("f"), ProblemKind::MalformedRow, "bad").unwrap_err();
-        assert!(error.to_string().contains("f: bad"), "{error}");
     }
 }

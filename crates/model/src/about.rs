@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::InvalidText;
+
 /// Longer texts are essays, and end up in a report.
 const LONGEST: usize = 4000;
 
@@ -21,16 +23,11 @@ pub struct About {
     pub next_steps: Option<String>,
 }
 
-/// Why texts are not what a trial is about.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct AboutError(String);
-
 impl About {
     /// Reads the three texts from TOML.
-    pub fn from_toml(text: &str) -> Result<Self, AboutError> {
+    pub fn from_toml(text: &str) -> Result<Self, InvalidText> {
         let about: Self = toml::from_str(text).map_err(|error| {
-            AboutError(format!("expected TOML with the texts hypothesis, notes and next_steps: {error}"))
+            InvalidText(format!("expected TOML with the texts hypothesis, notes and next_steps: {error}"))
         })?;
         about.check()?;
         Ok(about)
@@ -42,13 +39,12 @@ impl About {
         about.and_then(|about| serde_json::from_value(about.clone()).ok()).unwrap_or_default()
     }
 
-    /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Checks what may end up in a report.
-    pub fn check(&self) -> Result<(), AboutError> {
+    pub fn check(&self) -> Result<(), InvalidText> {
         let texts =
             [("hypothesis", &self.hypothesis), ("notes", &self.notes), ("next_steps", &self.next_steps)];
         let wrong = texts.into_iter().find(|(_, text)| {
@@ -62,7 +58,7 @@ impl About {
                 "{name}: expected at most {LONGEST} characters, without control characters but line ends and tabs"
             )
         };
-        wrong.map_or(Ok(()), |(name, _)| Err(AboutError(why(name))))
+        wrong.map_or(Ok(()), |(name, _)| Err(InvalidText(why(name))))
     }
 }
 

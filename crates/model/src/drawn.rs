@@ -45,7 +45,6 @@ impl DrawnPlan {
         self.services.iter().filter(edited).collect()
     }
 
-    /// Services by host.
     pub fn hosts(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for assignment in &self.services {

@@ -1,5 +1,6 @@
 //! What an error means to whoever asked.
 
+use crate::InvalidText;
 use crate::word::words;
 
 words! {
@@ -27,24 +28,9 @@ pub trait Classified: std::error::Error {
     fn class(&self) -> ErrorClass;
 }
 
-/// A text that cannot be read as what it should be: whoever gave it meant something else.
-macro_rules! usage {
-    ($($error:ty),+ $(,)?) => {
-        $(impl Classified for $error {
-            fn class(&self) -> ErrorClass {
-                ErrorClass::Usage
-            }
-        })+
-    };
+/// Whoever gave the text meant something else.
+impl Classified for InvalidText {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Usage
+    }
 }
-
-usage!(
-    crate::DurationError,
-    crate::PlanIdError,
-    crate::ServiceNameError,
-    crate::ServicePatternError,
-    crate::SpecError,
-    crate::TrialNameError,
-    crate::TrialPlanError,
-    crate::UnknownWord,
-);

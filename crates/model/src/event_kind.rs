@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::word::words;
 
@@ -55,15 +55,13 @@ words! {
         CpuSaturated = "cpu_saturated",
         /// An arm's service failed in a lab run.
         ArmFailed = "arm_failed",
-        /// Operators restarted processes.
+        /// Operators restarted processes, which dates their starts.
         Restart = "restart",
         /// Operators moved services to another group.
         Migration = "migration",
-        /// Operators changed a configuration.
         ConfigChange = "config_change",
         /// A configuration came into force.
         ConfigActivated = "config_activated",
-        /// Operators began an experiment.
         Experiment = "experiment",
         /// The start that a store reports of a service moved, and nothing shows a restart.
         StartMoved = "start_moved",
@@ -75,9 +73,9 @@ words! {
 /// The kind of an event.
 ///
 /// Operators' files have kinds of their own; such a kind is kept as it is written, and decides nothing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum EventKind {
-    /// One that means something.
     Known(KnownEvent),
     /// Any other, as written: no word of [`KnownEvent`].
     Other(String),
@@ -139,18 +137,6 @@ impl PartialEq<KnownEvent> for EventKind {
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
-    }
-}
-
-impl Serialize for EventKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for EventKind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::from(String::deserialize(deserializer)?.as_str()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::Version;
 use crate::word::words;
 
 /// The allocator that a process really uses, as proved from the running process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// Family such as `mimalloc`, or `unknown` where the evidence does not decide.
     pub family: String,
@@ -37,8 +37,8 @@ pub struct Identity {
     pub libraries: Vec<MappedLibrary>,
 }
 
-/// A shared library that a process maps. Two are the same where their builds are, wherever they lie and whatever is known of
-/// their packages.
+/// A shared library that a process maps. Two are the same where their builds are, wherever they lie and whatever
+/// is known of their packages.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MappedLibrary {
     /// The name that programs ask for, such as `libzstd.so.1`.
@@ -47,7 +47,6 @@ pub struct MappedLibrary {
     pub path: PathBuf,
     /// The package that the file belongs to, where one is known.
     pub package: Option<String>,
-    /// Version of that package.
     pub version: Option<String>,
     /// GNU build id, in hexadecimal.
     pub build_id: Option<String>,
@@ -95,6 +94,7 @@ impl MappedLibrary {
 
 words! {
     /// How an allocator got into a process.
+    #[derive(Default)]
     pub enum Linkage: "way into a process" {
         /// Through `LD_PRELOAD` or the loader's `--preload`.
         Preloaded = "preloaded",
@@ -105,6 +105,7 @@ words! {
         /// The C library's own allocator.
         Libc = "libc",
         /// The evidence does not decide.
+        #[default]
         Unknown = "unknown",
     }
 }

@@ -3,12 +3,8 @@
 //!
 //! Sizes are bytes, times are seconds or microseconds, and the unit is in the name.
 
-#![warn(missing_docs)]
-
 mod about;
-#[allow(missing_docs)] // Most names are keys of the file, whose comments and page explain them.
 mod drawn;
-#[allow(missing_docs)] // Errors say what they are.
 mod drawn_file;
 mod duration;
 mod error_class;
@@ -29,22 +25,22 @@ pub mod units;
 mod word;
 mod work;
 
-pub use about::{About, AboutError};
+pub use about::About;
 pub use drawn::{Assignment, Build, BuildOfHosts, DrawnPlan, builds_of_hosts};
 pub use drawn_file::PlanFileError;
-pub use duration::{DurationError, HumanDuration};
+pub use duration::HumanDuration;
 pub use error_class::{Classified, ErrorClass};
 pub use event_kind::{EventKind, KnownEvent};
 pub use family::{FAMILIES, family_in};
 pub use identity::{Identity, Linkage, MappedLibrary};
 pub use life::{Ending, LifeKey, LifeStart, with_reason};
 pub use memory_split::MemorySplit;
-pub use plan_id::{PlanId, PlanIdError};
+pub use plan_id::PlanId;
 pub use sample::{MemoryReading, Metric, Reading, Sample, SlowSample};
-pub use spec::{AllocatorSpec, Setting, SpecError, Version};
+pub use spec::{AllocatorSpec, Setting, Version};
 pub use tor_flag::TorFlag;
-pub use trial::{Arm, Pace, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};
+pub use trial::{Arm, Pace, ServiceName, Treatment, TrialPlan};
 pub use trial_kind::TrialKind;
-pub use trial_name::{ServicePattern, ServicePatternError, TrialName, TrialNameError};
-pub use word::UnknownWord;
-pub use work::{REQUESTS_FAILED_AND_TRIED, WorkKind, WorkMeasure, WorkMeasureError};
+pub use trial_name::{ServicePattern, TrialName};
+pub use word::InvalidText;
+pub use work::{REQUESTS_FAILED_AND_TRIED, WorkKind, WorkMeasure};

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What distinguishes one life from any other on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LifeKey {
-    /// The kernel's boot id.
     pub boot_id: String,
-    /// Process id.
     pub pid: i32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
@@ -33,7 +31,7 @@ pub fn with_reason(known: Option<String>, why: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LifeStart {
-    /// Read from the kernel.
+    /// Read from the kernel, exact to a clock tick.
     Observed,
     /// Inferred from readings between which the process must have been started anew.
     Inferred {
@@ -44,7 +42,7 @@ pub enum LifeStart {
     Unknown,
 }
 
-/// How a life ended.
+/// How a life ended, as meant or otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -58,8 +56,8 @@ pub enum Ending {
     Signaled(i32),
     /// The main process ended but processes that it started live on (it forked away).
     ForkedAway,
-    /// The service manager stopped it, outside of any plan, or it ended by itself with success; which of them is not
-    /// known.
+    /// The service manager stopped it, outside of any plan, or it ended by itself with success; which
+    /// of them is not known.
     Stopped,
 }
 

@@ -4,7 +4,7 @@ use crate::word::text_type;
 
 text_type! {
     /// The start of the SHA-256 of all that was drawn: 16 hexadecimal digits, safe in a unit's file.
-    pub struct PlanId, valid by is_id, else PlanIdError:
+    pub struct PlanId, valid by is_id, else
         "`{0}` is no id of a drawing; expected 16 hexadecimal digits, as a plan has when it is drawn"
 }
 

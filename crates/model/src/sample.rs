@@ -7,21 +7,16 @@ use crate::word::words;
 
 /// One reading of all processes of a service: sums over the process tree, in bytes.
 ///
-/// Sources: `/proc/PID/status`, `/proc/PID/stat` (proc_pid_status(5), proc_pid_stat(5)) and the
-/// service's cgroup.
+/// Sources: `/proc/PID/status`, `/proc/PID/stat` (proc_pid_status(5), proc_pid_stat(5)) and the service's cgroup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Resident set size (`VmRSS`): anonymous, file and shared pages.
     pub rss_bytes: u64,
-    /// Resident anonymous pages (`RssAnon`).
     pub anon_bytes: u64,
-    /// Resident file pages (`RssFile`).
     pub file_bytes: u64,
-    /// Resident shared memory (`RssShmem`).
     pub shmem_bytes: u64,
     /// Anonymous memory in swap (`VmSwap`).
     pub swap_bytes: u64,
-    /// Virtual size (`VmSize`).
     pub vsize_bytes: u64,
     /// Peak resident set size (`VmHWM`), summed over the tree.
     pub hwm_bytes: u64,
@@ -31,9 +26,7 @@ pub struct Sample {
     pub major_faults: u64,
     /// User and system CPU time since start, in microseconds, with waited-for children.
     pub cpu_us: u64,
-    /// Threads.
     pub threads: u32,
-    /// Processes in the tree.
     pub processes: u32,
     /// The cgroup's current memory, where the service has a cgroup of its own.
     pub cgroup_current_bytes: Option<u64>,
@@ -42,8 +35,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The reading that a metric compares; `None` of proportional memory, which is read apart and seldom, and where there is no
-    /// control group.
+    /// The reading that a metric compares; `None` of proportional memory, which is read apart and seldom, and where
+    /// there is no control group.
     pub fn level(&self, metric: Metric) -> Option<u64> {
         let memory = MemoryReading {
             rss_bytes: Some(self.rss_bytes),
@@ -74,11 +67,8 @@ impl Sample {
 /// Memory of a service at one moment, as far as its source reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryReading {
-    /// Resident memory.
     pub rss_bytes: Option<u64>,
-    /// Resident anonymous memory.
     pub anon_bytes: Option<u64>,
-    /// Anonymous memory in swap.
     pub swap_bytes: Option<u64>,
     /// Memory of the control group.
     pub cgroup_current_bytes: Option<u64>,
@@ -99,9 +89,7 @@ impl MemoryReading {
 /// The expensive part of a reading, from `smaps_rollup`, taken at a slower, budgeted pace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowSample {
-    /// Proportional set size.
     pub pss_bytes: u64,
-    /// Private dirty pages.
     pub private_dirty_bytes: u64,
     /// Pages given back with `MADV_FREE` that still count in RSS.
     pub lazyfree_bytes: u64,
@@ -124,12 +112,10 @@ words! {
     /// Which reading a trial compares.
     #[derive(Default)]
     pub enum Metric: "metric" {
-        /// Resident set size.
         #[default]
         Rss = "rss",
         /// Resident anonymous memory plus swap: the allocator's part.
         Anon = "anon",
-        /// Proportional set size.
         Pss = "pss",
         /// Current memory of the service's cgroup.
         Cgroup = "cgroup",

@@ -1,12 +1,13 @@
-//! JSON schemas of types that are texts to serde.
+//! Types that are texts to serde, with the schemas of such texts.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{AllocatorSpec, HumanDuration, Version};
+use crate::{AllocatorSpec, HumanDuration};
 
-/// Gives a type the schema of a text.
+/// A type is written as it is shown, and read as it is parsed.
 macro_rules! text {
     ($($name:ident: $about:literal,)+) => {
         $(impl JsonSchema for $name {
@@ -17,6 +18,18 @@ macro_rules! text {
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
                 json_schema!({ "type": "string", "description": $about })
             }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
         })+
     };
 }
@@ -24,5 +37,4 @@ macro_rules! text {
 text! {
     AllocatorSpec: "`family@version+variant?setting=value&...`",
     HumanDuration: "A length of time such as `48h` or `10d`",
-    Version: "A version such as `2.0.9`",
 }

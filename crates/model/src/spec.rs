@@ -1,13 +1,15 @@
-//! The allocator spec: `family[@version][+variant...][?setting=value[&setting=value...]]`.
+//! The allocator spec, such as `mimalloc@2.0.9+secure`: `family[@version][+variant...][?setting=value[&setting=value...]]`.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What to run under: `glibc`, `jemalloc@5.3.0`, `mimalloc@2.0.9+secure`,
-/// `mimalloc@3.0.1?purge_delay=0`.
+use crate::InvalidText;
+
+/// What to run under: `glibc`, `jemalloc@5.3.0`, `mimalloc@2.0.9+secure`, `mimalloc@3.0.1?purge_delay=0`.
 ///
 /// A parsed spec is well formed; whether its family, version and settings exist is the
 /// catalog's business. `Display` gives back exactly what was parsed.
@@ -28,32 +30,14 @@ pub struct AllocatorSpec {
 pub struct Setting {
     /// The setting's name in the catalog, such as `purge_delay`.
     pub name: String,
-    /// The value as given.
     pub value: String,
 }
 
 /// A version as text, ordered by its numeric parts: `2.0.9 < 2.0.10`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(description = "A version such as `2.0.9`")]
 pub struct Version(String);
-
-/// Why a text is not an allocator spec: where it went wrong and what would have been right there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{input}` is not an allocator spec: at position {position}: expected {expected}, found {found}\n  {input}\n  {:>width$}",
-    "^",
-    width = position
-)]
-pub struct SpecError {
-    /// The whole text.
-    pub input: String,
-    /// Where it went wrong, in characters from 1.
-    pub position: usize,
-    /// What would have been accepted there.
-    pub expected: &'static str,
-    /// What was there.
-    pub found: String,
-}
 
 const FAMILY: &str = "an allocator family (lower-case letters, digits, `-` or `_`, starting with a letter)";
 const VERSION: &str = "a version (digits, letters, `.`, `-` or `~`, starting with a digit) after `@`";
@@ -102,9 +86,9 @@ impl fmt::Display for AllocatorSpec {
 }
 
 impl FromStr for AllocatorSpec {
-    type Err = SpecError;
+    type Err = InvalidText;
 
-    fn from_str(input: &str) -> Result<Self, SpecError> {
+    fn from_str(input: &str) -> Result<Self, InvalidText> {
         let mut scanner = Scanner { input, rest: input };
         let family = scanner.word(FAMILY, |c| c.is_ascii_lowercase(), is_name)?;
         let version = match scanner.eat('@') {
@@ -139,11 +123,10 @@ impl FromStr for AllocatorSpec {
             }
         }
         if !scanner.rest.is_empty() {
-            let expected = match (settings.is_empty(), variants.is_empty(), version.is_some()) {
-                (false, _, _) => "`&` and another setting, or the end",
-                (_, false, _) => "`+variant`, `?setting=value`, or the end",
-                (_, _, true) => "`+variant`, `?setting=value`, or the end",
-                _ => "`@version`, `+variant`, `?setting=value`, or the end",
+            let expected = match (settings.is_empty(), variants.is_empty() && version.is_none()) {
+                (false, _) => "`&` and another setting, or the end",
+                (true, false) => "`+variant`, `?setting=value`, or the end",
+                (true, true) => "`@version`, `+variant`, `?setting=value`, or the end",
             };
             return Err(scanner.error(expected));
         }
@@ -188,7 +171,7 @@ impl Scanner<'_> {
         expected: &'static str,
         first: impl Fn(char) -> bool,
         others: impl Fn(char) -> bool,
-    ) -> Result<String, SpecError> {
+    ) -> Result<String, InvalidText> {
         if !self.rest.starts_with(first) {
             return Err(self.error(expected));
         }
@@ -198,11 +181,11 @@ impl Scanner<'_> {
         Ok(word.to_owned())
     }
 
-    fn error(&self, expected: &'static str) -> SpecError {
+    fn error(&self, expected: &'static str) -> InvalidText {
         self.error_at(self.rest, expected)
     }
 
-    fn error_at(&self, rest: &str, expected: &'static str) -> SpecError {
+    fn error_at(&self, rest: &str, expected: &'static str) -> InvalidText {
         let consumed = &self.input[..self.input.len() - rest.len()];
         let found = match rest.chars().next() {
             Some(_) if rest.chars().count() > 24 => {
@@ -211,12 +194,15 @@ impl Scanner<'_> {
             Some(_) => format!("`{rest}`"),
             None => "the end".to_owned(),
         };
-        SpecError { input: self.input.to_owned(), position: consumed.chars().count() + 1, expected, found }
+        let (input, position) = (self.input, consumed.chars().count() + 1);
+        InvalidText(format!(
+            "`{input}` is not an allocator spec: at position {position}: expected {expected}, found {found}\n  {input}\n  {:>position$}",
+            "^"
+        ))
     }
 }
 
 impl Version {
-    /// The version as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -259,19 +245,6 @@ impl PartialOrd for Version {
     }
 }
 
-impl Serialize for AllocatorSpec {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for AllocatorSpec {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,8 +274,11 @@ mod tests {
             ("glibc 2", 6, "`@version`, `+variant`, `?setting=value`, or the end"),
             ("glibc@2.36 x", 11, "`+variant`, `?setting=value`, or the end"),
         ] {
-            let error = input.parse::<AllocatorSpec>().unwrap_err();
-            assert_eq!((error.position, error.expected), (position, expected), "{input}");
+            let error = input.parse::<AllocatorSpec>().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("at position {position}: expected {expected}, found")),
+                "{error}"
+            );
         }
     }
 
@@ -329,10 +305,8 @@ mod tests {
         }
 
         #[test]
-        fn no_input_panics_and_positions_lie_inside(text in "\\PC{0,30}") {
-            if let Err(error) = text.parse::<AllocatorSpec>() {
-                prop_assert!(error.position >= 1 && error.position <= text.chars().count() + 1);
-            }
+        fn no_input_panics(text in "\\PC{0,30}") {
+            let _ = text.parse::<AllocatorSpec>();
         }
     }
 }

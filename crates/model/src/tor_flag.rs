@@ -16,7 +16,6 @@ words! {
         HSDir = "HSDir",
         /// Its policy lets much traffic out.
         Exit = "Exit",
-        /// Serves directory documents.
         V2Dir = "V2Dir",
     }
 }

@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::word::text_type;
-use crate::{About, AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
+use crate::{About, AllocatorSpec, HumanDuration, InvalidText, Metric, ServicePattern};
 
 text_type! {
     /// The name of a service: a systemd unit, or a name that a lab run gave.
     ///
     /// Letters, digits and `: - _ . @ \` as systemd allows in unit names, at most 255 characters, not
     /// starting with `-` or `.`.
-    pub struct ServiceName, valid by is_service_name, else ServiceNameError:
+    pub struct ServiceName, valid by is_service_name, else
         "`{0}` is not a service name; expected 1 to 255 of the characters a-z A-Z 0-9 : - _ . @ \\, not starting with `-` or `.`"
 }
 
@@ -24,7 +24,7 @@ fn is_service_name(text: &str) -> bool {
 
 impl ServiceName {
     /// The unit that somebody means by a text, as for systemctl(1): `php8.2-fpm` is `php8.2-fpm.service`.
-    pub fn of_unit(text: &str) -> Result<Self, ServiceNameError> {
+    pub fn of_unit(text: &str) -> Result<Self, InvalidText> {
         with_unit_type(text).parse()
     }
 }
@@ -44,8 +44,8 @@ const UNIT_TYPES: [&str; 11] = [
     ".scope",
 ];
 
-/// A unit's name, or a pattern of such, with its type: that of a service where none is given. Any other dot is a part of
-/// the name.
+/// A unit's name, or a pattern of such, with its type: that of a service where none is given. Any other dot is
+/// a part of the name.
 pub(crate) fn with_unit_type(text: &str) -> String {
     let complete = UNIT_TYPES.iter().any(|end| text.ends_with(end));
     if complete { text.to_owned() } else { format!("{text}.service") }
@@ -124,13 +124,14 @@ impl Treatment {
 }
 
 /// A named treatment in a trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Arm {
     /// The arm's name, unique in its trial.
     pub name: String,
     /// Whether the other arms are compared to this one. Exactly one arm of a trial is the control.
+    #[serde(default)]
     pub control: bool,
-    /// What is applied.
     #[serde(flatten)]
     pub treatment: Treatment,
 }
@@ -151,13 +152,13 @@ impl Arm {
     }
 
     /// Why its name cannot be used, if it cannot.
-    fn check_name(&self) -> Result<(), TrialPlanError> {
+    fn check_name(&self) -> Result<(), InvalidText> {
         let name = &self.name;
         let fits = (1..=120).contains(&name.chars().count()) && !name.chars().any(char::is_control);
         if fits && name.trim() == name {
             return Ok(());
         }
-        Err(TrialPlanError(format!(
+        Err(InvalidText(format!(
             "`{name}` is not an arm's name; expected 1 to 120 printable characters without spaces at either end"
         )))
     }
@@ -196,13 +197,10 @@ impl Default for Pace {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPlan {
-    /// The trial's name.
     pub name: String,
     /// Which services, as systemd unit patterns separated by spaces; unused in a lab run.
     pub services: Option<String>,
-    /// How long.
     pub duration: Option<HumanDuration>,
-    /// Which reading is compared.
     pub metric: Option<Metric>,
     /// Looks at the running trial, as times since its start, ascending; unused in a lab run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -218,69 +216,29 @@ pub struct TrialPlan {
     pub arms: Vec<Arm>,
 }
 
-/// Why a text is not a trial plan: what is wrong, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TrialPlanError(String);
-
-/// The keys of an arm. Flattening `Treatment` would lose the unknown-key check.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ArmTable {
-    name: String,
-    #[serde(default)]
-    control: bool,
-    allocator: Option<AllocatorSpec>,
-    #[serde(default)]
-    torrc: BTreeMap<String, String>,
-    restart_every: Option<HumanDuration>,
-    #[serde(default)]
-    environment: BTreeMap<String, String>,
-    #[serde(default)]
-    command: Vec<String>,
-}
-
-impl<'de> Deserialize<'de> for Arm {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let table = ArmTable::deserialize(deserializer)?;
-        Ok(Self {
-            name: table.name,
-            control: table.control,
-            treatment: Treatment {
-                allocator: table.allocator,
-                torrc: table.torrc,
-                restart_every: table.restart_every,
-                environment: table.environment,
-                command: table.command,
-            },
-        })
-    }
-}
-
 impl TrialPlan {
     /// Reads a plan from TOML and checks that its arms make a trial.
-    pub fn from_toml(text: &str) -> Result<Self, TrialPlanError> {
+    pub fn from_toml(text: &str) -> Result<Self, InvalidText> {
         let plan: Self = toml::from_str(text)
-            .map_err(|error| TrialPlanError(format!("the trial plan cannot be read: {error}")))?;
+            .map_err(|error| InvalidText(format!("the trial plan cannot be read: {error}")))?;
         plan.check()?;
         Ok(plan)
     }
 
     /// A plan of one arm per spec; the first is the control.
-    pub fn from_specs(name: &str, specs: &[AllocatorSpec]) -> Result<Self, TrialPlanError> {
+    pub fn from_specs(name: &str, specs: &[AllocatorSpec]) -> Result<Self, InvalidText> {
         let arms = specs.iter().enumerate().map(|(i, spec)| Arm::from_spec(spec.clone(), i == 0));
         let plan = Self { name: name.to_owned(), arms: arms.collect(), ..Self::default() };
         plan.check()?;
         Ok(plan)
     }
 
-    /// The control arm.
     pub fn control(&self) -> &Arm {
         // `check` has seen to it that there is one.
         self.arms.iter().find(|arm| arm.control).unwrap_or(&self.arms[0])
     }
 
-    fn check_looks(&self) -> Result<(), TrialPlanError> {
+    fn check_looks(&self) -> Result<(), InvalidText> {
         let ascend = self.looks.windows(2).all(|pair| pair[0] < pair[1]);
         let first_ok = self.looks.first().is_none_or(|first| !first.0.is_zero());
         let last_ok = self.looks.last().zip(self.duration).is_none_or(|(last, duration)| *last <= duration);
@@ -288,18 +246,18 @@ impl TrialPlan {
             return Ok(());
         }
         let looks: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
-        Err(TrialPlanError(format!("looks must ascend and lie within the duration: {}", looks.join(", "))))
+        Err(InvalidText(format!("looks must ascend and lie within the duration: {}", looks.join(", "))))
     }
 
     /// Refuses arms that make no trial on services of this length.
-    pub fn check_arms(arms: &[Arm], duration: HumanDuration) -> Result<(), TrialPlanError> {
+    pub fn check_arms(arms: &[Arm], duration: HumanDuration) -> Result<(), InvalidText> {
         if arms.len() < 2 {
             let why = "the trial has only its control; add an [[arm]] for what is to be compared to it";
-            return Err(TrialPlanError(why.to_owned()));
+            return Err(InvalidText(why.to_owned()));
         }
         let fits = |every: HumanDuration| every >= HumanDuration::from_secs(1) && every < duration;
         match arms.iter().find(|arm| !arm.treatment.restart_every.is_none_or(fits)) {
-            Some(arm) => Err(TrialPlanError(format!(
+            Some(arm) => Err(InvalidText(format!(
                 "arm `{}`: restart_every must be from 1s to less than the trial's duration of {duration}",
                 arm.name
             ))),
@@ -307,14 +265,13 @@ impl TrialPlan {
         }
     }
 
-    /// The patterns of `services`.
-    pub fn service_patterns(&self) -> Result<Vec<ServicePattern>, ServicePatternError> {
+    pub fn service_patterns(&self) -> Result<Vec<ServicePattern>, InvalidText> {
         self.services.as_deref().unwrap_or_default().split_whitespace().map(str::parse).collect()
     }
 
     /// Checks that the arms make a trial, and looks and pace.
-    pub fn check(&self) -> Result<(), TrialPlanError> {
-        let refused = |why: String| Err(TrialPlanError(why));
+    pub fn check(&self) -> Result<(), InvalidText> {
+        let refused = |why: String| Err(InvalidText(why));
         if self.arms.is_empty() {
             return refused(
                 "the trial plan has no [[arm]]; add one per treatment, one of them with `control = true`"
@@ -331,7 +288,7 @@ impl TrialPlan {
             ));
         }
         self.check_looks()?;
-        self.about.check().map_err(|error| TrialPlanError(format!("[about]: {error}")))?;
+        self.about.check().map_err(|error| InvalidText(format!("[about]: {error}")))?;
         if self.pace.at_once == 0 {
             return refused("[pace]: at_once must be 1 or more".to_owned());
         }

@@ -30,7 +30,6 @@ impl TrialKind {
         matches!(self, Self::LabCommand | Self::LabTor)
     }
 
-    /// Whether others measured it.
     pub fn is_import(self) -> bool {
         matches!(self, Self::ImportTorutils | Self::ImportPrometheus)
     }
@@ -45,8 +44,8 @@ impl TrialKind {
         matches!(self, Self::Field | Self::Rollout)
     }
 
-    /// Whether two of these kinds that go on at once need names of their own: commands that change or watch services find them by
-    /// their name alone.
+    /// Whether two of these kinds that go on at once need names of their own: commands that change or watch services find
+    /// them by their name alone.
     pub fn shares_names_with(self, other: Self) -> bool {
         self == other || self.treats_services() && other.treats_services()
     }

@@ -7,17 +7,17 @@ use crate::word::text_type;
 text_type! {
     /// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
     ///
-    /// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`; not `host`, which the agent calls services that
-    /// are in no trial.
-    pub struct TrialName, valid by is_trial_name, else TrialNameError:
+    /// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`; not `host`, which the agent calls services
+    /// that are in no trial.
+    pub struct TrialName, valid by is_trial_name, else
         "`{0}` cannot name a trial, a run or their files; expected 1 to 64 of the characters a-z A-Z 0-9 - _ ., not starting with `-` or `.`, and not `host`"
 }
 
 text_type! {
     /// Which services: a unit's name, or one in which `*`, `?` and `[...]` stand for others (glob(7)). As for systemctl(1) a
-    /// name without a unit's type means a service, and a backslash stands for itself: names that systemd-escape(1) made are
-    /// written as they are.
-    pub struct ServicePattern, valid by is_pattern, else ServicePatternError:
+    /// name without a unit's type means a service, and a backslash stands for itself: names that systemd-escape(1) made
+    /// are written as they are.
+    pub struct ServicePattern, valid by is_pattern, else
         "`{0}` is not a pattern of services; expected a unit's name such as tor@relay1.service, with *, ? or [...] for others, such as tor@*"
 }
 

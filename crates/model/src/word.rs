@@ -1,15 +1,13 @@
 //! Words of a closed list, and names that are texts.
 
-/// A word that is none of those that can stand there.
+/// Why a text is not what it should be: what it is not, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is no {what}; expected one of {}", known.join(", "))]
-pub struct UnknownWord {
-    /// What it should name, such as `kind of a trial`.
-    pub what: &'static str,
-    /// The word.
-    pub word: String,
-    /// The words that can stand there.
-    pub known: Vec<&'static str>,
+#[error("{0}")]
+pub struct InvalidText(pub(crate) String);
+
+/// A word that is none of those that can stand there; `what` is such as `kind of a trial`.
+pub(crate) fn unknown_word(word: &str, what: &str, known: &[&str]) -> InvalidText {
+    InvalidText(format!("`{word}` is no {what}; expected one of {}", known.join(", ")))
 }
 
 /// Declares an enum of which each variant has one spelling, the same in files, tables and the database.
@@ -47,14 +45,11 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::UnknownWord;
+            type Err = $crate::InvalidText;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Self::ALL.iter().copied().find(|own| own.as_str() == text).ok_or_else(|| $crate::UnknownWord {
-                    what: $what,
-                    word: text.to_owned(),
-                    known: Self::ALL.iter().map(|own| own.as_str()).collect(),
-                })
+                let known = Self::ALL.iter().copied().find(|own| own.as_str() == text);
+                known.ok_or_else(|| $crate::word::unknown_word(text, $what, &[$($word),+]))
             }
         }
 
@@ -84,24 +79,18 @@ macro_rules! words {
     };
 }
 
-/// Declares a text of which not every one is valid, and the error of those that are not.
+/// Declares a text of which not every one is valid; the message says what was expected of those that are not.
 macro_rules! text_type {
     (
         $(#[$attribute:meta])*
-        pub struct $name:ident, valid by $rule:expr, else $error:ident: $message:literal
+        pub struct $name:ident, valid by $rule:expr, else $message:literal
     ) => {
         $(#[$attribute])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
         #[serde(transparent)]
         pub struct $name(String);
 
-        #[doc = concat!("Why a text is not a `", stringify!($name), "`.")]
-        #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-        #[error($message)]
-        pub struct $error(String);
-
         impl $name {
-            /// As text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -114,11 +103,14 @@ macro_rules! text_type {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $error;
+            type Err = $crate::InvalidText;
 
-            fn from_str(text: &str) -> Result<Self, $error> {
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let rule: fn(&str) -> bool = $rule;
-                if rule(text) { Ok(Self(text.to_owned())) } else { Err($error(text.to_owned())) }
+                match rule(text) {
+                    true => Ok(Self(text.to_owned())),
+                    false => Err($crate::InvalidText(format!($message, text))),
+                }
             }
         }
 

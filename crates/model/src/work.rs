@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::InvalidText;
 use crate::word::words;
 
 words! {
@@ -20,19 +21,10 @@ words! {
 /// A measure of work: `tps`, `less:latency_ms`, `count:requests`. Without a kind it is a rate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkMeasure {
-    /// What its numbers are.
     pub kind: WorkKind,
     /// What is measured, with its unit where it has one.
     pub name: String,
 }
-
-/// Why a text is not a measure of work.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a measure of work; expected a NAME for what is done a second, less:NAME where less is better, or \
-     count:NAME for a count since the start; a name has up to 60 printable characters without `=`, `:` and `#`"
-)]
-pub struct WorkMeasureError(String);
 
 /// Observations of work are called so, followed by the kind and the name.
 const PREFIX: &str = "work";
@@ -54,9 +46,9 @@ impl WorkMeasure {
 }
 
 impl FromStr for WorkMeasure {
-    type Err = WorkMeasureError;
+    type Err = InvalidText;
 
-    fn from_str(text: &str) -> Result<Self, WorkMeasureError> {
+    fn from_str(text: &str) -> Result<Self, InvalidText> {
         let (kind, name) = match text.split_once(':') {
             Some((word, name)) => (word.parse().ok(), name),
             None => (Some(WorkKind::Rate), text),
@@ -65,7 +57,10 @@ impl FromStr for WorkMeasure {
         let plain = name.chars().all(|c| !c.is_control() && !matches!(c, '=' | ':' | '#'));
         match kind {
             Some(kind) if fits && plain => Ok(Self { kind, name: name.to_owned() }),
-            _ => Err(WorkMeasureError(text.to_owned())),
+            _ => Err(InvalidText(format!(
+                "`{text}` is not a measure of work; expected a NAME for what is done a second, less:NAME where less is better, or \
+                 count:NAME for a count since the start; a name has up to 60 printable characters without `=`, `:` and `#`"
+            ))),
         }
     }
 }

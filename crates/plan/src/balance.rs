@@ -16,7 +16,6 @@ pub const WORTH_A_WORD: f64 = 0.25;
 const ALIKE: f64 = 0.01;
 const DAY: f64 = 86_400.0;
 
-/// The arms before the trial, side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Balance {
     pub arms: Vec<ArmBalance>,
@@ -24,16 +23,13 @@ pub struct Balance {
     pub differences: Vec<Difference>,
 }
 
-/// The services of one arm before the trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmBalance {
     pub arm: String,
-    /// Whether it is the control.
     pub control: bool,
     pub services: usize,
     pub roles: BTreeMap<String, usize>,
     pub hosts: BTreeMap<String, usize>,
-    /// Memory; `None` where it is known of none.
     pub baseline_bytes: Option<Spread>,
     pub age_seconds: Option<Spread>,
 }
@@ -51,9 +47,9 @@ pub struct Spread {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     pub arm: String,
-    /// What differs: `memory` and `age` on the log scale, or the share of a role or host, such as `role exit`. Ages count
-    /// from a day on: memory of services of some minutes and of some hours says equally little.
-    pub what: String,
+    /// What differs, on the log scale: `memory` or `age`. Ages count from a day on, because memory of services of some minutes and of some
+    /// hours says equally little. Blocks see to roles and hosts.
+    pub what: &'static str,
     pub standardised: f64,
 }
 
@@ -88,7 +84,6 @@ pub fn balance(plan: &DrawnPlan, candidates: &[Candidate]) -> Balance {
 }
 
 impl Balance {
-    /// The differences worth a word.
     pub fn large(&self) -> impl Iterator<Item = &Difference> {
         self.differences.iter().filter(|difference| difference.standardised.abs() > WORTH_A_WORD)
     }
@@ -114,14 +109,18 @@ fn spread(members: &[&Candidate], of: impl Fn(&Candidate) -> Option<f64>) -> Opt
     })
 }
 
-/// Something known of services as a number.
-type Covariate<'a> = (String, Box<dyn Fn(&Candidate) -> Option<f64> + 'a>);
+/// Something known of services as a number, by its name.
+type Covariate<'a> = (&'static str, &'a dyn Fn(&Candidate) -> Option<f64>);
 
 fn differences(plan: &DrawnPlan, members: &[Vec<&Candidate>]) -> Vec<Difference> {
     let all: Vec<&Candidate> = members.iter().flatten().copied().collect();
+    let log = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
+    let memory = |candidate: &Candidate| log(memory(candidate));
+    let age = |candidate: &Candidate| log(candidate.age_seconds.map(|age| DAY + age));
+    let covariates: [Covariate<'_>; 2] = [("memory", &memory), ("age", &age)];
     let Some(control) = plan.arms.iter().position(|arm| arm.control) else { return Vec::new() };
     let mut found = Vec::new();
-    for (what, value) in covariates(&all) {
+    for (what, value) in covariates {
         let values = |services: &[&Candidate]| -> Vec<f64> {
             services.iter().filter_map(|service| value(service)).collect()
         };
@@ -134,35 +133,10 @@ fn differences(plan: &DrawnPlan, members: &[Vec<&Candidate>]) -> Vec<Difference>
             let own = values(&members[index]);
             if !own.is_empty() {
                 let standardised = (mean(&own) - mean(&controls)) / deviation;
-                found.push(Difference { arm: arm.name.clone(), what: what.clone(), standardised });
+                found.push(Difference { arm: arm.name.clone(), what, standardised });
             }
         }
     }
     found.sort_by(|a, b| b.standardised.abs().total_cmp(&a.standardised.abs()));
     found
-}
-
-fn covariates<'a>(all: &[&Candidate]) -> Vec<Covariate<'a>> {
-    let log = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
-    let mut covariates: Vec<Covariate<'a>> = vec![
-        ("memory".to_owned(), Box::new(move |candidate| log(memory(candidate)))),
-        ("age".to_owned(), Box::new(move |candidate| log(candidate.age_seconds.map(|age| DAY + age)))),
-    ];
-    let is = |same: bool| Some(f64::from(u8::from(same)));
-    for role in shares(counts(all, |candidate| &candidate.role)) {
-        covariates.push((format!("role {role}"), Box::new(move |candidate| is(candidate.role == role))));
-    }
-    for host in shares(counts(all, |candidate| &candidate.host)) {
-        covariates.push((format!("host {host}"), Box::new(move |candidate| is(candidate.host == host))));
-    }
-    covariates
-}
-
-/// The shares to compare: of two, one gives the other.
-fn shares(counts: BTreeMap<String, usize>) -> Vec<String> {
-    let mut names: Vec<String> = counts.into_keys().collect();
-    if names.len() <= 2 {
-        names.truncate(1);
-    }
-    names
 }

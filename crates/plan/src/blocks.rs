@@ -52,8 +52,8 @@ pub(crate) fn deal(
 /// make blocks of fewer rounds, so that a host has every arm. Within a stratum neighbours by size share a block
 /// (R. Greevy et al., "Optimal multivariate matching before randomization", Biostatistics 5 (2004)). Hosts of one
 /// system run one build: only systems with fewer services than arms share blocks with others. Fewer services than arms
-/// that remain join a block of their host or system: a block without both the control and an arm says nothing about
-/// that arm.
+/// that remain join a block of their host or system: a block without both the control and an arm
+/// says nothing about that arm.
 fn blocks(
     candidates: &[Candidate],
     strata: &[[String; LEVELS]],

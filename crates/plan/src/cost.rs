@@ -1,6 +1,6 @@
 //! What the restarts of a trial cost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use heaptrial_model::{DrawnPlan, ServiceName};
 use serde::Serialize;
@@ -17,9 +17,6 @@ pub struct RestartCost {
     pub downtime_seconds: f64,
     /// Services that are down at the same time, at most.
     pub at_once: u32,
-    pub at_once_asked: u32,
-    /// Families, where a service without one is its own.
-    pub families: usize,
     /// Further restarts by `restart_every` until the end, over all services.
     pub timer_restarts: u64,
 }
@@ -55,22 +52,13 @@ pub fn restart_cost(plan: &DrawnPlan, candidates: &[Candidate]) -> RestartCost {
         (started, ended) = (start, ended.max(end));
         downtime += seconds;
     }
-    let families = families(plan);
     RestartCost {
         restarts: plan.services.len(),
         total_seconds: ended,
         downtime_seconds: downtime,
-        at_once: at_once.min(u32::try_from(families).unwrap_or(u32::MAX).max(1)),
-        at_once_asked: at_once,
-        families,
+        at_once,
         timer_restarts: timer_restarts(plan),
     }
-}
-
-fn families(plan: &DrawnPlan) -> usize {
-    let named: BTreeSet<&str> =
-        plan.services.iter().filter_map(|assignment| assignment.family.as_deref()).collect();
-    named.len() + plan.services.iter().filter(|assignment| assignment.family.is_none()).count()
 }
 
 fn timer_restarts(plan: &DrawnPlan) -> u64 {

@@ -1,4 +1,4 @@
-//! Drawing a plan.
+//! Drawing a plan from candidates and a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The plan of a field trial: random assignment within blocks, order and cost of restarts, looks. Pure: what is known
 //! of the services comes in, a plan goes out; the seed decides everything random.
 //!
-//! [`draw`] makes a [`DrawnPlan`](heaptrial_model::DrawnPlan) of a trial and its [`Candidate`]s; [`balance`] and
-//! [`restart_cost`] describe it.
+//! [`draw`] makes a [`DrawnPlan`](heaptrial_model::DrawnPlan) of a trial and its [`Candidate`]s;
+//! [`balance`] and [`restart_cost`] describe it.
 
 mod balance;
 mod blocks;

@@ -1,4 +1,4 @@
-//! The order of restarts.
+//! The order of restarts over arms and hosts.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ pub struct AaCheck {
     pub rejected: f64,
     /// Monte Carlo standard error of `rejected`.
     pub standard_error: f64,
-    /// Halvings that were drawn.
+    /// Halvings that were drawn at random.
     pub halvings: usize,
     /// The ratio of geometric means, as a ratio of 1 or more, that 95% of the halvings stay below: a
     /// smaller one between two arms of half the size is noise.
@@ -67,8 +67,7 @@ pub fn aa_check(values: &[f64], halvings: usize, seed: u64) -> Option<AaCheck> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use rand_distr::{Distribution, LogNormal, StudentT};
+    use rand_distr::{Distribution, LogNormal};
 
     const HALVINGS: usize = 1_000;
 
@@ -97,34 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn heavy_tails_leave_the_permutation_test_at_its_level() {
-        let mut random = ChaCha8Rng::seed_from_u64(3);
-        let tails = StudentT::new(1.5).unwrap();
-        let values: Vec<f64> = (0..40).map(|_| f64::exp(0.05 * tails.sample(&mut random))).collect();
-        let check = aa_check(&values, HALVINGS, 1).unwrap();
-        println!("heavy tails: {check:?}");
-        assert!(check.rejected < 0.09, "{check:?}");
-    }
-
-    #[test]
     fn few_or_impossible_values_are_not_halved() {
         assert_eq!(aa_check(&[1.0; 7], 10, 1), None);
         assert_eq!(aa_check(&[0.0; 8], 10, 1), None);
         assert_eq!(aa_check(&[1.0; 8], 0, 1), None);
         let equal = aa_check(&[1.0; 8], 10, 1).unwrap();
         assert_eq!((equal.rejected, equal.noise_floor), (0.0, 1.0));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(12))]
-
-        #[test]
-        fn the_check_does_not_depend_on_the_unit(
-            values in prop::collection::vec(1.0f64..2.0, 8..20), factor in 0.1f64..10.0
-        ) {
-            let scaled: Vec<f64> = values.iter().map(|value| value * factor).collect();
-            let (a, b) = (aa_check(&values, 50, 1).unwrap(), aa_check(&scaled, 50, 1).unwrap());
-            prop_assert!((a.noise_floor - b.noise_floor).abs() < 1e-9);
-        }
     }
 }

@@ -17,8 +17,8 @@ const LEAST_FREEDOM: usize = 4;
 /// The sum of squares of the groups' effects (differences of mean logs) about their mean, each in proportion to its variance,
 /// is compared with those of assignments drawn within groups and blocks, after the common effect was taken from the
 /// treated. Variances are each group's own, and found anew in each assignment: what services scatter by otherwise need not
-/// be the same in all groups (E. Chung and J. P. Romano, "Exact and asymptotically robust permutation tests", Annals of
-/// Statistics 41 (2013)).
+/// be the same in all groups (E. Chung and J. P. Romano, "Exact and asymptotically robust permutation tests",
+/// Annals of Statistics 41 (2013)).
 pub fn interaction_p_value(groups: &[Vec<Block>], seed: u64) -> Option<f64> {
     let groups: Vec<Group> = groups.iter().filter_map(|blocks| Group::of(blocks)).collect();
     if groups.len() < 2 || groups.iter().any(|group| group.freedom() < LEAST_FREEDOM) {

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 /// How two lists of figures order the same things.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kendall {
-    /// Kendall's tau-b, from -1 (one order is the other turned round) to 1 (the same order); `None` where one list has only
-    /// ties.
+    /// Kendall's tau-b, from -1 (one order is the other turned round) to 1 (the same order); `None` where
+    /// one list has only ties.
     pub tau_b: Option<f64>,
     /// Pairs that both order alike.
     pub concordant: usize,
@@ -17,8 +17,8 @@ pub struct Kendall {
 }
 
 /// Kendall's tau-b of two lists of the same length, which takes account of ties (M. G. Kendall, "The Treatment of Ties in
-/// Ranking Problems", Biometrika 33 (1945)). `None` for lists of different lengths, fewer than two figures, or one that is
-/// not a number.
+/// Ranking Problems", Biometrika 33 (1945)). `None` for lists of different lengths, fewer than two figures, or one
+/// that is not a number.
 pub fn kendall(a: &[f64], b: &[f64]) -> Option<Kendall> {
     if a.len() != b.len() || a.len() < 2 || a.iter().chain(b).any(|value| value.is_nan()) {
         return None;
@@ -45,7 +45,6 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<Kendall> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn orders_of_few_things() {
@@ -56,20 +55,5 @@ mod tests {
         assert_eq!(kendall(&[1.0], &[1.0]), None);
         assert_eq!(kendall(&[1.0, 2.0], &[1.0]), None);
         assert_eq!(kendall(&[1.0, f64::NAN], &[1.0, 2.0]), None);
-    }
-
-    proptest! {
-        #[test]
-        fn only_the_order_counts(values in proptest::collection::vec((0i32..8, 0i32..8), 2..12)) {
-            let (a, b): (Vec<f64>, Vec<f64>) =
-                values.iter().map(|(a, b)| (f64::from(*a), f64::from(*b))).unzip();
-            let found = kendall(&a, &b).unwrap();
-            prop_assert_eq!(found.concordant + found.discordant + found.tied, a.len() * (a.len() - 1) / 2);
-            let stretched: Vec<f64> = a.iter().map(|value| value.exp()).collect();
-            prop_assert_eq!(kendall(&stretched, &b).unwrap(), found);
-            prop_assert_eq!(kendall(&b, &a).unwrap(), found);
-            let turned: Vec<f64> = a.iter().map(|value| -value).collect();
-            prop_assert_eq!(kendall(&turned, &b).unwrap().tau_b, found.tau_b.map(|tau| 0.0 - tau));
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Whether growth levels off.
 
-use crate::binomial::sign_test;
+use crate::counts::sign_test;
 use crate::line::{Line, fit_line};
 
 /// Fewest points for the two fits: with 4 parameters (the variance is one) AICc needs 6.
@@ -19,8 +19,8 @@ const CLEAR_DIFFERENCE: f64 = 2.0;
 /// For a given tau the curve is linear in a and c, so only tau is searched (separable least squares: G. H. Golub, V. Pereyra,
 /// SIAM Journal on Numerical Analysis 10 (1973)): on a grid of logarithms from 1/100 of the time observed to all of it, then by
 /// golden section. The models are compared by AICc (C. M. Hurvich, C.-L. Tsai, Biometrika 76 (1989)), with 3 and 4 parameters,
-/// the variance among them. The curve is better if it rises, its tau is shorter than the time observed and its AICc is lower by
-/// 2 or more.
+/// the variance among them. The curve is better if it rises, its tau is shorter than the time observed and its AICc is
+/// lower by 2 or more.
 ///
 /// AICc assumes independent errors. Successive readings are not, so one series proves little: see [`most_level_off`]. `None`
 /// with fewer than 6 points, fewer than 3 ages, ages out of order, or a value that is not finite.

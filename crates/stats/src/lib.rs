@@ -7,10 +7,9 @@
 
 mod aa;
 mod alpha_spending;
-mod binomial;
+mod counts;
 mod equivalence;
 mod first_passage;
-mod fisher;
 mod holm;
 mod interaction;
 mod inverse;
@@ -25,20 +24,18 @@ mod power;
 mod quantile;
 mod quotient;
 mod ratio;
-mod share;
 mod slope_error;
 mod student_interval;
 mod theil_sen;
 mod time_average;
 mod time_needed;
 mod trajectory_distance;
-mod welch;
 
 pub use aa::{AaCheck, aa_check};
 pub use alpha_spending::{look_alphas, spent};
+pub use counts::{fisher_fewer, share_interval};
 pub use equivalence::{Standing, standing};
 pub use first_passage::{FirstPassage, first_passage};
-pub use fisher::fisher_fewer;
 pub use holm::holm;
 pub use interaction::interaction_p_value;
 pub use inverse::{beta_quantile, normal_quantile, student_quantile};
@@ -55,7 +52,6 @@ pub use ratio::{
     Block, IntervalMethod, RatioEstimate, assignments_are_drawn, geometric_mean, ratio_to_control,
     student_p_value,
 };
-pub use share::share_interval;
 pub use slope_error::{Bend, Trend, bend, slope_half_width, without_bend};
 pub use student_interval::{student_interval, student_interval_at_least};
 pub use theil_sen::theil_sen_slope;

@@ -1,4 +1,4 @@
-//! Mean and variance.
+//! Mean and variance of a sample.
 
 /// The arithmetic mean; not a number for no values.
 pub fn mean(values: &[f64]) -> f64 {

@@ -23,7 +23,6 @@ const DRAWN: usize = ENUMERATED_AT_MOST as usize - 1;
 /// By what a difference is divided before it is compared with those of other assignments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// By nothing.
     Plain,
     /// By its standard error from the variances of both arms within each block.
     Within,

@@ -13,16 +13,16 @@ const WELCH_FROM: usize = 7;
 /// Up to this many services per arm each number is looked at in turn: blocks of another size make power jump.
 const EACH_UP_TO: usize = 16;
 
-/// What is simulated.
+/// The trials that are simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SimulatedTrials {
-    /// The true ratio.
+    /// The true ratio of the arms.
     pub ratio: f64,
     /// Level of the two-sided test.
     pub alpha: f64,
-    /// How many trials.
+    /// How many trials are simulated.
     pub simulations: usize,
-    /// Decides everything random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One estimate over another.
+//! One estimate over another, with an interval.
 
 /// An estimate with the lower and the upper end of its interval, where it has them.
 pub type Bounded = (f64, Option<f64>, Option<f64>);

@@ -5,26 +5,18 @@ use heaptrial_model::{Classified, ErrorClass, TrialKind};
 /// Why the database could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such file.
     #[error("{path}: no database here; name a run's folder or its heaptrial.db")]
-    Missing {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// It cannot be opened, or is no database of Heaptrial.
+    Missing { path: PathBuf },
     #[error("{path}: cannot be opened as a database of Heaptrial: {source}")]
     Open { path: PathBuf, source: rusqlite::Error },
-    /// Written by a newer version.
     #[error(
         "{path}: schema version {found}, this version of Heaptrial knows {known}; use the version that wrote it or a newer one"
     )]
     Schema { path: PathBuf, found: i64, known: i64 },
-    /// It is no whole database.
     #[error(
         "{path}: is damaged ({why}); of a database in use take `heaptrial export --format heaptrial`, not a plain copy"
     )]
     Damaged { path: PathBuf, why: String },
-    /// The disk is full. What was committed before stays.
     #[error("{path}: the disk is full; everything up to the last tick is kept")]
     DiskFull { path: PathBuf },
     /// Another process keeps everybody else out, and was waited for.
@@ -32,10 +24,8 @@ pub enum StoreError {
         "{path}: another command holds the database, such as an import that is under way; try again when that has ended"
     )]
     Held { path: PathBuf },
-    /// Something of this name goes on already.
     #[error("{path}: `{name}` goes on already ({}); end it first, or give the new one another name", .kind.describe())]
     NameTaken { path: PathBuf, name: String, kind: TrialKind },
-    /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
     Query { path: PathBuf, doing: &'static str, source: rusqlite::Error },
 }
@@ -93,8 +83,8 @@ impl StoreError {
     }
 }
 
-/// Whether there was no room, for the database or for the index of its log: SQLite reports the latter as a fault
-/// (SQLITE_IOERR_SHMSIZE).
+/// Whether there was no room, for the database or for the index of its log: SQLite reports the
+/// latter as a fault (SQLITE_IOERR_SHMSIZE).
 fn is_disk_full(error: &rusqlite::Error) -> bool {
     let index =
         error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);

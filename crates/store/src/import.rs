@@ -20,7 +20,6 @@ pub struct ImportedTrial {
     pub sources: Vec<ImportSource>,
 }
 
-/// A service with its lives.
 #[derive(Debug, Clone)]
 pub struct ImportedService {
     pub service: NewService,
@@ -36,7 +35,6 @@ impl ImportedService {
     }
 }
 
-/// A life with its samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedLife {
     /// Start in microseconds since 1970; for [`LifeStart::Unknown`] the first reading.
@@ -44,7 +42,6 @@ pub struct ImportedLife {
     pub start: LifeStart,
     /// Why it did not run its arm's treatment; `None` where nothing shows that.
     pub contamination: Option<String>,
-    /// Its samples in order of time.
     pub samples: Vec<ImportedSample>,
 }
 
@@ -63,13 +60,10 @@ pub struct ImportedSample {
     pub highest_bytes: Option<u64>,
 }
 
-/// An event of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedEvent {
     pub wall_us: i64,
-    /// Position of the service that it is about.
     pub service: Option<usize>,
-    /// Position of the arm that it is about.
     pub arm: Option<usize>,
     pub kind: EventKind,
     pub text: String,
@@ -79,9 +73,8 @@ pub struct ImportedEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportSource {
     pub file: String,
-    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
+    /// `memory`, `groups`, `events` or `diagnostics`; of a Prometheus what a query is for.
     pub role: String,
-    /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
     pub rows: u64,
     pub skipped: u64,

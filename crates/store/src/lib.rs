@@ -22,9 +22,9 @@ pub use error::StoreError;
 pub use import::{ImportSource, ImportedEvent, ImportedLife, ImportedSample, ImportedService, ImportedTrial};
 pub use part::{BlockOf, Gathered, PartOf, PartRecord, PartTick};
 pub use readings::Readings;
-pub use recent::{TickRecord, TickTime};
+pub use recent::Tick;
 pub use records::{
-    ArmRecord, BY_HAND, EventRecord, LastTick, LatestSample, LifeRecord, LookRecord, NewService, NewTrial,
+    ArmRecord, BY_HAND, EventRecord, LatestSample, LifeRecord, LookRecord, NewService, NewTrial,
     READY_SECONDS, SERVER, SeriesPoint, ServiceRecord, SpentPoint, TickInput, TickSummary, TrialRecord,
 };
 pub use rollup::{RollupHorizon, RollupStep};
@@ -102,8 +102,8 @@ impl Store {
 
     /// Opens an existing database for reading only. Leftovers of a killed writer are no obstacle.
     ///
-    /// Where the disk is full, writers are kept out as long as it is open; what stays open is opened with
-    /// [`Store::open_to_stay`].
+    /// Where the disk is full, writers are kept out as long as it is open; what stays
+    /// open is opened with [`Store::open_to_stay`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         // A reader of a WAL database writes a shared-memory index beside it. Where the disk is full, the
         // index is kept in memory with an exclusive lock; where the folder cannot be written at all, the
@@ -155,7 +155,6 @@ impl Store {
         &self.path
     }
 
-    /// How it is held open.
     pub fn access(&self) -> Access {
         self.access
     }

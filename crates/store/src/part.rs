@@ -20,13 +20,10 @@ const BULK_PAGE: u32 = 16_384;
 pub struct PartRecord {
     pub host: String,
     pub facts: Value,
-    /// Start there, in microseconds since 1970 by its clock.
     pub started_wall_us: i64,
-    /// End there; `None` while it ran.
     pub ended_wall_us: Option<i64>,
     /// The last tick that is here; `None` where there is none.
     pub last: Option<PartTick>,
-    /// When it was gathered, or written by the host itself, in microseconds since 1970.
     pub gathered_wall_us: i64,
 }
 
@@ -34,7 +31,6 @@ pub struct PartRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartTick {
     pub sequence: i64,
-    /// Its time there, in microseconds since 1970.
     pub wall_us: i64,
 }
 
@@ -44,7 +40,6 @@ pub struct PartOf<'a> {
     pub host: &'a str,
     pub trial_id: i64,
     pub plan: &'a DrawnPlan,
-    /// Now, in microseconds since 1970.
     pub now_us: i64,
     /// Whether a digest showed that the file is as it was written; if not, all its pages are looked through first.
     pub verified: bool,
@@ -60,7 +55,6 @@ pub struct BlockOf<'a> {
     pub block: u32,
     pub node: &'a str,
     pub facts: &'a Value,
-    /// Now, in microseconds since 1970.
     pub now_us: i64,
 }
 

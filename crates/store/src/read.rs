@@ -1,9 +1,9 @@
-//! What reports read.
+//! What reports and looks read of a trial.
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use heaptrial_model::{Arm, DrawnPlan, LifeKey, Metric, SlowSample, TrialKind, UnknownWord};
+use heaptrial_model::{Arm, DrawnPlan, InvalidText, KnownEvent, LifeKey, Metric, SlowSample, TrialKind};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Row, params};
 use serde::de::DeserializeOwned;
@@ -31,9 +31,9 @@ impl<T: Serialize> ToSql for Json<T> {
 }
 
 /// A column with a word of a closed list.
-fn word<T: FromStr<Err = UnknownWord>>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+fn word<T: FromStr<Err = InvalidText>>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     let word = row.get_ref(index)?.as_str()?.parse();
-    word.map_err(|error: UnknownWord| {
+    word.map_err(|error: InvalidText| {
         rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into())
     })
 }
@@ -50,7 +50,6 @@ struct Drawn {
 }
 
 impl Store {
-    /// All trials of the database, oldest first.
     pub fn trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
         let sql =
             "SELECT t.id, t.name, t.kind, h.boot_id, t.metric, t.seed, t.repeats, t.planned_us, t.command,
@@ -154,7 +153,7 @@ impl Store {
         let sql = format!(
             "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
                     l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json,
-                    l.start_json, l.failed
+                    l.start_json, l.failed, l.ended_wall_us
              FROM life l JOIN service s ON s.id = l.service_id WHERE {which} ORDER BY l.id"
         );
         self.rows("reading the ledger", &sql, params![id], |row| {
@@ -168,6 +167,7 @@ impl Store {
                 identity: row.get::<_, Option<Json<_>>>(7)?.map(|identity| identity.0),
                 contamination: row.get(8)?,
                 failed: row.get(12)?,
+                ended_wall_us: row.get(13)?,
                 ended_boottime_us: row.get(9)?,
                 ending: row.get::<_, Option<Json<_>>>(10)?.map(|ending| ending.0),
             })
@@ -281,16 +281,13 @@ impl Store {
     /// Whether an observation of a life was ever above zero.
     pub fn was_observed(&self, life_id: i64, name: &str) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM observation WHERE life_id = ?1 AND name = ?2 AND value > 0 LIMIT 1";
-        let found = self.rows("reading observations", sql, params![life_id, name], |_| Ok(()))?;
-        Ok(!found.is_empty())
+        self.is_any("reading observations", sql, params![life_id, name])
     }
 
     /// The age of a life at its last sample, in seconds; `None` where it has none.
     pub fn last_age(&self, life: &LifeRecord) -> Result<Option<f64>, StoreError> {
-        let sql = "SELECT t.boottime_us FROM sample s JOIN tick t ON t.id = s.tick_id
-                   WHERE s.life_id = ?1 ORDER BY s.tick_id DESC LIMIT 1";
-        let rows: Vec<i64> = self.rows("reading the last sample", sql, params![life.id], |row| row.get(0))?;
-        Ok(rows.first().map(|at| (at - life.started_boottime_us) as f64 / 1e6))
+        let last = self.last_tick_of_life(life.id)?;
+        Ok(last.map(|tick| (tick.boottime_us - life.started_boottime_us) as f64 / 1e6))
     }
 
     /// The names of a life's observations, in order.
@@ -325,19 +322,18 @@ impl Store {
         })
     }
 
-    /// Events of a trial in order.
     pub fn events(&self, trial_id: i64) -> Result<Vec<EventRecord>, StoreError> {
         let sql =
             "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1 ORDER BY id";
         self.rows("reading events", sql, params![trial_id], crate::running::event)
     }
 
-    /// When events of a kind came first, in microseconds since 1970, by the service that they are about; `None` are those of the
-    /// trial itself.
+    /// When events of a kind came first, in microseconds since 1970, by the service that they are about; `None` are
+    /// those of the trial itself.
     pub fn first_events(
         &self,
         trial_id: i64,
-        kind: heaptrial_model::KnownEvent,
+        kind: KnownEvent,
     ) -> Result<Vec<(Option<i64>, i64)>, StoreError> {
         let sql = "SELECT service_id, min(wall_us) FROM event WHERE trial_id = ?1 AND kind = ?2 GROUP BY service_id";
         let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -346,9 +342,8 @@ impl Store {
 
     /// Row ids of services that a person took out of a trial.
     pub fn dropped_services(&self, trial_id: i64) -> Result<Vec<i64>, StoreError> {
-        let sql = "SELECT DISTINCT service_id FROM event WHERE trial_id = ?1 AND kind = ?2 AND service_id IS NOT NULL";
-        let kind = heaptrial_model::KnownEvent::Dropped.as_str();
-        self.rows("reading dropped services", sql, params![trial_id, kind], |row| row.get(0))
+        let dropped = self.first_events(trial_id, KnownEvent::Dropped)?;
+        Ok(dropped.into_iter().filter_map(|(service_id, _)| service_id).collect())
     }
 
     /// What sampling a trial cost.
@@ -393,6 +388,16 @@ impl Store {
             median_cost_wall_us: costs.get(costs.len() / 2).map_or(0, |cost| cost.0 as u64),
             longest_gap_us: longest_gap as u64,
         })
+    }
+
+    /// Whether there is any such row.
+    pub(crate) fn is_any(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> Result<bool, StoreError> {
+        Ok(!self.rows(doing, sql, parameters, |_| Ok(()))?.is_empty())
     }
 
     pub(crate) fn rows<T>(

@@ -19,7 +19,7 @@ impl Store {
     /// Whether a life was read at all.
     pub fn has_samples(&self, life_id: i64) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM sample WHERE life_id = ?1 LIMIT 1";
-        Ok(!self.rows("looking for samples", sql, params![life_id], |_| Ok(()))?.is_empty())
+        self.is_any("looking for samples", sql, params![life_id])
     }
 }
 

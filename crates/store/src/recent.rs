@@ -3,41 +3,73 @@
 use std::collections::{HashMap, HashSet};
 
 use heaptrial_model::KnownEvent;
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use crate::records::SERVER;
 use crate::{EventRecord, Store, StoreError};
 
 /// A tick without its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TickRecord {
-    /// Number of the tick in its trial, counted from 0.
+pub struct Tick {
     pub sequence: i64,
     pub wall_us: i64,
+    pub boottime_us: i64,
+    /// Row id of the boot that `boottime_us` is of.
+    pub host_id: i64,
     pub cost_wall_us: u64,
     pub cost_cpu_us: u64,
 }
 
-/// When the agent read services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TickTime {
-    pub host_id: i64,
-    pub wall_us: i64,
-    pub boottime_us: i64,
-}
-
 impl Store {
-    /// When services of a trial were read until then (microseconds since 1970), in the order of ticks.
-    pub fn ticks_until(&self, trial_id: i64, until_us: i64) -> Result<Vec<TickTime>, StoreError> {
-        let sql = "SELECT coalesce(t.host_id, r.host_id), t.wall_us, t.boottime_us
-                   FROM trial r JOIN tick t ON t.trial_id = r.id WHERE r.id = ?1 AND t.wall_us <= ?2 ORDER BY t.sequence";
-        self.rows("reading the times of ticks", sql, params![trial_id, until_us], |row| {
-            Ok(TickTime { host_id: row.get(0)?, wall_us: row.get(1)?, boottime_us: row.get(2)? })
+    /// Ticks of a trial until then (microseconds since 1970), in their order.
+    pub fn ticks_until(&self, trial_id: i64, until_us: i64) -> Result<Vec<Tick>, StoreError> {
+        let which = "t.trial_id = ?1 AND t.wall_us <= ?2 ORDER BY t.sequence";
+        self.ticks_where(which, params![trial_id, until_us])
+    }
+
+    /// The last ticks of a trial, newest first. `boots` are row ids of the boots that are meant, instead of all: ticks of a gathered
+    /// trial are numbered host by host, in the order of gathering.
+    pub fn recent_ticks(
+        &self,
+        trial_id: i64,
+        boots: Option<&HashSet<i64>>,
+        count: u32,
+    ) -> Result<Vec<Tick>, StoreError> {
+        let boots = boots.map(|boots| serde_json::Value::from_iter(boots.iter().copied()).to_string());
+        let which = "t.trial_id = ?1 AND (?3 IS NULL OR coalesce(t.host_id, r.host_id) IN (SELECT value FROM json_each(?3)))
+                     ORDER BY t.sequence DESC LIMIT ?2";
+        self.ticks_where(which, params![trial_id, count, boots])
+    }
+
+    pub fn last_tick(&self, trial_id: i64) -> Result<Option<Tick>, StoreError> {
+        Ok(self.recent_ticks(trial_id, None, 1)?.pop())
+    }
+
+    /// The tick of a life's last sample.
+    pub fn last_tick_of_life(&self, life_id: i64) -> Result<Option<Tick>, StoreError> {
+        let which = "t.id = (SELECT max(tick_id) FROM sample WHERE life_id = ?1)";
+        Ok(self.ticks_where(which, params![life_id])?.pop())
+    }
+
+    fn ticks_where(&self, which: &str, parameters: impl rusqlite::Params) -> Result<Vec<Tick>, StoreError> {
+        let sql = format!(
+            "SELECT t.sequence, t.wall_us, t.boottime_us, coalesce(t.host_id, r.host_id), t.cost_wall_us, t.cost_cpu_us
+             FROM tick t JOIN trial r ON r.id = t.trial_id WHERE {which}"
+        );
+        self.rows("reading ticks", &sql, parameters, |row| {
+            Ok(Tick {
+                sequence: row.get(0)?,
+                wall_us: row.get(1)?,
+                boottime_us: row.get(2)?,
+                host_id: row.get(3)?,
+                cost_wall_us: row.get::<_, i64>(4)? as u64,
+                cost_cpu_us: row.get::<_, i64>(5)? as u64,
+            })
         })
     }
 
-    /// What the wall clock of each boot of a trial said beyond the boot clock, by the boot's name: the median over its ticks, in
-    /// microseconds.
+    /// What the wall clock of each boot of a trial said beyond the boot clock, by the boot's name: the median
+    /// over its ticks, in microseconds.
     pub fn clock_offsets(&self, trial_id: i64) -> Result<HashMap<String, i64>, StoreError> {
         let sql = "SELECT h.boot_id, t.wall_us - t.boottime_us FROM tick t JOIN trial r ON r.id = t.trial_id
                    JOIN host h ON h.id = coalesce(t.host_id, r.host_id) WHERE t.trial_id = ?1";
@@ -67,27 +99,6 @@ impl Store {
         Ok(boots.into_iter().collect())
     }
 
-    /// The last ticks of a trial, newest first.
-    pub fn recent_ticks(&self, trial_id: i64, count: u32) -> Result<Vec<TickRecord>, StoreError> {
-        let sql = "SELECT sequence, wall_us, cost_wall_us, cost_cpu_us FROM tick WHERE trial_id = ?1
-                   ORDER BY sequence DESC LIMIT ?2";
-        self.rows("reading the last ticks", sql, params![trial_id, count], tick)
-    }
-
-    /// The same of some boots alone, by their row ids: ticks of a gathered trial are numbered host by host, in the order of gathering.
-    pub fn recent_ticks_of(
-        &self,
-        trial_id: i64,
-        boots: &HashSet<i64>,
-        count: u32,
-    ) -> Result<Vec<TickRecord>, StoreError> {
-        let sql = "SELECT sequence, wall_us, cost_wall_us, cost_cpu_us FROM tick t WHERE trial_id = ?1
-                   AND coalesce(host_id, (SELECT host_id FROM trial WHERE id = ?1)) IN (SELECT value FROM json_each(?3))
-                   ORDER BY sequence DESC LIMIT ?2";
-        let boots = serde_json::Value::from_iter(boots.iter().copied()).to_string();
-        self.rows("reading the last ticks of a host", sql, params![trial_id, count, boots], tick)
-    }
-
     /// The last events of a trial and, where those are all newer, as many of some kinds. Newest first.
     pub fn recent_events_and(
         &self,
@@ -112,25 +123,4 @@ impl Store {
         })?;
         Ok(counts.into_iter().next().unwrap_or_default())
     }
-
-    /// When a life ended (`None` while it lives, and where nobody recorded it), in microseconds since 1970, and when it was read last:
-    /// that, and the same on the boot clock.
-    #[expect(clippy::type_complexity)]
-    pub fn life_end(&self, life_id: i64) -> Result<(Option<i64>, Option<(i64, i64)>), StoreError> {
-        let sql = "SELECT ended_wall_us, t.wall_us, t.boottime_us FROM life LEFT JOIN tick t ON t.id =
-                   (SELECT s.tick_id FROM sample s WHERE s.life_id = life.id ORDER BY s.tick_id DESC LIMIT 1) WHERE life.id = ?1";
-        let rows = self.rows("reading a life's end", sql, params![life_id], |row| {
-            Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.zip(row.get(2)?)))
-        })?;
-        Ok(rows.into_iter().next().unwrap_or_default())
-    }
-}
-
-fn tick(row: &Row<'_>) -> rusqlite::Result<TickRecord> {
-    Ok(TickRecord {
-        sequence: row.get(0)?,
-        wall_us: row.get(1)?,
-        cost_wall_us: row.get::<_, i64>(2)? as u64,
-        cost_cpu_us: row.get::<_, i64>(3)? as u64,
-    })
 }

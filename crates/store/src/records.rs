@@ -27,7 +27,6 @@ pub struct NewTrial {
     pub parameters: Value,
     pub command: String,
     pub tool_version: String,
-    /// Start, in microseconds since 1970.
     pub started_wall_us: i64,
 }
 
@@ -38,7 +37,6 @@ pub struct TrialRecord {
     pub plan: NewTrial,
     /// The plan of a trial on services as it was drawn, from its parameters.
     pub drawn: Option<DrawnPlan>,
-    /// End, in microseconds since 1970; `None` while it runs or when it was killed.
     pub ended_wall_us: Option<i64>,
     /// `completed`, `interrupted` or `failed`; `None` while it runs or when it was killed.
     pub outcome: Option<String>,
@@ -118,7 +116,6 @@ pub struct LifeRecord {
     /// Which process lifetime it is; `None` in imported data.
     pub key: Option<LifeKey>,
     pub start: LifeStart,
-    /// Start on the wall clock, microseconds since 1970.
     pub started_wall_us: i64,
     pub started_boottime_us: i64,
     /// The proved identity; `None` where it was never proved.
@@ -127,8 +124,8 @@ pub struct LifeRecord {
     pub contamination: Option<String>,
     /// Whether that is no other identity, but a failure in a lab.
     pub failed: bool,
+    pub ended_wall_us: Option<i64>,
     pub ended_boottime_us: Option<i64>,
-    /// How it ended; `None` while it lives or when the writer was killed.
     pub ending: Option<Ending>,
 }
 
@@ -145,15 +142,12 @@ impl LifeRecord {
 /// Everything of one tick, written in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct TickInput {
-    /// Number of the tick in its trial, counted from 0.
     pub sequence: i64,
     pub wall_us: i64,
     pub boottime_us: i64,
     pub cost_wall_us: u64,
     pub cost_cpu_us: u64,
-    /// Samples by row id of the life.
     pub samples: Vec<(i64, Sample)>,
-    /// Expensive readings by row id of the life.
     pub slow_samples: Vec<(i64, SlowSample)>,
     /// Observations of the workload: row id of the life, name, value.
     pub observations: Vec<(i64, &'static str, f64)>,
@@ -163,15 +157,6 @@ pub struct TickInput {
     pub host_id: Option<i64>,
     /// What the tick shows of the time since the one before, about the whole trial: kind and text.
     pub events: Vec<(KnownEvent, String)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastTick {
-    pub sequence: i64,
-    pub wall_us: i64,
-    pub boottime_us: i64,
-    /// Row id of that boot; `None` is that of the trial's start.
-    pub host_id: Option<i64>,
 }
 
 /// A service of a trial that begins.
@@ -192,7 +177,6 @@ pub struct LookRecord {
     pub number: u32,
     /// When it was planned, in microseconds since the trial's start.
     pub planned_us: i64,
-    /// When it was taken, in microseconds since 1970.
     pub taken_wall_us: i64,
     pub alpha: f64,
     pub outcome: Value,
@@ -209,7 +193,6 @@ pub struct LatestSample {
     pub boottime_us: i64,
     /// Which boot that is; `None` in imported data.
     pub boot_id: Option<String>,
-    /// Start of the life, in microseconds since 1970.
     pub started_wall_us: i64,
     pub start: LifeStart,
     pub age_seconds: f64,
@@ -223,7 +206,6 @@ pub struct LatestSample {
     pub failed: bool,
     /// Family and version of the allocator; `None` where it is not proved.
     pub identity: Option<String>,
-    /// How the life ended; `None` while it lives.
     pub ending: Option<Ending>,
 }
 
@@ -244,9 +226,7 @@ impl LatestSample {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SpentPoint {
     pub age_seconds: f64,
-    /// CPU time since the start in seconds.
     pub cpu_seconds: f64,
-    /// Minor and major page faults since the start.
     pub page_faults: f64,
 }
 
@@ -257,7 +237,6 @@ pub struct SeriesPoint {
     pub metric_bytes: u64,
     pub rss_bytes: u64,
     pub anon_bytes: u64,
-    /// CPU time since start in microseconds.
     pub cpu_us: u64,
 }
 

@@ -39,8 +39,8 @@ impl Store {
     /// The seconds that older samples of a life stand for each; 0 where all are as they were taken.
     pub fn rolled_up_seconds(&self, life_id: i64) -> Result<f64, StoreError> {
         let sql = "SELECT 1 FROM rollup WHERE life_id = ?1 LIMIT 1";
-        let found = self.rows("looking for what was rolled up", sql, params![life_id], |_| Ok(()))?;
-        Ok(if found.is_empty() { 0.0 } else { ROLLUP_BUCKET.as_secs_f64() })
+        let is_rolled_up = self.is_any("looking for what was rolled up", sql, params![life_id])?;
+        Ok(if is_rolled_up { ROLLUP_BUCKET.as_secs_f64() } else { 0.0 })
     }
 
     /// Rolls up old samples of a trial in one transaction, which reads about `limit` samples, so that a writer of ticks

@@ -4,7 +4,7 @@ use heaptrial_model::{EventKind, Identity, KnownEvent, MemoryReading};
 use rusqlite::{Row, params};
 
 use crate::read::{Json, bytes};
-use crate::{EventRecord, LastTick, LatestSample, LookRecord, Store, StoreError, TrialRecord};
+use crate::{EventRecord, LatestSample, LookRecord, Store, StoreError, TrialRecord};
 
 /// Of each service the life that began last, with its last sample. Every step is a search in an index.
 const LATEST: &str = "
@@ -42,8 +42,8 @@ impl Store {
         Ok(trials.map(|trial| trial.id).collect())
     }
 
-    /// The newest life of each service with its last sample, in the order of services. A service without any life is
-    /// left out.
+    /// The newest life of each service with its last sample, in the order of services. A service without
+    /// any life is left out.
     pub fn latest(&self, trial_id: i64) -> Result<Vec<LatestSample>, StoreError> {
         self.rows("reading the latest samples", LATEST, params![trial_id], |row| {
             let identity: Option<Json<Identity>> = row.get(10)?;
@@ -69,8 +69,8 @@ impl Store {
         })
     }
 
-    /// Of each service's newest life the memory when an observation was highest, and when that was last; of services that it was above
-    /// 0 for.
+    /// Of each service's newest life the memory when an observation was highest, and when that was last; of services that
+    /// it was above 0 for.
     pub fn at_highest(
         &self,
         trial_id: i64,
@@ -87,28 +87,12 @@ impl Store {
         })
     }
 
-    /// The last tick of a trial.
-    pub fn last_tick(&self, trial_id: i64) -> Result<Option<LastTick>, StoreError> {
-        let sql = "SELECT sequence, wall_us, boottime_us, host_id FROM tick
-                   WHERE trial_id = ?1 ORDER BY sequence DESC LIMIT 1";
-        let rows = self.rows("reading the last tick", sql, params![trial_id], last_tick)?;
-        Ok(rows.into_iter().next())
-    }
-
     /// The boot of a trial's last tick; where it has none, that of its start.
     pub fn last_boot(&self, trial_id: i64) -> Result<Option<String>, StoreError> {
         let sql = "SELECT h.boot_id FROM trial r LEFT JOIN tick t ON t.trial_id = r.id
                    JOIN host h ON h.id = coalesce(t.host_id, r.host_id)
                    WHERE r.id = ?1 ORDER BY t.sequence DESC LIMIT 1";
         let rows = self.rows("reading the last boot", sql, params![trial_id], |row| row.get(0))?;
-        Ok(rows.into_iter().next())
-    }
-
-    /// The tick of a life's last sample.
-    pub fn last_tick_of_life(&self, life_id: i64) -> Result<Option<LastTick>, StoreError> {
-        let sql = "SELECT t.sequence, t.wall_us, t.boottime_us, t.host_id FROM tick t
-                   WHERE t.id = (SELECT max(tick_id) FROM sample WHERE life_id = ?1)";
-        let rows = self.rows("reading a life's last tick", sql, params![life_id], last_tick)?;
         Ok(rows.into_iter().next())
     }
 
@@ -120,7 +104,6 @@ impl Store {
         Ok(rows.into_iter().next())
     }
 
-    /// The looks that were taken, in order.
     pub fn looks(&self, trial_id: i64) -> Result<Vec<LookRecord>, StoreError> {
         let sql = "SELECT number, planned_us, taken_wall_us, alpha, outcome_json FROM look
                    WHERE trial_id = ?1 ORDER BY number";
@@ -150,15 +133,6 @@ impl Store {
             .query_row("PRAGMA data_version", [], |row| row.get(0))
             .map_err(StoreError::query(&self.path, "looking for changes"))
     }
-}
-
-fn last_tick(row: &Row<'_>) -> rusqlite::Result<LastTick> {
-    Ok(LastTick {
-        sequence: row.get(0)?,
-        wall_us: row.get(1)?,
-        boottime_us: row.get(2)?,
-        host_id: row.get(3)?,
-    })
 }
 
 /// The columns service, time, kind, text, arm, host.

@@ -146,7 +146,7 @@ CREATE INDEX event_of_trial ON event (trial_id);
 CREATE TABLE import_source (
     trial_id INTEGER NOT NULL REFERENCES trial (id),
     file     TEXT    NOT NULL,
-    role     TEXT    NOT NULL,                  -- memory, groups, config, events, diagnostics
+    role     TEXT    NOT NULL,                  -- memory, groups, events, diagnostics
     sha256   TEXT    NOT NULL,
     rows     INTEGER NOT NULL,
     skipped  INTEGER NOT NULL                   -- malformed rows

@@ -1,4 +1,4 @@
-//! What a run writes.
+//! What runs and the agent write of a trial.
 
 use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey, with_reason};
 use rusqlite::{params, types::ToSql};
@@ -20,7 +20,6 @@ impl Store {
         self.execute("recording an arm's build", sql, params![arm_id, obtained.to_string()]).map(drop)
     }
 
-    /// Records a service before it is started.
     pub fn add_service(
         &mut self,
         trial_id: i64,
@@ -33,7 +32,6 @@ impl Store {
         self.add_new_service(trial_id, arm_id, &service)
     }
 
-    /// Records what else is known of a service.
     pub fn set_attributes(&mut self, service_id: i64, attributes: &Value) -> Result<(), StoreError> {
         let sql = "UPDATE service SET attributes_json = ?2 WHERE id = ?1";
         self.execute("recording what is known of a service", sql, params![service_id, attributes.to_string()])
@@ -120,7 +118,6 @@ impl Store {
         self.execute("excluding a life", sql, params![life_id, why, failed && !ran_another]).map(drop)
     }
 
-    /// Records how a life ended.
     pub fn end_life(&mut self, life_id: i64, at: (i64, i64), ending: &Ending) -> Result<(), StoreError> {
         let sql =
             "UPDATE life SET ended_wall_us = ?2, ended_boottime_us = ?3, ending_json = ?4 WHERE id = ?1";
@@ -221,7 +218,6 @@ impl Store {
         self.execute("reopening the trial", sql, params![trial_id]).map(drop)
     }
 
-    /// Records the end of a trial.
     pub fn end_trial(&mut self, trial_id: i64, wall_us: i64, outcome: &str) -> Result<(), StoreError> {
         let sql = "UPDATE trial SET ended_wall_us = ?2, outcome = ?3 WHERE id = ?1";
         self.execute("recording the end of the trial", sql, params![trial_id, wall_us, outcome]).map(drop)

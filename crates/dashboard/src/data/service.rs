@@ -59,12 +59,12 @@ impl Service {
         let newest = own.last().map(|life| life.id);
         let mut lives = Vec::new();
         for life in own {
-            let (ended_wall_us, read) = store.life_end(life.id)?;
-            let until_us = life.ended_boottime_us.or(read.map(|(_, boottime_us)| boottime_us));
+            let read = store.last_tick_of_life(life.id)?;
+            let until_us = life.ended_boottime_us.or(read.map(|tick| tick.boottime_us));
             lives.push(Life {
                 lives: trial.stage == Stage::Running && life.ending.is_none() && newest == Some(life.id),
-                ended_wall_us,
-                read_wall_us: read.map(|(wall_us, _)| wall_us),
+                ended_wall_us: life.ended_wall_us,
+                read_wall_us: read.map(|tick| tick.wall_us),
                 age_us: until_us.map_or(0, |until| until - life.started_boottime_us),
                 record: life,
             });

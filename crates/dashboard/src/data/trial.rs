@@ -7,7 +7,7 @@ use heaptrial_evaluate::judgement::middle;
 use heaptrial_model::{DrawnPlan, Ending, LifeStart, Metric, TrialKind};
 use heaptrial_report::embedded::ArmStyles;
 use heaptrial_store::{
-    ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
+    ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, Tick, TrialRecord,
 };
 
 use super::GRAVE;
@@ -193,7 +193,7 @@ fn stage(record: &TrialRecord, last_read_us: Option<i64>, stale_after_us: i64, n
 }
 
 /// The usual time between two ticks, which are newest first.
-fn interval(ticks: &[TickRecord]) -> i64 {
+fn interval(ticks: &[Tick]) -> i64 {
     let distances = ticks.windows(2).map(|pair| (pair[0].wall_us - pair[1].wall_us).max(0) as f64);
     middle(&distances.collect::<Vec<_>>()).map_or(USUAL_INTERVAL_US, |middle| middle as i64)
 }

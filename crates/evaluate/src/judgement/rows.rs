@@ -145,6 +145,7 @@ mod tests {
             identity: None,
             contamination: None,
             failed: false,
+            ended_wall_us: None,
             ended_boottime_us: None,
             ending: None,
         };

@@ -4,7 +4,6 @@ use heaptrial_model::{LifeStart, Metric, TrialKind};
 use heaptrial_store::{ImportedEvent, ImportedLife, ImportedService, ImportedTrial, NewService, NewTrial};
 use serde_json::{Value, json};
 
-use super::control::Found;
 use super::files::Files;
 use super::lists::Wanted;
 use super::membership::{arms_of, check_measured, only_listed};
@@ -24,14 +23,13 @@ pub(super) fn assemble(
     problems: &mut Problems,
 ) -> Result<(ImportedTrial, ImportSummary), ImportError> {
     let mut notes = Vec::new();
-    let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
-    let (mut services, duplicates) = services(files.measurements.services, relays, &mut notes, problems)?;
+    let (mut services, duplicates) = services(files.measurements.services, &mut notes, problems)?;
     let memory = files.sources.first().map_or("", |source| &source.file);
-    let mut wanted = Wanted::of(&files.groups, files.config.as_ref(), &services, memory)?;
-    let found = wanted.claim(relays, request.control.as_deref())?;
+    let mut wanted = Wanted::of(&files.groups, &services, memory)?;
+    let is_named = wanted.claim(request.control.as_deref())?;
     if wanted.from == "nothing" {
         notes.push("no lists of services were given: all services are in one arm, `all`".to_owned());
-    } else if found == Found::First && wanted.lists.len() > 1 {
+    } else if !is_named && wanted.lists.len() > 1 {
         let first = wanted.lists.iter().find(|list| list.arm.control).map_or("", |list| &list.arm.name);
         notes.push(format!(
             "no arm is called control, and none is that of glibc: {first}, the first, is taken for it; --control says otherwise"

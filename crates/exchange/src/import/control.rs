@@ -5,18 +5,10 @@ use super::lists::WantedList;
 /// Words that call an arm the control.
 const CALLED: [&str; 2] = ["control", "baseline"];
 
-/// How the control was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// By what its name or the files say.
-    Named,
-    /// It is the first arm, for want of anything better.
-    First,
-}
-
 /// The control among the arms of `lists`: the first that is called so,
-/// else the one that claims glibc with the least beside it, else the only one that claims no allocator, else the first.
-pub(super) fn find(lists: &[WantedList]) -> Option<(usize, Found)> {
+/// else the one that claims glibc with the least beside it, else the only one that claims no allocator, else the first. Gives whether
+/// anything names it so.
+pub(super) fn find(lists: &[WantedList]) -> Option<(usize, bool)> {
     let all = || 0..lists.len();
     let first = |fits: &dyn Fn(&WantedList) -> bool| all().find(|index| fits(&lists[*index]));
     let named = first(&is_called)
@@ -29,8 +21,8 @@ pub(super) fn find(lists: &[WantedList]) -> Option<(usize, Found)> {
             without.next().filter(|_| without.next().is_none() && lists.len() > 1)
         });
     match named {
-        Some(index) => Some((index, Found::Named)),
-        None => all().next().map(|index| (index, Found::First)),
+        Some(index) => Some((index, true)),
+        None => all().next().map(|index| (index, false)),
     }
 }
 
@@ -59,11 +51,11 @@ mod tests {
     use super::*;
     use crate::import::lists::Wanted;
 
-    fn control(names: &[&str]) -> (String, Found) {
+    fn control(names: &[&str]) -> (String, bool) {
         let lists: Vec<WantedList> =
             names.iter().map(|name| WantedList::new((*name).to_owned(), String::new(), Vec::new())).collect();
         let mut wanted = Wanted { lists, from: "files" };
-        let found = wanted.claim(&[], None).unwrap();
+        let found = wanted.claim(None).unwrap();
         let chosen: Vec<&str> =
             wanted.lists.iter().filter(|list| list.arm.control).map(|list| list.arm.name.as_str()).collect();
         assert_eq!(chosen.len(), 1);
@@ -84,11 +76,11 @@ mod tests {
             (&["glibc_historical", "glibc", "jemalloc"], "glibc"),
             (&["uncontrolled_jemalloc", "glibc"], "glibc"),
         ] {
-            assert_eq!(control(names), (expected.to_owned(), Found::Named), "{names:?}");
+            assert_eq!(control(names), (expected.to_owned(), true), "{names:?}");
         }
         for names in [&["A", "B", "C"][..], &["all"], &["jemalloc-5.3.0", "mimalloc209"], &["größe", "новый"]]
         {
-            assert_eq!(control(names), (names[0].to_owned(), Found::First), "{names:?}");
+            assert_eq!(control(names), (names[0].to_owned(), false), "{names:?}");
         }
     }
 }

@@ -12,8 +12,7 @@ use crate::ImportError;
 use crate::measured::Measurements;
 use crate::problem::{Place, ProblemKind, Problems};
 use crate::tables::{
-    Content, OperatorEvent, RelayConfig, Rows, Times, Timezone, read_config, read_diagnostics, read_events,
-    read_memory,
+    Content, OperatorEvent, Rows, Times, Timezone, read_diagnostics, read_events, read_memory,
 };
 
 /// Microseconds of a day: clocks of others may be ahead by less.
@@ -28,7 +27,6 @@ const MOST_RSS: u64 = 1 << 40;
 pub(super) struct Files {
     pub measurements: Measurements,
     pub groups: Vec<ServiceList>,
-    pub config: Option<(String, Vec<RelayConfig>)>,
     pub events: Option<Vec<OperatorEvent>>,
     /// Facts of the host, in the names that lab runs use.
     pub host: Option<Value>,
@@ -40,7 +38,6 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Reads all files before anything is decided.
     pub fn read(request: &CsvImport, problems: &mut Problems) -> Result<Self, ImportError> {
         let Some(first) = request.memory.first() else {
             return Err(ImportError::Refused("no file with memory measurements was named".into()));
@@ -54,15 +51,6 @@ impl Files {
             sources.push(file.source("groups", Rows { read: group.members.len() as u64, skipped: 0 }));
             groups.push(group);
         }
-        let config = match &request.config {
-            None => None,
-            Some(path) => {
-                let file = File::read(path)?;
-                let (relays, rows) = read_config(file.content(), problems)?;
-                sources.push(file.source("config", rows));
-                Some((file.name, relays))
-            }
-        };
 
         let timezone = request.timezone.clone().unwrap_or_else(Timezone::utc);
         let mut times = Times::default();
@@ -113,7 +101,6 @@ impl Files {
         Ok(Self {
             measurements,
             groups,
-            config,
             events,
             host,
             timezone,
@@ -123,7 +110,6 @@ impl Files {
         })
     }
 
-    /// The name of a trial that was given none.
     pub fn default_name(&self) -> String {
         let name: String = self.first_stem.chars().filter(|c| !c.is_control()).take(110).collect();
         match name.trim() {

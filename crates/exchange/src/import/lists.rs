@@ -6,34 +6,20 @@ use std::path::Path;
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 
 use super::check_name;
-use super::control::{self, Found};
+use super::control;
 use super::service::Service;
 use crate::ImportError;
 use crate::claimed;
 use crate::problem::escape_name;
-use crate::tables::RelayConfig;
 
 /// The arm of services that nothing puts into an arm.
 pub(crate) const EVERYTHING: &str = "all";
-
-/// A member as a list names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Member {
-    pub name: String,
-    pub fingerprint: Option<String>,
-}
-
-impl Member {
-    pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), fingerprint: None }
-    }
-}
 
 /// An arm and its members as named.
 #[derive(Debug, Clone)]
 pub(crate) struct WantedList {
     pub arm: Arm,
-    pub members: Vec<Member>,
+    pub members: Vec<String>,
     pub source: String,
 }
 
@@ -41,27 +27,24 @@ pub(crate) struct WantedList {
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub lists: Vec<WantedList>,
-    /// Where they come from, as in `parameters.lists_from` of the trial: `files`, the `config`, a `column` of the measurements, a
+    /// Where they come from, as in `parameters.lists_from` of the trial: `files`, a `column` of the measurements, a
     /// `label` of the series, or `nothing`.
     pub from: &'static str,
 }
 
 impl Wanted {
-    /// Lists of files come before the configuration, that before the column of the measurements in `memory`.
+    /// Lists of files come before the column of the measurements in `memory`.
     pub(super) fn of(
         groups: &[ServiceList],
-        config: Option<&(String, Vec<RelayConfig>)>,
         services: &[Service],
         memory: &str,
     ) -> Result<Self, ImportError> {
         let (lists, from) = if !groups.is_empty() {
             (groups.iter().map(ServiceList::as_wanted).collect(), "files")
-        } else if let Some(lists) = config.and_then(of_config) {
-            (lists, "config")
         } else if let Some(lists) = of_column(services, memory) {
             (lists, "column")
         } else {
-            let members = services.iter().map(|service| Member::named(&service.name)).collect();
+            let members = services.iter().map(|service| service.name.clone()).collect();
             let everything = WantedList::new(EVERYTHING.to_owned(), String::new(), members);
             (vec![everything], "nothing")
         };
@@ -85,18 +68,17 @@ impl Wanted {
         Ok(())
     }
 
-    /// What the arms' names claim of their treatments, and which is the control.
-    pub fn claim(&mut self, relays: &[RelayConfig], control: Option<&str>) -> Result<Found, ImportError> {
+    /// What the arms' names claim of their allocators, and which is the control. Gives whether anything names it so.
+    pub fn claim(&mut self, control: Option<&str>) -> Result<bool, ImportError> {
         for list in &mut self.lists {
-            let configured: Vec<&RelayConfig> = relays.iter().filter(|relay| list.names(relay)).collect();
-            list.arm.treatment.allocator = claimed::allocator(&list.arm.name, &configured);
+            list.arm.treatment.allocator = claimed::allocator_in(&list.arm.name);
         }
         let named = |name: &str| self.lists.iter().position(|list| list.arm.name == name);
         let chosen = match control {
-            Some(name) => named(name).map(|index| (index, Found::Named)),
+            Some(name) => named(name).map(|index| (index, true)),
             None => control::find(&self.lists),
         };
-        let Some((chosen, found)) = chosen else {
+        let Some((chosen, is_named)) = chosen else {
             let arms: Vec<&str> = self.lists.iter().map(|list| list.arm.name.as_str()).collect();
             return Err(ImportError::Refused(format!(
                 "no arm is called `{}`; the arms are: {}",
@@ -105,39 +87,23 @@ impl Wanted {
             )));
         };
         self.lists[chosen].arm.control = true;
-        Ok(found)
+        Ok(is_named)
     }
 
-    /// The arms, and where the list of each comes from.
     pub fn into_arms(self) -> (Vec<Arm>, Vec<String>) {
         self.lists.into_iter().map(|list| (list.arm, list.source)).unzip()
     }
 }
 
 impl WantedList {
-    pub fn new(name: String, source: String, members: Vec<Member>) -> Self {
+    pub fn new(name: String, source: String, members: Vec<String>) -> Self {
         let arm = Arm { name, control: false, treatment: Treatment::default() };
         Self { arm, members, source }
     }
 
-    pub(super) fn names(&self, relay: &RelayConfig) -> bool {
-        self.members.iter().any(|member| member.name == relay.nickname)
-    }
-
-    /// The allocator that its treatment claims.
     pub fn claimed_allocator(&self) -> Option<&AllocatorSpec> {
         self.arm.treatment.allocator.as_ref()
     }
-}
-
-fn of_config((file, relays): &(String, Vec<RelayConfig>)) -> Option<Vec<WantedList>> {
-    let mut lists: Vec<WantedList> = Vec::new();
-    for relay in relays {
-        let Some(group) = &relay.group else { continue };
-        let member = Member { name: relay.nickname.clone(), fingerprint: relay.fingerprint.clone() };
-        put(&mut lists, group, file, member);
-    }
-    (!lists.is_empty()).then_some(lists)
 }
 
 /// A list for each group, in order of their names.
@@ -145,18 +111,17 @@ fn of_column(services: &[Service], file: &str) -> Option<Vec<WantedList>> {
     let mut lists: Vec<WantedList> = Vec::new();
     for service in services {
         let Some(group) = service.group() else { continue };
-        put(&mut lists, group, file, Member::named(&service.name));
+        let name = escape_name(group);
+        match lists.iter_mut().find(|list| list.arm.name == name) {
+            Some(list) => list.members.push(service.name.clone()),
+            None => {
+                let source = format!("{file}, column `group`");
+                lists.push(WantedList::new(name, source, vec![service.name.clone()]));
+            }
+        }
     }
     lists.sort_by(|a, b| a.arm.name.cmp(&b.arm.name));
     (!lists.is_empty()).then_some(lists)
-}
-
-fn put(lists: &mut Vec<WantedList>, group: &str, file: &str, member: Member) {
-    let name = escape_name(group);
-    match lists.iter_mut().find(|list| list.arm.name == name) {
-        Some(list) => list.members.push(member),
-        None => lists.push(WantedList::new(name, format!("{file}, column `group`"), vec![member])),
-    }
 }
 
 /// A list of services, one a line. What follows a `#` is a comment.
@@ -185,7 +150,6 @@ impl ServiceList {
     }
 
     pub fn as_wanted(&self) -> WantedList {
-        let members = self.members.iter().map(|name| Member::named(name)).collect();
-        WantedList::new(self.arm.clone(), self.file.clone(), members)
+        WantedList::new(self.arm.clone(), self.file.clone(), self.members.clone())
     }
 }

@@ -25,20 +25,19 @@ pub(super) fn arms_of(
     let (mut ambiguous, mut without_data) = (Vec::new(), BTreeSet::new());
     for (position, list) in wanted.lists.iter().enumerate() {
         for member in &list.members {
-            let named = by_name.get(&member.name).map_or(&[][..], Vec::as_slice);
-            let mut found: Vec<usize> =
-                named.iter().copied().filter(|index| services[*index].is(member)).collect();
+            let named = by_name.get(member).map_or(&[][..], Vec::as_slice);
+            let mut found = named.to_vec();
             if found.iter().all(|index| services[*index].samples.is_empty()) {
-                without_data.insert(member.name.as_str());
+                without_data.insert(member.as_str());
             }
-            if found.is_empty() && member.name.parse::<ServiceName>().is_ok() {
+            if found.is_empty() && member.parse::<ServiceName>().is_ok() {
                 found.push(services.len());
-                by_name.entry(member.name.clone()).or_default().push(services.len());
+                by_name.entry(member.clone()).or_default().push(services.len());
                 services.push(Service::never_measured(member));
                 arms.push(Vec::new());
             }
             if found.len() > 1 {
-                ambiguous.push(member.name.as_str());
+                ambiguous.push(member.as_str());
             }
             for index in found {
                 if !arms[index].contains(&position) {
@@ -76,28 +75,15 @@ pub(super) fn check_measured(
     };
     let list = &wanted.lists[position];
     let known: Vec<&str> = measured().map(|(service, _)| service.name.as_str()).collect();
-    let named: Vec<String> = list.members.iter().map(|member| with_nearest(&member.name, &known)).collect();
     Err(ImportError::Refused(format!(
         "{}: the list `{}` has {} services, none of which was measured ({}); measured were {}; nothing was imported: mend its names, or \
          leave the list out",
         list.source,
         list.arm.name,
-        named.len(),
-        some_of(named.iter().map(String::as_str)),
+        list.members.len(),
+        some_of(list.members.iter().map(String::as_str)),
         some_of(known.into_iter())
     )))
-}
-
-/// A name with the one it may be meant for: at most a third of its length away.
-fn with_nearest(name: &str, known: &[&str]) -> String {
-    let near = known
-        .iter()
-        .map(|candidate| {
-            (strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase()), candidate)
-        })
-        .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1))
-        .min();
-    near.map_or_else(|| name.to_owned(), |(_, near)| format!("{name}, did you mean `{near}`?"))
 }
 
 /// The services that are in a list, with their arms. Gives how many are in none.

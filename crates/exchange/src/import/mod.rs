@@ -15,7 +15,7 @@ use heaptrial_model::{About, TrialKind};
 use heaptrial_store::{ImportedService, Store};
 
 pub(crate) use files::unusual_size;
-pub(crate) use lists::{EVERYTHING, Member, ServiceList, Wanted, WantedList};
+pub(crate) use lists::{EVERYTHING, ServiceList, Wanted, WantedList};
 pub(crate) use summary::some_of;
 pub use summary::{ArmSummary, ImportSummary};
 
@@ -31,7 +31,6 @@ pub struct CsvImport {
     pub mapping: Mapping,
     /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
-    pub config: Option<PathBuf>,
     pub events: Option<PathBuf>,
     pub diagnostics: Option<PathBuf>,
     /// How times without an offset are read. `None` is UTC, and refused where other times have an offset.

@@ -7,14 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use heaptrial_store::ImportedSample;
 use serde_json::{Map, Value, json};
 
-use super::lists::Member;
 use super::summary::some_of;
 use crate::ImportError;
 use crate::measured::MeasuredService;
 use crate::problem::{Place, ProblemKind, Problems};
-use crate::tables::RelayConfig;
 
-/// A service with all of its readings.
 #[derive(Debug, Default)]
 pub(super) struct Service {
     pub name: String,
@@ -23,29 +20,14 @@ pub(super) struct Service {
     pub earlier_nicknames: Vec<String>,
     pub server: String,
     pub fingerprint: String,
-    pub config: Option<Value>,
     pub samples: Vec<ImportedSample>,
     pub groups: Vec<(i64, String)>,
 }
 
 impl Service {
     /// Of a member of a list that no file has readings of.
-    pub fn never_measured(member: &Member) -> Self {
-        Self {
-            name: member.name.clone(),
-            nickname: member.name.clone(),
-            fingerprint: member.fingerprint.clone().unwrap_or_default(),
-            ..Self::default()
-        }
-    }
-
-    /// Whether a member of a list is this service.
-    pub fn is(&self, member: &Member) -> bool {
-        let is_its_fingerprint =
-            |fingerprint: &String| self.fingerprint.is_empty() || self.fingerprint == *fingerprint;
-        self.name == member.name
-            || (self.nicknames().any(|nickname| nickname == member.name)
-                && member.fingerprint.as_ref().is_none_or(is_its_fingerprint))
+    pub fn never_measured(member: &str) -> Self {
+        Self { name: member.to_owned(), nickname: member.to_owned(), ..Self::default() }
     }
 
     pub fn nicknames(&self) -> impl Iterator<Item = &str> {
@@ -105,7 +87,6 @@ impl Service {
             earlier_nicknames: nicknames,
             server: last(|part| &part.server),
             fingerprint: last(|part| &part.fingerprint),
-            config: None,
             samples: kept,
             groups,
         };
@@ -122,9 +103,6 @@ impl Service {
                 attributes.insert(name.to_owned(), json!(text));
             }
         }
-        if let Some(config) = &self.config {
-            attributes.insert("config".to_owned(), config.clone());
-        }
         if !starts.is_empty() {
             attributes.insert("starts".to_owned(), Value::Array(starts));
         }
@@ -132,10 +110,9 @@ impl Service {
     }
 }
 
-/// All services with their names and what is configured for them, and how many readings were there twice.
+/// All services with their names, and how many readings were there twice.
 pub(super) fn services(
     measured: Vec<MeasuredService>,
-    relays: &[RelayConfig],
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Result<(Vec<Service>, u64), ImportError> {
@@ -151,20 +128,6 @@ pub(super) fn services(
         }
         duplicates += twice;
         services.push(service);
-    }
-    let mut configured: HashMap<&str, Vec<&RelayConfig>> = HashMap::new();
-    for relay in relays {
-        configured.entry(relay.nickname.as_str()).or_default().push(relay);
-    }
-    for service in &mut services {
-        let relay = configured.get(service.nickname.as_str()).and_then(|relays| {
-            let same =
-                |relay: &&&RelayConfig| relay.fingerprint.as_deref() == Some(service.fingerprint.as_str());
-            relays.iter().find(same).or_else(|| relays.first())
-        });
-        if let Some(relay) = relay.filter(|relay| !relay.values.is_empty()) {
-            service.config = Some(json!(relay.values));
-        }
     }
     let shared = name(&mut services);
     let renamed: Vec<String> = services

@@ -1,4 +1,4 @@
-//! What an import did.
+//! What an import did, counted and in notes.
 
 use heaptrial_model::LifeStart;
 use heaptrial_store::{ImportedService, ImportedTrial};
@@ -6,11 +6,9 @@ use serde::Serialize;
 
 use crate::problem::Problems;
 
-/// One arm of an imported trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArmSummary {
     pub name: String,
-    /// Whether it is the control.
     pub control: bool,
     pub claimed_allocator: Option<String>,
     pub services: usize,
@@ -21,20 +19,16 @@ pub struct ArmSummary {
 pub struct ImportSummary {
     pub trial: String,
     pub trial_id: i64,
-    /// Whether an earlier import of this name was replaced.
     pub replaced: bool,
     pub arms: Vec<ArmSummary>,
     pub services: usize,
-    /// Measured services that are in no arm; their readings are not stored.
     pub ungrouped_services: usize,
     pub samples: u64,
     pub duplicate_samples: u64,
     pub lives_observed: u64,
     pub lives_inferred: u64,
-    /// Lives that began before the first reading.
     pub lives_unknown: u64,
     pub events: usize,
-    /// The timezone of times without an offset, of files.
     pub timezone: String,
     /// Times without an offset that were read so; the rows of a collection share one.
     pub local_times: u64,

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use super::PrometheusImport;
 use super::series::Series;
 use crate::ImportError;
-use crate::import::{EVERYTHING, Member, ServiceList, Wanted, WantedList};
+use crate::import::{EVERYTHING, ServiceList, Wanted, WantedList};
 
-/// The arms with their members.
 pub(super) fn lists(
     services: &BTreeMap<String, Series>,
     request: &PrometheusImport,
@@ -26,16 +25,16 @@ pub(super) fn lists(
         for (name, series) in services {
             let Some((_, arm)) = series.arms.last() else { continue };
             match lists.iter_mut().find(|list| list.arm.name == *arm) {
-                Some(list) => list.members.push(Member::named(name)),
+                Some(list) => list.members.push(name.clone()),
                 None => {
-                    let members = vec![Member::named(name)];
+                    let members = vec![name.clone()];
                     lists.push(WantedList::new(arm.clone(), format!("label {label}"), members));
                 }
             }
         }
         "label"
     } else {
-        let members = services.keys().map(|name| Member::named(name)).collect();
+        let members = services.keys().cloned().collect();
         lists.push(WantedList::new(EVERYTHING.to_owned(), String::new(), members));
         "nothing"
     };
@@ -50,6 +49,6 @@ pub(super) fn lists(
     }
     let mut wanted = Wanted { lists, from };
     wanted.check_names()?;
-    wanted.claim(&[], request.control.as_deref())?;
+    wanted.claim(request.control.as_deref())?;
     Ok(wanted)
 }

@@ -44,11 +44,9 @@ pub(super) fn assemble(
 ) -> Result<(ImportedTrial, ImportSummary), ImportError> {
     let mut notes = notes_of(&fetched, request);
     let wanted = arms::lists(&fetched.services, request)?;
-    let arm_of = |name: &String| {
-        wanted.lists.iter().position(|list| list.members.iter().any(|member| member.name == *name))
-    };
+    let arm_of = |name: &String| wanted.lists.iter().position(|list| list.members.contains(name));
     let also_in = |name: &String, first: usize| -> Vec<usize> {
-        let names_it = |arm: &usize| wanted.lists[*arm].members.iter().any(|member| member.name == *name);
+        let names_it = |arm: &usize| wanted.lists[*arm].members.contains(name);
         (first + 1..wanted.lists.len()).filter(names_it).collect()
     };
     let (listed, unlisted): (Vec<_>, Vec<_>) =

@@ -46,7 +46,6 @@ pub(super) type Labels = BTreeMap<String, String>;
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Series {
     pub metric: Labels,
-    /// Its values, in order of time.
     #[serde(default)]
     pub values: Vec<Point>,
 }

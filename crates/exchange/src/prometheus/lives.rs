@@ -16,7 +16,6 @@ fn apart_in(step_us: i64) -> i64 {
     APART_US.min(step_us / 10)
 }
 
-/// The lives of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lives {
     /// In order, without those that have no reading.

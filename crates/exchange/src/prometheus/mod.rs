@@ -24,7 +24,6 @@ use series::Fetched;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Queries {
-    /// The store's address, without credentials.
     pub url: String,
     /// Bytes of memory, one series for each service: a selector, or an expression.
     pub memory: String,
@@ -60,7 +59,6 @@ pub struct PrometheusImport {
     pub access: Access,
     /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
-    /// From when on and until when, in microseconds since 1970.
     pub from_us: i64,
     pub to_us: i64,
     /// A reading is the median of so long a time, with its maximum.

@@ -134,20 +134,14 @@ impl Fetched {
     /// Refuses a query whose values are mostly no starts; forgets the others that are none.
     fn check_starts(&mut self, query: &str) -> Result<(), ImportError> {
         let is_start = |seconds: &f64| YEARS_SECONDS.contains(seconds);
-        let values =
-            || self.services.iter().flat_map(|(name, series)| series.start.values().map(move |v| (name, *v)));
         // Less is reported of what does not run.
-        let (usable, others): (Vec<_>, Vec<_>) =
-            values().filter(|(_, value)| *value >= 1.0).partition(|(_, value)| is_start(value));
-        if let Some((service, value)) = others.first().filter(|_| others.len() > usable.len()) {
-            let likely = if YEARS_SECONDS.contains(&(value / 1e3)) {
-                "it seems to be in milliseconds; divide it by 1000 in --start"
-            } else {
-                "of an uptime, `timestamp(UPTIME) - UPTIME` in --start makes starts; leave --start out where there are none"
-            };
+        let reported =
+            self.services.values().flat_map(|series| series.start.values()).filter(|value| **value >= 1.0);
+        let (usable, others): (Vec<f64>, Vec<f64>) = reported.partition(|value| is_start(value));
+        if let Some(value) = others.first().filter(|_| others.len() > usable.len()) {
             return Err(ImportError::Refused(format!(
-                "{query} gives {value} for the service {service}, and most of its values are alike: that is no start in seconds since \
-                 1970: {likely}"
+                "{query} gives {value}, and most of its values are alike: that is no start in seconds since 1970. Divide milliseconds by \
+                 1000 in --start; of an uptime, `timestamp(UPTIME) - UPTIME` makes starts; leave --start out where there are none"
             )));
         }
         self.services.values_mut().for_each(|series| series.start.retain(|_, seconds| is_start(seconds)));
@@ -186,13 +180,13 @@ struct Joined {
     server: String,
 }
 
-/// A store shows the last value of a series for so long after it ended, where nothing marks the end (Prometheus's default for
-/// `--query.lookback-delta`).
+/// A store shows the last value of a series for so long after it ended, where nothing marks the
+/// end (Prometheus's default for `--query.lookback-delta`).
 const LOOKBACK_US: i64 = 300_000_000;
 
 /// Labels may change, so that two series have values in the step of the change, and in those that the last value of the old one
-/// reaches into: the later one counts. If they go on alongside each other, they are two things, unless they differ in the label
-/// of replicas alone.
+/// reaches into: the later one counts. If they go on alongside each other, they are two things, unless they differ in
+/// the label of replicas alone.
 fn joined(
     query: &str,
     service: &str,

@@ -3,7 +3,6 @@
 //! Columns are taken by name, so that their order and further columns do not matter. A row that cannot be
 //! understood is skipped, counted and reported; nothing in a file can make a reader panic.
 
-mod config;
 mod diagnostics;
 mod events;
 mod mapping;
@@ -12,7 +11,6 @@ mod number;
 mod table;
 mod time;
 
-pub use config::{RelayConfig, read_config};
 pub use diagnostics::read_diagnostics;
 pub use events::{OperatorEvent, read_events};
 pub use mapping::Mapping;

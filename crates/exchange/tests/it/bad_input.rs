@@ -1,6 +1,6 @@
 //! Damaged and hostile files: every part has a defined outcome, and nothing panics.
 
-use heaptrial_exchange::tables::{Content, Mapping, Timezone, read_config, read_events, read_memory};
+use heaptrial_exchange::tables::{Content, Mapping, Timezone, read_events, read_memory};
 use heaptrial_exchange::{ImportError, Measurements, ProblemKind, Problems};
 use proptest::prelude::*;
 
@@ -123,23 +123,6 @@ fn sizes_of_zero_are_not_known() {
 }
 
 #[test]
-fn a_local_time_that_occurred_twice_is_its_first_occurrence() {
-    let rows = ["01:30:00,one,1", "02:30:00,one,2", "02:30:00,one,3", "03:30:00,one,4"];
-    let rows: String = rows.iter().map(|row| format!("2026-10-25T{row}\n")).collect();
-    let text = format!("timestamp,nickname,rss_kb\n{rows}");
-    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
-    let zone: Timezone = "Europe/Berlin".parse().unwrap();
-    let mut problems = Problems::new(false);
-    let (found, ..) = read_memory(&contents, &Mapping::default(), &zone, &mut problems).unwrap();
-    let utc = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_microsecond();
-    let found: Vec<(i64, u64)> =
-        found.services[0].samples.iter().map(|sample| (sample.wall_us, sample.rss_bytes / 1024)).collect();
-    let twice = "2026-10-25T00:30:00Z";
-    let wanted = [("2026-10-24T23:30:00Z", 1), (twice, 2), (twice, 3), ("2026-10-25T02:30:00Z", 4)];
-    assert_eq!(found, wanted.map(|(time, rss)| (utc(time), rss)));
-}
-
-#[test]
 fn a_quote_that_is_not_closed_is_named_as_the_cause() {
     let (readings, problem) = rows(
         "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,\"two,5,,,,,,,,\n2026-01-06T00:00:00,go,relay,,one\",5,,,,,,,,\n\
@@ -171,22 +154,6 @@ fn the_lines_that_a_quote_takes_in_are_rows_that_cannot_be_understood() {
     }
 }
 
-#[test]
-fn bytes_that_are_no_text_are_escaped() {
-    let mut bytes = format!("{HEADER}\n2026-01-05T00:00:00,go,relay,,").into_bytes();
-    bytes.extend(b"\xff\x00\x1b[31m,5,,,,,,,,\n");
-    let (_, problems) = read(&bytes).unwrap();
-    assert_eq!(problems.details[0].value, "\u{fffd}\\u{0}\\u{1b}[31m");
-}
-
-#[test]
-fn huge_fields_are_shortened() {
-    let (readings, problem) =
-        rows(&format!("2026-01-05T00:00:00,go,relay,,{},5,,,,,,,,\n", "x".repeat(10_000_000)));
-    assert_eq!(readings, 0);
-    assert!(problem.is_some_and(|problem| problem.len() < 400));
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -196,7 +163,6 @@ proptest! {
         whole.extend(&bytes);
         let _ = read(&whole);
         let mut problems = Problems::new(false);
-        let _ = read_config(Content { file: "c", bytes: &whole }, &mut problems);
         let _ = read_events(Content { file: "e", bytes: &whole }, &Timezone::utc(), &mut problems);
     }
 

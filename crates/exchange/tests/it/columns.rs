@@ -60,16 +60,6 @@ fn common_forms_are_read_as_they_are() {
 }
 
 #[test]
-fn megabytes_may_have_a_fraction() {
-    let (trial, _) = import(&file("timestamp,name,rss_mb", |number, at| {
-        format!("{},a,{:.1}", iso(at), 300.0 + number as f64 / 1000.0)
-    }));
-    let samples = &trial.services[0].lives[0].samples;
-    assert_eq!(samples[0].rss_bytes, 300 << 20);
-    assert_eq!(samples[499].rss_bytes, ((300.5 * 1048576.0) as u64));
-}
-
-#[test]
 fn columns_and_unit_can_be_named() {
     let text = file("when,process,used,rss_kb", |number, at| format!("{},a,{},1", iso(at), 300 + number));
     let error = import_as(&text, Mapping::default()).unwrap_err();

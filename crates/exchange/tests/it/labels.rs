@@ -4,10 +4,7 @@ use std::fmt::Write as _;
 
 use crate::support::stored;
 use heaptrial_exchange::{CsvImport, ImportSummary, import_csv};
-use heaptrial_model::LifeStart;
 use heaptrial_store::{ImportedTrial, Store};
-
-const HOUR_US: i64 = 3_600_000_000;
 
 /// One reading.
 #[derive(Debug, Clone)]
@@ -126,28 +123,6 @@ fn another_fingerprint_is_another_service_whatever_the_times() {
         [with_fingerprints(days(BEFORE, "go", 1), 'A'), with_fingerprints(days(AFTER, "alpha", 1), 'B')];
     let (trial, _) = import(&rows.concat());
     assert_eq!(names(&trial), ["r0@go", "r0@alpha"]);
-}
-
-#[test]
-fn a_group_that_changes_with_the_label_is_a_migration() {
-    let mut rows = relabelled(1);
-    rows.iter_mut().filter(|row| row.server == "alpha").for_each(|row| row.group = "B");
-    let (trial, summary) = import(&rows);
-    assert_eq!(summary.services, 1);
-    assert_eq!((trial.events.len(), trial.events[0].kind.as_str()), (1, "migration"));
-}
-
-#[test]
-fn a_restart_at_the_change_is_a_life_of_its_own() {
-    let mut rows = relabelled(2);
-    for row in rows.iter_mut().filter(|row| row.server == "alpha" && row.nickname == "r1") {
-        (row.rss_kb, row.hwm_kb) = (200_000 + row.hour as u64, 200_000 + row.hour as u64);
-    }
-    let (trial, summary) = import(&rows);
-    assert_eq!(summary.services, 2);
-    let lives: Vec<usize> = trial.services.iter().map(|service| service.lives.len()).collect();
-    assert_eq!(lives, [1, 2]);
-    assert_eq!(trial.services[1].lives[1].start, LifeStart::Inferred { uncertainty_us: 12 * HOUR_US });
 }
 
 #[test]

@@ -47,37 +47,6 @@ fn a_service_that_changes_its_group_began_anew() {
 }
 
 #[test]
-fn a_start_that_somebody_noted_shows_in_a_fall_of_memory() {
-    let fleet = Fleet::new(1);
-    let mut request = request(&fleet, &without_peaks(["glibc", "glibc"]));
-    let lives = |store: &Store| read(store, "m").services[0].lives.len();
-    let mut store = fleet.store();
-    import_csv(&mut store, &request).unwrap();
-    assert_eq!(lives(&store), 1);
-    request.events = Some(fleet.write(
-        "events.csv",
-        "timestamp,event_type,description,group\n2026-03-01T05:20:00Z,restart,all of them,all\n",
-    ));
-    import_csv(&mut store, &request).unwrap();
-    assert_eq!(lives(&store), 2);
-    let life = read(&store, "m").services[0].lives[1].clone();
-    assert_eq!(life.samples[0].wall_us - life.started_wall_us, HOUR_US * 2 / 3);
-}
-
-#[test]
-fn lists_of_services_that_were_never_measured_are_refused() {
-    let fleet = Fleet::new(1);
-    let mut request = request(&fleet, &without_peaks(["", ""]));
-    request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "four\n")];
-    let error = import_csv(&mut fleet.store(), &request).unwrap_err().to_string();
-    assert!(
-        error.contains("glibc.txt: the list `glibc` has 1 services, none of which was measured"),
-        "{error}"
-    );
-    assert!(error.ends_with("mend its names, or leave the list out"), "{error}");
-}
-
-#[test]
 fn a_control_that_nothing_names_is_the_first_arm_and_can_be_chosen() {
     let fleet = Fleet::new(1);
     let control = |summary: &ImportSummary| {

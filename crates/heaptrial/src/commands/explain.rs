@@ -53,7 +53,7 @@ impl FromStr for Target {
             _ => text
                 .parse()
                 .map(Self::Services)
-                .map_err(|error: heaptrial_model::ServicePatternError| error.to_string()),
+                .map_err(|error: heaptrial_model::InvalidText| error.to_string()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use heaptrial_model::{DurationError, HumanDuration, SpecError};
+use heaptrial_model::{HumanDuration, InvalidText};
 
 use crate::exit::Failure;
 
@@ -12,9 +12,7 @@ pub enum ValueError {
     #[error("expected {0}")]
     Expected(&'static str),
     #[error(transparent)]
-    Spec(#[from] SpecError),
-    #[error(transparent)]
-    Duration(#[from] DurationError),
+    Invalid(#[from] InvalidText),
 }
 
 /// A number within a range.

@@ -143,7 +143,7 @@ impl<'a> Prober<'a> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let unit = format!("{PREFIX}{}-{number}.service", std::process::id());
-        let unit: ServiceName = unit.parse().map_err(|error: heaptrial_model::ServiceNameError| {
+        let unit: ServiceName = unit.parse().map_err(|error: heaptrial_model::InvalidText| {
             SystemdError::Call { doing: format!("naming {unit}"), said: error.to_string() }
         })?;
         let command = TransientCommand {

@@ -100,17 +100,6 @@ proptest! {
     }
 }
 
-#[test]
-fn another_seed_is_another_plan() {
-    let candidates = fleet(40);
-    let (a, b) = (drawn(&trial(4), &candidates, 1), drawn(&trial(4), &candidates, 2));
-    let arms = |plan: &DrawnPlan| -> BTreeMap<_, _> {
-        plan.services.iter().map(|assigned| (assigned.service.clone(), assigned.arm.clone())).collect()
-    };
-    assert_ne!(a.id, b.id);
-    assert_ne!(arms(&a), arms(&b));
-}
-
 /// Each service is as likely to get one arm as any other, also where arms are of unequal size and strata are too small
 /// for blocks of their own. 1,200 plans; five standard errors.
 #[test]

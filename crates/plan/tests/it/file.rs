@@ -61,18 +61,6 @@ fn what_a_trial_is_about_goes_into_the_plan() {
     assert!(!plan().to_toml().contains("about"));
 }
 
-#[test]
-fn allowed_edits_are_accepted() {
-    let text = plan().to_toml();
-    let respaced = text.replace("seed = 7", "seed   = 7 # mine");
-    assert_eq!(DrawnPlan::from_toml(&respaced).unwrap(), plan());
-    let paced = DrawnPlan::from_toml(&text.replace("at_once = 1", "at_once = 2")).unwrap();
-    assert_eq!(paced.pace.at_once, 2);
-    let without = text.lines().filter(|line| !line.contains("tor@r004.service"));
-    let without = DrawnPlan::from_toml(&without.collect::<Vec<_>>().join("\n")).unwrap();
-    assert_eq!(without.services.len(), 10);
-}
-
 /// A line that was moved or taken out is as it was drawn; one with another arm or block, another service or no mark is not.
 #[test]
 fn an_assignment_by_hand_is_told_from_one_that_was_drawn() {

@@ -9,8 +9,8 @@ use super::{LogBlock, Scale};
 /// The services of one block, to draw its smaller arm from again and again. The order that a draw
 /// leaves behind is as good as any other for the next one.
 pub(crate) struct Pool {
-    /// Distance from the block's mean, so that sums stay exact; and 1 for a service of the arm that is
-    /// drawn, else 0.
+    /// Distance from the block's mean, so that sums stay exact; and 1 for a service of the arm
+    /// that is drawn, else 0.
     services: Vec<(f64, f64)>,
     /// Services in the arm that is drawn, the smaller one, and in the other.
     drawn: usize,

@@ -21,8 +21,8 @@ pub(super) struct Quadratic {
     pub(super) shift: f64,
 }
 
-/// Sums over blocks: of the squares of their weighted differences and what those keep of the shift, and of both times
-/// the weight.
+/// Sums over blocks: of the squares of their weighted differences and what those keep of the shift, and
+/// of both times the weight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub(super) squares: Quadratic,

@@ -1,7 +1,6 @@
 //! Estimators against reference values and simulations.
 
 mod coverage;
-mod kendall_reference;
 mod looks;
 mod methods_reference;
 mod permutation_reference;

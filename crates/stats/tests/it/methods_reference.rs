@@ -1,6 +1,6 @@
 //! The methods beside the ratio against SciPy, statsmodels and NumPy (`reference/make_methods_reference.py`).
 
-use heaptrial_stats::{days_needed, holm, median_interval, time_average, trajectory_distance};
+use heaptrial_stats::{days_needed, holm, kendall, median_interval, time_average, trajectory_distance};
 use serde::Deserialize;
 
 type Points = Vec<(f64, f64)>;
@@ -106,5 +106,27 @@ fn distances_of_trajectories_are_those_of_numpys_interpolation() {
 fn days_needed_follow_numpys_fit() {
     for case in reference().days {
         assert_close(days_needed(&case.widths, case.estimate, case.margin).unwrap(), case.expected);
+    }
+}
+
+#[derive(Deserialize)]
+struct Orders {
+    cases: Vec<Order>,
+}
+
+#[derive(Deserialize)]
+struct Order {
+    a: Vec<f64>,
+    b: Vec<f64>,
+    tau_b: Option<f64>,
+}
+
+#[test]
+fn tau_b_is_that_of_scipy() {
+    let reference: Orders = serde_json::from_str(include_str!("../reference/kendall.json")).unwrap();
+    for case in reference.cases {
+        let found = kendall(&case.a, &case.b).unwrap().tau_b;
+        assert_eq!(found.is_some(), case.tau_b.is_some());
+        assert_close(found.unwrap_or_default(), case.tau_b.unwrap_or_default());
     }
 }

@@ -236,8 +236,8 @@ fn copy(
 
 /// Up to where readings and events are of the trial: services go on after it, and the agent may read them for a while.
 ///
-/// What was written before something that is not beyond the end is of the trial, whatever the clock said: it may have been ahead,
-/// and set back since.
+/// What was written before something that is not beyond the end is of the trial, whatever the clock said: it may have been
+/// ahead, and set back since.
 struct End {
     wall_us: i64,
     /// The last tick of the trial, by its number there.

@@ -20,11 +20,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let is_here = |tick: &PartTick| -> Result<bool, StoreError> {
             let sql = "SELECT 1 FROM tick WHERE trial_id = ?1 AND sequence = ?2 AND wall_us = ?3";
-            let found =
-                self.rows("looking for a tick", sql, params![trial_id, tick.sequence, tick.wall_us], |_| {
-                    Ok(())
-                })?;
-            Ok(!found.is_empty())
+            self.is_any("looking for a tick", sql, params![trial_id, tick.sequence, tick.wall_us])
         };
         let known = since.as_ref().map(is_here).transpose()?.unwrap_or(true);
         let after = since.filter(|_| known).map_or(-1, |tick| tick.sequence);

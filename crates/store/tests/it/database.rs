@@ -25,18 +25,7 @@ pub fn trial() -> NewTrial {
 }
 
 pub fn identity() -> Identity {
-    Identity {
-        family: "glibc".into(),
-        version: None,
-        version_range: None,
-        path: None,
-        build_id: None,
-        sha256: None,
-        linkage: Linkage::Libc,
-        settings: Default::default(),
-        evidence: vec![],
-        libraries: Vec::new(),
-    }
+    Identity { family: "glibc".into(), linkage: Linkage::Libc, ..Identity::default() }
 }
 
 fn tick(life_id: i64, sequence: i64) -> TickInput {

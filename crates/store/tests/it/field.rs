@@ -185,15 +185,6 @@ fn the_last_events_are_the_last_in_time_and_not_the_last_that_came() {
     assert_eq!(last, [50, 3]);
 }
 
-#[test]
-fn the_same_process_may_be_in_the_ledger_of_two_trials() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::create(&folder.path().join("db")).unwrap();
-    let (first, ..) = begin(&mut store, 1);
-    store.end_trial(first, START_US, "completed").unwrap();
-    begin(&mut store, 1);
-}
-
 /// What the rollup must give, from the generated figures alone.
 fn naive(life: usize, ticks: std::ops::Range<i64>) -> (i64, u64, u64) {
     let mut values: Vec<u64> = ticks.clone().map(|number| bytes(life, number)).collect();

@@ -1,7 +1,7 @@
 //! How far data reach before the time of a look.
 
 use heaptrial_stats::median;
-use heaptrial_store::{Store, TickTime, TrialRecord};
+use heaptrial_store::{Store, Tick, TrialRecord};
 
 use super::schedule::Scheduled;
 use crate::judgement::JudgementError;
@@ -99,7 +99,7 @@ struct HostReach<'a> {
 
 impl<'a> HostReach<'a> {
     /// Of the ticks of a host: those of a boot are distinguished by the clock that nobody sets.
-    fn of(host: Option<&'a str>, mut ticks: Vec<TickTime>, ended_us: Option<i64>) -> Self {
+    fn of(host: Option<&'a str>, mut ticks: Vec<Tick>, ended_us: Option<i64>) -> Self {
         let last_us = ticks.iter().map(|tick| tick.wall_us).max();
         ticks.sort_unstable_by_key(|tick| (tick.host_id, tick.boottime_us));
         let distances: Vec<f64> = ticks

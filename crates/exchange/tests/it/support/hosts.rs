@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use heaptrial_exchange::{GatherError, GatheredPart, PartFile, gather, host_of, pack};
+use heaptrial_exchange::{GatheredPart, ImportError, PartFile, gather, host_of, pack};
 use heaptrial_model::{Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
 use heaptrial_store::{NewService, NewTrial, PartTick, Store, TickInput};
 use serde_json::json;
@@ -46,18 +46,7 @@ pub fn arm(index: usize) -> &'static str {
 }
 
 pub fn identity() -> Identity {
-    Identity {
-        family: "glibc".to_owned(),
-        version: None,
-        version_range: None,
-        path: None,
-        build_id: None,
-        sha256: None,
-        linkage: Linkage::Libc,
-        settings: BTreeMap::new(),
-        evidence: Vec::new(),
-        libraries: Vec::new(),
-    }
+    Identity { family: "glibc".into(), linkage: Linkage::Libc, ..Identity::default() }
 }
 
 impl Host {
@@ -194,6 +183,6 @@ pub fn take(
     from: &Path,
     named: Option<&str>,
     now_us: i64,
-) -> Result<GatheredPart, GatherError> {
+) -> Result<GatheredPart, ImportError> {
     gather(store, PartFile::open(from)?, named, false, now_us)
 }

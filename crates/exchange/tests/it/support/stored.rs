@@ -54,6 +54,8 @@ pub fn read(store: &Store, name: &str) -> ImportedTrial {
 /// The samples of a trial by life.
 fn samples(store: &Store, trial_id: i64) -> HashMap<i64, Vec<ImportedSample>> {
     let mut samples: HashMap<i64, Vec<ImportedSample>> = HashMap::new();
+    let lives = store.lives(trial_id).unwrap();
+    let started: HashMap<i64, i64> = lives.iter().map(|life| (life.id, life.started_wall_us)).collect();
     let mut columns: Vec<String> = Vec::new();
     let each = |row: &[String]| {
         if columns.is_empty() {
@@ -62,8 +64,9 @@ fn samples(store: &Store, trial_id: i64) -> HashMap<i64, Vec<ImportedSample>> {
         }
         let text = |column: &str| &row[columns.iter().position(|own| own == column).unwrap()];
         let bytes = |column: &str| text(column).parse().ok();
-        samples.entry(text("life").parse().unwrap()).or_default().push(ImportedSample {
-            wall_us: text("timestamp").parse::<jiff::Timestamp>().unwrap().as_microsecond(),
+        let life: i64 = text("life").parse().unwrap();
+        samples.entry(life).or_default().push(ImportedSample {
+            wall_us: started[&life] + (text("age_seconds").parse::<f64>().unwrap() * 1e6).round() as i64,
             rss_bytes: bytes("rss_bytes").unwrap_or(0),
             vsize_bytes: bytes("vsize_bytes"),
             hwm_bytes: bytes("hwm_bytes"),

@@ -40,9 +40,6 @@ pub struct CsvOptions {
 pub struct TorUtilsOptions {
     #[command(flatten)]
     files: FileOptions,
-    /// Configuration of the relays (relay_config.csv)
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     /// State of the host (diagnostics.csv): how much memory there is
     #[arg(long, value_name = "FILE")]
     diagnostics: Option<PathBuf>,
@@ -83,8 +80,8 @@ pub fn run(options: CsvOptions, global: &GlobalOptions) -> Result<Answer, Failur
 }
 
 pub fn run_torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let TorUtilsOptions { files, config, diagnostics } = options;
-    import(CsvImport { config, diagnostics, ..CsvImport::default() }, files, global)
+    let TorUtilsOptions { files, diagnostics } = options;
+    import(CsvImport { diagnostics, ..CsvImport::default() }, files, global)
 }
 
 fn import(request: CsvImport, files: FileOptions, global: &GlobalOptions) -> Result<Answer, Failure> {

@@ -117,12 +117,6 @@ impl Shown<'_> {
             pace.pause,
             units::duration(cost.total_seconds)
         );
-        if cost.at_once < cost.at_once_asked {
-            let families =
-                if cost.families == 1 { "1 family" } else { &format!("{} families", cost.families) };
-            let _ =
-                writeln!(text, "Services of one family are not restarted together, and there is {families}.");
-        }
         if cost.timer_restarts > 0 {
             let restarts = units::counted(cost.timer_restarts as usize, "restart");
             let _ = writeln!(text, "restart_every adds {restarts} until the end.");
