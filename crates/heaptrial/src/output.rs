@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use heaptrial_model::ServiceName;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -71,6 +72,16 @@ pub fn print(text: &str) -> Result<ExitCode, Failure> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// An interval behind its figure, such as ` (0.27 to 0.35)`; nothing where there is none.
+pub fn interval(ends: Option<(f64, f64)>, show: impl Fn(f64) -> String) -> String {
+    ends.map_or(String::new(), |(low, high)| format!(" ({} to {})", show(low), show(high)))
+}
+
+/// Services with their reasons, for programs.
+pub fn with_reasons(services: &[(ServiceName, String)]) -> Value {
+    services.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect()
 }
 
 /// Writes a file as a whole or not at all; replaces what is there.
