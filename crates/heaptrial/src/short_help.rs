@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Options that a first run does without, by their names in code.
-const LEFT_OUT: [&str; 38] = [
+const LEFT_OUT: [&str; 44] = [
     "about",
     "accept_partial",
     "arrivals",
@@ -19,6 +19,7 @@ const LEFT_OUT: [&str; 38] = [
     "end_signal",
     "entries",
     "events",
+    "from",
     "grace",
     "headers_file",
     "keep_dirs",
@@ -27,6 +28,7 @@ const LEFT_OUT: [&str; 38] = [
     "metric",
     "ntor_rate",
     "on",
+    "processors",
     "ready_timeout",
     "replica_label",
     "rest",
@@ -35,11 +37,15 @@ const LEFT_OUT: [&str; 38] = [
     "slurm",
     "sources",
     "stay",
+    "step",
     "strict",
     "swap",
     "tick",
+    "to",
     "together",
+    "userland",
     "verbose",
+    "warm_up",
     "work_margin",
     "work_within",
 ];

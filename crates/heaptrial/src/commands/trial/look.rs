@@ -150,8 +150,9 @@ fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
         return Ok(trials.swap_remove(index));
     }
     let known = some(trials.iter().map(|trial| &trial.plan.name));
+    let known = if known.is_empty() { "none" } else { &known };
     let database = store.path().display();
-    Err(Failure::refused(format!("{database} has no field trial `{name}`; its field trials: {known}")))
+    Err(Failure::refused(format!("{database} has no field trial `{name}`; it has {known}")))
 }
 
 /// All looks on a terminal; as JSON the last one, which knows what was shown before.
