@@ -51,13 +51,6 @@ pub(crate) struct Computer {
     computed: AtomicU64,
 }
 
-impl PageKind {
-    /// What the page of a trial shows.
-    pub(crate) fn of(trial: &Trial) -> Self {
-        if trial.may_conclude() { Self::Sections } else { Self::Running }
-    }
-}
-
 impl Computer {
     pub(crate) fn new(path: &Path) -> Arc<Self> {
         Arc::new(Self {

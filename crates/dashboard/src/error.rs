@@ -15,7 +15,7 @@ pub enum DashboardError {
     #[error(transparent)]
     Report(#[from] ReportError),
     #[error(
-        "{listen} can be reached from other machines, and the dashboard asks nobody who he is; listen on 127.0.0.1 \
+        "{listen} can be reached from other machines, and the dashboard asks for no password; listen on 127.0.0.1 \
          or unix:PATH, or add --listen-anywhere if that is meant"
     )]
     NotLocal { listen: String },

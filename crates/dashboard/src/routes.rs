@@ -131,9 +131,10 @@ async fn trial(State(shared): App, Path(name): Path<String>, Query(which): Query
         Ok(trial) => trial,
         Err(response) => return response,
     };
+    let kind = if trial.may_conclude() { PageKind::Sections } else { PageKind::Running };
     // Before it is computed: a result that comes while this page is shown makes another version.
     let frame = shared.frame(trial.name());
-    let computed = shared.compute(&trial, PageKind::of(&trial)).await;
+    let computed = shared.compute(&trial, kind).await;
     frame.show(page::trial(&trial, computed.as_ref(), frame.now_us))
 }
 

@@ -176,10 +176,6 @@ mod tests {
         assert_eq!(Failure::failed(Shown::AtTheEnd(gone())).to_string(), "/x: the disk is gone");
         let hinted = Failure::usage("no").hint("`x` does");
         assert_eq!(hinted.text(true), "\x1b[1;31merror:\x1b[0m no\n  hint: `x` does\n");
-        assert_eq!(
-            hinted.json(),
-            json!({ "schema_version": 1, "class": "usage", "message": "no", "causes": [], "hint": "`x` does" })
-        );
     }
 
     #[test]

@@ -10,12 +10,13 @@ mod options;
 mod output;
 mod progress;
 mod run_folder;
+mod short_help;
 mod target;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use heaptrial_model::ErrorClass;
 
 use crate::commands::Command;
@@ -47,20 +48,19 @@ fn main() -> ExitCode {
     }
     // A reader that closes the pipe early (`heaptrial ... | head`) is no error.
     exit::end_quietly_on_closed_pipe();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (global, command) = match parse(std::env::args_os()) {
+        Ok(parsed) => parsed,
         Err(error) => return not_understood(&error),
     };
-    let global = cli.global;
     options::name_commands_for(&global);
-    commands::run(cli.command, &global).unwrap_or_else(|failure| failure.print(&global))
+    commands::run(command, &global).unwrap_or_else(|failure| failure.print(&global))
 }
 
 /// The words of a command line, the program's name first.
 fn parse<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<(GlobalOptions, Command), clap::Error> {
-    let cli = Cli::try_parse_from(words)?;
+    let cli = Cli::from_arg_matches(&command_line().try_get_matches_from(words)?)?;
     Ok((cli.global, cli.command))
 }
 
@@ -78,9 +78,9 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { exit::code(ErrorClass::Usage) } else { ExitCode::SUCCESS }
 }
 
-/// The definition of the whole command line, for completions and man pages.
+/// The definition of the whole command line.
 fn command_line() -> clap::Command {
-    Cli::command()
+    short_help::shorten(Cli::command())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub struct GlobalOptions {
     /// Print the result as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Manage your own services (`systemctl --user`) instead of the system's, as yourself and not as root
+    /// Manage your own services (`systemctl --user`), as yourself
     #[arg(long, global = true)]
     pub user: bool,
     /// Where the run's folder or the report goes
@@ -29,7 +29,7 @@ pub struct GlobalOptions {
     /// Print more about what is done
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// When to use colour; NO_COLOR is heeded
+    /// Whether to use colour; NO_COLOR is heeded
     #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
     pub color: ColorChoice,
 }

@@ -6,6 +6,8 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use heaptrial_model::ServiceName;
+use serde_json::{Value, json};
 
 use crate::exit::Failure;
 
@@ -61,6 +63,16 @@ pub fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
         _ => Ok(()),
     }
+}
+
+/// An interval behind its figure, such as ` (0.27 to 0.35)`; nothing where there is none.
+pub fn interval(ends: Option<(f64, f64)>, show: impl Fn(f64) -> String) -> String {
+    ends.map_or(String::new(), |(low, high)| format!(" ({} to {})", show(low), show(high)))
+}
+
+/// Services with their reasons, for programs.
+pub fn with_reasons(services: &[(ServiceName, String)]) -> Value {
+    services.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect()
 }
 
 /// Writes a file as a whole or not at all; replaces what is there.

@@ -8,6 +8,7 @@ use heaptrial_store::{Store, TrialRecord};
 use crate::commands::host::Host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::output::some;
 use crate::run_folder::{self, DATABASE, RUNS};
 
 /// A trial in its database.
@@ -43,7 +44,7 @@ impl Target {
         }
         let newest = run_folder::database(None).map_err(|_| {
             Failure::refused(format!(
-                "`{name}` is no folder, no database and, without --db, no trial; name a run's folder, or a database with --db FILE"
+                "there is no run, database or trial `{name}`; name a run's folder, or a database with --db FILE"
             ))
         })?;
         Self::of(&newest, Some(name), global)
@@ -56,10 +57,10 @@ impl Target {
         let several = trials.len() > 1;
         let is_it = |trial: &TrialRecord| name.is_none_or(|name| trial.plan.name == name);
         let Some(index) = trials.iter().rposition(is_it) else {
-            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
+            let known = some(trials.iter().map(|trial| &trial.plan.name));
             return Err(Failure::refused(match name {
                 Some(name) if !known.is_empty() => {
-                    format!("{} has no trial `{name}`; it has {}", database.display(), known.join(", "))
+                    format!("{} has no trial `{name}`; it has {known}", database.display())
                 }
                 _ => format!("{} holds no trial; an import appears when it has ended", database.display()),
             }));

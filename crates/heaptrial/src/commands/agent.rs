@@ -74,7 +74,7 @@ fn print_unit(program: &Path, options: &AgentOptions, global: &GlobalOptions) ->
     let unit = unit_options(options, global)?;
     let text = unit_file(program, &global.paths()?, &unit).ok_or_else(|| {
         Failure::usage(format!(
-            "{} cannot stand in a unit file: give an absolute path of letters, digits and / - _ . + @, and options without \
+            "{} cannot be written into a unit file: give an absolute path of letters, digits and / - _ . + @, and options without \
              control characters",
             program.display()
         ))

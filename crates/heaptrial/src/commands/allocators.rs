@@ -11,7 +11,7 @@ use heaptrial_allocator::{
     Obtainer, OtherAllocator, Release, ResolveError, Resolved, SourceKind, identify, other_allocators,
 };
 use heaptrial_host::{HostRoot, Process};
-use heaptrial_model::AllocatorSpec;
+use heaptrial_model::{AllocatorSpec, Version};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -144,27 +144,15 @@ fn sources_of(family: &Family, release: &Release) -> Vec<String> {
 }
 
 fn family_json(family: &Family) -> Value {
-    let versions: Vec<Value> = family
-        .versions
-        .iter()
-        .map(|release| json!({ "version": release.version, "sources": sources_of(family, release) }))
-        .collect();
-    let settings: Vec<Value> = family
-        .settings
-        .iter()
-        .map(|setting| {
-            let ranges: Vec<Value> = setting
-                .in_versions
-                .iter()
-                .map(|range| json!({ "from": range.from, "to": range.to, "default": range.default }))
-                .collect();
-            json!({
-                "name": setting.name, "kind": setting.kind, "unit": setting.unit, "about": setting.about,
-                "variable": setting.variable(&family.environment), "in_versions": ranges,
-            })
-        })
-        .collect();
+    let versions: Vec<&Version> = family.versions.iter().map(|release| &release.version).collect();
     let variants: Vec<&str> = family.variants.iter().map(|variant| variant.name.as_str()).collect();
+    let settings = family.settings.iter().map(|setting| {
+        json!({
+            "name": setting.name, "kind": setting.kind, "unit": setting.unit, "about": setting.about,
+            "variable": setting.variable(&family.environment),
+        })
+    });
+    let settings: Vec<Value> = settings.collect();
     json!({
         "name": family.name, "summary": family.summary, "versions": versions, "variants": variants,
         "settings": settings,
@@ -184,8 +172,7 @@ impl SourceOptions {
         Ok((resolved, obtained))
     }
 
-    /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
-    /// to standard error.
+    /// An obtainer with these sources, or of the library or source folder `from`; its progress goes to standard error.
     pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer, Failure> {
         Ok(Obtainer::new(Cache::of_user()?, self.obtain_options(from)?))
     }

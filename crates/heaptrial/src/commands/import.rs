@@ -7,7 +7,7 @@ mod prometheus;
 
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use heaptrial_exchange::ImportSummary;
 use heaptrial_model::{About, units};
 use heaptrial_store::Store;
@@ -38,6 +38,30 @@ pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<Answer, Fai
         ImportCommand::Torutils(options) => csv::run_torutils(options, global),
         ImportCommand::Prometheus(options) => prometheus::run(*options, global),
         ImportCommand::Heaptrial(options) => heaptrial::run(&options, global),
+    }
+}
+
+/// What every import of others' measurements takes.
+#[derive(Debug, Args)]
+struct SeriesOptions {
+    /// Lists of services by their names here, one per line; each file is an arm and names it
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    groups: Vec<PathBuf>,
+    /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
+    #[arg(long, value_name = "FILE")]
+    about: Option<PathBuf>,
+    /// The control arm [default: the one called control, else that of glibc, else the first]
+    #[arg(long, value_name = "ARM")]
+    control: Option<String>,
+}
+
+impl SeriesOptions {
+    fn about(&self) -> Result<Option<About>, Failure> {
+        let Some(path) = &self.about else { return Ok(None) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+        let about = About::from_toml(&text);
+        about.map(Some).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
     }
 }
 
@@ -77,12 +101,6 @@ fn make_folder(database: &Path) -> Result<Option<PathBuf>, Failure> {
             .map_err(|error| Failure::refused(format!("cannot create {}: {error}", folder.display())))?;
     }
     Ok(missing.map(Path::to_owned))
-}
-
-fn read_about(path: &Path) -> Result<About, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
-    About::from_toml(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// A refused import leaves neither an empty database nor the folder made for it.

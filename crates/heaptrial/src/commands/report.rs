@@ -34,8 +34,7 @@ pub struct ReportOptions {
     /// In a field trial: what each service may use at most, such as 8G (GiB); the report says when memory runs out
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<u64>,
-    /// In a field trial or import: leave out what came after this time, such as 2026-01-31T12:00:00Z, or after the beginning of
-    /// this day (UTC)
+    /// In a field trial or import: leave out what came after this time, such as 2026-01-31T12:00:00Z or 2026-01-31 (UTC)
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Write the report for the maintainers of this allocator, without names and addresses, and with how to see it again

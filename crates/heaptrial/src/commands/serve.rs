@@ -19,8 +19,7 @@ pub struct ServeOptions {
     /// Where to listen: IP:PORT, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value_t = Config::usual_address())]
     listen: Listen,
-    /// Allow an address that other machines can reach. Everybody who reaches it sees everything: the dashboard asks
-    /// nobody for a password
+    /// Allow an address that other machines can reach: whoever reaches it sees everything, without a password
     #[arg(long)]
     listen_anywhere: bool,
     /// Answer to this name, too, such as that of a proxy in front; repeatable

@@ -6,12 +6,13 @@ use std::path::Path;
 use clap::Args;
 use heaptrial_change::{Outcome, Prepared, Stage, Trial, TrialState};
 use heaptrial_model::{HumanDuration, Pace, ServiceName, units};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::events::EventLog;
 use super::{Host, interrupt, interrupted};
 use crate::answer::Answer;
 use crate::exit::Failure;
+use crate::output::with_reasons;
 
 #[derive(Debug, Args)]
 pub struct RevertOptions {
@@ -87,16 +88,13 @@ pub struct Done<'d> {
 impl Done<'_> {
     pub fn answer(&self, outcome: &Outcome) -> Answer {
         let Self { kind, name, action, complete, next } = self;
-        let pairs = |list: &[(ServiceName, String)]| -> Vec<Value> {
-            list.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect()
-        };
         let document = json!({
             *kind: name,
             "action": action,
             "done": outcome.done,
-            "failed": pairs(&outcome.failed),
-            "given_up": pairs(&outcome.given_up),
-            "not_put_back": pairs(&outcome.stuck),
+            "failed": with_reasons(&outcome.failed),
+            "given_up": with_reasons(&outcome.given_up),
+            "not_put_back": with_reasons(&outcome.stuck),
             "remaining": outcome.remaining,
             "stopped": outcome.stopped,
         });

@@ -71,7 +71,8 @@ impl<'g> Host<'g> {
     pub fn require_owner(&self, doing: &str) -> Result<(), Failure> {
         if self.paths.scope.owner() != rustix::process::geteuid().as_raw() {
             return Err(Failure::refused(format!(
-                "{doing} changes files of systemd and restarts services, which takes root; use sudo, or --user for your own services"
+                "`heaptrial {doing}` needs root, because it changes files of systemd and restarts services: use sudo, or --user for \
+                 your own services"
             )));
         }
         self.require_trusted()
@@ -94,18 +95,17 @@ impl<'g> Host<'g> {
 
     /// Refuses to show what is on this host to a user who may not read it.
     pub fn require_readable(&self) -> Result<(), Failure> {
-        let folder = |path: PathBuf| (std::fs::read_dir(&path).map(drop), path);
-        let state = &self.paths.state;
-        let folders = [state.clone(), self.paths.trials(), self.paths.watches()].map(folder);
-        let file = (std::fs::File::open(&self.database).map(drop), self.database.clone());
-        for (read, path) in folders.into_iter().chain([file]) {
-            if let Err(error) = read {
-                if error.kind() == std::io::ErrorKind::PermissionDenied {
+        let paths =
+            [self.paths.state.clone(), self.paths.trials(), self.paths.watches(), self.database.clone()];
+        for path in paths {
+            match std::fs::File::open(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                     return Err(Failure::refused(format!(
                         "cannot read {}: {error}; only root can read what is on this host: use sudo",
                         path.display()
                     )));
                 }
+                _ => {}
             }
         }
         Ok(())

@@ -62,8 +62,7 @@ impl Host<'_> {
         }
     }
 
-    /// Why nothing continues a trial that was started and of which the database has no record; it is recorded before the
-    /// journal's first record.
+    /// Why nothing continues a trial that was started and of which the database has no record: its row comes before its journal.
     pub fn unrecorded(&self, prepared: &Prepared, state: &TrialState) -> Result<Option<String>, StoreError> {
         if state.stage == TrialStage::Planned || self.record_of(prepared)?.is_some() {
             return Ok(None);

@@ -6,7 +6,7 @@ use clap::Args;
 use heaptrial_exchange::{CsvImport, ImportSummary, Mapping, ProblemKind, Timezone, Unit, import_csv};
 use heaptrial_model::units;
 
-use super::{answer, database_of, into, own_command, read_about};
+use super::{SeriesOptions, answer, database_of, into, own_command};
 use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -50,9 +50,8 @@ struct FileOptions {
     /// Memory measurements: CSV with a header and a row for each reading of a service
     #[arg(required = true, value_name = "FILE")]
     memory_files: Vec<PathBuf>,
-    /// Lists of services, one per line; each file is an arm and names it
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    groups: Vec<PathBuf>,
+    #[command(flatten)]
+    series: SeriesOptions,
     /// What the operators did and when (timestamp,event_type,description,group): restarts date the starts of processes
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
@@ -62,15 +61,9 @@ struct FileOptions {
     /// Refuse the whole import at the first malformed row
     #[arg(long)]
     strict: bool,
-    /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
-    #[arg(long, value_name = "FILE")]
-    about: Option<PathBuf>,
     /// Name of the trial [default: the first file's, without extension]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The control arm [default: the one called control, else that of glibc, else the first]
-    #[arg(long, value_name = "ARM")]
-    control: Option<String>,
 }
 
 pub fn run(options: CsvOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
@@ -90,14 +83,14 @@ fn import(request: CsvImport, files: FileOptions, global: &GlobalOptions) -> Res
     let database = database_of(files.name.as_ref().unwrap_or(&stem), global);
     let request = CsvImport {
         memory: files.memory_files,
-        groups: files.groups,
+        about: files.series.about()?,
+        groups: files.series.groups,
+        control: files.series.control,
         events: files.events,
         timezone: files.timezone,
         now_wall_us: Some(jiff::Timestamp::now().as_microsecond()),
         strict: files.strict,
-        about: files.about.as_deref().map(read_about).transpose()?,
         name: files.name,
-        control: files.control,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         command: own_command(),
         ..request

@@ -1,13 +1,11 @@
 //! `heaptrial import prometheus`: series of a Prometheus, or of a store that answers as one does.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use heaptrial_exchange::{Exporter, PrometheusImport, Queries, import_prometheus};
 use heaptrial_model::{HumanDuration, Metric};
 
 use super::access::AccessOptions;
-use super::{answer, database_of, into, own_command, read_about};
+use super::{SeriesOptions, answer, database_of, into, own_command};
 use crate::answer::Answer;
 use crate::commands::value::{ValueError, time};
 use crate::exit::Failure;
@@ -63,9 +61,8 @@ pub struct PrometheusOptions {
     /// Label that names which of several servers scraped a series, such as prometheus_replica: series that differ in it alone are one
     #[arg(long, value_name = "LABEL")]
     replica_label: Option<String>,
-    /// Lists of services, one per line, by their names here; each file is an arm and names it
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    groups: Vec<PathBuf>,
+    #[command(flatten)]
+    series: SeriesOptions,
     /// From when on: a time, a date or how long back, such as 14d
     #[arg(long, value_name = "TIME", default_value = "30d")]
     from: String,
@@ -77,15 +74,9 @@ pub struct PrometheusOptions {
     step: HumanDuration,
     #[command(flatten)]
     access: AccessOptions,
-    /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
-    #[arg(long, value_name = "FILE")]
-    about: Option<PathBuf>,
     /// What the trial is called here
     #[arg(long, value_name = "NAME", default_value = "prometheus")]
     name: String,
-    /// The control arm [default: the one called control, else that of glibc, else the first]
-    #[arg(long, value_name = "ARM")]
-    control: Option<String>,
 }
 
 fn exporter(text: &str) -> Result<Exporter, ValueError> {
@@ -108,7 +99,7 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<Answer,
     if !(1..=86_400_000_000).contains(&step_us) {
         return Err(Failure::usage("--step must be from a millisecond to a day"));
     }
-    let about = options.about.as_deref().map(read_about).transpose()?;
+    let about = options.series.about()?;
     let database = database_of(&options.name, global);
     let (queries, metric) = queries(&options)?;
     let access = options.access.access(&queries.url);
@@ -116,13 +107,13 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<Answer,
         queries,
         metric,
         access,
-        groups: options.groups,
+        groups: options.series.groups,
         from_us,
         to_us,
         step_us,
         about,
         name: options.name,
-        control: options.control,
+        control: options.series.control,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         command: own_command(),
     };
@@ -160,7 +151,8 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         (labels, _) => labels.to_vec(),
     };
     let arm_of_exporter = names.as_ref().and_then(|names| names.arm_label).map(str::to_owned);
-    let arm_label = options.arm_label.clone().or(arm_of_exporter).filter(|_| options.groups.is_empty());
+    let arm_label =
+        options.arm_label.clone().or(arm_of_exporter).filter(|_| options.series.groups.is_empty());
     let url = options.url.trim_end_matches('/').to_owned();
     let contaminated = names.as_ref().and_then(|names| names.contaminated.clone());
     let start = options.start.clone().or(names.map(|names| names.start));

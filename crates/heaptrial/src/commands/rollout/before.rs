@@ -117,8 +117,9 @@ pub fn require_known(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -
     let without = "--no-work has gates go by health, crashes and memory alone";
     if !unknown.is_empty() {
         return Err(Failure::refused(format!(
-            "{} have no work or no flags from before, so gates cannot check that they do not do less. A relay reports its work ten \
-             minutes after its start, and its flags once the consensus lists it: start the rollout then. {without}",
+            "gates cannot check that {} do no less than before, because their work or flags before the rollout are not known. A \
+             relay reports its work ten minutes after its start, and its flags once the consensus lists it: start the rollout \
+             then. {without}",
             some(unknown)
         )));
     }

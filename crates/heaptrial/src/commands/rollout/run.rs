@@ -7,13 +7,14 @@ use heaptrial_change::{Stage, Trial};
 use heaptrial_fleet::rollout::{Ending, Rollout, RolloutPlan};
 use heaptrial_host::systemd::escape;
 use heaptrial_model::{ErrorClass, units};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::observe::Watcher;
 use crate::answer::Answer;
 use crate::commands::host::events::EventLog;
 use crate::commands::host::{Host, interrupt};
 use crate::exit::Failure;
+use crate::output::with_reasons;
 
 /// Where a unit says that it has begun its work (sd_notify(3)).
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
@@ -43,47 +44,39 @@ fn notify_ready() {
 }
 
 fn answer(name: &str, ending: &Ending, waves: usize, count: usize) -> Answer {
-    let next = format!(
+    let (word, class) = match ending {
+        Ending::Complete => ("complete", None),
+        Ending::Paused => ("paused", Some(ErrorClass::Paused)),
+        Ending::Interrupted => ("interrupted", Some(ErrorClass::Failed)),
+        Ending::Stopped { .. } => ("stopped", Some(ErrorClass::Failed)),
+    };
+    let (mut text, mut document) =
+        (format!("rollout {name}: {word}\n"), json!({ "rollout": name, "ending": word }));
+    match ending {
+        Ending::Complete => {
+            let (waves, services) = (units::counted(waves, "wave"), units::counted(count, "service"));
+            text = format!(
+                "rollout {name}: {waves} passed, {services} run it; `heaptrial watch start {name}` watches them\n"
+            );
+        }
+        Ending::Paused | Ending::Interrupted => {}
+        Ending::Stopped { wave, reasons, stuck } => {
+            let number = wave + 1;
+            text = format!("rollout {name}: STOPPED in wave {number} of {waves}, which was put back\n");
+            reasons.iter().for_each(|reason| text += &format!("  {reason}\n"));
+            for (service, why) in stuck {
+                text += &format!("  {service} COULD NOT BE PUT BACK: {why}\n");
+            }
+            document["not_put_back"] = with_reasons(stuck);
+            document["wave"] = json!(number);
+            document["reasons"] = json!(reasons);
+        }
+    }
+    let Some(class) = class else { return Answer::new(document, text) };
+    text += &format!(
         "`heaptrial rollout resume {name}` continues; `heaptrial rollout rollback {name}` puts everything back\n"
     );
-    let (word, wave, reasons, stuck): (_, _, &[_], &[_]) = match ending {
-        Ending::Complete => ("complete", None, &[], &[]),
-        Ending::Paused => ("paused", None, &[], &[]),
-        Ending::Interrupted => ("interrupted", None, &[], &[]),
-        Ending::Stopped { wave, reasons, stuck } => ("stopped", Some(wave + 1), reasons, stuck),
-    };
-    let mut text = match ending {
-        Ending::Complete => format!(
-            "rollout {name}: {} passed, {} run it; `heaptrial watch start {name}` watches them\n",
-            units::counted(waves, "wave"),
-            units::counted(count, "service")
-        ),
-        Ending::Paused | Ending::Interrupted => format!("rollout {name}: {word}\n"),
-        Ending::Stopped { wave, .. } => {
-            format!("rollout {name}: STOPPED in wave {} of {waves}, which was put back\n", wave + 1)
-        }
-    };
-    reasons.iter().for_each(|reason| text += &format!("  {reason}\n"));
-    for (service, why) in stuck {
-        text += &format!("  {service} COULD NOT BE PUT BACK: {why}\n");
-    }
-    let class = match ending {
-        Ending::Complete => None,
-        Ending::Paused => Some(ErrorClass::Paused),
-        Ending::Stopped { .. } | Ending::Interrupted => Some(ErrorClass::Failed),
-    };
-    if class.is_some() {
-        text += &next;
-    }
-    let not_put_back: Vec<Value> =
-        stuck.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
-    let document = json!({
-        "rollout": name, "ending": word, "wave": wave, "reasons": reasons, "not_put_back": not_put_back,
-    });
-    match class {
-        Some(class) => Answer::new(document, text).ending(class),
-        None => Answer::new(document, text),
-    }
+    Answer::new(document, text).ending(class)
 }
 
 /// Starts a unit that carries a rollout out as `heaptrial rollout resume` does, and returns once it is at work. The unit is

@@ -84,18 +84,15 @@ fn name_of(options: &StartOptions, target: &Target, host: &Host<'_>) -> Result<T
         (None, Some(trial)) => format!("{trial}-rollout"),
         (None, None) => format!("rollout-{}", plain(&target.verdict.arm.name, '-')),
     };
-    let mut name = stem.clone();
-    for number in 2.. {
-        match read_state(&host.paths, &name) {
-            Err(_) => break,
-            Ok(state) if is_over(&state) && options.name.is_none() => name = format!("{stem}-{number}"),
-            Ok(_) => {
-                return Err(Failure::refused(format!(
-                    "`{name}` is on this host already; `heaptrial rollout resume {name}` continues it, `heaptrial rollout rollback \
-                     {name}` puts it back, --name gives another name"
-                )));
-            }
-        }
+    let next = |number: u32| if number == 1 { stem.clone() } else { format!("{stem}-{number}") };
+    // Without --name a rollout that is over leaves its name to the next, with a number.
+    let is_taken = |name: &String| read_state(&host.paths, name).is_ok_and(|state| is_over(&state));
+    let name = (1..).map(next).find(|name| options.name.is_some() || !is_taken(name)).unwrap_or_default();
+    if read_state(&host.paths, &name).is_ok() {
+        return Err(Failure::refused(format!(
+            "`{name}` is on this host already; `heaptrial rollout resume {name}` continues it, `heaptrial rollout rollback {name}` \
+             puts it back, --name gives another name"
+        )));
     }
     name.parse().map_err(Failure::usage)
 }
@@ -112,9 +109,8 @@ fn objections(
         _ if objections.is_empty() => Ok(None),
         Some(reason) => Ok(Some(Forced { reason: reason.clone(), objections })),
         None => Err(Failure::refused(format!(
-            "what is known speaks against a rollout of {}: {}. A build flag or a setting can matter more than the version. Measure it \
-             with `heaptrial trial`, install the build that was measured, or say --force REASON, which keeps this with the reason in the \
-             rollout's record",
+            "a rollout of {} is refused: {}. Measure it with `heaptrial trial`, install the build that was measured, or give \
+             --force REASON, which is kept in the rollout's record with what it overrules",
             target.verdict.arm.name,
             objections.join("; ")
         ))),

@@ -17,6 +17,7 @@ use crate::commands::host::Host;
 use crate::commands::host::record::is_over;
 use crate::commands::trial::verdict;
 use crate::exit::Failure;
+use crate::output::some;
 
 /// What is rolled out, to which services.
 pub struct Target {
@@ -54,7 +55,7 @@ impl Target {
     fn elsewhere(verdict: Verdict, digest: Option<String>, options: &StartOptions) -> Result<Self, Failure> {
         if options.services.is_empty() {
             return Err(Failure::usage(format!(
-                "`{}` names no services: say which, such as --services 'tor@*'",
+                "which services get `{}`? Name them, such as --services 'tor@*'",
                 options.what
             )));
         }
@@ -75,8 +76,7 @@ impl Target {
             )));
         }
         let Some(arm) = options.arm.as_deref() else {
-            let known: Vec<&str> = prepared.plan.arms.iter().map(|arm| arm.name.as_str()).collect();
-            let known = known.join(", ");
+            let known = some(prepared.plan.arms.iter().map(|arm| &arm.name));
             return Err(Failure::usage(format!("which arm of trial `{name}`? --arm takes one of: {known}")));
         };
         let store = Store::open(&host.database)?;

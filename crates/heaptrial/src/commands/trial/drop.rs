@@ -73,7 +73,7 @@ fn record(host: &Host<'_>, prepared: &Prepared, service: &ServiceName, because: 
     let mut store = Store::open_for_writing(&host.database)?;
     let unknown = || {
         Failure::refused(format!(
-            "{} has no running trial `{}` with this service, so that the report would not show it; nothing was changed",
+            "{} has no running trial `{}` with this service, so its report would not show the drop; nothing was changed",
             host.database.display(),
             prepared.plan.name
         ))

@@ -93,9 +93,8 @@ fn why_not(name: &str, state: LookState) -> String {
              looks on the data until then"
         ),
         LookState::Open(services) => format!(
-            "looks of trial `{name}` count from when the last service has its treatment, and {} not had it yet: {}. {} \
-             continues a start that stopped, {} takes a service out, and --accept-gap takes looks without them",
-            if services.len() == 1 { "one has".to_owned() } else { format!("{} have", services.len()) },
+            "no look of trial `{name}` is taken before all services have their treatment, which {} still lack: {} continues the \
+             start, {} excludes a service, and --accept-gap takes the look without them",
             some(services),
             command(format_args!("trial resume {name}")),
             command(format_args!("trial drop {name} SERVICE"))
@@ -111,11 +110,11 @@ fn require_all_hosts(store: &Store, trial: &TrialRecord, options: &LookOptions) 
         return Ok(());
     }
     Err(Failure::refused(format!(
-        "{} has nothing of {}, which are hosts of trial `{}`: a look is taken once, over all of them. Gather them with \
-         `heaptrial export --format heaptrial` there and `heaptrial import heaptrial` here, or take it without them with --accept-gap",
+        "a look is taken once, over all hosts of trial `{}`, and {} has no data of {}. Gather them with `heaptrial export \
+         --format heaptrial` there and `heaptrial import heaptrial` here; --accept-gap takes the look without them",
+        options.trial.name,
         store.path().display(),
-        some(missing.iter().map(|(host, _)| host)),
-        options.trial.name
+        some(missing.iter().map(|(host, _)| host))
     )))
 }
 
@@ -151,8 +150,9 @@ fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
         return Ok(trials.swap_remove(index));
     }
     let known = some(trials.iter().map(|trial| &trial.plan.name));
+    let known = if known.is_empty() { "none" } else { &known };
     let database = store.path().display();
-    Err(Failure::refused(format!("{database} has no field trial `{name}`; its field trials: {known}")))
+    Err(Failure::refused(format!("{database} has no field trial `{name}`; it has {known}")))
 }
 
 /// All looks on a terminal; as JSON the last one, which knows what was shown before.

@@ -55,7 +55,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<Answer, Fail
     let file = plan_file(&options.description, &trial.name, global);
     if !options.dry_run && !options.force && file.exists() {
         return Err(Failure::refused(format!(
-            "{} exists; another drawing would be another trial: start that one, name another file with --out, or overwrite it \
+            "{} exists, and drawing again makes another trial. Start that plan, name another file with --out, or overwrite it \
              with --force",
             file.display()
         )));

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::Table;
+use crate::output::{Table, some};
 use crate::target::Target;
 
 /// Fewer services leave their spread uncertain by a quarter and more.
@@ -55,8 +55,8 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<Answer, Fai
     let fleet = read_fleet(&target.store, target.trial.id, &Options::default())?;
     let arm = match &options.arm {
         Some(name) => fleet.arms.iter().position(|arm| arm.name == *name).ok_or_else(|| {
-            let known: Vec<&str> = fleet.arms.iter().map(|arm| arm.name.as_str()).collect();
-            Failure::usage(format!("there is no arm `{name}`; there are {}", known.join(", ")))
+            let known = some(fleet.arms.iter().map(|arm| &arm.name));
+            Failure::usage(format!("there is no arm `{name}`; there are {known}"))
         })?,
         None => fleet.arms.iter().position(|arm| arm.control).unwrap_or(0),
     };

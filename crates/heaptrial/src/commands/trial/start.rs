@@ -44,13 +44,16 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, F
         host.require_owner("trial start")?;
     }
     let systemd = host.systemd()?;
-    let services = services_of(&systemd, &plan, &host.name()?)?;
+    let host_name = host.name()?;
+    let own = plan.services.iter().filter(|assignment| assignment.host == host_name);
+    let own: Vec<ServiceName> = own.map(|assignment| assignment.service.clone()).collect();
+    let services = heaptrial_inspect::named(&systemd, &own)?;
     // Another process may begin the very same just now: what it writes is nothing to put back.
     let meanwhile = |refused: Failure| require_new(&host, &name).err().unwrap_or(refused);
     host.require_free(&name, &name, services.iter().map(Service::name)).map_err(meanwhile)?;
     let allocators = obtain(&plan.arms, &options.sources, global)?;
     let agent = if options.no_agent { None } else { agent_unit(&host, &systemd)? };
-    let prepared = prepare(&plan, &host.name()?, &services, &allocators, &host.paths, agent)?;
+    let prepared = prepare(&plan, &host_name, &services, &allocators, &host.paths, agent)?;
     host.admit(&systemd, &prepared, &services, &allocators, options.consent.dry_run).map_err(meanwhile)?;
     if options.consent.dry_run {
         return Ok(host.would_change("trial", &prepared));
@@ -125,8 +128,8 @@ fn warn_of_edits(plan: &DrawnPlan) {
     let by_hand = plan.by_hand();
     if !by_hand.is_empty() {
         eprintln!(
-            "warning: {} of {} ({}) have another arm or block than was drawn: this is no randomised trial, its report says so, \
-             and no verdict of it is written for other hosts; {} draws again",
+            "warning: {} of {} ({}) have another arm or block than was drawn, so the trial is not randomised: its report says so, \
+             and `trial verdict` refuses it; {} draws again",
             by_hand.len(),
             units::counted(plan.services.len(), "service"),
             some(by_hand.iter().map(|assigned| &assigned.service)),
@@ -145,13 +148,6 @@ fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
     DrawnPlan::from_toml(&text).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
 }
 
-/// The plan's services of this host, as they are now.
-fn services_of(systemd: &Systemd, plan: &DrawnPlan, host: &str) -> Result<Vec<Service>, Failure> {
-    let own = plan.services.iter().filter(|assignment| assignment.host == host);
-    let names: Vec<ServiceName> = own.map(|assignment| assignment.service.clone()).collect();
-    Ok(heaptrial_inspect::named(systemd, &names)?)
-}
-
 /// The agent's unit, if the host has none from a package.
 pub fn agent_unit(host: &Host<'_>, systemd: &Systemd) -> Result<Option<HostUnit>, Failure> {
     let (agent, paths) = (heaptrial_agent::UNIT_NAME, &host.paths);
@@ -160,7 +156,7 @@ pub fn agent_unit(host: &Host<'_>, systemd: &Systemd) -> Result<Option<HostUnit>
     let path = paths.unit(agent);
     let options = heaptrial_agent::UnitOptions::default();
     let text = heaptrial_agent::unit_file(&paths.program(), paths, &options).ok_or_else(|| {
-        Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
+        Failure::refused(format!("{} cannot be written into a unit file", paths.program().display()))
     })?;
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
     let shared = Ledger::of_this_host(paths).is_ok_and(|ledger| ledger.brought(&path).is_some())

@@ -17,7 +17,7 @@ use super::worth::Worth;
 use crate::answer::Answer;
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
-use crate::output::{some, write_whole};
+use crate::output::{interval, some, write_whole};
 use crate::target::{Target, plain};
 
 #[derive(Debug, Args)]
@@ -103,11 +103,8 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
     };
     let index = named(str::to_owned).or_else(|| named(|name| name.replace('@', "-")));
     let Some((index, record)) = index.map(|index| (index, &rows.arms[index])) else {
-        let known: Vec<&str> = rows.arms.iter().map(|record| record.arm.name.as_str()).collect();
-        return Err(Failure::usage(format!(
-            "trial `{name}` has no arm `{wanted}`; it has {}",
-            known.join(", ")
-        )));
+        let known = some(rows.arms.iter().map(|record| &record.arm.name));
+        return Err(Failure::usage(format!("trial `{name}` has no arm `{wanted}`; it has {known}")));
     };
     if record.arm.treatment.allocator.is_none() {
         return Err(Failure::refused(format!(
@@ -236,11 +233,10 @@ fn proved(judgement: &Judgement, arm: usize, host: &str, facts: &HostFacts) -> V
 /// What it says, for people.
 pub fn lines(verdict: &Verdict) -> String {
     let ratio = verdict.ratio.map_or("no ratio to the control".to_owned(), |ratio| {
-        let interval = ratio.low.zip(ratio.high);
+        let interval = interval(ratio.low.zip(ratio.high), |end| format!("{end:.2}"));
         format!(
-            "{}{} of the memory of {} at an age of {}, {} compared",
+            "{}{interval} of the memory of {} at an age of {}, {} compared",
             units::ratio(ratio.value),
-            interval.map_or(String::new(), |(low, high)| format!(" ({low:.2} to {high:.2})")),
             verdict.control,
             units::duration(ratio.age_seconds),
             units::counted(ratio.services as usize, "service")

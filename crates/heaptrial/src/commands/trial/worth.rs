@@ -8,9 +8,8 @@ use heaptrial_store::Store;
 
 use crate::commands::rollout::mitigations;
 use crate::exit::Failure;
-use crate::output::Table;
+use crate::output::{Table, interval};
 
-/// What the arm is worth to the services of the trial, and what it costs them.
 pub(super) struct Worth {
     pub(super) hosts: Vec<Savings>,
     pub(super) cpu: Option<RatioToControl>,
@@ -41,24 +40,17 @@ impl Worth {
             let host = found.host.as_deref().unwrap_or("all");
             let [now, control, arm] =
                 [found.now_bytes, found.control_bytes, found.arm_bytes].map(units::memory);
-            let interval = found
-                .freed_interval
-                .map_or(String::new(), |(least, most)| format!(" ({} to {})", signed(least), signed(most)));
-            let freed = signed(found.freed_bytes) + &interval;
+            let freed = signed(found.freed_bytes) + &interval(found.freed_interval, signed);
             table.row(&[&host, &found.services, &now, &control, &arm, &freed]);
         }
         format!("\n{table}\nIt costs {}.", self.costs(verdict, all))
     }
 
-    /// What it costs to get there.
     fn costs(&self, verdict: &Verdict, all: &Savings) -> String {
         let cpu = match &self.cpu {
-            Some(ratio) => {
-                let interval = ratio
-                    .estimate
-                    .interval()
-                    .map_or(String::new(), |(low, high)| format!(" ({low:.2} to {high:.2})"));
-                format!("{:.2}{interval} of the processor time of {}", ratio.estimate.value, verdict.control)
+            Some(RatioToControl { estimate, .. }) => {
+                let interval = interval(estimate.interval(), |end| format!("{end:.2}"));
+                format!("{:.2}{interval} of the processor time of {}", estimate.value, verdict.control)
             }
             None => "processor time that is not known".to_owned(),
         };

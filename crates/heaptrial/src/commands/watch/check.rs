@@ -55,7 +55,10 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<Answer, Fai
     // Before anything is sent: a command may take long.
     let unwritten = write_metrics(&plan, &state).err().map(|error| error.to_string());
     let in_journal = std::env::var_os(JOURNAL).is_some();
-    let mut failed = send((&plan, &folder), &mut state, in_journal, global);
+    // With `--json` the lines would stand between the document's.
+    let mut print = |line: &str| if global.json { eprintln!("{line}") } else { println!("{line}") };
+    let write = |state: &WatchState| folder.write_state(state);
+    let mut failed = deliver(&plan, &mut state, &mut print, in_journal, &write);
     failed.extend(unwritten);
     failed.iter().for_each(|why| eprintln!("warning: {why}"));
     let mut document = document(&plan, &state);
@@ -68,22 +71,6 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<Answer, Fai
         () if kinds().next().is_some() => answer.ending(ErrorClass::Inconclusive),
         () => answer,
     })
-}
-
-/// With `--json` the journal's lines would stand between the document's.
-fn send(
-    (plan, folder): (&WatchPlan, &Folder),
-    state: &mut WatchState,
-    in_journal: bool,
-    global: &GlobalOptions,
-) -> Vec<String> {
-    deliver(
-        plan,
-        state,
-        &mut |line| if global.json { eprintln!("{line}") } else { println!("{line}") },
-        in_journal,
-        &|state| folder.write_state(state),
-    )
 }
 
 /// `five-way: 2 alerts stand, 3 of 11 looks were taken`.

@@ -17,6 +17,7 @@ use crate::commands::host::standing::{Problem, Status};
 use crate::commands::host::{Host, StatusOptions};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::output::interval;
 
 const DAY: f64 = 86_400.0;
 const SYSTEMD_LIMIT: Duration = Duration::from_secs(5);
@@ -81,9 +82,7 @@ fn look_lines(look: &LookResult) -> String {
         .level_ratio
         .map_or("no level".to_owned(), |ratio| format!("level {ratio:.2} of what is expected"));
     let growth = |(arm, growth): (&String, &Estimate)| {
-        let interval = growth.interval().map_or(String::new(), |(low, high)| {
-            format!(" ({} to {})", units::share(low), units::share(high))
-        });
+        let interval = interval(growth.interval(), units::share);
         format!(", {arm} grows by {} a day{interval}", units::share(growth.value))
     };
     let growth: String = look.growth_per_day.iter().map(growth).collect();

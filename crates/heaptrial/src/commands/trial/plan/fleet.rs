@@ -80,9 +80,7 @@ impl Fleet {
             |service: &ServiceName| patterns.iter().any(|one| one.unit().as_ref() == Some(service));
         match self.left_out.iter().find(|(service, _)| self.services.is_empty() || is_named(service)) {
             None => Ok(()),
-            Some((service, why)) => {
-                Err(Failure::refused(format!("{service} is named but cannot take part: {why}")))
-            }
+            Some((service, why)) => Err(Failure::refused(format!("{service} cannot take part: {why}"))),
         }
     }
 }
@@ -174,7 +172,6 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A running service.
     pub fn service(name: &str) -> Service {
         let text = include_str!("../../../../../inspect/src/preflight/fixture_service.json");
         let mut service: Service = serde_json::from_str(text).unwrap();
@@ -185,19 +182,6 @@ pub(super) mod tests {
         });
         service.process.as_mut().unwrap().identity = serde_json::from_value(identity).unwrap();
         service
-    }
-
-    fn fleet(services: Vec<Service>) -> Fleet {
-        Fleet::of(services, "alpha", &BTreeMap::from([("b.service".to_owned(), 9 << 20)]))
-    }
-
-    #[test]
-    fn what_is_known_of_a_service_makes_a_candidate() {
-        let fleet = fleet(vec![service("a.service"), service("b.service")]);
-        let [a, b] = fleet.candidates.as_slice() else { panic!("{}", fleet.candidates.len()) };
-        assert_eq!((a.host.as_str(), a.role.as_str(), a.age_seconds), ("alpha", "thing", Some(86_400.0)));
-        assert_eq!((a.baseline_bytes, b.baseline_bytes), (Some(100 << 20), Some(9 << 20)));
-        assert_eq!(a.restart_seconds, OTHER_RESTART_SECONDS);
     }
 
     #[test]
@@ -211,7 +195,8 @@ pub(super) mod tests {
         once.unit.service_type = "oneshot".into();
         let mut exited = service("e.service");
         exited.process = None;
-        let fleet = fleet(vec![service("a.service"), stopped, masked, once, exited]);
+        let found = vec![service("a.service"), stopped, masked, once, exited];
+        let fleet = Fleet::of(found, "alpha", &BTreeMap::new());
         assert_eq!((fleet.services.len(), fleet.left_out.len()), (1, 4), "{:?}", fleet.left_out);
         let named = |pattern: &str| fleet.check_named(&[pattern.parse().unwrap()]);
         assert!(named("a.service").is_ok() && named("*").is_ok());

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::options::command;
-use crate::output::{Table, some};
+use crate::output::{Table, some, with_reasons};
 
 /// Everything that is shown of a plan.
 pub struct Shown<'a> {
@@ -47,8 +47,6 @@ impl Shown<'_> {
     }
 
     pub fn json(&self) -> Value {
-        let left_out: Vec<Value> =
-            self.left_out.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
         let looks: Vec<Value> = self
             .look_times()
             .map(|(look, at)| json!({ "after": look, "if_started_now": at.to_string() }))
@@ -59,7 +57,7 @@ impl Shown<'_> {
             "restarts": self.cost,
             "looks": looks,
             "smallest_p_values": self.smallest_p_values().collect::<BTreeMap<&str, f64>>(),
-            "left_out": left_out,
+            "left_out": with_reasons(self.left_out),
         })
     }
 
