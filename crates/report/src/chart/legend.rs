@@ -63,12 +63,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[test]
-    fn labels_stay_where_there_is_room() {
-        assert_eq!(spread(&[10.0, 50.0, 90.0], 17.0, (0.0, 100.0)), [10.0, 50.0, 90.0]);
-        assert_eq!(spread(&[95.0, 95.0], 10.0, (0.0, 100.0)), [90.0, 100.0]);
-    }
-
     proptest! {
         #[test]
         fn labels_do_not_collide_and_stay_inside(mut wanted in prop::collection::vec(0.0f64..330.0, 1..15)) {
