@@ -1,9 +1,8 @@
 //! A search over settings for a terminal, as Markdown and as a page.
 
-use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_search::tune::{Against, Doubt, Figure};
 
-use super::{BlockOfTune, CandidateReport, EffectReport, Ground, TuneReport, VerifiedArm};
+use super::{CandidateReport, EffectReport, TuneReport, VerifiedArm};
 use crate::chart::ArmStyles;
 use crate::forms::Document;
 use crate::page::{Block, Section, section};
@@ -18,8 +17,7 @@ const EFFECTS: &str = "Memory relative to the setting with its default, in the m
                        everything else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.";
 const CANDIDATES: &str = "In proportion to the control, as the search predicts it; CPU time as measured. No result: the best of many look \
                           better than they are.";
-const INTO_TRIAL: &str =
-    "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
+const INTO_TRIAL: &str = "heaptrial trial new NAME --services PATTERN --from-tune FOLDER";
 
 fn ratio_of(log_ratio: f64) -> String {
     units::ratio(log_ratio.exp())
@@ -43,7 +41,13 @@ impl TuneReport {
         let mut sentences: Vec<String> = stopped.collect();
         let control = &self.control;
         match &self.verified {
-            None => sentences.push(self.nothing_verified()),
+            None => sentences.push(match self.measured() {
+                0 => "Nothing was measured.".to_owned(),
+                measured => format!(
+                    "None of {} was verified; the table of candidates says why they are out.",
+                    units::counted(measured, "measured candidate")
+                ),
+            }),
             Some(verified) if verified.blocks < verified.asked => sentences.push(format!(
                 "{} of {} of the verification are there: what the search predicts is no result before all of them are.",
                 verified.blocks,
@@ -67,69 +71,33 @@ impl TuneReport {
         sentences
     }
 
-    fn nothing_verified(&self) -> String {
-        let measured = units::counted(self.measured(), "measured candidate");
-        match self.grounds() {
-            _ if self.candidates.is_empty() => "Nothing was measured.".to_owned(),
-            grounds if grounds.is_empty() || self.stopped.is_some() => {
-                format!("None of {measured} was verified yet.")
-            }
-            grounds => format!("None of {measured} is to be verified: {grounds}."),
-        }
-    }
-
     fn measured(&self) -> usize {
         self.candidates.iter().filter(|one| one.blocks > 0).count()
     }
 
-    /// How many candidates are out on which ground.
-    fn grounds(&self) -> String {
-        let limits = self.limits.given();
-        let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), ratio_of(most)));
-        let limits = limits.collect::<Vec<_>>().join(", ");
-        let count = |ground: Ground| {
-            let beyond = |one: &CandidateReport| one.ground.is_none() && one.blocks > 0 && !one.within;
-            let own =
-                |one: &&CandidateReport| one.ground == Some(ground) || ground == Ground::Limit && beyond(one);
-            self.candidates.iter().filter(own).count()
-        };
-        let grounds = [
-            (count(Ground::Failed), "failed".to_owned()),
-            (count(Ground::Worse), format!("worse than {} or no better than another", self.control)),
-            (count(Ground::Limit), format!("do not keep the limits ({limits})")),
-        ];
-        let grounds = grounds.into_iter().filter(|(count, _)| *count > 0);
-        grounds.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
-    }
-
-    /// What fresh blocks show of an arm.
-    fn result_of(&self, arm: &VerifiedArm) -> String {
-        let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
-        let doubt = match self.doubt(arm) {
+    /// What fresh blocks show of an arm; nothing before all of them are there.
+    fn result_of(&self, arm: &VerifiedArm) -> Option<String> {
+        let verified = self.verified.as_ref().filter(|_| self.is_verified())?;
+        let limit = |figure: Figure, most: f64| format!("the limit of {} ({})", noun(figure), ratio_of(most));
+        Some(match self.doubt(arm) {
             _ if arm.failed.is_some() => "failed".to_owned(),
             None => {
                 let open = self.open_limits(arm);
-                let open = open.map(|(figure, most)| {
-                    format!("; not shown to keep the limit of {} ({})", noun(figure), ratio_of(most))
-                });
+                let open = open.map(|(figure, most)| format!("; not shown to keep {}", limit(figure, most)));
                 format!("better{}", open.collect::<String>())
             }
-            Some(Doubt::Missing { figure, blocks: measured }) => {
-                format!(
-                    "{}, which has a limit, is measured in {measured} of {blocks} blocks only",
-                    noun(figure)
-                )
-            }
-            Some(Doubt::BreaksLimit { figure, most }) => {
-                format!("breaks the limit of {} ({})", noun(figure), ratio_of(most))
-            }
+            Some(Doubt::Missing { figure, blocks }) => format!(
+                "{}, which has a limit, is measured in {blocks} of {} blocks only",
+                noun(figure),
+                verified.blocks
+            ),
+            Some(Doubt::BreaksLimit { figure, most }) => format!("breaks {}", limit(figure, most)),
             Some(Doubt::Worse) => "needs more".to_owned(),
             Some(Doubt::WithinMargin) => {
                 format!("better by less than {:.1}% (--margin)", 100.0 * self.margin.exp_m1())
             }
             Some(Doubt::NotBetter) => "not shown to be better".to_owned(),
-        };
-        if self.is_verified() { doubt } else { String::new() }
+        })
     }
 
     fn verified_table(&self) -> Option<Table> {
@@ -146,7 +114,7 @@ impl TuneReport {
             .figure("Ratio", |(.., against)| Some(ratio_of(against.log_ratio)))
             .figure("Interval", |(.., against)| against.interval.map(interval_of))
             .figure("Predicted", move |row| Some(ratio_of(row.0.believed.filter(|_| decides(row))?.0)))
-            .text("Result", move |row| decides(row).then(|| self.result_of(row.0)))
+            .text("Result", move |row| self.result_of(row.0).filter(|_| decides(row)))
             .table(rows)
     }
 
@@ -178,27 +146,13 @@ impl TuneReport {
             .table(&self.effects)
     }
 
-    fn blocks_table(&self) -> Option<Table> {
-        let arms = |block: &&BlockOfTune| {
-            let arms = block.arms.iter().map(|(spec, bytes)| format!("{spec} {}", units::memory(*bytes)));
-            Some(arms.collect::<Vec<_>>().join(", "))
-        };
-        Columns::of("Block", |block: &&BlockOfTune| block.number.to_string())
-            .text("Seeds", |block| Some(if block.fresh { "fresh" } else { "search" }.to_owned()))
-            .figure("Control", |block| Some(units::memory(block.control_bytes)))
-            .text("Candidates", arms)
-            .table(&self.blocks)
-    }
-
     fn notes(&self) -> Vec<String> {
         let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
-        let grounds = Some(self.grounds()).filter(|grounds| !grounds.is_empty());
-        let grounds = grounds.map_or(String::new(), |grounds| format!(" ({grounds})"));
         let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
         let searched = units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block");
         let mut notes = vec![
             format!(
-                "Measured {} of {possible} candidates in {searched}; {out} are out{grounds}. Other settings were not explored.",
+                "Measured {} of {possible} candidates in {searched}; {out} are out. Other settings were not explored.",
                 self.measured()
             ),
             format!(
@@ -229,15 +183,6 @@ impl TuneReport {
         notes.extend(self.left_out.iter().map(|(name, why)| format!("{name} is excluded: {why}.")));
         notes
     }
-
-    /// The arms as a trial's description has them.
-    fn arms_text(&self) -> String {
-        let arms = self.arms().into_iter().enumerate().map(|(at, spec)| {
-            let control = if at == 0 { "control = true\n" } else { "" };
-            format!("[[arm]]\nname = \"{spec}\"\n{control}allocator = \"{spec}\"\n")
-        });
-        arms.collect::<Vec<_>>().join("\n")
-    }
 }
 
 impl Document for TuneReport {
@@ -248,18 +193,13 @@ impl Document for TuneReport {
     }
 
     fn styles(&self) -> ArmStyles {
-        let arm = |spec: &String| Arm {
-            name: spec.clone(),
-            control: *spec == self.control,
-            treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
-        };
-        let arms: Vec<Arm> = std::iter::once(&self.control).chain(&self.over).map(arm).collect();
-        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
+        let over = self.over.iter().map(|spec| (spec.as_str(), *spec == self.control));
+        ArmStyles::of_treatments(std::iter::once((self.control.as_str(), true)).chain(over))
     }
 
     fn sections(&self, _: Detail) -> Vec<Section> {
         let legend = |text: &str| Some(text.to_owned());
-        let trial = vec![Block::Text(INTO_TRIAL.to_owned()), Block::Verbatim(self.arms_text())];
+        let trial = vec![Block::Command(INTO_TRIAL.to_owned())];
         let sections = [
             Some(section("result", "Result", vec![Block::Lead(self.lead())])),
             table_section("verified", "On fresh seeds", legend(VERIFIED), self.verified_table()),
@@ -271,7 +211,6 @@ impl Document for TuneReport {
                 self.candidates_table(),
             ),
             Some(section("notes", "Caveats", vec![Block::List(self.notes())])),
-            table_section("blocks", "Blocks", None, self.blocks_table()),
             self.found().then(|| section("trial", "Into a trial", trial)),
             Some(section("again", "Again", vec![Block::Command(self.command.clone())])),
         ];

@@ -16,7 +16,6 @@ pub struct TuneReport {
     pub over: Vec<String>,
     pub left_out: Vec<(String, String)>,
     pub limits: Limits,
-    pub keep: Vec<String>,
     pub metric: String,
     pub margin: f64,
     pub error: f64,
@@ -24,7 +23,6 @@ pub struct TuneReport {
     pub command: String,
     /// Candidates that there are; `None` where they are too many to count.
     pub possible: Option<usize>,
-    pub seconds: f64,
     /// Standard deviation of one run's log level within a block, and its degrees of freedom.
     pub noise: Option<(f64, usize)>,
     /// Those that were measured, best first.
@@ -44,21 +42,10 @@ pub struct CandidateReport {
     /// What the search believes of its ratio to the control, and the standard deviation of that.
     pub believed: Option<(f64, f64)>,
     pub cpu: Option<f64>,
-    pub limited: Vec<(Figure, f64)>,
+    /// Whether it was measured by all limits, and keeps them.
     pub within: bool,
+    /// Why it is out.
     pub out: Option<String>,
-    pub ground: Option<Ground>,
-}
-
-/// On what ground a candidate is out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ground {
-    /// It did not live to the end, or cannot be had.
-    Failed,
-    /// It is shown to be worse than another or the control, or no better.
-    Worse,
-    Limit,
 }
 
 /// What a value does relative to the setting with its default.

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use heaptrial_report::{
-    BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
-    VerifiedReport, units,
+    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
+    units,
 };
 use heaptrial_search::tune::{DropReason, Figure, LEAST_FREEDOM, Search, Standing, effects, verified};
 use serde_json::json;
@@ -118,14 +118,6 @@ fn what(figure: Figure) -> &'static str {
     }
 }
 
-fn ground(reason: &DropReason) -> Ground {
-    match reason {
-        DropReason::Worse { .. } => Ground::Worse,
-        DropReason::Limit { .. } | DropReason::Missing { .. } => Ground::Limit,
-        DropReason::Failed { .. } => Ground::Failed,
-    }
-}
-
 fn reason(search: &Search, standing: &Standing) -> Option<String> {
     let name = |at: usize| search.space().name(&search.candidates()[at]);
     let times = |log_ratio: f64| format!("{} times", units::ratio(log_ratio.exp()));
@@ -160,10 +152,8 @@ impl Tune<'_> {
             blocks: standing.blocks,
             believed: standing.believed,
             cpu: cpu(standing.candidate),
-            limited: standing.limited.clone(),
             within: standing.within,
             out: reason(search, standing),
-            ground: standing.dropped.as_ref().map(ground),
         });
         let found =
             search.model().map_or_else(Vec::new, |model| effects(search.space(), &model, &search.measured()));
@@ -192,14 +182,12 @@ impl Tune<'_> {
             over: search.space().bases.iter().map(|base| base.name.clone()).collect(),
             left_out: self.found.left_out.clone(),
             limits: rules.limits,
-            keep: self.options.keep.clone(),
             metric: facts.metric.clone(),
             margin: rules.margin,
             error: rules.error,
             seed: facts.seed,
             command: facts.command.clone(),
             possible: self.found.size(),
-            seconds: record.seconds(),
             noise: search.noise(),
             candidates: candidates.collect(),
             effects: effects.collect(),

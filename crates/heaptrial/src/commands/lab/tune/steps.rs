@@ -119,17 +119,6 @@ impl Record {
         let failed = failed.into_iter().flatten().collect();
         Some(Verification { winners, beside, blocks, failed })
     }
-
-    /// Seconds that all blocks took.
-    pub(super) fn seconds(&self) -> f64 {
-        self.steps
-            .iter()
-            .map(|step| match step {
-                Step::Searched { block } | Step::Verified { block, .. } => block.seconds,
-                _ => 0.0,
-            })
-            .sum()
-    }
 }
 
 #[cfg(test)]
