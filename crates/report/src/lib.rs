@@ -5,6 +5,7 @@
 
 mod bisect;
 mod build;
+mod caveats;
 mod chart;
 mod comparison;
 mod document;
@@ -19,7 +20,6 @@ mod markdown;
 mod method;
 mod page;
 mod pseudonym;
-mod remarks;
 mod score;
 mod setup;
 mod summary;
@@ -51,6 +51,5 @@ pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
 pub use pseudonym::rename as pseudonymise;
 pub use score::{SCORE_SCHEMA_VERSION, ScoreReport};
 pub use tune::{
-    BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
-    VerifiedReport,
+    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
 };
