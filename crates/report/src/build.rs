@@ -331,8 +331,7 @@ impl Parts<'_> {
     }
 }
 
-/// The figures of a service; of one that a lab run excluded, what was read of it. The age of a relay is that at its last rest, as all
-/// its figures.
+/// The figures of a service; of one that a lab run excluded, what was read of it. All figures of a relay are of its last rest.
 fn observed(found: &ServiceResult, facts: &ServiceFacts, at_rest: bool) -> ServiceResult {
     let mut result = ServiceResult { work: Vec::new(), ..found.clone() };
     if facts.excluded.is_some() {

@@ -1,4 +1,4 @@
-//! Names and values of lines, beside their ends.
+//! Names and values of lines, at the right of their ends.
 
 use super::svg::{Element, element, path_data, text};
 use super::{ArmStyle, shorten, text_width};

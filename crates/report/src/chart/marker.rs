@@ -5,8 +5,7 @@ use super::svg::{Element, element, path_data};
 
 type Corners = &'static [(f64, f64)];
 
-/// Corners of a form of radius 1 around 0, in the order of the families; the first is a circle, and the last that of arms whose
-/// family is not known.
+/// Corners of forms of radius 1 around 0, in the order of the families: the first is a circle, the last of no family.
 const MARKERS: [Corners; PALETTES] = [
     &[],
     &[(0.0, -1.15), (1.1, 0.85), (-1.1, 0.85)],

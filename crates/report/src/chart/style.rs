@@ -10,7 +10,7 @@ use super::palette::{NEUTRAL, SHADES};
 use super::svg::{Element, element, group};
 use crate::Report;
 
-/// Of which shades so many arms of a family are: far apart where they are few.
+/// The shades of a family's arms, by their number: far apart where they are few.
 const SPREAD: [&[usize]; SHADES] = [&[1], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
 const DASHES: [&str; 7] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "16 5", "2 5"];
 
@@ -132,8 +132,7 @@ impl<'a> Traits<'a> {
     }
 }
 
-/// Arms of a family are shades of its colour, in the order of their versions, and differ in dashes as well, for print and
-/// colour-blind readers.
+/// Arms of a family are shades of its colour, in the order of their versions, and differ in dashes as well, for print.
 fn styles(arms: &[Traits<'_>]) -> Vec<ArmStyle> {
     let style = |arm: &Traits<'_>| {
         let mut family: Vec<&Traits<'_>> = arms.iter().filter(|other| other.family == arm.family).collect();

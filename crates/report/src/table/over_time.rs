@@ -38,7 +38,7 @@ pub(crate) fn by_day(report: &Report) -> Option<(&'static str, Table)> {
     Some((unit, columns.table_of_arms(rows, |arm| emphasis(report, *arm))?))
 }
 
-/// A figure in the unit of its table, of which the largest has so many digits behind the point; small ones keep two digits.
+/// A figure with so many digits behind the point; small ones keep two digits that count.
 fn in_unit(value: f64, decimals: usize) -> String {
     let further = if value > 0.0 { (1.0 - value.log10().floor()).max(0.0) as usize } else { 0 };
     let decimals = decimals.max(further.min(9));
