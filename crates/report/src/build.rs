@@ -1,17 +1,16 @@
 //! From what is known of a trial to its report.
 
-use heaptrial_evaluate::analysis::{Estimate, Growth, RatioToControl, objections, outliers};
-use heaptrial_evaluate::judgement::{Judgement, JudgementError};
+use heaptrial_evaluate::analysis::{Estimate, Growth, RatioToControl, ServiceResult, objections, outliers};
+use heaptrial_evaluate::judgement::{Judgement, JudgementError, ServiceFacts};
 use heaptrial_model::{About, Identity, MemorySplit, Metric};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
 use crate::document::{
-    Analysis, Arm, ArmResult, Assignment, Consensuses, Event, ExcludedService, Finding, Host, Kind, Memory,
-    MemoryLimit, NamedOutlier, Outcome, PlannedLook, Ratio, Report, SCHEMA_VERSION, Sampler, Service, Source,
-    TrialHost,
+    Analysis, Arm, ArmResult, Assignment, Event, ExcludedService, Finding, Host, Kind, Memory, Outcome,
+    PlannedLook, Ratio, Report, SCHEMA_VERSION, Sampler, Service, Source, TrialHost,
 };
-use crate::{Options, ReportError, remarks};
+use crate::{Options, ReportError, caveats};
 
 impl Report {
     /// Reports on a trial of `store`, without charts.
@@ -35,11 +34,9 @@ impl Report {
             Parts { judgement, lab: judgement.rows.kind.is_lab(), days: judgement.fleet.clock.has_days() };
         let services: Vec<Service> =
             judgement.placements().into_iter().map(|(index, arm, _)| parts.service(index, arm)).collect();
-        let arms = (0..judgement.rows.arms.len())
-            .map(|arm| parts.arm(arm, &services))
-            .collect::<Result<_, ReportError>>()?;
+        let arms = (0..judgement.rows.arms.len()).map(|arm| parts.arm(arm, &services)).collect();
         let mut report = parts.report(arms, services)?;
-        remarks::add(&mut report);
+        report.caveats = caveats::of(&report, &judgement.arms);
         Ok(report)
     }
 }
@@ -60,9 +57,6 @@ impl Parts<'_> {
             [] => host(&trial.plan.host_facts),
             parts => alike(parts),
         };
-        // Of several hosts at once the time of the run says nothing of what they offered.
-        let cpu_count = host.cpu_count.filter(|_| rows.parts.len() < 2);
-        let cpu_share = cpu_share(&services, self.judgement.duration_seconds, cpu_count);
         let findings = analysis.findings.iter().map(|finding| Finding {
             kind: finding.kind,
             severity: finding.severity,
@@ -73,15 +67,17 @@ impl Parts<'_> {
         let imported = rows.kind.is_import();
         let several = rows.arms.len() > 1;
         let has_check = imported || rows.kind == Kind::Field;
-        let consensuses = self.judgement.consensuses.as_ref();
-        let consensuses = consensuses.map(|clock| Consensuses { taken: clock.consensuses, pace: clock.pace });
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             kind: rows.kind,
             name: plan.name.clone(),
             started_at: self.time("start of the trial", plan.started_wall_us)?,
             duration_seconds: self.judgement.duration_seconds,
-            outcome: outcome(trial.outcome.as_deref()),
+            outcome: trial
+                .outcome
+                .as_ref()
+                .and_then(|text| serde_json::from_value(text.as_str().into()).ok())
+                .unwrap_or(Outcome::Unfinished),
             planned_seconds: plan.planned_us as f64 / 1e6,
             seed: plan.seed,
             repeats: if self.lab { plan.repeats } else { 1 },
@@ -102,8 +98,7 @@ impl Parts<'_> {
             },
             sampler: (!imported).then(|| self.judgement.ticks.as_ref().map(sampler).unwrap_or_default()),
             sampling_interval_seconds: self.judgement.sampling_interval_seconds.filter(|_| !self.lab),
-            cpu_share: cpu_share.filter(|_| self.lab),
-            consensuses,
+            consensuses: self.judgement.consensuses.clone(),
             self_check: analysis.self_check.filter(|check| has_check && check.noise_ratio.is_finite()),
             looks: if rows.kind == Kind::Field { self.looks()? } else { Vec::new() },
             sources: if imported { self.sources() } else { Vec::new() },
@@ -113,12 +108,10 @@ impl Parts<'_> {
             samples: self.judgement.samples,
             extremes: analysis.extremes.clone(),
             findings: findings.collect(),
-            outliers: self.outliers(),
+            outliers: outliers(analysis),
             hosts: self.hosts()?,
             by_host: self.judgement.by_host.clone(),
-            warnings: Vec::new(),
-            unmeasured: Vec::new(),
-            notes: Vec::new(),
+            caveats: Vec::new(),
             reproduce: None,
             events: self.events()?,
             trajectories: None,
@@ -134,15 +127,6 @@ impl Parts<'_> {
             skipped: source.skipped,
         });
         sources.collect()
-    }
-
-    fn outliers(&self) -> Vec<NamedOutlier> {
-        let analysis = &self.judgement.analysis;
-        let named = |found: heaptrial_evaluate::analysis::Outlier| NamedOutlier {
-            name: analysis.services[found.service].name.clone(),
-            found,
-        };
-        outliers(analysis).into_iter().map(named).collect()
     }
 
     fn has_blocks(&self) -> bool {
@@ -210,7 +194,6 @@ impl Parts<'_> {
         let Judgement { rows, fleet, analysis, .. } = self.judgement;
         let settings = analysis.settings;
         let in_days = |value: f64| Some(value).filter(|_| self.days);
-        let bytes = |bytes: Option<f64>| bytes.map(|bytes| bytes as u64);
         Analysis {
             metric: rows.trial.plan.metric,
             warm_up_seconds: self.judgement.warm_up_seconds,
@@ -227,11 +210,7 @@ impl Parts<'_> {
             stable_margin_per_day: in_days(settings.stable_margin_per_day),
             horizon_days: in_days(settings.horizon_days),
             work_margin: settings.work_margin,
-            memory_limit: self.days.then(|| MemoryLimit {
-                service_bytes: bytes(fleet.limit.service_bytes),
-                host_bytes: bytes(fleet.limit.host_bytes),
-                host_available_bytes: bytes(fleet.limit.host_available_bytes),
-            }),
+            memory_limit: self.days.then_some(fleet.limit),
         }
     }
 
@@ -239,67 +218,38 @@ impl Parts<'_> {
         let Judgement { rows, analysis, services, .. } = self.judgement;
         let (found, facts) = (&analysis.services[index], &services[index]);
         let record = rows.services.get(index);
-        let metric = rows.trial.plan.metric;
         let off_treatment = found.off_treatment_in.iter().find(|off_treatment| off_treatment.arm == arm);
         let life = facts.life.and_then(|life| rows.lives.get(life));
-        let memory = self.memory(index);
-        let on_host = !self.lab;
+        let result = observed(found, facts, self.lab && self.days);
         let excluded =
             facts.excluded.clone().or_else(|| off_treatment.map(|off_treatment| off_treatment.why.clone()));
         Service {
-            name: found.name.clone(),
             arm: self.arm_name(arm),
             block: record.map_or(0, |record| record.block),
             position: record.map_or(0, |record| record.position),
             counts: excluded.is_none(),
             excluded,
             ending: life.filter(|_| self.lab).and_then(|life| life.ending.clone()),
-            // Of a relay that of its last rest, as all its figures.
-            age_seconds: match self.lab && self.days {
-                true => found.age_seconds.or(facts.observed.map(|seen| seen.age_seconds)),
-                false => facts.observed.map(|seen| seen.age_seconds).or(found.age_seconds),
-            },
-            readings: facts.observed.map_or(found.readings, |seen| seen.readings),
-            rss_bytes_final: match metric {
+            rss_bytes_final: match rows.trial.plan.metric {
                 _ if self.lab => facts.rss_bytes,
-                Metric::Rss => memory.as_ref().map(|memory| memory.final_bytes),
+                Metric::Rss => whole(result.final_bytes),
                 Metric::Anon | Metric::Pss | Metric::Cgroup => None,
             },
-            memory,
             anon_bytes_final: facts.anon_bytes,
-            slope_bytes_per_hour: found.growth_bytes_per_day.map(|slope| slope / 24.0),
             cpu_seconds: facts.cpu_seconds,
             consensuses: facts.consensuses,
             rests: facts.rests.clone(),
             smaps: facts.smaps,
             smaps_anon_bytes: facts.smaps_anon_bytes.filter(|_| !self.lab),
             memory_split: facts.memory_split,
-            start: found.start.filter(|_| on_host),
-            restarts: on_host.then_some(found.restarts),
             like: off_treatment.and_then(|off_treatment| off_treatment.like).map(|arm| self.arm_name(arm)),
-            no_level: found.no_level.clone().filter(|_| facts.excluded.is_none()),
-            ran: life.filter(|_| on_host).and_then(|life| Some(life.identity.as_ref()?.label())),
+            ran: life.filter(|_| !self.lab).and_then(|life| Some(life.identity.as_ref()?.label())),
             memory_limit_bytes: whole(self.judgement.fleet.services[index].limit_bytes),
+            result,
         }
     }
 
-    /// The metric of a service; of one that does not count what was read of it.
-    fn memory(&self, index: usize) -> Option<Memory> {
-        let metric = self.judgement.rows.trial.plan.metric;
-        let found = &self.judgement.analysis.services[index];
-        if let Some(seen) = self.judgement.services[index].observed {
-            return Some(Memory {
-                metric,
-                final_bytes: seen.final_bytes,
-                median_bytes: whole(found.level_bytes),
-                peak_bytes: seen.peak_bytes,
-            });
-        }
-        let (final_bytes, peak_bytes) = whole(found.final_bytes).zip(whole(found.peak_bytes))?;
-        Some(Memory { metric, final_bytes, median_bytes: whole(found.level_bytes), peak_bytes })
-    }
-
-    fn arm(&self, index: usize, services: &[Service]) -> Result<Arm, ReportError> {
+    fn arm(&self, index: usize, services: &[Service]) -> Arm {
         let Judgement { rows, fleet, arms, .. } = self.judgement;
         let (fleet_arm, record, facts) = (&fleet.arms[index], &rows.arms[index], &arms[index]);
         let result = self.result(index);
@@ -314,15 +264,10 @@ impl Parts<'_> {
         let splits: Option<Vec<MemorySplit>> = counted.map(|service| service.memory_split).collect();
         let excluded: Vec<ExcludedService> = own
             .filter_map(|service| {
-                Some(ExcludedService { name: service.name.clone(), reason: service.excluded.clone()? })
+                Some(ExcludedService { name: service.result.name.clone(), reason: service.excluded.clone()? })
             })
             .collect();
-        let last_reading_at = facts
-            .last_reading_at
-            .filter(|_| !self.lab)
-            .map(|at| self.time("the last reading of an arm", (at * 1e6) as i64))
-            .transpose()?;
-        let mut arm = Arm {
+        Arm {
             name: fleet_arm.name.clone(),
             control: fleet_arm.control,
             allocator: self.allocator(record),
@@ -344,17 +289,11 @@ impl Parts<'_> {
             slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
             cpu_seconds: facts.cpu_seconds,
             consensuses: facts.consensuses,
-            warnings: Vec::new(),
             list: record.source.clone(),
             verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
-            last_reading_at,
             objections: self.objections(index, &result),
             result,
-        };
-        if self.lab {
-            arm.warnings = remarks::of_arm(&arm, facts);
         }
-        Ok(arm)
     }
 
     /// The spec as given. Of a trial on hosts an arm may leave services what they have.
@@ -392,6 +331,21 @@ impl Parts<'_> {
     }
 }
 
+/// The figures of a service; of one that a lab run excluded, what was read of it. All figures of a relay are of its last rest.
+fn observed(found: &ServiceResult, facts: &ServiceFacts, at_rest: bool) -> ServiceResult {
+    let mut result = ServiceResult { work: Vec::new(), ..found.clone() };
+    if facts.excluded.is_some() {
+        result.no_level = None;
+    }
+    if let Some(seen) = facts.observed {
+        result.age_seconds = found.age_seconds.filter(|_| at_rest).or(Some(seen.age_seconds));
+        result.readings = seen.readings;
+        result.final_bytes = Some(seen.final_bytes as f64);
+        result.peak_bytes = Some(seen.peak_bytes as f64);
+    }
+    result
+}
+
 fn is_finite(ratio: &RatioToControl) -> bool {
     ratio.estimate.value.is_finite()
 }
@@ -399,15 +353,6 @@ fn is_finite(ratio: &RatioToControl) -> bool {
 fn has_finite_growth(growth: &Growth) -> bool {
     let finite = |estimate: &Estimate| estimate.value.is_finite();
     finite(&growth.share_per_day) && finite(&growth.bytes_per_day)
-}
-
-fn outcome(text: Option<&str>) -> Outcome {
-    match text {
-        Some("completed") => Outcome::Completed,
-        Some("interrupted") => Outcome::Interrupted,
-        Some("failed") => Outcome::Failed,
-        _ => Outcome::Unfinished,
-    }
 }
 
 /// What hosts have in common.
@@ -428,17 +373,10 @@ fn sampler(ticks: &TickSummary) -> Sampler {
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     Sampler {
         ticks: ticks.ticks,
-        elapsed_seconds: seconds(ticks.cost_wall_us),
         cpu_seconds: seconds(ticks.cost_cpu_us),
         median_tick_seconds: seconds(ticks.median_cost_wall_us),
         longest_gap_seconds: seconds(ticks.longest_gap_us),
     }
-}
-
-fn cpu_share(services: &[Service], duration_seconds: f64, cpu_count: Option<u32>) -> Option<f64> {
-    let used: f64 = services.iter().filter_map(|service| service.cpu_seconds).sum();
-    let offered = duration_seconds * f64::from(cpu_count?);
-    (offered > 0.0).then(|| used / offered)
 }
 
 fn whole(bytes: Option<f64>) -> Option<u64> {

@@ -1,15 +1,16 @@
 //! The report as a document: what `report.json` holds and all other forms are made from.
 
+use std::collections::BTreeSet;
+
 use heaptrial_evaluate::analysis::{ArmPlace, Basis, Objection};
 pub use heaptrial_evaluate::analysis::{
-    ArmResult, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult, OnHost, Outlier,
-    RatioToControl, SelfCheck, ServiceVerdicts, Severity, Verdict, WorkStanding,
+    ArmResult, ByHost, Estimate, Extremes, FindingKind, Growth, LimitKind, MeasureResult, MemoryLimit,
+    OnHost, Outlier, RatioToControl, SelfCheck, ServiceResult, ServiceVerdicts, Severity, Verdict,
+    WorkStanding,
 };
 use heaptrial_evaluate::judgement::Trajectories;
-pub use heaptrial_evaluate::judgement::{Kind, Rest};
-use heaptrial_model::{
-    About, Ending, Identity, LifeStart, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment,
-};
+pub use heaptrial_evaluate::judgement::{ConsensusClock, Kind, Rest};
+use heaptrial_model::{About, Ending, Identity, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub const SCHEMA_VERSION: u32 = 4;
 /// Everything a report says about one trial. A pure function of the rows of the database.
 ///
 /// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. What a kind of trial does not have is null or empty.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub schema_version: u32,
     pub kind: Kind,
@@ -49,9 +50,7 @@ pub struct Report {
     /// What sampling cost; `None` where others sampled.
     pub sampler: Option<Sampler>,
     pub sampling_interval_seconds: Option<f64>,
-    /// CPU time of a lab's services over the duration, as a share of all CPUs (1 is all of them).
-    pub cpu_share: Option<f64>,
-    pub consensuses: Option<Consensuses>,
+    pub consensuses: Option<ConsensusClock>,
     pub self_check: Option<SelfCheck>,
     pub looks: Vec<PlannedLook>,
     pub sources: Vec<Source>,
@@ -66,18 +65,17 @@ pub struct Report {
     /// What is odd about the data, gravest first.
     pub findings: Vec<Finding>,
     /// Services far from their arm, farthest first; services and arms by their positions in the trial.
-    pub outliers: Vec<NamedOutlier>,
+    pub outliers: Vec<Outlier>,
     pub hosts: Vec<TrialHost>,
     pub by_host: Vec<ByHost>,
-    pub warnings: Vec<String>,
-    pub unmeasured: Vec<String>,
-    pub notes: Vec<String>,
+    /// What may distort the figures, what was not measured and what was noted, the gravest first.
+    pub caveats: Vec<String>,
     pub reproduce: Option<Reproduce>,
     /// What happened during the trial, in order.
     pub events: Vec<Event>,
     /// The thinned series that charts show; without them there are no charts.
     #[serde(skip)]
-    pub(crate) trajectories: Option<Trajectories>,
+    pub trajectories: Option<Trajectories>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -102,7 +100,6 @@ pub struct Host {
     pub architecture: Option<String>,
     pub cpu_count: Option<u32>,
     pub cpu_model: Option<String>,
-    /// Memory in bytes.
     pub ram_bytes: Option<u64>,
     pub thp_mode: Option<String>,
     pub cgroup_version: Option<String>,
@@ -115,20 +112,18 @@ pub struct Host {
 pub struct Analysis {
     /// The reading that is compared.
     pub metric: Metric,
-    /// Readings at a younger age are left out of medians and slopes; in a field trial the middle of what
-    /// [`Growth::warm_up_seconds`] is for each arm.
+    /// Medians and slopes have no younger readings; in a field trial the middle of the arms' [`Growth::warm_up_seconds`].
     pub warm_up_seconds: f64,
-    /// Medians and slopes end at this age, which all counted services reached: services are compared
-    /// at equal age. `None` where there is no such age.
+    /// The age at which services are compared, where medians and slopes end; `None` where arms have none in common.
     pub matched_age_seconds: Option<f64>,
     pub confidence_level: f64,
-    /// In a field trial a service's level is the median of its readings in a window of this length that ends at
+    /// On hosts a service's level is the median of its readings in a window of this length before the matched age.
     pub window_seconds: Option<f64>,
     pub ages_are_lower_bounds: Option<bool>,
     /// `stable` means that growth is within plus and minus this share a day.
     pub stable_margin_per_day: Option<f64>,
     pub horizon_days: Option<f64>,
-    /// An arm whose work is shown to be below this share of the control's does clearly less; 1 over this is what its work may
+    /// An arm whose work is shown to be below this share of the control's does clearly less.
     pub work_margin: f64,
     pub memory_limit: Option<MemoryLimit>,
 }
@@ -144,7 +139,7 @@ pub struct Arm {
     pub treatment: Treatment,
     /// The allocator that its services really ran, as proved; `None` where none counts.
     pub identity: Option<Identity>,
-    /// The shared libraries that its services mapped, each build once, by name; empty where that is not known. Two builds of
+    /// The shared libraries that its services mapped, each build once, by name; empty where that is not known.
     pub libraries: Vec<MappedLibrary>,
     pub obtained: Option<Value>,
     pub services: u32,
@@ -162,11 +157,8 @@ pub struct Arm {
     pub cpu_seconds: Option<f64>,
     /// Median of the consensuses that its relays took: hours of a relay's life.
     pub consensuses: Option<f64>,
-    pub warnings: Vec<String>,
     pub list: Option<String>,
     pub verdict: Option<String>,
-    /// When a service that belongs to it was read last, RFC 3339 in UTC.
-    pub last_reading_at: Option<String>,
     pub objections: Vec<Objection>,
     #[serde(flatten)]
     pub result: ArmResult,
@@ -201,10 +193,10 @@ pub struct Ratio {
     pub p_value_adjusted: Option<f64>,
 }
 
-/// A service, counted or not. Figures are those of the life that stands for it.
+/// A service in an arm, counted or not. Figures are those of the life that stands for it, in bytes of the metric; of a service that
+/// does not count, they are what was read of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
-    pub name: String,
     pub arm: String,
     pub block: u32,
     pub position: u32,
@@ -212,33 +204,25 @@ pub struct Service {
     pub excluded: Option<String>,
     /// How the life ended; `None` where no end was recorded.
     pub ending: Option<Ending>,
-    pub age_seconds: Option<f64>,
-    pub readings: u64,
-    /// Figures of the metric; `None` without readings.
-    pub memory: Option<Memory>,
     pub rss_bytes_final: Option<u64>,
     pub anon_bytes_final: Option<u64>,
-    /// Theil-Sen slope of the metric after warm-up.
-    pub slope_bytes_per_hour: Option<f64>,
     pub cpu_seconds: Option<f64>,
     pub consensuses: Option<u32>,
     pub rests: Vec<Rest>,
     pub smaps: Option<SlowSample>,
     pub smaps_anon_bytes: Option<u64>,
     pub memory_split: Option<MemorySplit>,
-    pub start: Option<LifeStart>,
-    pub restarts: Option<u32>,
     pub like: Option<String>,
-    pub no_level: Option<String>,
     pub ran: Option<String>,
     pub memory_limit_bytes: Option<u64>,
+    #[serde(flatten)]
+    pub result: ServiceResult,
 }
 
 /// What sampling cost over the whole trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampler {
     pub ticks: u64,
-    pub elapsed_seconds: f64,
     /// CPU time spent on sampling, summed.
     pub cpu_seconds: f64,
     /// Median time of one tick.
@@ -253,17 +237,6 @@ pub struct Event {
     pub service: Option<String>,
     pub kind: String,
     pub text: String,
-}
-
-impl Outcome {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Interrupted => "interrupted",
-            Self::Failed => "failed",
-            Self::Unfinished => "unfinished",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -288,13 +261,6 @@ impl Assignment {
     }
 }
 
-/// How far through the life of a relay a lab run went. A relay in life gets one consensus an hour.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Consensuses {
-    pub taken: u32,
-    pub pace: Option<f64>,
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub kind: FindingKind,
@@ -315,14 +281,6 @@ pub struct Source {
     pub skipped: u64,
 }
 
-/// The memory that services can use before something breaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MemoryLimit {
-    pub service_bytes: Option<u64>,
-    pub host_bytes: Option<u64>,
-    pub host_available_bytes: Option<u64>,
-}
-
 /// An analysis of a running trial at a time fixed in advance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedLook {
@@ -336,7 +294,7 @@ pub struct PlannedLook {
 }
 
 /// A host of a trial over several.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialHost {
     pub name: String,
     pub services: u32,
@@ -348,14 +306,6 @@ pub struct TrialHost {
     pub last_at: Option<String>,
     #[serde(flatten)]
     pub facts: Host,
-}
-
-/// A service whose level is far from that of its arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NamedOutlier {
-    pub name: String,
-    #[serde(flatten)]
-    pub found: Outlier,
 }
 
 /// How the maintainers of an allocator see a finding again.
@@ -387,26 +337,26 @@ pub fn report_schema() -> Value {
 }
 
 impl Report {
+    /// How many services there are; one that was put into several arms is one.
+    pub(crate) fn service_count(&self) -> u32 {
+        let names: BTreeSet<&str> =
+            self.services.iter().map(|service| service.result.name.as_str()).collect();
+        names.len() as u32
+    }
+
     /// Whether ages are those of services in life: on hosts, and of a lab's relays.
     pub fn has_days(&self) -> bool {
         self.kind != Kind::LabCommand
-    }
-
-    /// The thinned series that charts show; `None` of a report without charts.
-    pub fn trajectories(&self) -> Option<&Trajectories> {
-        self.trajectories.as_ref()
-    }
-
-    /// Whether what happened to services was recorded: an import has the operators' events alone.
-    pub(crate) fn counts_events(&self) -> bool {
-        matches!(self.kind, Kind::Field | Kind::Host)
     }
 
     /// How it ended, in a word; of a trial on services without an end, that it runs.
     pub fn outcome_word(&self) -> &'static str {
         match self.outcome {
             Outcome::Unfinished if matches!(self.kind, Kind::Field | Kind::Host) => "running",
-            outcome => outcome.as_str(),
+            Outcome::Unfinished => "unfinished",
+            Outcome::Completed => "completed",
+            Outcome::Interrupted => "interrupted",
+            Outcome::Failed => "failed",
         }
     }
 
@@ -414,8 +364,7 @@ impl Report {
         self.arms.iter().find(|arm| arm.control)
     }
 
-    /// Positions in `arms`, least memory first; then arms that do clearly less than the control's work, and arms without a
-    /// figure.
+    /// Positions in `arms`, least memory first, then those that do less work or have no figure.
     pub fn ranking(&self) -> Vec<usize> {
         let places = self.places();
         let (ranked, unranked): (Vec<&ArmPlace>, Vec<&ArmPlace>) =
@@ -529,7 +478,7 @@ impl From<&RatioToControl> for Ratio {
 }
 
 impl std::fmt::Display for Ratio {
-    /// `0.47 (0.44 to 0.51)`.
+    /// With its interval: `0.47 (0.44 to 0.51)`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let estimate = Estimate { value: self.estimate, low: self.low, high: self.high };
         f.write_str(&crate::text::estimate(&estimate, heaptrial_model::units::ratio))

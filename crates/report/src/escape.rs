@@ -1,7 +1,6 @@
 //! Texts from outside, made harmless for the form they go into.
 
-/// `text` with each control character as its picture (`␛`), and each character that reorders or hides
-/// text as `�`.
+/// `text` with each control character as its picture (`␛`), and each that reorders or hides text as `�`.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(printable_char).collect()
 }

@@ -5,6 +5,7 @@
 
 mod bisect;
 mod build;
+mod caveats;
 mod chart;
 mod comparison;
 mod document;
@@ -19,7 +20,6 @@ mod markdown;
 mod method;
 mod page;
 mod pseudonym;
-mod remarks;
 mod score;
 mod search;
 mod setup;

@@ -13,7 +13,7 @@ use crate::text::names;
 const NAMED: usize = 4;
 
 /// All libraries of a report but the allocators of its arms, each build once.
-fn of(report: &Report) -> BTreeSet<&MappedLibrary> {
+pub(crate) fn of(report: &Report) -> BTreeSet<&MappedLibrary> {
     let allocators: BTreeSet<&Path> = report
         .arms
         .iter()
@@ -32,30 +32,21 @@ fn is_c_library(path: &Path) -> bool {
 pub(crate) fn difference_of_arms(report: &Report) -> Option<String> {
     let libraries = of(report);
     let own = |arm: &Arm| libraries.iter().filter(|known| arm.libraries.contains(known)).copied().collect();
-    let arms = report.arms.iter().filter(|arm| !arm.libraries.is_empty());
-    let sides: Vec<(&str, Vec<&MappedLibrary>)> = arms.map(|arm| (arm.name.as_str(), own(arm))).collect();
-    let differ = differences(&sides)?;
+    let differ = differences(report.arms.iter().map(|arm| (arm.name.as_str(), own(arm))))?;
     Some(format!(
         "Services ran with different libraries, which change what an allocator is asked for: {differ}."
     ))
 }
 
-/// The libraries of a report but the allocators, once each, for a comparison with others.
-pub(crate) fn all(report: &Report) -> Vec<MappedLibrary> {
-    of(report).into_iter().cloned().collect()
-}
-
 /// Where libraries of one name are of different builds: what each side had. A side that did not map a library at all
 /// does not differ: programs load some only when they need them.
-pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<String> {
-    type Sides<'a> = BTreeMap<&'a MappedLibrary, Vec<&'a str>>;
-    let mut builds: BTreeMap<&str, Sides<'_>> = BTreeMap::new();
+pub(crate) fn differences<'a>(
+    sides: impl Iterator<Item = (&'a str, BTreeSet<&'a MappedLibrary>)>,
+) -> Option<String> {
+    let mut builds: BTreeMap<&str, BTreeMap<&MappedLibrary, Vec<&str>>> = BTreeMap::new();
     for (side, libraries) in sides {
         for library in libraries {
-            let named = builds.entry(&library.name).or_default().entry(*library).or_default();
-            if !named.contains(side) {
-                named.push(side);
-            }
+            builds.entry(&library.name).or_default().entry(library).or_default().push(side);
         }
     }
     let unlike: Vec<String> = builds
@@ -68,33 +59,4 @@ pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<Strin
         })
         .collect();
     (!unlike.is_empty()).then(|| names(&unlike, NAMED))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn library(name: &str, version: &str, build_id: &str) -> MappedLibrary {
-        MappedLibrary {
-            name: name.to_owned(),
-            path: format!("/lib/{name}").into(),
-            package: Some("p".to_owned()),
-            version: Some(version.to_owned()),
-            build_id: Some(build_id.to_owned()),
-        }
-    }
-
-    #[test]
-    fn builds_of_one_name_that_differ_are_named_with_their_sides() {
-        let (old, new) = (library("libzstd.so.1", "1.5.4", "aa"), library("libzstd.so.1", "1.5.7", "bb"));
-        let same = library("libz.so.1", "1.2", "cc");
-        let sides = [("a", vec![&old, &same]), ("b", vec![&new, &same]), ("c", vec![&old])];
-        assert_eq!(differences(&sides).unwrap(), "libzstd.so.1 1.5.4 (a, c) and 1.5.7 (b)");
-        assert_eq!(differences(&sides[..1]), None);
-        // One of them not mapped by the other is no difference of builds.
-        assert_eq!(differences(&[("a", vec![&old]), ("b", vec![&same])]), None);
-        // A rebuild of the same version is another build.
-        let rebuilt = library("libzstd.so.1", "1.5.4", "dd");
-        assert!(differences(&[("a", vec![&old]), ("b", vec![&rebuilt])]).is_some());
-    }
 }

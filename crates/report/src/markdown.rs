@@ -24,6 +24,9 @@ pub(crate) fn page(document: &Content) -> String {
 
 fn block(content: &Block, charts: &[Chart]) -> Option<String> {
     Some(match content {
+        Block::Paragraph(paragraph) if paragraph.is_list => {
+            format!("**{}.**\n\n{}", paragraph.title, list(&paragraph.sentences))
+        }
         Block::Paragraph(paragraph) => {
             format!("**{}.** {}", paragraph.title, escaped(&paragraph.sentences.join(" ")))
         }
@@ -31,11 +34,10 @@ fn block(content: &Block, charts: &[Chart]) -> Option<String> {
         Block::Lead(sentences) => escaped(&sentences.join(" ")),
         Block::Text(text) | Block::Legend(text) => escaped(text),
         Block::List(items) => list(items),
-        Block::Callout { title, items, .. } => format!("### {title}\n\n{}", list(items)),
         Block::Pairs(items) => pairs(items),
         Block::Table(_, table) => table_block(table),
         Block::Chart(name) => chart_block(charts.iter().find(|chart| chart.name == *name)?),
-        Block::Command(text) | Block::Verbatim(text) => markdown_block(text),
+        Block::Command(text) => markdown_block(text),
         Block::Finding(finding) => finding_block(finding),
         Block::Folded(title, content) => {
             let blocks: Vec<String> = content.iter().filter_map(|content| block(content, charts)).collect();

@@ -8,18 +8,15 @@ use crate::units;
 pub(crate) fn lines(report: &Report) -> Vec<String> {
     let analysis = &report.analysis;
     let always = |text: &str| Some(text.to_owned());
-    let matched = analysis.matched_age_seconds.map_or_else(|| "the end".to_owned(), units::duration);
     let level = match analysis.window_seconds {
         Some(window) => format!(
             "Level: of a service the median of its readings in a window of {} that ends at the matched age, which at \
              least half of the services of every arm reached; of an arm the geometric mean over those that did.",
             units::duration(window)
         ),
-        None => format!(
-            "Level: of a service the median of its readings from an age of {} (the end of warm-up) to {matched} (an age \
-             that all reached); of an arm the geometric mean. Peak: the highest reading of any service.",
-            units::duration(analysis.warm_up_seconds)
-        ),
+        None => "Level: of a service the median of its readings from the end of warm-up to an age that all reached; of an arm the \
+                 geometric mean. Peak: the highest reading of any service."
+            .to_owned(),
     };
     let over_days = analysis.stable_margin_per_day.zip(analysis.horizon_days);
     let growth = match over_days {
@@ -27,7 +24,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
             "Growth: slope of each service after warm-up, over the days that all arms have behind theirs, by H. Theil \
              (1950) and P. K. Sen, \"Estimates of the Regression Coefficient Based on Kendall's Tau\" (1968); of an arm \
              the median over services with its interval between order statistics (W. J. Conover, \"Practical \
-             Nonparametric Statistics\", 1999, section 3.2)."
+             Nonparametric Statistics\", 1999, section 3.2), of three to five services Student's t, which takes slopes as normal."
         }
         None => {
             "Growth: slope of each service after warm-up by H. Theil (1950) and P. K. Sen, \"Estimates of the Regression \
@@ -47,25 +44,13 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
          is at an age of k hours; growth and rates of work are by such hours. CPU time is the lab's own."
             .to_owned()
     });
-    let few = report
-        .arms
-        .iter()
-        .filter_map(|arm| arm.result.growth.as_ref())
-        .any(|growth| growth.services < 6 && growth.share_per_day.low.is_some());
-    let few = few.then(|| {
-        "Growth of three to five services: its interval is Student's t on their slopes, which takes them as normal.".to_owned()
-    });
-    let cpu = report.services.iter().any(|service| service.cpu_seconds.is_some());
     let lines = [
         Some(format!(
             "Unit: the service, never the single sample; pooled samples of one process are not independent. Memory is \
              {}, summed over the processes of a service.",
             analysis.metric.describe()
         )),
-        always(
-            "Mean at end: arithmetic mean over the services of an arm of the last reading, which is what operators add \
-             up.",
-        ),
+        always("Mean at end: arithmetic mean over the services of an arm of the last reading. CPU: mean since start."),
         Some(level),
         rests,
         always(
@@ -78,15 +63,12 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
              Simple Sequentially Rejective Multiple Test Procedure\", Scandinavian Journal of Statistics 6, 1979).",
         ),
         always(growth),
-        few,
         verdicts,
         always(terms(report.kind).method),
         report.self_check.map(|_| {
             "Self-check (A/A): the whole comparison on random halves of the control, where there is nothing to find."
                 .to_owned()
         }),
-        cpu.then(|| "CPU: user and system time since start, mean over services.".to_owned()),
-        always(units::LEGEND),
     ];
     lines.into_iter().flatten().collect()
 }

@@ -4,7 +4,6 @@ use heaptrial_evaluate::analysis::{Estimate, Verdict};
 use heaptrial_evaluate::judgement::score::{
     ArmScore, AtConsensuses, Figure, Score, ScoreError, Scored, Side,
 };
-use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 use serde::{Deserialize, Serialize};
 
 use crate::chart::ArmStyles;
@@ -25,7 +24,6 @@ pub struct ScoreReport {
 }
 
 impl ScoreReport {
-    /// As [`Score::of`].
     pub fn of(lab: &Side, field: &Side, ages: &[f64], by_hand: &[String]) -> Result<Self, ScoreError> {
         Ok(Self { schema_version: SCORE_SCHEMA_VERSION, score: Score::of(lab, field, ages, by_hand)? })
     }
@@ -43,19 +41,7 @@ impl ScoreReport {
                 at.consensuses, at.pairs_alike, at.pairs
             )
         });
-        order.chain(self.worst()).collect()
-    }
-
-    fn worst(&self) -> Option<String> {
-        let factors = self.score.ages.iter().flat_map(|at| {
-            at.arms.iter().filter_map(|arm| Some((at.consensuses, arm.arm, arm.factor?.value)))
-        });
-        let (consensuses, arm, factor) = factors.max_by(|a, b| a.2.ln().abs().total_cmp(&b.2.ln().abs()))?;
-        Some(format!(
-            "The ratio of {} is furthest from the field's: {} times it at {consensuses:.0} consensuses.",
-            self.name(arm),
-            units::ratio(factor)
-        ))
+        order.collect()
     }
 
     fn arms_at(&self, at: &AtConsensuses) -> Option<Table> {
@@ -172,17 +158,8 @@ impl Document for ScoreReport {
     }
 
     fn styles(&self) -> ArmStyles {
-        let arm = |(index, pair): (usize, &heaptrial_evaluate::judgement::score::Partners)| {
-            let spec: Option<AllocatorSpec> = pair.lab.parse().ok();
-            let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
-            Arm {
-                name: pair.lab.clone(),
-                control: index == 0,
-                treatment: Treatment { allocator, ..Treatment::default() },
-            }
-        };
-        let arms: Vec<Arm> = self.score.arms.iter().enumerate().map(arm).collect();
-        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
+        let pairs = self.score.arms.iter().enumerate();
+        ArmStyles::of_treatments(pairs.map(|(index, pair)| (pair.lab.as_str(), index == 0)))
     }
 }
 

@@ -3,16 +3,21 @@
 use serde_json::Value;
 
 use crate::chart::metric_name;
-use crate::document::{Consensuses, Report, Sampler};
+use crate::document::{ConsensusClock, Report, Sampler};
 use crate::terms::terms;
-use crate::text::{date_and_time, names, number};
+use crate::text::{date_and_time, names};
 use crate::units;
 
 /// What the figures of the table of results are.
-pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
+pub(crate) fn figures_in_brief(report: &Report) -> String {
     let analysis = &report.analysis;
-    let metric = metric_name(analysis.metric);
     let rests = report.kind.is_lab() && analysis.window_seconds.is_some();
+    let metric = match rests {
+        true => {
+            " at the ends of rests; ages are hours of a relay's life, one for each consensus. Peak: the highest reading between rests"
+        }
+        false => "",
+    };
     let level = match (analysis.matched_age_seconds.map(units::duration), analysis.window_seconds) {
         (Some(age), Some(window)) => {
             format!("Level: median of the last {} up to an age of {age}.", units::duration(window))
@@ -22,58 +27,41 @@ pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
         }
         (None, _) => "Services of the arms have no age in common.".to_owned(),
     };
-    let mut parts = match rests {
-        true => vec![
-            format!(
-                "Memory is {metric} at the ends of rests; ages are hours of a relay's life, one for each consensus."
-            ),
-            level,
-        ],
-        false => vec![format!("Memory is {metric}."), level],
-    };
-    if peaks && rests {
-        parts.push("Peak: the highest reading between rests.".to_owned());
-    }
     let restarted = report.arms.iter().filter(|arm| arm.result.sawtooth.is_some());
     let restarted: Vec<&str> = restarted.map(|arm| arm.name.as_str()).collect();
-    if !restarted.is_empty() {
+    let restarted = (!restarted.is_empty()).then(|| {
         let restarted = names(&restarted, restarted.len());
-        parts.push(format!("Level of {restarted}, restarted at intervals: the average over time."));
-    }
-    if report.arms.iter().any(|arm| arm.result.as_treated.is_some()) {
+        format!("Level of {restarted}, restarted at intervals: the average over time.")
+    });
+    let treated = report.arms.iter().any(|arm| arm.result.as_treated.is_some()).then(|| {
         let terms = terms(report.kind);
-        parts.push(format!(
-            "All figures are without {}, except the mean at the end of all {}.",
-            terms.excluded, terms.assigned
-        ));
-    }
-    parts.join(" ")
+        format!("All figures are without {}, except those of all {}.", terms.excluded, terms.assigned)
+    });
+    let metric = format!("Memory is {}{metric}.", metric_name(analysis.metric));
+    let parts = [Some(metric), Some(level), restarted, treated];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// What it was in a line: `74 services, 7,104 readings from 2026-01-02 03:04 UTC, 7 d 22 h of 10 d planned, running`.
+/// What it was in a line: `74 services, 7,104 readings from 2026-01-02 03:04 UTC, 7 d 22 h of 10 d planned`.
 pub(crate) fn circumstances(report: &Report) -> String {
-    let mut names: Vec<&str> = report.services.iter().map(|service| service.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
     let planned = planned(report).map_or_else(String::new, |planned| match report.kind.is_lab() {
         true => format!(", {planned} for each service"),
         false => format!(" of {planned} planned"),
     });
     let host = &report.host;
-    let named = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
-    let of_lab = |text: String| Some(text).filter(|_| report.kind.is_lab());
     let parts = [
-        Some(number(names.len() as u64, "service")),
-        Some(format!("{} from {}", number(report.samples, "reading"), date_and_time(&report.started_at))),
+        Some(units::counted(report.service_count() as usize, "service")),
+        Some(format!(
+            "{} from {}",
+            units::counted(report.samples as usize, "reading"),
+            date_and_time(&report.started_at)
+        )),
         Some(format!("{}{planned}", units::duration(report.duration_seconds))),
-        of_lab(format!("seed {}", report.seed)),
-        of_lab(number(u64::from(report.repeats), "repeat")),
         report.consensuses.as_ref().map(paced),
         host.os.clone(),
-        named("kernel", &host.kernel),
-        host.cpu_count.map(|count| number(u64::from(count), "CPU")),
+        host.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
+        host.cpu_count.map(|count| units::counted(count as usize, "CPU")),
         host.ram_bytes.map(|bytes| format!("{} RAM", units::memory(bytes as f64))),
-        named("THP", &host.thp_mode),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -89,7 +77,6 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
     let arms: Vec<String> = report.arms.iter().map(|arm| format!("{} {}", arm.name, arm.services)).collect();
     let lab = report.kind.is_lab();
     let limit = report.analysis.memory_limit.unwrap_or_default();
-    let memory = |bytes: u64| units::memory(bytes as f64);
     let matched = report.analysis.matched_age_seconds.map(units::duration);
     let mut pairs = vec![
         ("Trial", Some(format!("{} ({})", report.name, report.kind.describe()))),
@@ -107,16 +94,11 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Sampling interval", report.sampling_interval_seconds.map(units::duration)),
         ("Planned looks", Some(looks(report)).filter(|looks| !looks.is_empty())),
         ("Cost of sampling", report.sampler.map(|sampler| sampling(&sampler, report.duration_seconds))),
-        (
-            "CPU use of the services",
-            report.cpu_share.map(|share| format!("{} of all CPUs", units::share(share))),
-        ),
         ("Services", Some(arms.join(", "))),
         ("Assignment", report.assignment.map(|how| how.describe().to_owned())),
-        ("Age at the last reading", ages(report)),
         ("Matched age", Some(matched.unwrap_or_else(|| "none that all arms reached".to_owned()))),
-        ("Memory limit of a service", limit.service_bytes.map(memory)),
-        ("Available on the host", limit.host_available_bytes.map(memory)),
+        ("Memory limit of a service", limit.service_bytes.map(units::memory)),
+        ("Available on the host", limit.host_available_bytes.map(units::memory)),
     ];
     pairs.extend(host(report));
     pairs.push(("Heaptrial", Some(report.tool_version.clone())));
@@ -124,7 +106,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
 }
 
 /// `30 consensuses (1 d 6 h of a relay's life), 60 times as fast as life`.
-fn paced(consensuses: &Consensuses) -> String {
+fn paced(consensuses: &ConsensusClock) -> String {
     let taken = u64::from(consensuses.taken);
     let life = units::duration(3600.0 * taken as f64);
     let pace = consensuses.pace.map_or_else(String::new, |pace| {
@@ -134,16 +116,6 @@ fn paced(consensuses: &Consensuses) -> String {
     });
     let consensuses = if taken == 1 { "consensus" } else { "consensuses" };
     format!("{} {consensuses} ({life} of a relay's life{pace})", units::count(taken))
-}
-
-/// `7 d 2 h to 7 d 22 h, median 7 d 20 h`.
-fn ages(report: &Report) -> Option<String> {
-    let mut ages: Vec<f64> = report.services.iter().filter_map(|service| service.age_seconds).collect();
-    ages.sort_by(f64::total_cmp);
-    let bound = if report.analysis.ages_are_lower_bounds == Some(true) { ", at least" } else { "" };
-    let [youngest, middle, oldest] =
-        [*ages.first()?, *ages.get(ages.len() / 2)?, *ages.last()?].map(units::duration);
-    Some(format!("{youngest} to {oldest}, median {middle}{bound}"))
 }
 
 /// `1 d; 3 d (taken)`.
@@ -168,17 +140,15 @@ fn sampling(sampler: &Sampler, seconds: f64) -> String {
 }
 
 /// Where it ran, as far as it is known.
-fn host(report: &Report) -> [(&'static str, Option<String>); 8] {
+fn host(report: &Report) -> [(&'static str, Option<String>); 10] {
     let host = &report.host;
-    let with = |first: &Option<String>, further: Option<String>| {
-        let first = first.as_ref()?;
-        Some(further.map_or_else(|| first.clone(), |further| format!("{first} ({further})")))
-    };
     [
         ("Operating system", host.os.clone()),
         ("Userland", host.userland.clone()),
-        ("Kernel", with(&host.kernel, host.architecture.clone())),
-        ("CPUs", with(&host.cpu_count.map(|count| count.to_string()), host.cpu_model.clone())),
+        ("Kernel", host.kernel.clone()),
+        ("Architecture", host.architecture.clone()),
+        ("CPUs", host.cpu_count.map(|count| count.to_string())),
+        ("Processor", host.cpu_model.clone()),
         ("Memory", host.ram_bytes.map(|bytes| units::memory(bytes as f64))),
         ("Transparent huge pages", host.thp_mode.clone()),
         ("Control groups", host.cgroup_version.clone()),

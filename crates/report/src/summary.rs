@@ -1,25 +1,25 @@
 //! The summary: which arm needs how much memory, what to do, what is uncertain. All else is in tables.
 
-use heaptrial_evaluate::analysis::{Basis, Severity, WorkStanding};
+use heaptrial_evaluate::analysis::{Basis, WorkStanding};
 
 use crate::chart::metric_name;
-use crate::document::{Arm, Assignment, FindingKind, Report, Verdict};
-use crate::finding_text::{self, objection};
+use crate::document::{Arm, Report, Verdict};
+use crate::finding_text::objection;
 use crate::page::Paragraph;
 use crate::terms::terms;
-use crate::text::{capitalised, ended, estimate_in_sentence, names, no_interval, number};
-use crate::{libraries, setup, units};
+use crate::text::{capitalised, ended, estimate_in_sentence, names, no_interval};
+use crate::{setup, units};
 
 /// Services younger than this have not shown what their allocator makes of memory.
 const YOUNGEST_SECONDS: f64 = 3600.0;
 /// p-values above this, adjusted for the number of arms, show nothing.
 const LEVEL: f64 = 0.05;
+/// A ratio further from that of the levels than this is not so by rounding.
+const ROUNDING: f64 = 0.02;
 /// Arms and objections that a sentence names.
 const NAMED: usize = 6;
-/// A share of halvings further above 5% than this many standard errors is no accident.
-const ERRORS_APART: f64 = 2.0;
 
-/// Hypothesis, result, recommendation, excluded services, caveats, next steps.
+/// What was expected, the result, the recommendation, the caveats and what follows.
 pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let about = |text: &Option<String>| text.iter().cloned().collect::<Vec<_>>();
     let compares = report.arms.len() > 1 && report.samples > 0;
@@ -28,15 +28,14 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
         ("Hypothesis", about(&report.about.hypothesis)),
         ("Result", result(report)),
         ("Recommendation", if on_hosts && compares { recommendation(report) } else { Vec::new() }),
-        ("Excluded services", if on_hosts { excluded(report) } else { Vec::new() }),
-        ("Caveats", if report.samples > 0 { caveats(report) } else { Vec::new() }),
+        ("Caveats", report.caveats.clone()),
         ("Notes of the plan", about(&report.about.notes)),
         ("Next steps", about(&report.about.next_steps)),
     ];
     let all = all.into_iter().filter(|(_, sentences)| !sentences.is_empty());
     all.map(|(title, sentences)| Paragraph {
         title,
-        is_list: matches!(title, "Excluded services" | "Caveats"),
+        is_list: title == "Caveats",
         is_advice: title == "Recommendation",
         sentences,
     })
@@ -74,20 +73,25 @@ fn lead(report: &Report) -> String {
             format!("No arm needs less memory than the control, {}: {}.", least.name, needs(*bytes))
         }
         ([(least, bytes), ..], Some((control, of_control))) => {
-            let ratio = least.ratio().filter(|_| !last_readings).map(|ratio| {
-                let estimate =
-                    estimate_in_sentence(&ratio.estimate, report.analysis.confidence_level, units::ratio);
-                let unclear = match ratio.estimate.interval() {
-                    Some((low, high)) if low <= 1.0 && 1.0 <= high => "; a difference is not shown",
-                    Some(_) => "",
-                    None => no_interval(least.services_belonging()),
-                };
-                (format!("{estimate} times the memory of the control, {}: ", control.name), unclear)
-            });
-            let (ratio, unclear) = ratio.unwrap_or_default();
+            let Some(ratio) = least.ratio().filter(|_| !last_readings) else {
+                let control = format!("{}, needs {}", control.name, units::memory(*of_control as f64));
+                return format!("{} needs {}; the control, {control}.", least.name, needs(*bytes));
+            };
+            let estimate =
+                estimate_in_sentence(&ratio.estimate, report.analysis.confidence_level, units::ratio);
+            let unclear = match ratio.estimate.interval() {
+                Some((low, high)) if low <= 1.0 && 1.0 <= high => "; a difference is not shown".to_owned(),
+                Some(_) => String::new(),
+                None => format!("; {}", no_interval(least.services_belonging())),
+            };
+            // Blocks that lack services of an arm are compared without them, and its level is over all of its services.
+            let levels = *bytes as f64 / *of_control as f64;
+            let within =
+                if (levels / ratio.estimate.value).ln().abs() > ROUNDING { ", within blocks" } else { "" };
             format!(
-                "{} needs {ratio}{}, the control {}{unclear}.",
+                "{} needs {estimate} times the memory of the control, {}{within}{unclear}. Levels: {}, of the control {}.",
                 least.name,
+                control.name,
                 needs(*bytes),
                 units::memory(*of_control as f64)
             )
@@ -95,7 +99,7 @@ fn lead(report: &Report) -> String {
     }
 }
 
-/// What services need that are not compared, by the allocator that they run.
+/// What services need that are not compared.
 fn alone(report: &Report) -> Vec<String> {
     let needs = report.extremes.order.first().map(|place| {
         format!(
@@ -103,16 +107,11 @@ fn alone(report: &Report) -> Vec<String> {
             units::memory(place.bytes),
             metric_name(report.analysis.metric),
             place.services,
-            number(u64::from(place.of), "service")
+            units::counted(place.of as usize, "service")
         )
     });
-    let mut ran: Vec<&str> = report.services.iter().filter_map(|service| service.ran.as_deref()).collect();
-    ran.sort_unstable();
-    let kinds: Vec<String> =
-        ran.chunk_by(|a, b| a == b).map(|same| format!("{} {}", same.len(), same[0])).collect();
-    let ran = (!kinds.is_empty()).then(|| format!("Allocators, as proved: {}.", names(&kinds, kinds.len())));
     let single = "There is one arm, so nothing is compared.".to_owned();
-    needs.into_iter().chain(ran).chain([single]).collect()
+    needs.into_iter().chain([single]).collect()
 }
 
 /// Arms without a rank: they do less work, or services of theirs failed.
@@ -145,8 +144,7 @@ fn unranked(report: &Report) -> Vec<String> {
 }
 
 impl Report {
-    /// The arm that is recommended in place of the control: of those that are shown to need less and that nothing blocks the one
-    /// that needs least.
+    /// The arm that is recommended instead of the control: it is shown to need less, nothing blocks it, and it needs least.
     pub fn recommended(&self) -> Option<&Arm> {
         if !self.kind.is_lab() && self.samples > 0 && no_choice(self).is_none() {
             self.eligible().next()
@@ -190,7 +188,7 @@ fn recommendation(report: &Report) -> Vec<String> {
         report.arms.iter().filter(|arm| matches!(arm.result.verdict, Some(Verdict::Bloating { .. })));
     let bloating: Vec<&str> = bloating.map(|arm| arm.name.as_str()).collect();
     if !bloating.is_empty() {
-        sentences.push(format!("Do not leave services on {}: bloating.", names(&bloating, bloating.len())));
+        sentences.push(format!("Take services off what bloats: {}.", names(&bloating, bloating.len())));
     }
     sentences
 }
@@ -198,9 +196,9 @@ fn recommendation(report: &Report) -> Vec<String> {
 /// The recommended arm, and what is uncertain about it.
 fn uses(report: &Report, arm: &Arm) -> Vec<String> {
     let growing = match arm.result.verdict {
-        Some(Verdict::Stable) => "it is stable",
-        Some(Verdict::Growing { .. }) => "it grows, and does not reach the control soon",
-        _ => "its growth is not decided: keep watching it",
+        Some(Verdict::Stable) => ", and is stable",
+        Some(Verdict::Growing { .. }) => ", and does not reach it soon, though it grows",
+        _ => ", but whether it grows is not decided: keep watching it",
     };
     let interval = |arm: &Arm| arm.ratio().and_then(|ratio| ratio.estimate.interval());
     let overlaps = |other: &&Arm| {
@@ -220,7 +218,7 @@ fn uses(report: &Report, arm: &Arm) -> Vec<String> {
     ];
     let uncertain = arm.objections.iter().map(objection).chain(further.into_iter().flatten());
     let uncertain: Vec<String> = uncertain.collect();
-    let mut sentences = vec![format!("{}: it needs less than the control; {growing}.", arm.name)];
+    let mut sentences = vec![format!("Use {}: it needs less than the control{growing}.", arm.name)];
     if !uncertain.is_empty() {
         sentences.push(format!("Uncertain: {}.", uncertain.join("; ")));
     }
@@ -246,103 +244,10 @@ fn no_choice(report: &Report) -> Option<String> {
         .then(|| format!("services are compared at an age of {}, which is too young", units::duration(age)))
 }
 
-/// Who was excluded from which arm, and what they are like.
-fn excluded(report: &Report) -> Vec<String> {
-    let arms = report.arms.iter().filter(|arm| !arm.services_excluded.is_empty());
-    arms.map(|arm| {
-        let own = report.services.iter().filter(|service| service.arm == arm.name && !service.counts);
-        let mut own: Vec<(Option<&str>, &str)> =
-            own.map(|service| (service.like.as_deref(), service.name.as_str())).collect();
-        own.sort_by_key(|(like, _)| *like);
-        let groups = own.chunk_by(|a, b| a.0 == b.0).map(|group| {
-            let members: Vec<&str> = group.iter().map(|(_, name)| *name).collect();
-            let like = group[0].0.map_or_else(String::new, |like| format!(" (like {like})"));
-            format!("{}{like}", names(&members, members.len()))
-        });
-        format!(
-            "{}: {} of {}: {}.",
-            arm.name,
-            arm.services_excluded.len(),
-            number(u64::from(arm.result.as_assigned.services), "service"),
-            groups.collect::<Vec<_>>().join("; ")
-        )
-    })
-    .collect()
-}
-
-fn caveats(report: &Report) -> Vec<String> {
-    let unproved = report.findings.iter().any(|finding| finding.kind == FindingKind::IdentityNotProved);
-    let grave = report.findings.iter().filter(|finding| finding.severity == Severity::Grave);
-    let mut kinds: Vec<String> =
-        grave.map(|finding| finding_text::of(finding.kind).0.to_lowercase()).collect();
-    kinds.sort();
-    kinds.dedup();
-    let caveats = [
-        report.assignment.is_some_and(|how| how != Assignment::Random).then_some(
-            "Services were not assigned at random: intervals hold only as far as services could have been exchanged between arms.",
-        ),
-        report.kind.is_import().then_some("What ran is as the lists claim, not proved."),
-        (unproved && !report.kind.is_import()).then_some("What ran is not proved of every service."),
-        (report.analysis.ages_are_lower_bounds == Some(true))
-            .then_some("Most starts are unknown, so ages count from the first reading."),
-        (report.outcome_word() == "running" && !report.looks.is_empty()).then_some(
-            "The trial runs, and this is none of its planned looks: repeated reading finds differences that are not there. Decide by \
-             heaptrial trial look.",
-        ),
-    ];
-    let grave = (!kinds.is_empty())
-        .then(|| format!("Grave findings about the data: {}.", names(&kinds, kinds.len())));
-    let caveats = caveats.into_iter().flatten().map(str::to_owned);
-    caveats.chain(grave).chain(self_check(report)).collect()
-}
-
-fn self_check(report: &Report) -> Option<String> {
-    let check = report.self_check?;
-    let too_narrow = check.found_share > 0.05 + ERRORS_APART * check.standard_error;
-    let noise = check.noise_ratio.max(1.0);
-    // Two decimals would call a narrow interval none.
-    let ratio = |ratio: f64| if noise < 1.015 { format!("{ratio:.3}") } else { units::ratio(ratio) };
-    Some(format!(
-        "A/A check: {} of {} random splits of the control differed (expected: up to 5%{}). Ratios from {} to {} are noise.",
-        units::share(check.found_share),
-        units::count(u64::from(check.halvings)),
-        if too_narrow { ", so intervals are too narrow" } else { "" },
-        ratio(1.0 / noise),
-        ratio(noise)
-    ))
-}
-
-/// All warnings, those of arms with the arm's name.
-pub(crate) fn warnings(report: &Report) -> Vec<String> {
-    let of_arms = report
-        .arms
-        .iter()
-        .flat_map(|arm| arm.warnings.iter().map(move |text| format!("{}: {text}.", arm.name)));
-    report.warnings.iter().cloned().chain(of_arms).chain(libraries::difference_of_arms(report)).collect()
-}
-
 /// What it was in a line, below the title.
 pub(crate) fn about(report: &Report) -> String {
     let state = if report.kind.is_import() { "" } else { report.outcome_word() };
     let separator = if state.is_empty() { "" } else { ", " };
     let kind = capitalised(report.kind.describe());
     format!("{kind}{separator}{state}, {}", setup::circumstances(report))
-}
-
-/// Where the memory of the control is, else of the first arm of which that is known.
-pub(crate) fn where_memory_is(report: &Report) -> Option<String> {
-    let known = |arm: &&Arm| arm.memory_split.is_some();
-    let arm = report.control().filter(known).or_else(|| report.arms.iter().find(known))?;
-    let parts = arm.memory_split?.parts();
-    let whole = parts.iter().sum::<u64>() as f64;
-    let [in_use, in_pages, kept, other] = parts.map(|bytes| {
-        let bytes = bytes as f64;
-        format!("{} ({})", units::memory(bytes), units::share(bytes / whole.max(1.0)))
-    });
-    Some(format!(
-        "A service of {} ended with {} of anonymous memory: {in_use} in use, {in_pages} free in pages in use, {kept} kept free by its \
-         allocator, {other} in stacks and outside of the heap.",
-        arm.name,
-        units::memory(whole)
-    ))
 }

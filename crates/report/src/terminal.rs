@@ -1,19 +1,15 @@
 //! A document for a terminal: short, without charts.
 
-use std::collections::BTreeSet;
-
 use heaptrial_evaluate::analysis::Severity;
 use unicode_width::UnicodeWidthStr;
 
-use crate::chart::shorten;
 use crate::escape;
 use crate::forms::Content;
 use crate::page::{Block, Section};
 use crate::table::{Emphasis, Table};
 use crate::text::severity;
 
-/// Names in tables are not cut below this, however wide the rest is.
-const SHORTEST_NAMES: usize = 20;
+/// Of texts; tables are as wide as their cells.
 const WIDTH: usize = 100;
 const GUTTER: &str = "  ";
 
@@ -77,7 +73,9 @@ impl Lines {
         match block {
             Block::Paragraph(paragraph) => {
                 self.title(paragraph.title);
-                paragraph.sentences.iter().for_each(|sentence| self.wrapped(sentence, 0, plain));
+                let (bullet, indent) = if paragraph.is_list { ("- ", 2) } else { ("", 0) };
+                let sentences = paragraph.sentences.iter();
+                sentences.for_each(|sentence| self.wrapped(&format!("{bullet}{sentence}"), indent, plain));
             }
             Block::Heading(title) => return self.title(title),
             Block::Lead(sentences) => sentences.iter().for_each(|sentence| self.wrapped(sentence, 0, plain)),
@@ -89,19 +87,13 @@ impl Lines {
             Block::List(items) => {
                 items.iter().for_each(|item| self.wrapped(&format!("- {item}"), 2, plain));
             }
-            Block::Callout { title, grave, items } => {
-                self.apart();
-                self.put(&if *grave { paint.with(Paint::YELLOW, title) } else { paint.bold(title) });
-                items.iter().for_each(|item| self.wrapped(&format!("- {item}"), 2, plain));
-            }
             Block::Pairs(pairs) => {
                 pairs.iter().for_each(|(name, value)| self.wrapped(&format!("{name}: {value}"), 2, plain));
             }
             Block::Table(_, table) => {
                 table_lines(table, paint).iter().for_each(|line| self.put(line));
             }
-            Block::Command(command) => self.put(&format!("Repeat it: {}", escape::printable(command))),
-            Block::Verbatim(text) => text.lines().for_each(|line| self.put(&escape::printable(line))),
+            Block::Command(command) => self.put(&escape::printable(command)),
             Block::Finding(finding) => {
                 let services = match finding.services.as_str() {
                     "" => String::new(),
@@ -139,31 +131,16 @@ fn wrap(text: &str, indent: usize) -> Vec<String> {
     textwrap::wrap(&text, options).into_iter().map(|line| line.into_owned()).collect()
 }
 
-/// A table whose names are shortened where it would not fit otherwise.
 fn table_lines(table: &Table, paint: Paint) -> Vec<String> {
-    let width = |column: usize, longest: usize| {
-        let cells = table.rows.iter().map(|row| row.cells[column].width().min(longest));
+    let width = |column: usize| {
+        let cells = table.rows.iter().map(|row| row.cells[column].width());
         cells.chain([table.columns[column].title.width()]).max().unwrap_or(0)
     };
-    let others = (1..table.columns.len()).map(|column| GUTTER.len() + width(column, usize::MAX)).sum();
-    let names: BTreeSet<&String> = table.rows.iter().filter_map(|row| row.cells.first()).collect();
-    let whole = names.iter().map(|name| name.width()).max().unwrap_or(0);
-    let differ = |limit: &usize| {
-        let short: BTreeSet<String> = names.iter().map(|name| shorten(name, *limit)).collect();
-        short.len() == names.len()
-    };
-    // A table that is too wide is better than two names that look the same.
-    let least = WIDTH.saturating_sub(others).max(SHORTEST_NAMES);
-    let longest = (least..whole.max(least)).find(differ).unwrap_or(whole.max(least));
-    let widths: Vec<usize> = (0..table.columns.len())
-        .map(|column| width(column, if column == 0 { longest } else { usize::MAX }))
-        .collect();
     let join = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded =
-            cells.zip(&widths).zip(&table.columns).enumerate().map(|(place, ((cell, width), column))| {
-                let longest = if place == 0 { longest } else { usize::MAX };
-                pad(&escape::printable(&shorten(cell, longest)), *width, column.figures)
-            });
+        let padded = cells
+            .zip(&table.columns)
+            .enumerate()
+            .map(|(place, (cell, column))| pad(&escape::printable(cell), width(place), column.figures));
         padded.collect::<Vec<_>>().join(GUTTER)
     };
     let titles = join(&mut table.columns.iter().map(|column| column.title.as_str()));
@@ -202,24 +179,5 @@ impl Paint {
 
     fn dim(self, text: &str) -> String {
         self.with(Self::DIM, text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::table::Columns;
-
-    #[test]
-    fn names_that_are_cut_stay_different() {
-        let names = [
-            "jemalloc@5.3.0?background_thread=true",
-            "jemalloc@5.3.0?dirty_decay_ms=1000&background_thread=true",
-        ];
-        let columns = Columns::of("Arm", |name: &&str| (*name).to_owned());
-        let table = columns.figure("Level", |_| Some("1".repeat(85))).table(names).unwrap();
-        let lines = table_lines(&table, Paint { colored: false });
-        let name = |line: &String| line.split(GUTTER).next().map(str::to_owned);
-        assert_ne!(name(&lines[1]), name(&lines[2]), "{lines:?}");
     }
 }

@@ -21,21 +21,9 @@ fn with_interval(estimate: &Estimate, level: &str, show: impl Fn(f64) -> String)
     }
 }
 
-/// Why an estimate over so many services of an arm has no interval, after that estimate.
+/// Why an estimate over so many services of an arm has no interval.
 pub(crate) fn no_interval(services: u32) -> &'static str {
-    if services == 1 { "; one service per arm: no interval" } else { "; too few services for an interval" }
-}
-
-/// `12 days`, `1 day`, `less than a day`.
-pub(crate) fn days(days: f64) -> String {
-    match days {
-        days if days < 1.0 => "less than a day".to_owned(),
-        days if days < 9.95 => match format!("{days:.1}").trim_end_matches(".0") {
-            "1" => "1 day".to_owned(),
-            number => format!("{number} days"),
-        },
-        days => format!("{} days", units::count(days.round() as u64)),
-    }
+    if services == 1 { "one service per arm: no interval" } else { "too few services for an interval" }
 }
 
 /// `2026-01-02T03:04:05.678Z` as `2026-01-02 03:04 UTC`.
@@ -50,12 +38,6 @@ pub(crate) fn date_and_time(rfc3339: &str) -> String {
 pub(crate) fn stamp(seconds: f64, format: &str) -> String {
     let time = jiff::Timestamp::from_second(seconds as i64);
     time.map_or_else(|_| String::new(), |time| time.strftime(format).to_string())
-}
-
-/// `1 service`, `1,200 services`.
-pub(crate) fn number(number: u64, of: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {of}{plural}", units::count(number))
 }
 
 /// `a, b and c`; of more than `limit` the first ones and how many more.
@@ -94,20 +76,5 @@ pub(crate) fn severity(severity: Severity) -> &'static str {
         Severity::Grave => "grave",
         Severity::Caution => "caution",
         Severity::Note => "note",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_and_days_have_one_notation() {
-        let known = Estimate { value: 1.1, low: Some(0.9), high: Some(1.3) };
-        let show = |value: f64| format!("{value:.1}");
-        assert_eq!(estimate(&known, show), "1.1 (0.9 to 1.3)");
-        assert_eq!(estimate_in_sentence(&known, 0.95, show), "1.1 (95% CI 0.9 to 1.3)");
-        assert_eq!(estimate(&Estimate::bare(1.1), show), "1.1");
-        assert_eq!([0.4, 1.0, 2.54, 102.4].map(days), ["less than a day", "1 day", "2.5 days", "102 days"]);
     }
 }

@@ -3,7 +3,7 @@
 use heaptrial_evaluate::analysis::{Estimate, Growth, LimitKind, Verdict};
 
 use crate::document::Arm;
-use crate::text::{days, estimate, estimate_in_sentence, no_interval};
+use crate::text::{estimate, estimate_in_sentence, no_interval};
 use crate::units;
 
 /// An arm's verdict with the figures behind it; `None` without a verdict.
@@ -25,9 +25,9 @@ pub(crate) fn line(arm: &Arm, level: f64) -> Option<String> {
                 parts.push(why.trim().trim_end_matches('.').to_owned());
             }
             let needed = days_needed.filter(|days| days.is_finite());
-            parts.extend(
-                needed.map(|needed| format!("about {} more may decide", days(needed.ceil().max(1.0)))),
-            );
+            parts.extend(needed.map(|days| {
+                format!("about {} more may decide", units::counted(days.ceil().max(1.0) as usize, "day"))
+            }));
         }
         Verdict::Stable | Verdict::Growing { .. } | Verdict::Bloating { .. } => {}
     }
@@ -42,13 +42,13 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// `+1.10 GiB a day (95% CI +0.90 GiB to +1.30 GiB)`, or that there is no interval.
+/// `+1.10 GiB a day (95% CI +0.90 GiB to +1.30 GiB)`, or `one service per arm: no interval; +1.10 GiB a day seen`.
 fn pace(growth: &Growth, level: f64) -> String {
     let bytes = &growth.bytes_per_day;
     let text = estimate_in_sentence(bytes, level, signed_memory);
     match bytes.interval() {
         Some(_) => text.replacen(" (", " a day (", 1),
-        None => format!("{text} a day{}", no_interval(growth.services)),
+        None => format!("{}; {text} a day seen", no_interval(growth.services)),
     }
 }
 

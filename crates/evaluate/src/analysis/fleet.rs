@@ -1,6 +1,8 @@
 //! What an analysis starts from: who was put into which arm, and what was read.
 
 use heaptrial_model::{EventKind, KnownEvent, LifeStart, Reading};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::analysis::work::Work;
 
@@ -124,7 +126,7 @@ pub struct FleetEvent {
 }
 
 /// The memory that services can use before something breaks, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryLimit {
     /// Of each service (MemoryMax).
     pub service_bytes: Option<f64>,

@@ -29,10 +29,12 @@ const LONG_ENOUGH: f64 = 0.5;
 const LEVELS_OFF: f64 = 0.5;
 
 /// A service whose memory is far from that of its arm.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outlier {
     /// Position of the service.
     pub service: usize,
+    /// Its name.
+    pub name: String,
     /// Position of the arm.
     pub arm: usize,
     /// Its level at the matched age, in bytes.
@@ -67,6 +69,7 @@ fn of_arm(analysis: &Analysis, arm: usize) -> Vec<Outlier> {
     let far = own.into_iter().filter(|(_, level)| (level.ln() - middle).abs() > limit);
     far.map(|(service, level_bytes)| Outlier {
         service,
+        name: analysis.services[service].name.clone(),
         arm,
         level_bytes,
         median_bytes,

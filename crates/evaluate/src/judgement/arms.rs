@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::analysis::{Analysis, Fleet};
+use crate::analysis::Analysis;
 use heaptrial_model::{Identity, MappedLibrary};
 use heaptrial_stats::median;
 
@@ -31,20 +31,17 @@ pub struct ArmFacts {
     /// Labels of all builds that its services were proved to run, where they are several.
     pub builds: Vec<String>,
     pub age_seconds: Option<f64>,
-    /// When a service that belongs to it was read last, in seconds since 1970.
-    pub last_reading_at: Option<f64>,
 }
 
 /// Of all arms, in their order.
-pub(crate) fn of(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts]) -> Vec<ArmFacts> {
-    (0..rows.arms.len()).map(|arm| of_arm(rows, analysis, fleet, facts, arm)).collect()
+pub(crate) fn of(rows: &Rows, analysis: &Analysis, facts: &[ServiceFacts]) -> Vec<ArmFacts> {
+    (0..rows.arms.len()).map(|arm| of_arm(rows, analysis, facts, arm)).collect()
 }
 
-fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts], arm: usize) -> ArmFacts {
+fn of_arm(rows: &Rows, analysis: &Analysis, facts: &[ServiceFacts], arm: usize) -> ArmFacts {
     let own: Vec<usize> = (0..facts.len())
         .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].excluded.is_none())
         .collect();
-    let belongs = |index: &&usize| analysis.services[**index].belongs_to(arm);
     let bytes = |value: fn(&ServiceFacts) -> Option<u64>| {
         mean(own.iter().filter_map(|index| Some(value(&facts[*index])? as f64)))
     };
@@ -54,10 +51,6 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
         .map(|slope| slope / 24.0)
         .collect();
     slopes.sort_unstable_by(f64::total_cmp);
-    let last = own.iter().filter(belongs).filter_map(|index| {
-        let life = fleet.services[*index].current()?;
-        Some(life.started_at + life.last_age()?)
-    });
     let left_out: Vec<usize> = (0..facts.len())
         .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].left_out_proved)
         .collect();
@@ -93,7 +86,6 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
         age_seconds: median(
             &own.iter().filter_map(|index| analysis.services[*index].age_seconds).collect::<Vec<_>>(),
         ),
-        last_reading_at: last.max_by(f64::total_cmp),
     }
 }
 

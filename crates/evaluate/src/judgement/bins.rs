@@ -43,11 +43,6 @@ impl Grid {
         Self { from, width, bins: ((to - from) / width + ROUNDING) as usize + 1 }
     }
 
-    /// Where a bin begins; that of the bin after the last is the end of the grid.
-    pub(crate) fn begin(self, bin: usize) -> f64 {
-        self.from + bin as f64 * self.width
-    }
-
     fn bin(self, at: f64) -> usize {
         (((at - self.from).max(0.0) / self.width + ROUNDING) as usize).min(self.bins - 1)
     }

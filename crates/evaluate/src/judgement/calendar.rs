@@ -1,4 +1,4 @@
-//! A fleet over calendar time: memory of arms, services read, and what happened when.
+//! A fleet over calendar time: memory of arms, and what happened when.
 
 use heaptrial_model::EventKind;
 use heaptrial_stats::{median, quantile};
@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::bins::{Grid, Point, runs, usual_interval};
 use super::trajectory::points;
-use crate::analysis::{Fleet, FleetLife, FleetService};
+use crate::analysis::{Fleet, FleetService};
 
 /// Moments at which memory is given, at most.
 const MOMENTS: usize = 240;
@@ -19,8 +19,6 @@ pub struct Calendar {
     pub span: (f64, f64),
     /// Memory of each arm, in their order, over the services that belong to it: runs without a gap.
     pub arms: Vec<Vec<Vec<Moment>>>,
-    /// How many services were read when, in order of time.
-    pub read: Vec<Step>,
     /// What happened, in order of time.
     pub marks: Vec<Mark>,
 }
@@ -33,14 +31,6 @@ pub struct Moment {
     pub low: f64,
     pub median: f64,
     pub high: f64,
-}
-
-/// Services that were read from one time to another.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step {
-    pub from: f64,
-    pub to: f64,
-    pub services: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +52,8 @@ pub struct Mark {
 }
 
 impl Calendar {
-    /// Of `shown`: a service, an arm, and whether the service is excluded there. Lives that were contaminated, and excluded
-    /// services, are read but not averaged. `None` without readings.
+    /// Of `shown`: a service, an arm, and whether the service is excluded there. Lives that were contaminated are not averaged.
+    /// `None` without readings.
     pub(crate) fn of(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Option<Self> {
         let lives = || fleet.services.iter().flat_map(|service| &service.lives);
         let first = lives().filter_map(|life| points(life, life.started_at).next());
@@ -71,15 +61,12 @@ impl Calendar {
         let first = first.map(|point| point.0).min_by(f64::total_cmp)?;
         let last = last.map(|point| point.0).max_by(f64::total_cmp)?;
         let grid = Grid::new((first, last), usual_interval(fleet)?, MOMENTS);
-        let levels = |counts: fn(&FleetLife) -> bool| -> Vec<Vec<Option<Point>>> {
-            let of = |service: &FleetService| {
-                let lives = service.lives.iter().filter(|life| counts(life));
-                let points: Vec<Point> = lives.flat_map(|life| points(life, life.started_at)).collect();
-                grid.levels(&points)
-            };
-            fleet.services.par_iter().map(of).collect()
+        let levels = |service: &FleetService| {
+            let lives = service.lives.iter().filter(|life| life.contamination.is_none());
+            let points: Vec<Point> = lives.flat_map(|life| points(life, life.started_at)).collect();
+            grid.levels(&points)
         };
-        let counted = levels(|life| life.contamination.is_none());
+        let counted: Vec<Vec<Option<Point>>> = fleet.services.par_iter().map(levels).collect();
         let arm = |arm: usize| {
             let own = shown.iter().filter(|(_, of, excluded)| *of == arm && !excluded);
             let own: Vec<&[Option<Point>]> = own.map(|(index, ..)| counted[*index].as_slice()).collect();
@@ -88,7 +75,6 @@ impl Calendar {
         Some(Self {
             span: (first, last),
             arms: (0..fleet.arms.len()).map(arm).collect(),
-            read: read(&levels(|_| true), grid, last),
             marks: marks(fleet, (first, last)),
         })
     }
@@ -105,21 +91,6 @@ fn moments(services: &[&[Option<Point>]]) -> Vec<Vec<Moment>> {
         |values: &[f64]| Some((quantile(values, 0.25)?, median(values)?, quantile(values, 0.75)?));
     let moment = |(at, (low, median, high)): (f64, (f64, f64, f64))| Moment { at, low, median, high };
     runs(services, quartiles).into_iter().map(|run| run.into_iter().map(moment).collect()).collect()
-}
-
-/// How many services were read in each bin. One bin without a reading between two that have one is no gap.
-fn read(services: &[Vec<Option<Point>>], grid: Grid, last: f64) -> Vec<Step> {
-    let bins = services.first().map_or(0, Vec::len);
-    let is_read = |levels: &[Option<Point>], bin: usize| {
-        let has = |bin: usize| levels.get(bin).is_some_and(Option::is_some);
-        has(bin) || bin > 0 && has(bin - 1) && has(bin + 1)
-    };
-    let steps = (0..bins).map(|bin| Step {
-        from: grid.begin(bin),
-        to: grid.begin(bin + 1).min(last),
-        services: services.iter().filter(|levels| is_read(levels, bin)).count() as u32,
-    });
-    steps.filter(|step| step.services > 0).collect()
 }
 
 /// What happened between the first and the last reading; alike things together where they are near.
@@ -150,7 +121,7 @@ fn marks(fleet: &Fleet, (first, last): (f64, f64)) -> Vec<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{FleetArm, FleetEvent};
+    use crate::analysis::{FleetArm, FleetEvent, FleetLife};
     use heaptrial_model::{LifeStart, Reading};
 
     const HOUR: f64 = 3600.0;
@@ -185,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_a_gap_and_services_are_counted() {
+    fn a_gap_is_a_gap() {
         let read = || hours(1, 20).chain(hours(60, 80));
         let services: Vec<FleetService> = (1..=3)
             .map(|number| {
@@ -200,12 +171,6 @@ mod tests {
         assert_eq!(runs.iter().map(Vec::len).collect::<Vec<_>>(), [20, 21]);
         assert!(runs[0].iter().all(|moment| moment.median == 2.0 * 1_048_576.0));
         assert_eq!(runs[1].last().unwrap().median, 1.5 * 1_048_576.0, "the third is read no more");
-        let at = |hour: f64| {
-            let time = BEGIN + hour * HOUR;
-            let step = calendar.read.iter().find(|step| (step.from..step.to).contains(&time));
-            step.map_or(0, |step| step.services)
-        };
-        assert_eq!([at(5.5), at(19.5), at(40.0), at(65.5), at(75.5)], [3, 3, 0, 3, 2]);
     }
 
     #[test]
@@ -247,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn excluded_services_and_contaminated_lives_are_read_and_not_averaged() {
+    fn excluded_services_and_contaminated_lives_are_not_averaged() {
         let mut services: Vec<FleetService> =
             (0..3).map(|_| service(vec![life(0.0, hours(0, 50), 10)])).collect();
         services.push(service(vec![life(0.0, hours(0, 50), 1000)]));
@@ -258,7 +223,6 @@ mod tests {
         shown[3].2 = true;
         let calendar = Calendar::of(&fleet, &shown).unwrap();
         assert!(calendar.arms[0].iter().flatten().all(|moment| moment.high == 10.0 * 1024.0));
-        assert!(calendar.read.iter().rev().skip(1).all(|step| step.services == 5), "{:?}", calendar.read);
     }
 
     #[test]

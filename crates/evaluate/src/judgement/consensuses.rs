@@ -26,10 +26,10 @@ pub struct Rest {
 }
 
 /// The consensuses of a lab run as its clock.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsensusClock {
     /// Most that a relay took that counts.
-    pub consensuses: u32,
+    pub taken: u32,
     /// How many times faster than life the run went.
     pub pace: Option<f64>,
 }
@@ -37,12 +37,11 @@ pub struct ConsensusClock {
 impl ConsensusClock {
     /// Of the relays that count; `None` where none is known to have taken any.
     pub(crate) fn of(relays: &[&Taken]) -> Option<Self> {
-        let consensuses = relays.iter().map(|taken| taken.last()).max()?;
-        let last =
-            |taken: &&Taken| taken.rests.last().filter(|rest| rest.consensuses == consensuses).copied();
+        let most = relays.iter().map(|taken| taken.last()).max()?;
+        let last = |taken: &&Taken| taken.rests.last().filter(|rest| rest.consensuses == most).copied();
         let ages: Vec<f64> = relays.iter().filter_map(last).map(|rest| rest.age_seconds).collect();
-        let pace = median(&ages).map(|seconds| f64::from(consensuses) * HOUR / seconds);
-        Some(Self { consensuses, pace: pace.filter(|pace| pace.is_finite()) })
+        let pace = median(&ages).map(|seconds| f64::from(most) * HOUR / seconds);
+        Some(Self { taken: most, pace: pace.filter(|pace| pace.is_finite()) })
     }
 }
 
@@ -158,6 +157,6 @@ mod tests {
         assert_eq!([0.0, 10.0, 40.0, 60.0].map(|age| taken.hours_at(age)), [0.0, 0.5, 2.0, 3.0].map(Some));
         assert_eq!(taken.hours_at(61.0), None);
         let clock = ConsensusClock::of(&[&taken]).unwrap();
-        assert_eq!((clock.consensuses, clock.pace), (3, Some(180.0)));
+        assert_eq!((clock.taken, clock.pace), (3, Some(180.0)));
     }
 }

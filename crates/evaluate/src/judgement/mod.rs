@@ -31,7 +31,7 @@ mod work;
 
 pub use arms::ArmFacts;
 pub use bins::Point;
-pub use calendar::{Calendar, Happened, Mark, Moment, Step};
+pub use calendar::{Calendar, Happened, Mark, Moment};
 pub use consensuses::{ConsensusClock, RESTED, Rest};
 pub use error::JudgementError;
 pub use facts::{Observed, ServiceFacts};

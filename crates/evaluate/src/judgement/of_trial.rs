@@ -152,7 +152,7 @@ impl Judgement {
         analysis.findings.sort_by_key(|finding| (finding.severity, !is_of_what_is_missing(finding.kind)));
         Ok(Self {
             database: store.path().to_owned(),
-            arms: arms::of(&rows, &analysis, &fleet, &services),
+            arms: arms::of(&rows, &analysis, &services),
             samples: lives(&fleet).map(|life| life.readings.len() as u64).sum(),
             ticks: None,
             by_host,

@@ -213,7 +213,7 @@ fn ages_count_from_when_a_service_is_ready() {
     let whole = started.elapsed().as_secs_f64();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = report_of(folder.path());
-    assert!(report["notes"].to_string().contains("it was ready after"), "{report:#}");
+    assert!(report["caveats"].to_string().contains("it was ready after"), "{report:#}");
     let age = report["services"][0]["age_seconds"].as_f64().unwrap();
     assert!(age < whole - 3.0, "{age} of {whole}: {report:#}");
 }

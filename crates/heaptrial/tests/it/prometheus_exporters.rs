@@ -60,7 +60,7 @@ fn figures(what: &str, report: &Value, lives: &Found) {
         assert_eq!(service["restarts"], lives.len() - 1, "{what}: {}", service["name"]);
         let (_, (_, readings)) = lives.last().unwrap();
         assert_eq!(
-            service["memory"]["final_bytes"],
+            service["final_bytes"].as_f64().unwrap() as u64,
             readings.last().unwrap().1,
             "{what}: {}",
             service["name"]

@@ -104,7 +104,7 @@ fn figures(store: &Store, trial_id: i64) -> Vec<f64> {
 /// The highest reading of each service, in bytes.
 fn peaks(store: &Store, trial_id: i64) -> Vec<u64> {
     let report = Report::from_store(store, trial_id, &Options::default()).unwrap();
-    report.services.iter().map(|service| service.memory.as_ref().unwrap().peak_bytes).collect()
+    report.services.iter().map(|service| service.result.peak_bytes.unwrap() as u64).collect()
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! A search for a terminal, as Markdown and as a page.
 
-use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_search::bisect::Change;
 
 use super::{BisectReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition};
@@ -57,25 +56,21 @@ impl BisectReport {
         sentences
     }
 
-    /// The changes, the largest first, with smaller steps that were seen on the way.
+    /// The changes, the largest first.
     fn changes_table(&self) -> Option<Table> {
-        let large = self.answer.changes.iter().zip(&self.changes).map(|(change, report)| {
-            let located = if change.narrowest { "yes" } else { "no: positions between can be measured" };
-            (report.what(), change, located)
-        });
-        let smaller =
-            self.answer.smaller.iter().map(|change| {
-                (format!("position {} to {}", change.after, change.to), change, "a smaller step")
-            });
-        Columns::of("Change", |(what, ..): &(String, &Change, &str)| what.clone())
-            .figure("Ratio", |(_, change, _)| Some(ratio_of(change.log_ratio)))
-            .figure("Probability", |(_, change, _)| Some(probability(change.probability)))
-            .text("Located", |(.., located)| Some((*located).to_owned()))
-            .table(large.chain(smaller))
+        Columns::of("Change", |(report, _): &(&ChangeReport, &Change)| report.what())
+            .figure("Ratio", |(_, change)| Some(ratio_of(change.log_ratio)))
+            .figure("Probability", |(_, change)| Some(probability(change.probability)))
+            .text("Located", |(_, change)| {
+                Some(
+                    if change.narrowest { "yes" } else { "no: positions between can be measured" }.to_owned(),
+                )
+            })
+            .table(self.changes.iter().zip(&self.answer.changes))
     }
 
     fn positions_table(&self) -> Option<Table> {
-        Columns::of("Build", |at: &&MeasuredPosition| self.with_same_builds(&at.name))
+        Columns::of("Build", |at: &&MeasuredPosition| at.name.clone())
             .figure("Position", |at| Some(at.position.to_string()))
             .figure("Blocks", |at| {
                 Some(if at.position == 0 { "all".to_owned() } else { at.blocks.to_string() })
@@ -85,21 +80,12 @@ impl BisectReport {
                 let [low, high] = at.interval().map(units::ratio);
                 Some(format!("{low} to {high}"))
             })
+            .text("Builds the same", |at| {
+                let same = self.same.iter().filter(|(_, with)| *with == at.name);
+                let same: Vec<&str> = same.map(|(name, _)| name.as_str()).collect();
+                (!same.is_empty()).then(|| names(&same, LISTED))
+            })
             .table(&self.measured)
-    }
-
-    /// `125099f3623c (builds the same as 0c3fea0f715b)`.
-    fn with_same_builds(&self, name: &str) -> String {
-        let other = |(same, with): &(String, String)| match (same == name, with == name) {
-            (false, true) => Some(same.clone()),
-            (true, false) => Some(with.clone()),
-            _ => None,
-        };
-        let others: Vec<String> = self.same.iter().filter_map(other).collect();
-        match others.is_empty() {
-            true => name.to_owned(),
-            false => format!("{name} (builds the same as {})", names(&others, LISTED)),
-        }
     }
 
     fn skipped_table(&self) -> Option<Table> {
@@ -153,40 +139,36 @@ impl ChangeReport {
     fn what(&self) -> String {
         match self.commits.as_slice() {
             [commit] => format!("{} {} ({})", commit.short(), commit.subject, commit.day),
-            commits => {
-                let number = match commits.len() {
-                    0 => String::new(),
-                    several => format!(" ({several} commits)"),
-                };
-                format!("after {} up to {}{number}", self.after, self.to)
-            }
+            [] => format!("after {} up to {}", self.after, self.to),
+            several => format!("after {} up to {} ({} commits)", self.after, self.to, several.len()),
         }
     }
 
     /// The commit, or those of the range.
     fn details(&self) -> Vec<Block> {
-        let [commit] = self.commits.as_slice() else {
-            let item = |commit: &CommitReport| {
-                let skipped = commit.skipped.as_ref().map_or("", |_| " (could not be measured)");
-                format!("{} {} {}{skipped}", commit.short(), commit.day, commit.subject)
-            };
-            let mut items: Vec<String> = self.commits.iter().take(LISTED).map(item).collect();
-            if self.commits.is_empty() {
-                return Vec::new();
+        match self.commits.as_slice() {
+            [] => Vec::new(),
+            [commit] => {
+                let pairs = [
+                    ("day", Some(commit.day.clone())),
+                    ("tags", Some(commit.tags.join(", ")).filter(|tags| !tags.is_empty())),
+                    ("files", Some(names(&commit.files, LISTED))),
+                ];
+                let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+                let heading = Block::Heading(format!("{} {}", commit.id, commit.subject));
+                vec![heading, Block::Pairs(pairs.collect())]
             }
-            if self.commits.len() > LISTED {
-                items.push(format!("and {} more", self.commits.len() - LISTED));
+            several => {
+                let item = |commit: &CommitReport| {
+                    let skipped = commit.skipped.as_ref().map_or("", |_| " (could not be measured)");
+                    format!("{} {} {}{skipped}", commit.short(), commit.day, commit.subject)
+                };
+                let more = several.len().saturating_sub(LISTED);
+                let more = (more > 0).then(|| format!("and {more} more"));
+                let items = several.iter().take(LISTED).map(item).chain(more).collect();
+                vec![Block::Heading(self.what()), Block::List(items)]
             }
-            return vec![Block::Heading(self.what()), Block::List(items)];
-        };
-        let pairs = [
-            ("day", Some(commit.day.clone())),
-            ("tags", Some(commit.tags.join(", ")).filter(|tags| !tags.is_empty())),
-            ("files", Some(names(&commit.files, LISTED))),
-        ];
-        let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        let heading = Block::Heading(format!("{} {}", commit.id, commit.subject));
-        vec![heading, Block::Pairs(pairs.collect())]
+        }
     }
 }
 
@@ -234,10 +216,7 @@ impl Document for BisectReport {
     }
 
     fn styles(&self) -> ArmStyles {
-        let allocator = Some(AllocatorSpec::family(&self.family));
-        let treatment = Treatment { allocator, ..Treatment::default() };
-        let arm = Arm { name: self.family.clone(), control: false, treatment };
-        ArmStyles::of([(&arm, None)])
+        ArmStyles::of_treatments([(self.family.as_str(), false)])
     }
 
     fn charts(&self) -> Vec<Chart> {

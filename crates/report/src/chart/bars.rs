@@ -25,7 +25,8 @@ fn rows(canvas: Canvas<'_>, arms: &[usize], (highest, what): (f64, &str), room: 
     for (row, arm) in arms.iter().enumerate() {
         let middle = top_of(row) + DEPTH / 2.0;
         plot.push(canvas.style(*arm).marker((plot.left - 14.0, middle), 4.5));
-        let name = text("end", (plot.left - 28.0, middle + 4.0), &canvas.arm_name(*arm, 28));
+        let name =
+            text("end", (plot.left - 28.0, middle + 4.0), &shorten(&canvas.report.arms[*arm].name, 28));
         plot.push(name.child(element("title").text(&canvas.report.arms[*arm].name)));
     }
     (plot, x)
@@ -35,38 +36,31 @@ fn top_of(row: usize) -> f64 {
     TOP + 6.0 + row as f64 * ROW
 }
 
-/// The memory of each arm against the control's: the level, else pale the mean of the last readings.
+/// The level of each arm against the control's.
 pub(super) fn compared(canvas: Canvas<'_>) -> Option<Chart> {
     let report = canvas.report;
-    let level = |arm: usize| report.arms[arm].level();
     let end = |arm: usize| report.arms[arm].result.treated().final_mean_bytes;
-    let bars = canvas.ranked_arms().into_iter();
-    let bars: Vec<(usize, f64)> = bars.filter_map(|arm| Some((arm, level(arm).or(end(arm))?))).collect();
+    let bars: Vec<(usize, f64)> =
+        canvas.ranked_arms().into_iter().filter_map(|arm| Some((arm, report.arms[arm].level()?))).collect();
     let arms: Vec<usize> = bars.iter().map(|(arm, _)| *arm).collect();
     let highest =
         bars.iter().map(|(arm, bytes)| bytes.max(end(*arm).unwrap_or(0.0))).max_by(f64::total_cmp)?;
     let metric = metric_name(report.analysis.metric);
     let (mut plot, x) = rows(canvas, &arms, (highest, metric), 200.0);
-    let control = arms.iter().find(|arm| report.arms[**arm].control);
-    if let Some((control, bytes)) = control.and_then(|arm| Some((*arm, level(*arm)?))) {
-        let at = x.at(bytes);
+    if let Some((control, bytes)) = bars.iter().find(|(arm, _)| report.arms[*arm].control) {
+        let at = x.at(*bytes);
         plot.push(line("control", (at, TOP - 8.0), (at, plot.bottom)));
         let class = if at > WIDTH / 2.0 { "quiet small end" } else { "quiet small" };
-        let label = format!("control: {}", shorten(&report.arms[control].name, 28));
+        let label = format!("control: {}", shorten(&report.arms[*control].name, 28));
         plot.push(text(class, (at, TOP - 13.0), &label));
     }
     for (row, (arm, bytes)) in bars.iter().enumerate() {
         let (top, middle) = (top_of(row), top_of(row) + DEPTH / 2.0);
-        let is_level = level(*arm).is_some();
-        let pale = if is_level { "" } else { "pale " };
-        let class = format!("{pale}{}", canvas.style(*arm).bar_class());
-        let bar = rectangle(&class, (plot.left, top), x.at(*bytes) - plot.left, DEPTH);
+        let style = canvas.style(*arm);
+        let bar = rectangle(&style.bar_class(), (plot.left, top), x.at(*bytes) - plot.left, DEPTH);
         let title = named_value(&report.arms[*arm].name, *bytes);
         plot.push(bar.child(element("title").text(&title)));
-        let (value, ratio) = match is_level {
-            true => (units::memory(*bytes), table::ratio(&report.arms[*arm])),
-            false => (units::memory(*bytes), "last readings".to_owned()),
-        };
+        let (value, ratio) = (units::memory(*bytes), table::ratio(&report.arms[*arm]));
         let after = x.at(bytes.max(end(*arm).unwrap_or(0.0))) + 8.0;
         let written = text_width(&value, 12.0) + text_width(&ratio, 12.0) + 8.0;
         // The control's line does not run through the figures.
@@ -74,7 +68,7 @@ pub(super) fn compared(canvas: Canvas<'_>) -> Option<Chart> {
         let value = element("tspan").class("bold").text(&value);
         let ratio = element("tspan").class("quiet").attribute("dx", "8").text(&ratio);
         plot.push(text("", (after, middle + 4.0), "").child(value).child(ratio));
-        if let Some(at) = end(*arm).filter(|_| is_level).map(|end| x.at(end)) {
+        if let Some(at) = end(*arm).map(|end| x.at(end)) {
             plot.push(line("at-end", (at, top - 3.0), (at, top + DEPTH + 3.0)));
             plot.push(line("at-end", (x.at(*bytes).min(at), middle), (at, middle)));
         }
@@ -84,9 +78,8 @@ pub(super) fn compared(canvas: Canvas<'_>) -> Option<Chart> {
         false => String::new(),
     };
     let caption = format!(
-        "Bar: level of {metric}, geometric mean over the services of an arm{without}; at its right the ratio of that to the control's. \
-         Thin upright mark: the mean of last readings. Pale bars are arms without a level: they show the mean of last readings, at \
-         whatever age."
+        "Bar: level of {metric}, geometric mean over the services of an arm{without}; at its right the level and its ratio to the \
+         control's. Thin upright mark: the mean of last readings."
     );
     let chart = canvas.chart("final-memory", "Memory compared with the control", caption, plot.bottom + FOOT);
     let values = bars.iter().map(|(arm, bytes)| named_value(&report.arms[*arm].name, *bytes));

@@ -1,17 +1,17 @@
-//! Memory over calendar time, with what happened when, and how many services were read.
+//! Memory over calendar time, with what happened when.
 
-use heaptrial_evaluate::judgement::{Calendar, Happened, Mark, Moment, Step};
+use heaptrial_evaluate::judgement::{Calendar, Happened, Mark, Moment};
 
 use super::legend::Label;
 use super::plot::Plot;
 use super::scale::Scale;
-use super::svg::{element, group, line, path_data, text};
+use super::svg::{element, group, line, text};
 use super::{Canvas, Chart, metric_name, named_value, text_width};
 use crate::text::stamp;
+use crate::units;
 
 const SHORTEST_SECONDS: f64 = 86_400.0;
 const LANE: f64 = 18.0;
-const STRIP: f64 = 46.0;
 /// A restart of so large a share of the services is a line through the plot, as events are.
 const MANY: f64 = 0.2;
 
@@ -36,14 +36,8 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let y = Scale::memory(highest, 5, plot.upwards());
     let metric = metric_name(canvas.report.analysis.metric);
     plot.axis_left(&y, &format!("{metric} ({})", y.unit));
-    let lanes = lanes(&calendar.marks);
-    for (number, (name, marks)) in lanes.iter().enumerate() {
-        let base = plot.bottom + 8.0 + number as f64 * LANE;
-        lane(&mut plot, canvas, (name, marks), base, &x);
-    }
-    let strip = plot.bottom + 8.0 + lanes.len() as f64 * LANE + 14.0;
-    services_read(&mut plot, calendar, strip, &x);
-    let foot = strip + STRIP;
+    happened(&mut plot, canvas, &calendar.marks, &x);
+    let foot = plot.bottom + 12.0 + LANE;
     plot.axis_below(foot, x.ticks(8).into_iter(), &x.years());
     curves(&mut plot, canvas, &arms, (&x, &y));
     plot.labels(arms.iter().filter_map(|arm| label(canvas, arm, &y)).collect());
@@ -53,7 +47,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let caption = format!(
         "{metric} by date: the median over the services of an arm that count, shaded the middle half of them. Services are of \
          different ages, so this shows when something happened and not which arm needs less. Uprights: events, and times at \
-         which a fifth of all services or more were started; fewer are strokes below. Lines end where nothing was read."
+         which a fifth of all services or more were started. Lines end where nothing was read."
     );
     let chart = canvas.chart("over-calendar-time", "Memory over calendar time", caption, foot + 44.0);
     Some(Chart { description: format!("At the end: {}.", ends.join(", ")), body: plot.body(), ..chart })
@@ -89,75 +83,36 @@ fn curves(plot: &mut Plot, canvas: Canvas<'_>, arms: &[ArmRuns<'_>], (x, y): (&D
     }
 }
 
-/// Starts, restarts and events, each in a lane below the plot.
-fn lanes(marks: &[Mark]) -> Vec<(&'static str, Vec<&Mark>)> {
-    let of = |name: &'static str| -> (_, Vec<&Mark>) {
-        (name, marks.iter().filter(|mark| lane_of(mark) == name).collect())
-    };
-    ["starts", "restarts", "events"].map(of).into_iter().filter(|(_, marks)| !marks.is_empty()).collect()
-}
-
-fn lane_of(mark: &Mark) -> &'static str {
-    match mark.happened {
-        Happened::Start => "starts",
-        Happened::Restart => "restarts",
-        Happened::Event(_) => "events",
-    }
-}
-
-fn lane(plot: &mut Plot, canvas: Canvas<'_>, (name, marks): (&str, &[&Mark]), base: f64, x: &Dates) {
+/// Starts, restarts and events in a lane below the plot.
+fn happened(plot: &mut Plot, canvas: Canvas<'_>, marks: &[Mark], x: &Dates) {
     let (left, right, top) = (plot.left, plot.right, plot.top);
-    plot.push(text("quiet small end", (left - 8.0, base + 12.0), name));
-    plot.push(line("grid", (left, base + LANE - 2.0), (right, base + LANE - 2.0)));
+    let (base, foot) = (plot.bottom + 8.0, plot.bottom + 8.0 + LANE);
+    plot.push(line("grid", (left, foot), (right, foot)));
     let services = canvas.report.services.len() as f64;
     let mut written = f64::NEG_INFINITY;
     for (number, mark) in marks.iter().enumerate() {
         let at = x.at(mark.at);
         let (label, is_event) = match &mark.happened {
             Happened::Event(kind) => (kind.as_str().to_owned(), true),
-            Happened::Start | Happened::Restart => (mark.count.to_string(), false),
+            Happened::Start => (units::counted(mark.count as usize, "start"), false),
+            Happened::Restart => (units::counted(mark.count as usize, "restart"), false),
         };
         let stands_out = is_event || f64::from(mark.count) >= MANY * services;
         if stands_out {
             plot.push(line("moment", (at, top), (at, base)));
         }
-        let depth = if stands_out { LANE - 3.0 } else { 8.0 };
-        let tick = line("happened", (at, base + LANE - 2.0 - depth), (at, base + LANE - 2.0));
-        let title = format!("{name}: {label}, {}", stamp(mark.at, "%Y-%m-%d %H:%M UTC"));
+        let depth = if stands_out { LANE - 1.0 } else { 8.0 };
+        let tick = line("happened", (at, foot - depth), (at, foot));
+        let title = format!("{label}, {}", stamp(mark.at, "%Y-%m-%d %H:%M UTC"));
         plot.push(group("mark").child(element("title").text(&title)).child(tick));
-        // What would run into its neighbour is in its title and in the list of events.
+        // A label that would run into its neighbour is in its title and in the list of events.
         let width = text_width(&label, 11.0);
         let next = marks.get(number + 1).map_or(right, |next| x.at(next.at));
-        if (is_event || mark.count > 1) && at + 4.0 >= written && at + 4.0 + width <= next {
+        if at + 4.0 >= written && at + 4.0 + width <= next {
             plot.push(text("quiet small halo", (at + 4.0, base + 12.0), &label));
             written = at + 8.0 + width;
         }
     }
-}
-
-/// The number of services read as steps.
-fn services_read(plot: &mut Plot, calendar: &Calendar, top: f64, x: &Dates) {
-    let (left, right) = (plot.left, plot.right);
-    let bottom = top + STRIP;
-    let most = calendar.read.iter().map(|step| step.services).max().unwrap_or(0);
-    let at = |services: u32| bottom - STRIP * f64::from(services) / f64::from(most.max(1));
-    plot.push(line("axis", (left, bottom), (right, bottom)));
-    plot.push(line("grid", (left, top), (right, top)));
-    plot.push(text("quiet small end", (left - 8.0, top + 4.0), &most.to_string()));
-    plot.push(text("quiet small end", (left - 8.0, bottom + 4.0), "0"));
-    let runs = calendar.read.chunk_by(|a, b| a.to == b.from).map(|run| {
-        let ends = |step: &Step| {
-            let across = at(step.services);
-            [(x.at(step.from), across), (x.at(step.to), across)]
-        };
-        let mut points = Vec::from_iter(run.first().map(|first| (x.at(first.from), bottom)));
-        points.extend(run.iter().flat_map(ends));
-        points.extend(run.last().map(|last| (x.at(last.to), bottom)));
-        points
-    });
-    let data = path_data(runs);
-    plot.push(element("path").class("read").attribute("d", &data));
-    plot.push(text("quiet small", (left + 5.0, bottom - 6.0), "services read"));
 }
 
 impl Dates {

@@ -2,7 +2,6 @@
 
 mod bars;
 mod calendar;
-mod distribution;
 mod legend;
 pub(crate) mod lives;
 mod marker;
@@ -19,7 +18,7 @@ pub use style::ArmStyles;
 pub(crate) use svg::element;
 
 use heaptrial_evaluate::judgement::{Point, Trajectories};
-use heaptrial_model::{LifeStart, Metric};
+use heaptrial_model::Metric;
 use svg::{Element, coordinate, rectangle, text};
 
 use crate::{Report, units};
@@ -57,7 +56,6 @@ pub(crate) fn all(report: &Report) -> Vec<Chart> {
         bars::split(canvas),
         over_age::of_report(canvas),
         calendar::draw(canvas),
-        distribution::draw(canvas),
         over_age::each_arm(canvas),
     ];
     charts.into_iter().flatten().collect()
@@ -100,7 +98,7 @@ impl Chart {
             .number("width", WIDTH)
             .number("height", self.height + HEADING)
             .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
-            .child(element("style").raw(&palette::style_sheet_of_file(&self.body)))
+            .child(element("style").raw(&palette::style_sheet_of_file()))
             .child(rectangle("ground", (0.0, -HEADING), WIDTH, self.height + HEADING))
             .child(text("title", (16.0, -HEADING + 26.0), &self.title))
             .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))
@@ -116,35 +114,16 @@ impl Chart {
     }
 }
 
-impl<'a> Canvas<'a> {
+impl Canvas<'_> {
     fn style(self, arm: usize) -> ArmStyle {
         ArmStyles::of_report(self.report).get(arm)
     }
 
-    /// An arm's name in at most `limit` characters.
-    fn arm_name(self, arm: usize, limit: usize) -> String {
-        self.report.arms.get(arm).map_or(String::new(), |arm| shorten(&arm.name, limit))
-    }
-
-    /// What a chart over age says of services that have none.
-    fn without_age(self) -> &'static str {
-        let unknown = |service: &crate::Service| service.start == Some(LifeStart::Unknown);
-        let excluded = self.report.analysis.ages_are_lower_bounds == Some(false);
-        if excluded && self.report.services.iter().any(unknown) {
-            " Services whose start is unknown are excluded."
-        } else {
-            ""
-        }
-    }
-
-    /// Positions of the services of an arm.
-    fn services(self, arm: usize) -> impl Iterator<Item = usize> + 'a {
-        let services = self.trajectories.services.iter().enumerate();
-        services.filter(move |(_, line)| line.arm == arm).map(|(index, _)| index)
-    }
-
+    /// Positions of the services of an arm that count.
     fn counted(self, arm: usize) -> Vec<usize> {
-        self.services(arm).filter(|index| self.report.services[*index].counts).collect()
+        let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
+        let counted = services.filter(|(_, (line, service))| line.arm == arm && service.counts);
+        counted.map(|(index, _)| index).collect()
     }
 
     /// Arms that have a figure, least memory first.
@@ -208,16 +187,4 @@ fn text_width(text: &str, size: f64) -> f64 {
 /// `name: 1.2 GiB`: the title of a mark.
 fn named_value(name: &str, bytes: f64) -> String {
     format!("{name}: {}", units::memory(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_names_keep_both_ends() {
-        assert_eq!(shorten("mimalloc@3.0.1?purge_delay=0", 15), "mimallo…delay=0");
-        assert_eq!(shorten("glibc", 15), "glibc");
-        assert_eq!(shorten("glibc", 1), "…");
-    }
 }

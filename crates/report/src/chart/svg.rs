@@ -1,4 +1,4 @@
-//! SVG elements as text.
+//! Elements of SVG, written as escaped text.
 
 use std::fmt::Write;
 

@@ -2,35 +2,36 @@
 
 use std::collections::BTreeSet;
 
-use super::{ComparedTreatment, ComparedTrial};
+use super::{ComparedTreatment, ComparedTrial, treatment};
+use crate::caveats::grave_findings;
 use crate::chart::metric_name;
-use crate::document::{Assignment, Severity};
+use crate::document::Assignment;
 use crate::text::names;
-use crate::{Report, finding_text, libraries, units};
+use crate::{Report, libraries, units};
 
 /// Times that differ by less than this share are the same to a reader.
 const SAME_TIME: f64 = 0.1;
 
-type Fact<T> = (&'static str, fn(&ComparedTrial) -> Option<T>);
+type Fact<T> = (&'static str, fn(&Report) -> Option<T>);
 
 const FACTS: [Fact<String>; 9] = [
-    ("The kind of trial", |trial| Some(trial.kind.describe().to_owned())),
-    ("The control, and with it what a ratio means,", |trial| trial.control.clone()),
-    ("The metric", |trial| Some(metric_name(trial.metric).to_owned())),
-    ("The assignment", |trial| {
-        Some(trial.assignment.map_or("drawn within repeats", Assignment::describe).to_owned())
+    ("The kind of trial", |report| Some(report.kind.describe().to_owned())),
+    ("The control, and with it what a ratio means,", |report| report.control().map(treatment)),
+    ("The metric", |report| Some(metric_name(report.analysis.metric).to_owned())),
+    ("The assignment", |report| {
+        Some(report.assignment.map_or("drawn within repeats", Assignment::describe).to_owned())
     }),
-    ("The number of processors", |trial| trial.host.cpu_count.map(|count| count.to_string())),
-    ("The memory of the host", |trial| trial.host.ram_bytes.map(|bytes| units::memory(bytes as f64))),
-    ("The operating system", |trial| trial.host.userland.clone().or_else(|| trial.host.os.clone())),
-    ("The kernel", |trial| trial.host.kernel.clone()),
-    ("The version of Heaptrial", |trial| Some(trial.tool_version.clone())),
+    ("The number of processors", |report| report.host.cpu_count.map(|count| count.to_string())),
+    ("The memory of the host", |report| report.host.ram_bytes.map(|bytes| units::memory(bytes as f64))),
+    ("The operating system", |report| report.host.userland.clone().or_else(|| report.host.os.clone())),
+    ("The kernel", |report| report.host.kernel.clone()),
+    ("The version of Heaptrial", |report| Some(report.tool_version.clone())),
 ];
 
 /// Lengths of time that may differ a little.
 const TIMES: [Fact<f64>; 2] = [
-    ("The age at which services are compared", |trial| trial.matched_age_seconds),
-    ("The length", |trial| Some(trial.duration_seconds)),
+    ("The age at which services are compared", |report| report.analysis.matched_age_seconds),
+    ("The length", |report| Some(report.duration_seconds)),
 ];
 
 pub(super) fn of(
@@ -38,8 +39,10 @@ pub(super) fn of(
     trials: &[ComparedTrial],
     treatments: &[ComparedTreatment],
 ) -> Vec<String> {
-    let mut caveats: Vec<String> = same_measurements(trials).into_iter().collect();
-    caveats.extend(reports.iter().zip(trials).filter_map(|(report, trial)| grave_findings(report, trial)));
+    let mut caveats: Vec<String> = same_measurements(reports, trials).into_iter().collect();
+    caveats.extend(reports.iter().zip(trials).filter_map(|(report, trial)| {
+        Some(format!("{} has grave findings about its data: {}.", trial.name, grave_findings(report)?))
+    }));
     let mut differs = |what: &str, values: Vec<Option<String>>| {
         if values.windows(2).any(|pair| pair[0] != pair[1]) {
             let each = trials.iter().zip(values).map(|(trial, value)| {
@@ -49,27 +52,28 @@ pub(super) fn of(
         }
     };
     for (what, fact) in FACTS {
-        differs(what, trials.iter().map(fact).collect());
+        differs(what, reports.iter().map(fact).collect());
     }
     for (what, time) in TIMES {
-        let times: Vec<f64> = trials.iter().filter_map(time).collect();
+        let times: Vec<f64> = reports.iter().filter_map(time).collect();
         let longest = times.iter().copied().fold(0.0, f64::max);
-        if times.len() < trials.len() || times.iter().any(|time| *time < (1.0 - SAME_TIME) * longest) {
-            differs(what, trials.iter().map(|trial| time(trial).map(units::duration)).collect());
+        if times.len() < reports.len() || times.iter().any(|time| *time < (1.0 - SAME_TIME) * longest) {
+            differs(what, reports.iter().map(|report| time(report).map(units::duration)).collect());
         }
     }
     // What lab runs of one kind did to their services.
-    if trials.windows(2).all(|pair| pair[0].kind == pair[1].kind) {
-        let names: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.parameters.keys()).collect();
+    if reports.windows(2).all(|pair| pair[0].kind == pair[1].kind && pair[0].kind.is_lab()) {
+        let options = reports.iter().filter_map(|report| report.parameters.as_object());
+        let names: BTreeSet<&String> = options.flat_map(|options| options.keys()).collect();
         for name in names {
-            let value = |trial: &ComparedTrial| trial.parameters.get(name).map(ToString::to_string);
-            differs(&format!("The option `{name}` of the lab"), trials.iter().map(value).collect());
+            let value = |report: &Report| report.parameters.get(name).map(ToString::to_string);
+            differs(&format!("The option `{name}` of the lab"), reports.iter().map(value).collect());
         }
     }
-    let known = trials.iter().filter(|trial| !trial.libraries.is_empty());
-    let sides: Vec<_> = known.map(|trial| (trial.name.as_str(), trial.libraries.iter().collect())).collect();
+    let libraries =
+        reports.iter().zip(trials).map(|(report, trial)| (trial.name.as_str(), libraries::of(report)));
     caveats.extend(
-        libraries::differences(&sides).map(|differ| {
+        libraries::differences(libraries).map(|differ| {
             format!("The libraries differ, and change what an allocator is asked for: {differ}.")
         }),
     );
@@ -82,20 +86,24 @@ pub(super) fn of(
 }
 
 /// Trials that were imported from the same file do not confirm each other.
-fn same_measurements(trials: &[ComparedTrial]) -> Option<String> {
-    let shared = trials.iter().filter(|trial| trial.shares_measurements);
-    let shared: Vec<&str> = shared.map(|trial| trial.name.as_str()).collect();
+fn same_measurements(reports: &[Report], trials: &[ComparedTrial]) -> Option<String> {
+    let measured = |report: &Report, sha256: &str| {
+        report.sources.iter().any(|source| source.role == "memory" && source.sha256 == sha256)
+    };
+    let shares = |report: &Report| {
+        report
+            .sources
+            .iter()
+            .any(|source| reports.iter().filter(|other| measured(other, &source.sha256)).count() > 1)
+    };
+    let shared: Vec<&str> = reports
+        .iter()
+        .zip(trials)
+        .filter(|(report, _)| shares(report))
+        .map(|(_, trial)| trial.name.as_str())
+        .collect();
     (!shared.is_empty()).then(|| {
         let names = names(&shared, shared.len());
         format!("The same measurements are behind {names}: they do not confirm each other.")
     })
-}
-
-fn grave_findings(report: &Report, trial: &ComparedTrial) -> Option<String> {
-    let grave = report.findings.iter().filter(|finding| finding.severity == Severity::Grave);
-    let kinds: BTreeSet<String> =
-        grave.map(|finding| finding_text::of(finding.kind).0.to_lowercase()).collect();
-    let kinds: Vec<String> = kinds.into_iter().collect();
-    (!kinds.is_empty())
-        .then(|| format!("{} has grave findings about its data: {}.", trial.name, names(&kinds, kinds.len())))
 }

@@ -1,13 +1,11 @@
 //! A comparison for the terminal, as Markdown and as a page.
 
-use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
-
 use super::{ArmInTrial, ComparedTreatment, ComparedTrial, Comparison};
 use crate::chart::ArmStyles;
 use crate::forms::Document;
 use crate::page::{Block, Section, section};
-use crate::table::{Columns, Detail, Emphasis, Table, table_section, whole};
-use crate::text::{date_and_time, names};
+use crate::table::{Columns, Detail, Emphasis, Table, ratio_or_control, table_section};
+use crate::text::date_and_time;
 use crate::units::{self, Pace};
 
 const RULE: &str = "Treatments are in the order of the highest ratio to the control that each has in any trial; each \
@@ -27,7 +25,7 @@ impl Document for Comparison {
         };
         let sections = [
             table_section("treatments", "Treatments", Some(RULE.to_owned()), self.results()),
-            Some(section("result", "Result", vec![Block::Lead(vec![self.least()])])),
+            Some(section("result", "Result", vec![Block::Lead(self.least())])),
             Some(section("caveats", "Caveats", vec![Block::List(caveats)])),
             table_section("trials", "Trials", None, self.settings()),
         ];
@@ -36,43 +34,26 @@ impl Document for Comparison {
 
     /// As arms of theirs look in reports.
     fn styles(&self) -> ArmStyles {
-        let arm = |treatment: &ComparedTreatment| {
-            let spec: Option<AllocatorSpec> =
-                treatment.treatment.split(", ").next().and_then(|spec| spec.parse().ok());
-            // A name of letters alone reads as a spec too.
-            let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
-            Arm {
-                name: treatment.treatment.clone(),
-                control: treatment.results.iter().flatten().any(|result| result.control),
-                treatment: Treatment { allocator, ..Treatment::default() },
-            }
-        };
-        let arms: Vec<Arm> = self.treatments.iter().map(arm).collect();
-        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
+        ArmStyles::of_treatments(self.treatments.iter().map(|known| {
+            (known.treatment.as_str(), known.results.iter().flatten().any(|result| result.arm.control))
+        }))
     }
 }
 
 impl Comparison {
     /// Which treatment has the least in each trial.
-    fn least(&self) -> String {
-        let least = |index: usize| {
-            let mut all = self.treatments.iter();
-            all.find(|known| known.results[index].as_ref().is_some_and(|result| result.place == Some(1)))
-        };
-        let firsts: Vec<(&ComparedTrial, &ComparedTreatment)> = self
-            .trials
-            .iter()
-            .enumerate()
-            .filter_map(|(index, trial)| Some((trial, least(index)?)))
-            .collect();
-        let Some((_, first)) = firsts.first() else { return "No trial has a figure to compare.".to_owned() };
-        if firsts.iter().all(|(_, other)| other.treatment == first.treatment) {
-            let trials: Vec<&str> = firsts.iter().map(|(trial, _)| trial.name.as_str()).collect();
-            return format!("{} has the least memory in {}.", first.treatment, names(&trials, trials.len()));
-        }
-        let each: Vec<String> =
-            firsts.iter().map(|(trial, least)| format!("{} in {}", least.treatment, trial.name)).collect();
-        format!("Least memory: {}.", names(&each, each.len()))
+    fn least(&self) -> Vec<String> {
+        let firsts = self.trials.iter().enumerate().filter_map(|(index, trial)| {
+            let is_first = |known: &&ComparedTreatment| {
+                known.results[index].as_ref().is_some_and(|result| result.place == Some(1))
+            };
+            Some(format!(
+                "{} has the least memory in {}.",
+                self.treatments.iter().find(is_first)?.treatment,
+                trial.name
+            ))
+        });
+        firsts.collect()
     }
 
     fn results(&self) -> Option<Table> {
@@ -83,20 +64,25 @@ impl Comparison {
         });
         Columns::of("Treatment", |(place, ..): &Result<'_>| self.treatments[*place].treatment.clone())
             .text("Trial", |(.., trial)| Some(trial.name.clone()))
-            .figure("Place", |(_, result, _)| match result.does_less {
+            .figure("Place", |(_, result, _)| match result.arm.does_less() {
                 true => Some("does less work".to_owned()),
                 false => Some(result.place?.to_string()),
             })
-            .figure("Ratio to own control (95% CI)", |(_, result, _)| match result.control {
-                true => Some("control".to_owned()),
-                false => result.ratio_to_control.as_ref().map(ToString::to_string),
+            .figure("Ratio to own control (95% CI)", |(_, result, _)| {
+                ratio_or_control(result.arm.control, result.arm.ratio())
             })
-            .figure("Level", |(_, result, _)| whole(result.level_bytes))
-            .figure("Growth", |(_, result, trial)| growth(result, trial))
-            .text("Verdict", |(_, result, _)| result.verdict.clone())
-            .figure("Services", |(_, result, _)| Some(result.services.to_string()))
+            .figure("Level", |(_, result, _)| result.arm.level().map(units::memory))
+            .figure("Growth", |(_, result, trial)| match &result.arm.result.growth {
+                Some(growth) => Some(format!("{}/d", units::signed_percent(growth.share_per_day.value))),
+                None => {
+                    let pace = Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0));
+                    Some(units::growth(result.arm.slope_bytes_per_hour?, pace))
+                }
+            })
+            .text("Verdict", |(_, result, _)| result.arm.verdict.clone())
+            .figure("Services", |(_, result, _)| Some(result.arm.services_belonging().to_string()))
             .table_of_arms(rows, |(place, result, _)| {
-                (Some(*place), if result.control { Emphasis::Control } else { Emphasis::None })
+                (Some(*place), if result.arm.control { Emphasis::Control } else { Emphasis::None })
             })
     }
 
@@ -110,16 +96,4 @@ impl Comparison {
             .figure("Services", |trial| Some(trial.services.to_string()))
             .table(&self.trials)
     }
-}
-
-fn growth(result: &ArmInTrial, trial: &ComparedTrial) -> Option<String> {
-    let pace = match trial.kind.is_lab() {
-        true => Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0)),
-        false => Pace::Day,
-    };
-    let bytes = units::growth(result.slope_bytes_per_hour?, pace);
-    Some(match &result.growth_share_per_day {
-        Some(share) => format!("{} ({bytes})", units::signed_percent(share.value)),
-        None => bytes,
-    })
 }

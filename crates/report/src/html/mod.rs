@@ -139,12 +139,6 @@ fn block(block: &Block, document: &Content) -> Markup {
         Block::Text(text) => html! { p { (text) } },
         Block::Legend(text) => html! { p class="brief" { (text) } },
         Block::List(items) => html! { ul { @for item in items { li { (item) } } } },
-        Block::Callout { title, grave, items } => html! {
-            aside class=(if *grave { "warnings" } else { "notes" }) aria-label=(title) {
-                h3 { (title) }
-                ul { @for item in items { li { (item) } } }
-            }
-        },
         Block::Pairs(pairs) => {
             html! { dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } } }
         }
@@ -152,7 +146,7 @@ fn block(block: &Block, document: &Content) -> Markup {
         Block::Chart(name) => {
             html! { @for chart in document.charts.iter().filter(|chart| chart.name == *name) { (figure(chart)) } }
         }
-        Block::Command(text) | Block::Verbatim(text) => html! { pre tabindex="0" { code { (text) } } },
+        Block::Command(text) => html! { pre tabindex="0" { code { (text) } } },
         Block::Finding(finding) => finding_article(finding),
         Block::Folded(title, content) => html! {
             details { summary { (title) } (blocks(content, document)) }
@@ -224,26 +218,4 @@ fn with_interval(cell: &str) -> Markup {
 /// A name that may be broken where its parts meet.
 fn breakable(name: &str) -> Markup {
     html! { @for part in name.split_inclusive(['_', '@', '?', '&', '/']) { (part) wbr; } }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    /// Classes that a sheet has rules for.
-    fn classes(sheet: &'static str) -> BTreeSet<&'static str> {
-        let of = |part: &'static str| {
-            let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(part.len());
-            part.starts_with(|c: char| c.is_ascii_lowercase()).then(|| &part[..end])
-        };
-        sheet.split('.').skip(1).filter_map(of).collect()
-    }
-
-    /// A page has the rules of its charts too: those of bands made its intervals all but invisible.
-    #[test]
-    fn no_rule_of_charts_is_for_text_of_the_page() {
-        let (page, charts) = (classes(include_str!("page.css")), classes(include_str!("../chart/chart.css")));
-        assert!(page.contains("interval") && charts.contains("spread"), "{page:?} {charts:?}");
-        assert_eq!(page.intersection(&charts).collect::<Vec<_>>(), Vec::<&&str>::new());
-    }
 }

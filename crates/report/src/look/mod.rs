@@ -1,58 +1,165 @@
-//! A look at a running trial as a document: a [`LookReport`] and its forms.
+//! A look at a running trial as a document: what is stored of it and printed.
 
-mod document;
-mod forms;
+mod result;
 
-pub use document::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
-
-use heaptrial_evaluate::analysis::{Decision, LookStanding};
+use heaptrial_evaluate::analysis::{
+    ArmEvents, ArmWork, Decision, ENUMERATED_AT_MOST, LookArm, LookStanding, Objection,
+};
 use heaptrial_evaluate::judgement::look::{Look, Peek};
 use heaptrial_store::LookRecord;
+use serde::{Deserialize, Serialize};
 
-use crate::document::Report;
-use crate::finding_text::objection;
-use crate::text::{days, names};
-use crate::{ReportError, units};
+use crate::caveats::NO_WORK;
+use crate::document::{Arm, Finding, Ratio, Report, Severity};
+use crate::forms::Document;
+use crate::page::{Block, Section, section};
+use crate::table::{Columns, Detail, Emphasis, Table, whole};
+use crate::text::{date_and_time, names, sentence, severity};
+use crate::{ReportError, finding_text, units};
 
-const DAY_SECONDS: f64 = 86_400.0;
+/// The form of [`LookReport`] as JSON that this version writes.
+pub const LOOK_SCHEMA_VERSION: u32 = 1;
+
+const NAMED: usize = 4;
+
+/// A look at a running trial. Of a peek, everything that could decide is missing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LookReport {
+    pub schema_version: u32,
+    pub trial: String,
+    /// Which look, from 1; `None` of a peek.
+    pub number: Option<u32>,
+    pub looks: u32,
+    /// When the look was planned, in seconds since the last service had its treatment.
+    pub planned_seconds: Option<f64>,
+    /// The last reading that it is of, RFC 3339 in UTC.
+    pub data_until: String,
+    /// By how many seconds the last reading is before the planned time, where `--accept-gap` was needed for that.
+    pub accepted_gap_seconds: Option<f64>,
+    /// When it was taken, RFC 3339 in UTC.
+    pub taken_at: String,
+    pub matched_age_seconds: Option<f64>,
+    pub alpha: Option<f64>,
+    pub alpha_spent: Option<f64>,
+    /// The arms in the order given.
+    pub arms: Vec<LookedArm>,
+    /// What follows; `None` of a peek.
+    pub decision: Option<Decision>,
+    pub result: String,
+    /// When the next look is planned, RFC 3339 in UTC.
+    pub next_look_at: Option<String>,
+    pub findings: Vec<Finding>,
+}
+
+/// An arm; of a peek with its levels and events alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LookedArm {
+    pub name: String,
+    pub control: bool,
+    pub services: u32,
+    pub services_treated: u32,
+    pub level_bytes: Option<u64>,
+    pub ratio: Option<Ratio>,
+    /// Over all services of the arm, where non-compliant ones are excluded from the ratio.
+    pub ratio_as_assigned: Option<Ratio>,
+    pub p_value_adjusted: Option<f64>,
+    pub assumes_normality: bool,
+    pub standing: LookStanding,
+    pub verdict: Option<String>,
+    /// What is uncertain about it, and what blocks a recommendation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objections: Vec<Objection>,
+    pub work: Option<ArmWork>,
+    pub events: ArmEvents,
+}
+
+impl LookedArm {
+    fn of_peek(arm: &Arm) -> Self {
+        Self {
+            name: arm.name.clone(),
+            control: arm.control,
+            services: arm.services,
+            services_treated: arm.services_belonging(),
+            level_bytes: arm.level().map(|bytes| bytes.round() as u64),
+            ratio: None,
+            ratio_as_assigned: None,
+            p_value_adjusted: None,
+            assumes_normality: false,
+            standing: LookStanding::NotCompared,
+            verdict: None,
+            objections: Vec::new(),
+            work: None,
+            events: arm.result.events,
+        }
+    }
+
+    fn of(arm: &Arm, looked: &LookArm) -> Self {
+        Self {
+            ratio: arm.ratio().map(Ratio::from),
+            ratio_as_assigned: arm.result.as_treated.as_ref().and(arm.ratio_to_control.clone()),
+            p_value_adjusted: looked.p_value_adjusted,
+            assumes_normality: looked.assumes_normality,
+            standing: looked.standing,
+            verdict: arm.verdict.clone(),
+            objections: arm.objections.clone(),
+            work: arm.result.work.clone(),
+            ..Self::of_peek(arm)
+        }
+    }
+}
 
 impl LookReport {
     /// Of a look that is taken now.
     pub fn of(look: &Look) -> Result<Self, ReportError> {
         let report = Report::of(&look.judgement)?;
-        let arms = report.arms.iter().zip(&look.found.arms);
-        let arms: Vec<LookedArm> = arms.map(|(arm, looked)| LookedArm::of(arm, Some(looked))).collect();
-        let now = look.planned_wall_us.max(look.taken_us);
-        let wait_seconds = look.next_wall_us.map(|next| (next - now).max(0) as f64 / 1e6);
-        let mut result = result(&report, &arms, look.found.decision, wait_seconds);
-        if look.ended_before_next && look.found.decision == Decision::Inconclusive {
-            result = "inconclusive: the trial ended before its next look".to_owned();
-        }
+        let arms: Vec<LookedArm> = report
+            .arms
+            .iter()
+            .zip(&look.found.arms)
+            .map(|(arm, looked)| LookedArm::of(arm, looked))
+            .collect();
         let time = |microseconds: i64| look.judgement.time("a look", microseconds);
         Ok(Self {
+            schema_version: LOOK_SCHEMA_VERSION,
+            trial: report.name.clone(),
             number: Some(look.number),
+            looks: look.looks,
             planned_seconds: Some(look.planned_us as f64 / 1e6),
             data_until: time(look.reach.last_us.unwrap_or(look.planned_wall_us))?,
             accepted_gap_seconds: look.reach.gap_seconds,
+            taken_at: time(look.taken_us)?,
+            matched_age_seconds: report.analysis.matched_age_seconds,
             alpha: Some(look.alpha),
             alpha_spent: Some(look.alpha_spent),
-            confidence_level: Some(1.0 - look.alpha),
             decision: Some(look.found.decision),
-            result,
+            result: result::of(&report, &arms, look),
+            arms,
             next_look_at: look.next_wall_us.map(time).transpose()?,
-            findings: report.findings.clone(),
-            ..bare(&report, look.looks, time(look.taken_us)?, arms)
+            findings: report.findings,
         })
     }
 
     /// Of what there is of a trial at `now_us` (microseconds since 1970): nothing that decides.
     pub fn of_peek(peek: &Peek, now_us: i64) -> Result<Self, ReportError> {
         let report = Report::of(&peek.judgement)?;
-        let arms = report.arms.iter().map(|arm| LookedArm::of(arm, None)).collect();
         let time = |microseconds: i64| peek.judgement.time("a peek", microseconds);
         Ok(Self {
+            schema_version: LOOK_SCHEMA_VERSION,
+            trial: report.name,
+            number: None,
+            looks: peek.looks,
+            planned_seconds: None,
             data_until: time(peek.last_us.unwrap_or(now_us))?,
-            ..bare(&report, peek.looks, time(now_us)?, arms)
+            accepted_gap_seconds: None,
+            taken_at: time(now_us)?,
+            matched_age_seconds: report.analysis.matched_age_seconds,
+            alpha: None,
+            alpha_spent: None,
+            arms: report.arms.iter().map(LookedArm::of_peek).collect(),
+            decision: None,
+            result: "A peek decides nothing.".to_owned(),
+            next_look_at: None,
+            findings: Vec::new(),
         })
     }
 
@@ -65,85 +172,122 @@ impl LookReport {
     pub fn record(&self) -> Result<serde_json::Value, ReportError> {
         Ok(serde_json::to_value(self)?)
     }
-}
 
-/// A document without what only a planned look has.
-fn bare(report: &Report, looks: u32, at: String, arms: Vec<LookedArm>) -> LookReport {
-    LookReport {
-        schema_version: LOOK_SCHEMA_VERSION,
-        trial: report.name.clone(),
-        number: None,
-        looks,
-        started_at: report.started_at.clone(),
-        planned_seconds: None,
-        data_until: at.clone(),
-        accepted_gap_seconds: None,
-        taken_at: at,
-        metric: report.analysis.metric,
-        matched_age_seconds: report.analysis.matched_age_seconds,
-        alpha: None,
-        alpha_spent: None,
-        confidence_level: None,
-        arms,
-        decision: None,
-        result: "a peek decides nothing".to_owned(),
-        next_look_at: None,
-        findings: Vec::new(),
+    fn table(&self) -> Option<Table> {
+        let decides = self.number.is_some();
+        let level = self.alpha.map_or_else(String::new, confidence);
+        let control_or = |arm: &LookedArm, text: Option<String>| match arm.control {
+            true => Some("control".to_owned()).filter(|_| decides),
+            false => text,
+        };
+        Columns::of("Arm", |(_, arm): &(usize, &LookedArm)| arm.name.clone())
+            .figure("Services", |(_, arm)| {
+                let (treated, all) = (arm.services_treated, arm.services);
+                Some(if treated == all { all.to_string() } else { format!("{treated} of {all}") })
+            })
+            .figure("Non-compliant", |(_, arm)| Some(arm.events.contaminated_lives.to_string()))
+            .figure("Level", |(_, arm)| whole(arm.level_bytes))
+            .figure(&format!("Ratio ({level})"), |(_, arm)| {
+                control_or(arm, arm.ratio.as_ref().map(ToString::to_string))
+            })
+            .figure("as assigned", |(_, arm)| arm.ratio_as_assigned.as_ref().map(ToString::to_string))
+            .figure("Adj. p", |(_, arm)| {
+                let mark = if arm.assumes_normality { "*" } else { "" };
+                Some(format!("{}{mark}", p_value(arm.p_value_adjusted?)))
+            })
+            .text("Growth", |(_, arm)| arm.verdict.clone())
+            .figure("Work", |(_, arm)| {
+                let ratio = arm.work.as_ref().and_then(|work| work.ratio.as_ref());
+                control_or(arm, ratio.map(|ratio| units::ratio(ratio.estimate.value)))
+            })
+            .figure("Crashes", |(_, arm)| Some(arm.events.crashes.to_string()))
+            .figure("OOM kills", |(_, arm)| Some(arm.events.oom_kills.to_string()))
+            .table_of_arms(self.arms.iter().enumerate(), |(place, arm)| {
+                let emphasis = match (arm.control, arm.level_bytes) {
+                    (true, _) => Emphasis::Control,
+                    (_, None) => Emphasis::Lost,
+                    _ => Emphasis::None,
+                };
+                (Some(*place), emphasis)
+            })
+    }
+
+    fn caveats(&self) -> Vec<String> {
+        let gap = self.accepted_gap_seconds.map(|gap| {
+            format!(
+                "The last reading is {} before the planned time; the look was taken because --accept-gap said so.",
+                units::duration(gap)
+            )
+        });
+        let assuming = self.arms.iter().filter(|arm| arm.assumes_normality);
+        let assuming: Vec<&str> = assuming.map(|arm| arm.name.as_str()).collect();
+        let assuming = (!assuming.is_empty()).then(|| {
+            format!(
+                "* Student's t ({}), which takes the logarithms of memory as normal: a permutation test over at most \
+                 {ENUMERATED_AT_MOST} assignments cannot resolve this look's level.",
+                names(&assuming, NAMED)
+            )
+        });
+        let without_work = self.number.is_some() && self.arms.iter().all(|arm| arm.work.is_none());
+        let without_work = without_work.then(|| NO_WORK.to_owned());
+        let found = self.findings.iter().filter(|finding| finding.severity != Severity::Note);
+        let found = found.map(|finding| {
+            let title = finding_text::of(finding.kind).0;
+            format!("{}: {title}: {}", severity(finding.severity), sentence(&finding.evidence))
+        });
+        gap.into_iter().chain(assuming).chain(without_work).chain(found).collect()
     }
 }
 
-/// `decided: mimalloc-2.0.9 needs 0.26 of glibc (0.25 to 0.28)`.
-fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds: Option<f64>) -> String {
-    let control = report.control().map_or("the control", |control| control.name.as_str());
-    let needs = |arm: &&LookedArm| {
-        let shown = arm.ratio.as_ref().map_or_else(|| "an unknown share".to_owned(), ToString::to_string);
-        let (ratio, interval) = shown.split_once(" (").unwrap_or((&shown, ""));
-        let interval = if interval.is_empty() { String::new() } else { format!(" ({interval}") };
-        let assumed = if arm.assumes_normality { ", assuming normality" } else { "" };
-        let blocking = arm.objections.iter().filter(|known| known.blocks);
-        let blocking: Vec<String> = blocking.map(objection).collect();
-        let but = if blocking.is_empty() { String::new() } else { format!(", but: {}", blocking.join("; ")) };
-        format!("{} needs {ratio} of {control}{interval}{assumed}{but}", arm.name)
-    };
-    match (decision, wait_seconds) {
-        (Decision::NoDifference, _) => {
-            let bloating = report.arms.iter().filter(|arm| !arm.control && arm.bloats());
-            let bloating: Vec<&str> = bloating.map(|arm| arm.name.as_str()).collect();
-            let but = match bloating.is_empty() {
-                true => String::new(),
-                false => format!(" at this age, but services bloat in {}", names(&bloating, bloating.len())),
-            };
-            format!("decided: every arm needs the same as {control}, within 10%{but}")
-        }
-        (Decision::Difference, _) => {
-            let estimate = |arm: &LookedArm| arm.ratio.as_ref().map_or(f64::INFINITY, |ratio| ratio.estimate);
-            let of = |standing: LookStanding| {
-                let mut of: Vec<&LookedArm> = arms.iter().filter(|arm| arm.standing == standing).collect();
-                of.sort_by(|a, b| estimate(a).total_cmp(&estimate(b)));
-                of
-            };
-            let (mut less, more) = (of(LookStanding::Less), of(LookStanding::More));
-            // The one to use first, then those that need less still and that something blocks.
-            less.sort_by_key(|arm| arm.objections.iter().any(|known| known.blocks));
-            if let Some(first) = less.first() {
-                let worse = |arm: &&&LookedArm| estimate(arm) <= estimate(first);
-                let parts: Vec<String> = less.iter().filter(worse).map(needs).collect();
-                return format!("decided: {}", parts.join("; "));
+impl Document for LookReport {
+    const NAME: &'static str = "look";
+
+    fn title(&self) -> String {
+        match (self.number, self.planned_seconds) {
+            (Some(number), Some(planned)) => {
+                let planned = units::duration(planned);
+                format!("{}: look {number} of {}, planned at {planned}", self.trial, self.looks)
             }
-            let more: Vec<String> = more.iter().map(needs).collect();
-            format!("decided: no arm is shown to need less than {control}; {}", names(&more, more.len()))
+            _ => format!("{}: a peek", self.trial),
         }
-        (Decision::Inconclusive, Some(seconds)) => {
-            let wait = if seconds < DAY_SECONDS {
-                units::duration(seconds)
-            } else {
-                days((seconds / DAY_SECONDS).ceil())
-            };
-            format!("inconclusive: {wait} more until the next look")
-        }
-        (Decision::Inconclusive, None) => format!(
-            "inconclusive: this was the last look, and no arm is shown to differ from {control}, nor all to be within 10% of it; \
-             plan the next trial with more services (heaptrial trial power)"
-        ),
     }
+
+    fn lead(&self) -> String {
+        let at = date_and_time(&self.data_until);
+        let age = self.matched_age_seconds.map_or_else(
+            || "Services of the arms have no age in common".to_owned(),
+            |age| format!("Services are compared at an age of {}", units::duration(age)),
+        );
+        let error = self.alpha.zip(self.alpha_spent).map(|(alpha, spent)| {
+            format!(
+                " This look may err with probability {} over all arms (so far {} of 0.05); intervals are of {}.",
+                p_value(alpha),
+                p_value(spent),
+                confidence(alpha)
+            )
+        });
+        format!("Data until {at}. {age}.{}", error.unwrap_or_default())
+    }
+
+    fn sections(&self, _: Detail) -> Vec<Section> {
+        let arms = self.table().map(|table| Block::Table("Arms".to_owned(), table));
+        let mut blocks = Vec::from_iter(arms);
+        let caveats = self.caveats();
+        if !caveats.is_empty() {
+            blocks.extend([Block::Heading("Caveats".to_owned()), Block::List(caveats)]);
+        }
+        blocks.push(Block::Heading(self.result.clone()));
+        vec![section("look", "", blocks)]
+    }
+}
+
+/// `99.5%`: with as many decimals as it takes not to say 100%.
+fn confidence(alpha: f64) -> String {
+    let decimals = if alpha >= 0.01 { 0 } else { (-alpha.log10()).ceil().clamp(1.0, 8.0) as usize - 1 };
+    format!("{:.decimals$}%", 100.0 * (1.0 - alpha))
+}
+
+/// Small ones by their exponent: a look's share of the error may be far below 0.001.
+fn p_value(p: f64) -> String {
+    if p >= 0.001 || p == 0.0 { format!("{p:.3}") } else { format!("{p:.1e}") }
 }

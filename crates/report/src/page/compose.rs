@@ -1,12 +1,10 @@
 //! From a report to its sections.
 
-use std::collections::HashSet;
-
 use super::{Block, FindingBlock, Section, section};
 use crate::document::{Arm, Finding, Report, Reproduce, SettingDefault};
 use crate::table::{Columns, Detail, Table, arms, data, hosts, optional, over_time, services, work};
 use crate::terms::terms;
-use crate::text::{names, number, sentence};
+use crate::text::{names, sentence};
 use crate::{finding_text, method, setup, summary, units, verdict};
 
 /// Tables of services longer than this are folded.
@@ -19,11 +17,11 @@ const FINDINGS_SHOWN: usize = 6;
 /// Names of arms in the heading of a finding.
 const ARMS_NAMED: usize = 4;
 
-/// The sections of a report, those without content left out. Brief ones are for a terminal: without services, charts,
-/// setup and method.
+/// The sections of a report that have content. Brief ones are for a terminal: no services, charts, setup and method.
 pub(crate) fn sections(report: &Report, detail: Detail) -> Vec<Section> {
     let full = detail == Detail::Full;
-    let summary = section("result", if full { "Summary" } else { "" }, result(report, full));
+    let paragraphs = summary::paragraphs(report).into_iter().map(Block::Paragraph).collect();
+    let summary = section("result", if full { "Summary" } else { "" }, paragraphs);
     let metrics = section("metrics", "Final metrics", metrics(report, detail));
     // On a terminal the table comes first.
     let mut sections = if full { vec![summary, metrics] } else { vec![metrics, summary] };
@@ -68,32 +66,19 @@ fn list(title: &str, items: &[String]) -> Vec<Block> {
     vec![Block::Heading(title.to_owned()), Block::List(items.to_vec())]
 }
 
-fn result(report: &Report, full: bool) -> Vec<Block> {
-    let mut blocks: Vec<Block> = summary::paragraphs(report).into_iter().map(Block::Paragraph).collect();
-    let items = summary::warnings(report);
-    if !items.is_empty() {
-        let title = if items.len() == 1 { "Warning" } else { "Warnings" };
-        blocks.push(Block::Callout { title, grave: true, items });
-    }
-    if full && !report.notes.is_empty() {
-        blocks.push(Block::Callout { title: "Notes", grave: false, items: report.notes.clone() });
-    }
-    blocks
-}
-
 fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
     let full = detail == Detail::Full;
-    let mut blocks = vec![Block::Legend(setup::figures_in_brief(report, arms::has_peaks(report, detail)))];
+    let mut blocks = vec![Block::Legend(setup::figures_in_brief(report))];
     let figures = arms::results(report, detail);
     blocks.extend(figures.map(|figures| Block::Table("Final metrics by arm".to_owned(), figures)));
     blocks.extend(list("Growth and verdicts", &verdicts(report)));
-    blocks.extend(summary::where_memory_is(report).map(Block::Text));
     if full {
         blocks.push(Block::Chart("final-memory"));
         blocks.push(Block::Chart("where-the-memory-is"));
         let heading = format!("With and without {}", terms(report.kind).excluded);
         blocks.extend(titled(&heading, arms::with_and_without(report)));
     }
+    blocks.extend(titled("Where the memory is", arms::split(report)));
     blocks.extend(titled("Work", work::measures(report, detail)));
     blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report)));
     blocks
@@ -131,7 +116,6 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
         )));
         blocks.push(Block::Table(title.to_owned(), table));
     }
-    blocks.extend(titled("Arms restarted at intervals", over_time::sawtooth(report)));
     if full {
         blocks.extend(["memory-over-time", "over-calendar-time", "arms"].map(Block::Chart));
     }
@@ -139,17 +123,12 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
 }
 
 fn findings(report: &Report, full: bool) -> Vec<Block> {
-    // Those of one kind about the same arms follow each other and are one block.
-    let runs: Vec<&[Finding]> =
-        report.findings.chunk_by(|a, b| a.kind == b.kind && a.arms == b.arms).collect();
-    let shown = if full { runs.len() } else { FINDINGS_SHOWN.min(runs.len()) };
-    let mut blocks: Vec<Block> = runs[..shown]
-        .iter()
-        .filter_map(|run| Some(Block::Finding(finding(report, run.first()?, run, full))))
-        .collect();
-    let more: usize = runs[shown..].iter().map(|run| run.len()).sum();
-    if more > 0 {
-        blocks.push(Block::Text(format!("And {more} more.")));
+    let shown = if full { report.findings.len() } else { FINDINGS_SHOWN.min(report.findings.len()) };
+    let (shown, more) = report.findings.split_at(shown);
+    let mut blocks: Vec<Block> =
+        shown.iter().map(|found| Block::Finding(finding(report, found, full))).collect();
+    if !more.is_empty() {
+        blocks.push(Block::Text(format!("And {} more.", more.len())));
     }
     if full && blocks.is_empty() {
         blocks.push(Block::Text("Nothing was found.".to_owned()));
@@ -157,36 +136,22 @@ fn findings(report: &Report, full: bool) -> Vec<Block> {
     blocks
 }
 
-/// Findings of one kind about the same arms; in brief the first and how many more.
-fn finding(report: &Report, first: &Finding, run: &[Finding], full: bool) -> FindingBlock {
-    let all_arms = first.arms.len() >= report.arms.len() && report.arms.len() > 2;
-    let about = match first.arms.is_empty() || all_arms {
+fn finding(report: &Report, found: &Finding, full: bool) -> FindingBlock {
+    let all_arms = found.arms.len() >= report.arms.len() && report.arms.len() > 2;
+    let about = match found.arms.is_empty() || all_arms {
         true => String::new(),
-        false => format!(": {}", names(&first.arms, ARMS_NAMED)),
+        false => format!(": {}", names(&found.arms, ARMS_NAMED)),
     };
-    let (title, consequence) = finding_text::of(first.kind);
-    let shown = if full { run } else { std::slice::from_ref(first) };
-    let mut sentences: Vec<String> = shown.iter().map(|finding| sentence(&finding.evidence)).collect();
-    if full {
-        sentences.push(consequence.to_owned());
-    }
-    if !full && run.len() > 1 {
-        sentences.push(format!("{} more.", number(run.len() as u64 - 1, "finding")));
-    }
-    let mut services: Vec<&String> = run.iter().flat_map(|finding| &finding.services).collect();
-    let mut seen = HashSet::new();
-    services.retain(|service| seen.insert(*service));
+    let (title, consequence) = finding_text::of(found.kind);
+    let consequence = if full { format!(" {consequence}") } else { String::new() };
+    let named = names(&found.services, if full { NAMED } else { NAMED_BRIEFLY });
     FindingBlock {
-        severity: first.severity,
+        severity: found.severity,
         heading: format!("{title}{about}"),
-        text: sentences.join(" "),
-        services: match services.len() {
+        text: format!("{}{consequence}", sentence(&found.evidence)),
+        services: match found.services.len() {
             0 => String::new(),
-            several => format!(
-                "{}: {}.",
-                number(several as u64, "service"),
-                names(&services, if full { NAMED } else { NAMED_BRIEFLY })
-            ),
+            several => format!("{}: {named}.", units::counted(several, "service")),
         },
     }
 }
@@ -226,7 +191,7 @@ fn every_service(report: &Report) -> Vec<Block> {
     if report.consensuses.is_some() && report.services.iter().any(|service| service.smaps.is_some()) {
         content.insert(0, Block::Legend(AT_WORK.to_owned()));
     }
-    let mut blocks = vec![Block::Chart("distribution-at-the-end")];
+    let mut blocks = Vec::new();
     blocks.extend(titled("Services far from their arm", services::outliers(report)));
     if folded {
         let title = format!("All {} services", units::count(report.services.len() as u64));
@@ -249,7 +214,6 @@ fn setup_and_data(report: &Report) -> Vec<Block> {
         blocks.push(Block::Heading("The command that repeats it".to_owned()));
         blocks.push(Block::Command(report.command.clone()));
     }
-    blocks.extend(list("Not measured", &report.unmeasured));
     blocks
 }
 
@@ -272,14 +236,8 @@ fn reproduce(found: &Reproduce) -> Vec<Block> {
 }
 
 fn what_else(report: &Report) -> Vec<Block> {
-    let mut blocks = list("Not measured", &report.unmeasured);
-    blocks.extend(list("Notes", &report.notes));
-    blocks.push(Block::Legend(format!(
-        "{} Services, methods and charts are in the report's other forms.",
-        units::LEGEND
-    )));
-    if !report.command.is_empty() {
-        blocks.push(Block::Command(report.command.clone()));
-    }
-    blocks
+    let legend = format!("{} Services, methods and charts are in the report's other forms.", units::LEGEND);
+    let command = [Block::Heading("Repeat it".to_owned()), Block::Command(report.command.clone())];
+    let command = command.into_iter().filter(|_| !report.command.is_empty());
+    std::iter::once(Block::Legend(legend)).chain(command).collect()
 }

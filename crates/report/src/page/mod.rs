@@ -30,19 +30,12 @@ pub enum Block {
     Text(String),
     Legend(String),
     List(Vec<String>),
-    Callout {
-        title: &'static str,
-        grave: bool,
-        items: Vec<String>,
-    },
     Pairs(Vec<(String, String)>),
     /// A table, and what it is about.
     Table(String, Table),
     /// The chart of this name, where there is one.
     Chart(&'static str),
     Command(String),
-    /// A text whose lines are kept, such as a part of a file.
-    Verbatim(String),
     Finding(FindingBlock),
     /// Blocks that are shown on demand where the form can do that.
     Folded(String, Vec<Block>),

@@ -1,32 +1,22 @@
 //! Tables with a row for each arm: what it needs, what it ran and what happened to it.
 
 use heaptrial_evaluate::analysis::{ArmEvents, ArmFigures};
-use heaptrial_model::Identity;
 
 use super::{
     Columns, Detail, Emphasis, Table, emphasis, of_other_reading, other_reading, pace, ratio_or_control,
     treatment, whole,
 };
-use crate::document::{Arm, Report};
+use crate::document::{Arm, Kind, Report};
 use crate::text::estimate;
 use crate::{units, verdict};
-
-/// Enough to distinguish builds where there is little room.
-const BUILD_ID_DIGITS: usize = 12;
-
-pub(crate) fn has_peaks(report: &Report, detail: Detail) -> bool {
-    detail == Detail::Full || report.arms.iter().all(|arm| arm.verdict.is_none())
-}
 
 /// The arms' figures, least memory first.
 pub(crate) fn results(report: &Report, detail: Detail) -> Option<Table> {
     let full = detail == Detail::Full;
-    let title = |full_title: &'static str, brief| if full { full_title } else { brief };
     let any = |has: fn(&Arm) -> bool| report.arms.iter().any(has);
     let of = |arm: &usize| &report.arms[*arm];
     let differ = any(|arm| arm.result.as_treated.is_some());
     let judged = any(|arm| arm.verdict.is_some());
-    let peaks = has_peaks(report, detail);
     // Growth of a short run is in bytes.
     let over_days = any(|arm| arm.result.growth.is_some());
     let growth = move |arm: &usize| match (over_days, &of(arm).result.growth) {
@@ -40,23 +30,17 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Option<Table> {
         false => of(arm).name.clone(),
     })
     .figure("Level", |arm| of(arm).level().map(units::memory))
-    .figure(if differ { title("Mean at end, all", "End, all") } else { "Mean at end" }, |arm| {
-        of(arm).final_bytes().map(units::memory)
-    })
-    .figure("Mean at end", move |arm| {
-        of(arm).result.treated().final_mean_bytes.filter(|_| differ).map(units::memory)
-    })
+    .figure("Mean at end", |arm| of(arm).result.treated().final_mean_bytes.map(units::memory))
+    .figure("Mean at end, all", move |arm| of(arm).final_bytes().filter(|_| differ).map(units::memory))
     .figure("Peak", move |arm| {
-        whole(of(arm).memory.as_ref().filter(|_| peaks).map(|memory| memory.peak_bytes))
+        whole(of(arm).memory.as_ref().filter(|_| full || !judged).map(|memory| memory.peak_bytes))
     })
     .figure(other_reading(report), move |arm| {
         of_other_reading(report, of(arm).rss_bytes_final, of(arm).anon_bytes_final).filter(|_| both)
     })
-    .figure(title("Ratio to control (95% CI)", "Ratio (95% CI)"), |arm| {
-        ratio_or_control(of(arm).control, of(arm).ratio())
-    })
+    .figure("Ratio (95% CI)", |arm| ratio_or_control(of(arm).control, of(arm).ratio()))
     .figure("Adjusted p", move |arm| of(arm).ratio().filter(|_| full)?.p_value_adjusted.map(units::p_value))
-    .figure(if over_days { title("Growth a day (95% CI)", "Growth/d") } else { "Growth" }, growth)
+    .figure(if over_days { "Growth a day" } else { "Growth" }, growth)
     .figure("CPU", move |arm| of(arm).cpu_seconds.filter(|_| full || !judged).map(units::cpu))
     .text("Verdict", |arm| of(arm).result.verdict.as_ref().map(|verdict| verdict::word(verdict).to_owned()))
     .figure("Services", |arm| Some(services(of(arm))))
@@ -102,64 +86,71 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
         .table_of_arms(report.ranking().into_iter().flat_map(both), |(arm, ..)| (Some(*arm), Emphasis::None))
 }
 
+/// Where the memory of an arm's services was at their end, of arms whose heap can be read from outside.
+pub(crate) fn split(report: &Report) -> Option<Table> {
+    let split = |arm: usize| Some((arm, report.arms[arm].memory_split?.parts()));
+    let part = |part: usize| {
+        move |(_, parts): &(usize, [u64; 4])| {
+            let (bytes, whole) = (parts[part] as f64, parts.iter().sum::<u64>() as f64);
+            Some(format!("{} ({})", units::memory(bytes), units::share(bytes / whole.max(1.0))))
+        }
+    };
+    Columns::of("Arm", |(arm, _): &(usize, [u64; 4])| report.arms[*arm].name.clone())
+        .figure("Anonymous memory", |(_, parts)| whole(Some(parts.iter().sum())))
+        .figure("In use", part(0))
+        .figure("Free in pages in use", part(1))
+        .figure("Kept free", part(2))
+        .figure("Stacks and other", part(3))
+        .table_of_arms(report.ranking().into_iter().filter_map(split), |(arm, _)| emphasis(report, *arm))
+}
+
 /// What ran, in the order given: as proved in the processes, or what lists claim.
 pub(crate) fn identities(report: &Report, detail: Detail) -> Option<Table> {
     let full = detail == Detail::Full;
-    let lives = full && report.counts_events();
     let renamed = full && report.arms.iter().any(|arm| treatment(arm) != arm.name);
     let claimed = if report.kind.is_import() { "Treatment claimed" } else { "Treatment" };
-    let proved = move |arm: &&Arm| arm.identity.clone().filter(|_| full);
-    let arms = report.arms.iter();
-    Columns::of("Arm", |arm: &&Arm| arm.name.clone())
+    let proved = move |arm: &usize| report.arms[*arm].identity.clone().filter(|_| full);
+    let anything = full
+        || report
+            .services
+            .iter()
+            .any(|service| service.ran.is_some() || service.counts && report.kind.is_lab());
+    Columns::of("Arm", |arm: &usize| report.arms[*arm].name.clone())
         .text(claimed, move |arm| {
-            let treatment = treatment(arm);
+            let treatment = treatment(&report.arms[*arm]);
             renamed.then(|| if treatment.is_empty() { "none".to_owned() } else { treatment })
         })
-        .text("What ran, as proved", move |arm| Some(ran(report, arm, full)))
+        .text("What ran, as proved", move |arm| Some(ran(report, &report.arms[*arm])))
         .text("How", move |arm| Some(proved(arm)?.linkage.as_str().to_owned()))
         .text("File", move |arm| Some(proved(arm)?.path?.display().to_string()))
         .text("Build id", move |arm| proved(arm)?.build_id)
         .text("Settings in force", move |arm| {
-            let settings = settings(&proved(arm)?);
-            Some(if settings.is_empty() { "defaults".to_owned() } else { settings })
+            let settings = proved(arm)?.settings;
+            let settings = settings.iter().map(|(name, value)| format!("{name}={value}"));
+            let settings: Vec<String> = settings.collect();
+            Some(if settings.is_empty() { "defaults".to_owned() } else { settings.join(" ") })
         })
-        .text("List", move |arm| arm.list.clone().filter(|_| full))
-        .figure("Services", move |arm| full.then(|| services(arm)))
-        .figure("Processes", move |arm| lives.then(|| arm.result.events.lives.to_string()))
-        .figure("Non-compliant", move |arm| lives.then(|| arm.result.events.contaminated_lives.to_string()))
-        .table_of_arms(arms, |arm| {
-            (report.arms.iter().position(|other| other.name == arm.name), Emphasis::None)
-        })
+        .text("List", move |arm| report.arms[*arm].list.clone().filter(|_| full))
+        .table_of_arms((0..report.arms.len()).filter(|_| anything), |arm| (Some(*arm), Emphasis::None))
 }
 
-/// What was proved in an arm's services; where it has no columns of their own, with how, the build and the settings.
-fn ran(report: &Report, arm: &Arm, full: bool) -> String {
+/// What was proved in an arm's services, with numbers where it is not the same in all.
+fn ran(report: &Report, arm: &Arm) -> String {
     let own = report.services.iter().filter(|service| service.arm == arm.name);
     let mut ran: Vec<&str> = own.filter_map(|service| service.ran.as_deref()).collect();
     ran.sort_unstable();
     let kinds: Vec<(usize, &str)> = ran.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0])).collect();
     let unproved = (arm.services as usize).saturating_sub(ran.len());
-    if kinds.len() > 1 || !kinds.is_empty() && unproved > 0 {
-        let unproved = (unproved > 0).then(|| format!("{unproved} not proved"));
-        let kinds = kinds.iter().map(|(number, name)| format!("{number} {name}"));
-        return kinds.chain(unproved).collect::<Vec<_>>().join(", ");
+    match (&kinds[..], &arm.identity) {
+        ([], Some(identity)) => identity.label(),
+        ([], None) => "not proved".to_owned(),
+        ([(_, kind)], _) if unproved == 0 => (*kind).to_owned(),
+        (kinds, _) => {
+            let unproved = (unproved > 0).then(|| format!("{unproved} not proved"));
+            let kinds = kinds.iter().map(|(number, name)| format!("{number} {name}"));
+            kinds.chain(unproved).collect::<Vec<_>>().join(", ")
+        }
     }
-    let Some(identity) = &arm.identity else {
-        return kinds.first().map_or("not proved", |kind| kind.1).to_owned();
-    };
-    if full {
-        return identity.label();
-    }
-    let build_id =
-        identity.build_id.as_ref().map(|id| format!("build id {}", id.get(..BUILD_ID_DIGITS).unwrap_or(id)));
-    let settings = Some(settings(identity)).filter(|settings| !settings.is_empty());
-    let parts = [Some(identity.label()), Some(identity.linkage.as_str().to_owned()), build_id, settings];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn settings(identity: &Identity) -> String {
-    let settings = identity.settings.iter().map(|(name, value)| format!("{name}={value}"));
-    settings.collect::<Vec<_>>().join(" ")
 }
 
 /// What happened to the services of each arm; nothing of an import, whose events nobody counted.
@@ -172,6 +163,8 @@ pub(crate) fn happened(report: &Report) -> Option<Table> {
             let (arm, failed) = (&report.arms[*arm], report.arms[*arm].result.events.services_failed);
             Some(format!("{failed} of {}", arm.services.max(failed)))
         })
+        .figure("Processes", count(|events| events.lives))
+        .figure("Non-compliant", count(|events| events.contaminated_lives))
         .figure("Crashes", count(|events| events.crashes))
         .figure("OOM kills", count(|events| events.oom_kills))
         .figure("Restarts, unplanned", count(|events| events.unplanned_restarts))
@@ -179,7 +172,8 @@ pub(crate) fn happened(report: &Report) -> Option<Table> {
         .figure("Identity changes", count(|events| events.identity_changes))
         .figure("Gaps", count(|events| events.gaps))
         .figure("Reboots", count(|events| events.reboots))
-        .table_of_arms((0..report.arms.len()).filter(|_| report.counts_events()), |arm| {
-            emphasis(report, *arm)
-        })
+        .table_of_arms(
+            (0..report.arms.len()).filter(|_| matches!(report.kind, Kind::Field | Kind::Host)),
+            |arm| emphasis(report, *arm),
+        )
 }

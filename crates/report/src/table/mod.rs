@@ -141,7 +141,6 @@ pub(crate) fn optional<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> S
     value.map_or_else(|| NOTHING.to_owned(), show)
 }
 
-/// Whole bytes of memory.
 pub(crate) fn whole(bytes: Option<u64>) -> Option<String> {
     bytes.map(|bytes| units::memory(bytes as f64))
 }

@@ -1,10 +1,10 @@
-//! Tables of memory over time.
+//! The table of memory over time.
 
-use heaptrial_evaluate::analysis::{DayLevel, Sawtooth};
+use heaptrial_evaluate::analysis::DayLevel;
 
-use super::{Columns, Emphasis, Table, emphasis};
+use super::{Columns, Table, emphasis};
 use crate::document::Report;
-use crate::units::{self, GIB, MIB};
+use crate::units::{GIB, MIB};
 
 /// Columns of the table by day, besides the arm.
 const COLUMNS_SHOWN: usize = 12;
@@ -38,23 +38,9 @@ pub(crate) fn by_day(report: &Report) -> Option<(&'static str, Table)> {
     Some((unit, columns.table_of_arms(rows, |arm| emphasis(report, *arm))?))
 }
 
-/// A figure in the unit of its table, of which the largest has so many digits behind the point; small ones keep two digits.
+/// A figure with so many digits behind the point; small ones keep two digits that count.
 fn in_unit(value: f64, decimals: usize) -> String {
     let further = if value > 0.0 { (1.0 - value.log10().floor()).max(0.0) as usize } else { 0 };
     let decimals = decimals.max(further.min(9));
     format!("{value:.decimals$}")
-}
-
-/// Arms that are restarted at intervals, where there are any.
-pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
-    let arms = report.ranking().into_iter();
-    let restarted = arms.filter_map(|arm| Some((arm, report.arms[arm].result.sawtooth?)));
-    Columns::of("Arm", |(arm, _): &(usize, Sawtooth)| report.arms[*arm].name.clone())
-        .figure("Average over time", |(_, sawtooth)| Some(units::memory(sawtooth.time_average_bytes)))
-        .figure("Mean at end", |(arm, _)| report.arms[*arm].final_bytes().map(units::memory))
-        .figure("Restarts", |(_, sawtooth)| Some(units::count(u64::from(sawtooth.restarts))))
-        .figure("Restarts a service and day", |(_, sawtooth)| {
-            Some(format!("{:.2}", sawtooth.restarts_per_service_day))
-        })
-        .table_of_arms(restarted, |(arm, _)| (Some(*arm), Emphasis::None))
 }

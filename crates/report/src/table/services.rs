@@ -3,7 +3,7 @@
 use heaptrial_model::{Ending, SlowSample};
 
 use super::{Columns, Emphasis, Table, of_other_reading, other_reading, pace, whole};
-use crate::document::{NamedOutlier, Report, Service};
+use crate::document::{Outlier, Report, Service};
 use crate::units;
 
 /// Services beyond these are only in `report.json`.
@@ -15,12 +15,12 @@ pub(crate) fn every(report: &Report) -> (Option<Table>, usize) {
     order.sort_by_key(|service| service.counts);
     order.truncate(SERVICES_SHOWN);
     let on_host = !report.kind.is_import() && !report.kind.is_lab();
-    let restarted = order.iter().any(|service| service.restarts.is_some_and(|restarts| restarts > 0));
+    let restarted = order.iter().any(|service| service.result.restarts > 0);
     // A lab reads it of all at its end: on a host it may be days older than the rest of the row.
     let smaps = move |service: &&Service, bytes: fn(&SlowSample) -> u64| {
         service.smaps.filter(|_| report.kind.is_lab()).and_then(|smaps| whole(Some(bytes(&smaps))))
     };
-    let columns = Columns::of("Service", |service: &&Service| service.name.clone())
+    let columns = Columns::of("Service", |service: &&Service| service.result.name.clone())
         .text("Arm", |service| Some(service.arm.clone()))
         .text("Counts", |service| belongs(report, service))
         .figure("Repeat", |service| (report.repeats > 1).then(|| (service.block + 1).to_string()))
@@ -31,19 +31,20 @@ pub(crate) fn every(report: &Report) -> (Option<Table>, usize) {
         .text("End", |service| {
             service.ending.as_ref().filter(|ending| **ending != Ending::Planned).map(ToString::to_string)
         })
-        .figure("Age", |service| service.age_seconds.map(units::duration))
+        .figure("Age", |service| service.result.age_seconds.map(units::duration))
         .figure("Level", |service| {
-            let level = service.memory.as_ref().and_then(|memory| memory.median_bytes);
-            whole(level).or_else(|| service.no_level.clone())
+            service.result.level_bytes.map(units::memory).or_else(|| service.result.no_level.clone())
         })
-        .figure("At end", |service| whole(service.memory.as_ref().map(|memory| memory.final_bytes)))
-        .figure("Peak", |service| whole(service.memory.as_ref().map(|memory| memory.peak_bytes)))
+        .figure("At end", |service| service.result.final_bytes.map(units::memory))
+        .figure("Peak", |service| service.result.peak_bytes.map(units::memory))
         .figure(other_reading(report), |service| {
             of_other_reading(report, service.rss_bytes_final, service.anon_bytes_final)
         })
-        .figure("Growth", |service| Some(units::growth(service.slope_bytes_per_hour?, pace(report))))
+        .figure("Growth", |service| {
+            Some(units::growth(service.result.growth_bytes_per_day? / 24.0, pace(report)))
+        })
         .figure("CPU", |service| service.cpu_seconds.map(units::cpu))
-        .figure("Restarts", move |service| Some(service.restarts.filter(|_| restarted)?.to_string()))
+        .figure("Restarts", move |service| restarted.then(|| service.result.restarts.to_string()))
         .figure("PSS", move |service| smaps(service, |smaps| smaps.pss_bytes))
         .figure("Private dirty", move |service| smaps(service, |smaps| smaps.private_dirty_bytes))
         .figure("Lazily freed", move |service| smaps(service, |smaps| smaps.lazyfree_bytes))
@@ -65,12 +66,12 @@ fn belongs(report: &Report, service: &Service) -> Option<String> {
 }
 
 pub(crate) fn outliers(report: &Report) -> Option<Table> {
-    Columns::of("Service", |outlier: &&NamedOutlier| outlier.name.clone())
-        .text("Arm", |outlier| Some(report.arms[outlier.found.arm].name.clone()))
-        .figure("Level", |outlier| Some(units::memory(outlier.found.level_bytes)))
-        .figure("Median of the arm", |outlier| Some(units::memory(outlier.found.median_bytes)))
-        .figure("Level over median", |outlier| Some(units::ratio(outlier.found.factor)))
+    Columns::of("Service", |outlier: &&Outlier| outlier.name.clone())
+        .text("Arm", |outlier| Some(report.arms[outlier.arm].name.clone()))
+        .figure("Level", |outlier| Some(units::memory(outlier.level_bytes)))
+        .figure("Median of the arm", |outlier| Some(units::memory(outlier.median_bytes)))
+        .figure("Level over median", |outlier| Some(units::ratio(outlier.factor)))
         .table_of_arms(report.outliers.iter().take(SERVICES_SHOWN), |outlier| {
-            (Some(outlier.found.arm), Emphasis::None)
+            (Some(outlier.arm), Emphasis::None)
         })
 }

@@ -55,8 +55,7 @@ fn time(report: &Report) -> Time {
     if report.kind == Kind::LabTor { (3600.0, "an hour of life") } else { (1.0, "a second") }
 }
 
-/// The unit for which memory is shown, so that some arm needs more than a trifle for it, and how many of the measure by the second it
-/// is.
+/// The unit for which memory is shown, so that some arm needs more than a trifle for it, and what it is by the second.
 fn unit<'m>(name: &str, arms: impl Iterator<Item = &'m MeasureResult>, (seconds, by): Time) -> (f64, String) {
     let most = arms.filter_map(|measure| measure.memory_for_each).fold(0.0, f64::max);
     match name {

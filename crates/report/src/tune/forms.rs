@@ -18,8 +18,7 @@ const EFFECTS: &str = "Memory relative to the setting with its default, in the m
                        everything else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.";
 const CANDIDATES: &str = "In proportion to the control, as the search predicts it; CPU time as measured. No result: the best of many look \
                           better than they are.";
-const INTO_TRIAL: &str =
-    "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
+const INTO_TRIAL: &str = "heaptrial trial new NAME --services PATTERN --from-tune FOLDER";
 
 fn ratio_of(log_ratio: f64) -> String {
     units::ratio(log_ratio.exp())
@@ -62,7 +61,13 @@ impl TuneReport {
         let mut sentences = self.run.sentences();
         let control = &self.control;
         match &self.verified {
-            None => sentences.push(self.nothing_verified()),
+            None => sentences.push(match self.measured() {
+                0 => "Nothing was measured.".to_owned(),
+                measured => format!(
+                    "None of {} was verified; the table of candidates says why they are out.",
+                    units::counted(measured, "measured candidate")
+                ),
+            }),
             Some(verified) if verified.blocks < verified.asked => sentences.push(format!(
                 "{} of {} of the verification are there: what the search predicts is no result before all of them are.",
                 verified.blocks,
@@ -86,72 +91,33 @@ impl TuneReport {
         sentences
     }
 
-    fn nothing_verified(&self) -> String {
-        let measured = units::counted(self.measured(), "measured candidate");
-        match self.grounds() {
-            _ if self.candidates.is_empty() => "Nothing was measured.".to_owned(),
-            grounds if grounds.is_empty() || self.run.stopped.is_some() => {
-                format!("None of {measured} was verified yet.")
-            }
-            grounds => format!("None of {measured} is to be verified: {grounds}."),
-        }
-    }
-
     fn measured(&self) -> usize {
         self.candidates.iter().filter(|one| one.blocks > 0).count()
     }
 
-    /// How many candidates are out on which ground.
-    fn grounds(&self) -> String {
-        let limits = self.limits.given();
-        let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), ratio_of(most)));
-        let limits = limits.collect::<Vec<_>>().join(", ");
-        let [mut failed, mut worse, mut beyond] = [0; 3];
-        for one in &self.candidates {
-            match &one.dropped {
-                Some(DropReason::Failed { .. }) => failed += 1,
-                Some(DropReason::Worse { .. }) => worse += 1,
-                Some(DropReason::Limit { .. } | DropReason::Missing { .. }) => beyond += 1,
-                None => beyond += usize::from(one.blocks > 0 && !one.within),
-            }
-        }
-        let grounds = [
-            (failed, "failed".to_owned()),
-            (worse, format!("worse than {} or no better than another", self.control)),
-            (beyond, format!("do not keep the limits ({limits})")),
-        ];
-        let grounds = grounds.into_iter().filter(|(count, _)| *count > 0);
-        grounds.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
-    }
-
-    /// What fresh blocks show of an arm.
-    fn result_of(&self, arm: &VerifiedArm) -> String {
-        let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
-        let doubt = match self.doubt(arm) {
+    /// What fresh blocks show of an arm; nothing before all of them are there.
+    fn result_of(&self, arm: &VerifiedArm) -> Option<String> {
+        let verified = self.verified.as_ref().filter(|_| self.is_verified())?;
+        let limit = |figure: Figure, most: f64| format!("the limit of {} ({})", noun(figure), ratio_of(most));
+        Some(match self.doubt(arm) {
             _ if arm.failed.is_some() => "failed".to_owned(),
             None => {
                 let open = self.open_limits(arm);
-                let open = open.map(|(figure, most)| {
-                    format!("; not shown to keep the limit of {} ({})", noun(figure), ratio_of(most))
-                });
+                let open = open.map(|(figure, most)| format!("; not shown to keep {}", limit(figure, most)));
                 format!("better{}", open.collect::<String>())
             }
-            Some(Doubt::Missing { figure, blocks: measured }) => {
-                format!(
-                    "{}, which has a limit, is measured in {measured} of {blocks} blocks only",
-                    noun(figure)
-                )
-            }
-            Some(Doubt::BreaksLimit { figure, most }) => {
-                format!("breaks the limit of {} ({})", noun(figure), ratio_of(most))
-            }
+            Some(Doubt::Missing { figure, blocks }) => format!(
+                "{}, which has a limit, is measured in {blocks} of {} blocks only",
+                noun(figure),
+                verified.blocks
+            ),
+            Some(Doubt::BreaksLimit { figure, most }) => format!("breaks {}", limit(figure, most)),
             Some(Doubt::Worse) => "needs more".to_owned(),
             Some(Doubt::WithinMargin) => {
                 format!("better by less than {:.1}% (--margin)", 100.0 * self.margin.exp_m1())
             }
             Some(Doubt::NotBetter) => "not shown to be better".to_owned(),
-        };
-        if self.is_verified() { doubt } else { String::new() }
+        })
     }
 
     fn verified_table(&self) -> Option<Table> {
@@ -166,7 +132,7 @@ impl TuneReport {
             .figure("Ratio", |(_, against)| Some(ratio_of(against.log_ratio)))
             .figure("Interval", |(_, against)| against.interval.map(interval_of))
             .figure("Predicted", move |row| Some(ratio_of(row.0.believed.filter(|_| decides(row))?.0)))
-            .text("Result", move |row| decides(row).then(|| self.result_of(row.0)))
+            .text("Result", move |row| self.result_of(row.0).filter(|_| decides(row)))
             .table(rows)
     }
 
@@ -201,13 +167,11 @@ impl TuneReport {
 
     fn notes(&self) -> Vec<String> {
         let out = self.candidates.iter().filter(|one| one.dropped.is_some()).count();
-        let grounds = Some(self.grounds()).filter(|grounds| !grounds.is_empty());
-        let grounds = grounds.map_or(String::new(), |grounds| format!(" ({grounds})"));
         let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
         let searched = units::counted(self.run.blocks.iter().filter(|block| !block.fresh).count(), "block");
         let mut notes = vec![
             format!(
-                "Measured {} of {possible} candidates in {searched}; {out} are out{grounds}. Other settings were not explored.",
+                "Measured {} of {possible} candidates in {searched}; {out} are out. Other settings were not explored.",
                 self.measured()
             ),
             format!(
@@ -237,15 +201,6 @@ impl TuneReport {
         }));
         notes
     }
-
-    /// The arms as a trial's description has them.
-    fn arms_text(&self) -> String {
-        let arms = self.arms().into_iter().enumerate().map(|(at, spec)| {
-            let control = if at == 0 { "control = true\n" } else { "" };
-            format!("[[arm]]\nname = \"{spec}\"\n{control}allocator = \"{spec}\"\n")
-        });
-        arms.collect::<Vec<_>>().join("\n")
-    }
 }
 
 impl Document for TuneReport {
@@ -256,18 +211,13 @@ impl Document for TuneReport {
     }
 
     fn styles(&self) -> ArmStyles {
-        let arm = |spec: &String| Arm {
-            name: spec.clone(),
-            control: *spec == self.control,
-            treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
-        };
-        let arms: Vec<Arm> = std::iter::once(&self.control).chain(&self.over).map(arm).collect();
-        ArmStyles::of(arms.iter().map(|arm| (arm, None)))
+        let over = self.over.iter().map(|spec| (spec.as_str(), *spec == self.control));
+        ArmStyles::of_treatments(std::iter::once((self.control.as_str(), true)).chain(over))
     }
 
     fn sections(&self, _: Detail) -> Vec<Section> {
         let legend = |text: &str| Some(text.to_owned());
-        let trial = vec![Block::Text(INTO_TRIAL.to_owned()), Block::Verbatim(self.arms_text())];
+        let trial = vec![Block::Command(INTO_TRIAL.to_owned())];
         let sections = [
             Some(section("result", "Result", vec![Block::Lead(self.lead())])),
             table_section("verified", "On fresh seeds", legend(VERIFIED), self.verified_table()),

@@ -80,7 +80,7 @@ impl TuneReport {
         self.verified.as_ref().is_some_and(|verified| verified.blocks >= verified.asked)
     }
 
-    /// The limits of which it is not shown whether the arm keeps them: figures, and logs of the most.
+    /// The limits that the arm is neither shown to keep nor to break: figures, and logs of the most.
     fn open_limits(&self, arm: &VerifiedArm) -> impl Iterator<Item = (Figure, f64)> {
         self.limits.given().filter(|(figure, most)| {
             arm.against(None, *figure).is_some_and(|against| against.keeps(*most).is_none())

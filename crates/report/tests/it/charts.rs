@@ -1,38 +1,16 @@
 //! What charts show: bars of the figure that is compared, one look for a family in all reports, and the calendar.
 
-use crate::fixture;
-use crate::fleet;
+use crate::{fixture, fleet, import, lab};
 
 use std::collections::BTreeMap;
 
-use fixture::Fixture;
 use heaptrial_evaluate::judgement::{Calendar, Happened};
 use heaptrial_model::{Arm, Treatment};
 use heaptrial_report::{Document, Options, Report, embedded};
-use heaptrial_store::Store;
-
-fn read((store, trial): (Store, i64)) -> Report {
-    Report::with_charts(&store, trial, &Options::default()).unwrap()
-}
-
-fn lab(fixture: &Fixture) -> Report {
-    let folder = tempfile::tempdir().unwrap();
-    read(fixture.write(&folder.path().join("trial.db")))
-}
-
-fn import(trial: &fleet::Listed) -> Report {
-    let folder = tempfile::tempdir().unwrap();
-    read(fleet::write(trial, &folder.path().join("fleet.db")))
-}
 
 fn chart(report: &Report, name: &str) -> String {
     let charts = report.charts();
     charts.iter().find(|chart| chart.name == name).unwrap_or_else(|| panic!("no chart {name}")).file()
-}
-
-fn caption(report: &Report, name: &str) -> String {
-    let charts = report.charts();
-    charts.into_iter().find(|chart| chart.name == name).unwrap().caption
 }
 
 fn attribute<'a>(element: &'a str, name: &str) -> &'a str {
@@ -52,7 +30,7 @@ fn bars(svg: &str) -> Vec<(String, f64)> {
 
 /// Arms with their bars.
 fn bars_of(of: &Report) -> Vec<(&heaptrial_report::Arm, String, f64)> {
-    let ranked = of.ranking().into_iter().map(|index| &of.arms[index]).filter(|arm| arm.memory.is_some());
+    let ranked = of.ranking().into_iter().map(|index| &of.arms[index]).filter(|arm| arm.level().is_some());
     let bars = bars(&chart(of, "final-memory"));
     assert_eq!(ranked.clone().count(), bars.len());
     ranked.zip(bars).map(|(arm, (class, width))| (arm, class, width)).collect()
@@ -61,11 +39,13 @@ fn bars_of(of: &Report) -> Vec<(&heaptrial_report::Arm, String, f64)> {
 #[test]
 fn a_bar_and_the_ratio_beside_it_are_of_the_same_figure() {
     // The means at the end differ: arms grow, and the control has off-treatment services.
-    for of in [lab(&fixture::tor()), lab(&fixture::command(3)), import(&fleet::contaminated())] {
+    for of in
+        [lab(&fixture::tor()), lab(&fixture::command(3)), import(&fleet::contaminated(), &Options::default())]
+    {
         let bars = bars_of(&of);
         let control = bars.iter().find(|(arm, _, _)| arm.control).unwrap().2;
         let mut compared = 0;
-        for (arm, class, width) in &bars {
+        for (arm, _, width) in &bars {
             // What is restarted at intervals is compared by averages over time.
             let Some(ratio) = arm.ratio().filter(|_| arm.result.sawtooth.is_none()) else { continue };
             assert!(
@@ -74,33 +54,10 @@ fn a_bar_and_the_ratio_beside_it_are_of_the_same_figure() {
                 arm.name,
                 ratio.estimate.value
             );
-            assert!(!class.contains("pale"));
             compared += 1;
         }
         assert!(compared >= 2);
-        let caption = caption(&of, "final-memory");
-        assert!(caption.contains("at its right the ratio of that to the control's"), "{caption}");
-        assert!(caption.contains("Thin upright mark: the mean of last readings"), "{caption}");
     }
-}
-
-#[test]
-fn an_arm_without_the_compared_figure_shows_its_last_readings_and_no_ratio() {
-    let mut trial = fleet::contaminated();
-    // Its services were read in the first hours and once at the end: nothing covers the window of comparison.
-    for member in trial.lists[4].members.clone() {
-        let samples = &mut trial.services[member].lives[0].samples;
-        let last = samples.len() - 1;
-        samples.drain(6..last);
-    }
-    let of = import(&trial);
-    let found = bars_of(&of);
-    let (arm, class, _) = found.iter().find(|(arm, _, _)| arm.name == "group_mimalloc301").unwrap();
-    assert!(arm.ratio().is_none());
-    assert!(class.contains("pale"), "{class}");
-    assert_eq!(found.iter().filter(|(_, class, _)| class.contains("pale")).count(), 1);
-    assert!(chart(&of, "final-memory").contains(">last readings</tspan>"));
-    assert!(caption(&of, "final-memory").contains("Pale bars are arms without a level"));
 }
 
 /// Family of a class such as `outlined f7`: colours of a family stand together.
@@ -115,7 +72,7 @@ fn families(of: &Report) -> BTreeMap<String, usize> {
 #[test]
 fn a_family_has_one_colour_in_all_kinds_of_reports() {
     let (tor, command) = (families(&lab(&fixture::tor())), families(&lab(&fixture::command(2))));
-    let field = families(&import(&fleet::contaminated()));
+    let field = families(&import(&fleet::contaminated(), &Options::default()));
     assert_eq!(tor["glibc"], command["glibc"]);
     assert_eq!(tor["glibc"], field["group_glibc"]);
     assert_eq!(tor["glibc"], tor["DirCache 0"], "by what it was proved to run");
@@ -139,17 +96,16 @@ fn a_family_has_one_colour_in_all_kinds_of_reports() {
 
 #[test]
 fn a_trial_over_days_has_a_calendar_and_a_lab_run_has_none() {
-    let of = import(&fleet::contaminated());
-    let calendar: &Calendar = of.trajectories().unwrap().calendar.as_ref().unwrap();
+    let of = import(&fleet::contaminated(), &Options::default());
+    let calendar: &Calendar = of.trajectories.as_ref().unwrap().calendar.as_ref().unwrap();
     let svg = chart(&of, "over-calendar-time");
-    for told in [">restarts<", ">events<", ">services read<", "UTC<"] {
-        assert!(svg.contains(told), "{told}");
+    for shown in [">8 restarts<", "note, 20", "UTC<"] {
+        assert!(svg.contains(shown), "{shown}");
     }
     // Its 8 services are restarted together, three times.
     let restarts = calendar.marks.iter().filter(|mark| mark.happened == Happened::Restart);
     assert_eq!(restarts.map(|mark| mark.count).collect::<Vec<_>>(), [8, 8, 8]);
-    assert_eq!(calendar.read.iter().map(|step| step.services).max(), Some(74));
     let lab = lab(&fixture::tor());
-    assert_eq!(lab.trajectories().unwrap().calendar, None);
+    assert_eq!(lab.trajectories.as_ref().unwrap().calendar, None);
     assert!(lab.charts().iter().all(|chart| chart.name != "over-calendar-time"));
 }

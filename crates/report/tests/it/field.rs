@@ -1,23 +1,16 @@
 //! The report of a field trial over a synthetic fleet.
 
-use crate::fleet;
-use crate::schema::validate;
+use crate::{fleet, import, read_again};
 
 use fleet::{GIB, LISTS, STRANGERS};
-use heaptrial_evaluate::analysis::{Finding, FindingKind, LimitKind, SelfCheck, Severity};
+use heaptrial_evaluate::analysis::{Finding, FindingKind, SelfCheck, Severity};
 use heaptrial_evaluate::judgement::Judgement;
 use heaptrial_model::LifeStart;
 use heaptrial_report::{Arm, Assignment, Document, Options, Report, units};
 use serde_json::Value;
 
-fn report_with(trial: &fleet::Listed, options: &Options) -> Report {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, id) = fleet::write(trial, &folder.path().join("fleet.db"));
-    Report::with_charts(&store, id, options).unwrap()
-}
-
 fn report(trial: &fleet::Listed) -> Report {
-    report_with(trial, &Options::default())
+    import(trial, &Options::default())
 }
 
 fn arm<'a>(report: &'a Report, name: &str) -> &'a Arm {
@@ -49,7 +42,8 @@ fn an_arm_is_shown_as_assigned_and_as_treated() {
     off_treatment.sort_unstable();
     assert_eq!(off_treatment, ["jemalloc00", "jemalloc01", "jemalloc02", "jemalloc03"]);
     // In both lists, once for each.
-    let twice: Vec<_> = report.services.iter().filter(|service| service.name == "jemalloc00").collect();
+    let twice: Vec<_> =
+        report.services.iter().filter(|service| service.result.name == "jemalloc00").collect();
     assert_eq!(twice.len(), 2);
     assert_eq!(twice.iter().filter(|service| service.counts).count(), 1);
     assert_eq!(report.assignment, Some(Assignment::Listed));
@@ -78,7 +72,7 @@ fn a_field_trial_has_verdicts_findings_and_adjusted_p_values() {
     assert!(report.self_check.is_some());
     assert_eq!(report.sources.len(), 2);
     assert_eq!(report.sampling_interval_seconds, Some(7200.0));
-    assert_eq!((report.sampler, report.cpu_share), (None, None));
+    assert_eq!(report.sampler, None);
 }
 
 #[test]
@@ -104,11 +98,10 @@ fn a_growing_arm_is_named_and_a_bloating_one_never_recommended() {
 #[test]
 fn a_memory_limit_can_be_given() {
     let options = Options { memory_limit_bytes: Some((12.0 * GIB) as u64), ..Options::default() };
-    let report = report_with(&fleet::contaminated(), &options);
-    assert_eq!(report.analysis.memory_limit.unwrap().service_bytes, Some((12.0 * GIB) as u64));
+    let report = import(&fleet::contaminated(), &options);
+    assert_eq!(report.analysis.memory_limit.unwrap().service_bytes, Some(12.0 * GIB));
     let days = arm(&report, "group_mimalloc301").result.verdict.as_ref().unwrap().runs_out().unwrap().0.value;
     assert!((2.0..6.0).contains(&days), "{days}");
-    validate(&report);
 }
 
 #[test]
@@ -122,12 +115,10 @@ fn a_fleet_without_comparable_services_is_reported_all_the_same() {
         }
     }
     let one_reading = report(&trial);
-    validate(&one_reading);
     assert!(!one_reading.html().contains("NaN"));
     one_reading.terminal(false);
     trial.services.iter_mut().for_each(|service| service.lives.clear());
     let empty = report(&trial);
-    validate(&empty);
     assert_eq!(empty.samples, 0);
     empty.html();
     empty.markdown();
@@ -135,18 +126,8 @@ fn a_fleet_without_comparable_services_is_reported_all_the_same() {
 }
 
 #[test]
-fn json_follows_the_schema() {
-    for trial in [fleet::contaminated(), fleet::hostile()] {
-        validate(&report(&trial));
-    }
-}
-
-#[test]
 fn a_field_trial_on_the_terminal() {
     let text = report(&fleet::contaminated()).terminal(false);
-    let widest =
-        text.lines().filter(|line| !line.starts_with("Repeat it")).map(|line| line.chars().count()).max();
-    assert!(widest.unwrap() <= 108, "{widest:?}");
     insta::assert_snapshot!(text);
 }
 
@@ -199,9 +180,7 @@ fn with(change: impl Fn(&mut Judgement)) -> Report {
     let (store, id) = fleet::write(&fleet::contaminated(), &folder.path().join("fleet.db"));
     let mut judgement = Judgement::of(&store, id, &Options::default()).unwrap();
     change(&mut judgement);
-    let report = Report::of(&judgement).unwrap();
-    validate(&report);
-    report
+    read_again(Report::of(&judgement).unwrap())
 }
 
 fn recommended(change: impl Fn(&mut Judgement)) -> Option<String> {
@@ -281,51 +260,27 @@ fn a_caveat_blocks_only_what_it_could_explain() {
 }
 
 #[test]
-fn without_a_limit_memory_doubles_and_days_count_from_the_last_reading() {
+fn without_a_limit_it_says_when_memory_doubles() {
     let mut trial = fleet::contaminated();
     trial.plan.host_facts = serde_json::json!({});
-    let unlimited = report(&trial);
-    validate(&unlimited);
-    let bloating = arm(&unlimited, "group_mimalloc301");
-    assert_eq!(bloating.result.verdict.as_ref().unwrap().runs_out().unwrap().1, Some(LimitKind::Doubling));
-    assert!(unlimited.terminal(false).contains("doubles in"));
-    let limit = |report: &Report| {
-        arm(report, "group_mimalloc301").result.verdict.as_ref().unwrap().runs_out().unwrap()
-    };
-    assert_eq!(limit(&report(&fleet::contaminated())).1, Some(LimitKind::WholeHost));
+    assert!(report(&trial).terminal(false).contains("doubles in"));
     let options = Options { memory_limit_bytes: Some((2.0 * GIB) as u64), ..Options::default() };
-    let passed = report_with(&fleet::contaminated(), &options);
-    assert!(limit(&passed).0.value <= 0.0);
-    assert!(passed.terminal(false).replace("\n  ", " ").contains("above its memory limit already"));
+    let passed = import(&trial, &options).terminal(false).replace("\n  ", " ");
+    assert!(passed.contains("above its memory limit already"), "{passed}");
 }
 
 #[test]
-fn the_self_check_gives_noise_as_an_interval_and_tells_when_it_fails() {
-    let shown = |found_share| {
+fn a_self_check_that_fails_is_a_caveat() {
+    let caveats = |found_share| {
         let report = with(|judgement| {
             let check = SelfCheck { halvings: 1000, found_share, standard_error: 0.007, noise_ratio: 1.03 };
             judgement.analysis.self_check = Some(check);
         });
-        report.terminal(false).replace('\n', " ")
+        report.caveats.join(" ")
     };
-    let fine = shown(0.06);
-    assert!(fine.contains("Ratios from 0.97 to 1.03 are noise"), "{fine}");
-    assert!(!fine.contains("intervals are too narrow"), "{fine}");
-    assert!(
-        shown(0.066).split_whitespace().collect::<Vec<_>>().join(" ").contains("intervals are too narrow")
-    );
-}
-
-#[test]
-fn an_import_without_services_says_so_in_one_sentence() {
-    let mut trial = fleet::contaminated();
-    trial.services.clear();
-    trial.lists.iter_mut().for_each(|list| list.members.clear());
-    let report = report(&trial);
-    validate(&report);
-    let text = report.terminal(false);
-    assert!(text.contains("nothing can be compared") && !text.contains("Recommendation"), "{text}");
-    assert!(!report.markdown().contains("age of 0 s"));
+    let fine = caveats(0.06);
+    assert!(fine.contains("Ratios from 0.97 to 1.03 are noise") && !fine.contains("too narrow"), "{fine}");
+    assert!(caveats(0.066).contains("intervals are too narrow"));
 }
 
 /// What the operators' own report has: what was expected and what follows, and which service stands out.
@@ -333,7 +288,6 @@ fn an_import_without_services_says_so_in_one_sentence() {
 fn outliers_and_what_was_expected_are_shown() {
     let trial = fleet::two_servers_for_six_weeks();
     let report = report(&trial);
-    validate(&report);
     let markdown = report.markdown();
     for told in [
         "**Hypothesis.** mimalloc 2.0.9 needs less than half of glibc.",
@@ -346,7 +300,7 @@ fn outliers_and_what_was_expected_are_shown() {
     }
 
     let [outlier] = &report.outliers[..] else { panic!("{:?}", report.outliers) };
-    let arm = report.arms[outlier.found.arm].name.as_str();
+    let arm = report.arms[outlier.arm].name.as_str();
     assert_eq!((outlier.name.as_str(), arm), ("relay19", "group_mimalloc209"));
-    assert!((outlier.found.factor / 3.0 - 1.0).abs() < 0.1, "{outlier:?}");
+    assert!((outlier.factor / 3.0 - 1.0).abs() < 0.1, "{outlier:?}");
 }

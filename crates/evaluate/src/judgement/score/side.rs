@@ -61,7 +61,7 @@ impl Side {
                 "no relay of `{name}` got a consensus, so it has no age to compare at"
             ))
         })?;
-        Ok(Self::judged(&rows, Some(clock.consensuses), run.fleet(&rows, options), options))
+        Ok(Self::judged(&rows, Some(clock.taken), run.fleet(&rows, options), options))
     }
 
     /// Takes in a further lab run as repeats of this one, from which it differs in nothing but the seed.
