@@ -75,7 +75,7 @@ impl Examiner {
 fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     let main = Process::new(root, request.key.pid);
     let process = match &request.larger {
-        Some(member) => Process::by_living_thread(root, member.pid),
+        Some(member) => Process::new(root, member.pid),
         None => Process::new(root, request.key.pid),
     };
     let image = request.larger.as_ref().map_or(request.key.start_ticks, |member| member.image.0);

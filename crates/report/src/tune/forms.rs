@@ -1,6 +1,5 @@
 //! A search over settings for a terminal, as Markdown and as a page.
 
-use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_search::tune::{Against, Doubt, DropReason, Effect, Figure, Standing};
 
 use super::{TuneReport, VerifiedArm};
