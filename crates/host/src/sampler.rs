@@ -7,8 +7,7 @@ use heaptrial_model::{Sample, SlowSample};
 
 use crate::unit_cgroup::{UnitCgroup, processes_below};
 use crate::{
-    AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessPattern, ProcessReader,
-    ProcessReading, ProcessTree, ServiceProcesses,
+    AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, ProcessReader, ProcessTree, ServiceProcesses,
 };
 
 /// Reads all processes of one service, keeping their files open between ticks.
@@ -19,17 +18,11 @@ pub struct ServiceSampler {
     readers: Vec<ProcessReader>,
     unopened: Vec<i32>,
     listed_in: Option<PathBuf>,
-    /// Of the other processes only those that count are read.
-    main_counts: bool,
-    counted: Option<ProcessPattern>,
-    ever_counted: bool,
     group: Option<Cgroup>,
     cgroup: Option<CgroupReader>,
     family: usize,
     outside: Option<(i32, String)>,
     hugetlb_bytes: u64,
-    /// Where only some processes count: what those took that have ended, and that no parent of theirs has which counts.
-    ended: Sample,
 }
 
 /// A process of a service, as it was sampled last.
@@ -101,25 +94,12 @@ impl ServiceSampler {
             readers: vec![main],
             unopened: Vec::new(),
             listed_in: None,
-            main_counts: true,
-            counted: None,
-            ever_counted: true,
             group,
             cgroup,
             family: 1,
             outside: None,
             hugetlb_bytes: 0,
-            ended: Sample::default(),
         })
-    }
-
-    /// From now on only processes of the family count that a pattern holds of. The cgroup is not sampled then: it has all.
-    pub fn count_only(&mut self, pattern: ProcessPattern) {
-        self.main_counts = pattern.holds(&Process::new(&self.root, self.processes.main()));
-        self.ever_counted = self.main_counts;
-        self.counted = Some(pattern);
-        self.readers.retain(|reader| reader.pid() == self.processes.main());
-        self.cgroup = None;
     }
 
     /// Whether processes may have come or gone since this was asked last: where there is a group of its own, whether its list of
@@ -156,37 +136,12 @@ impl ServiceSampler {
         if self.outside.is_none() && self.listed_in.is_none() {
             self.outside = family.iter().find_map(|pid| self.outside_of_the_group(*pid));
         }
-        // Titles change, and may be set a moment after the start.
-        let counts =
-            |pid: &i32| self.counted.as_ref().is_none_or(|of| of.holds(&Process::new(&self.root, *pid)));
-        let counted: Vec<i32> = family.iter().copied().filter(counts).collect();
-        self.main_counts = counted.contains(&self.processes.main());
-        self.ever_counted |= !counted.is_empty();
-        let mut ended = Vec::new();
-        self.readers.retain(|reader| {
-            let stays = reader.pid() == self.processes.main() || counted.contains(&reader.pid());
-            ended.extend((!stays && !family.contains(&reader.pid())).then(|| *reader.last()));
-            stays
-        });
-        self.take_ended(&ended);
+        let main = self.processes.main();
+        self.readers.retain(|reader| reader.pid() == main || family.contains(&reader.pid()));
         let known = |pid: &i32| self.readers.iter().any(|reader| reader.pid() == *pid);
-        self.unopened = counted.into_iter().filter(|pid| !known(pid)).collect();
+        self.unopened = family.iter().copied().filter(|pid| !known(pid)).collect();
         // What fails is tried again with each sample, and reported there.
         let _ = self.open_new();
-    }
-
-    /// Where only some processes count, keeps what those took that have ended, as they were read last. A parent that counts has that
-    /// of a child that it waited for.
-    fn take_ended(&mut self, ended: &[ProcessReading]) {
-        if self.counted.is_none() {
-            return;
-        }
-        for last in ended {
-            let counts = |pid: i32| pid != self.processes.main() || self.main_counts;
-            if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
-                add_taken(&mut self.ended, &last.sample);
-            }
-        }
     }
 
     /// Opens the processes that came. One that ended since is none of the family any more.
@@ -209,17 +164,7 @@ impl ServiceSampler {
         (!its.is_within(own)).then(|| (pid, its.dir().display().to_string()))
     }
 
-    /// Which processes count, where not all do.
-    pub fn counted(&self) -> Option<&ProcessPattern> {
-        self.counted.as_ref()
-    }
-
-    /// The pattern, where no process of the family counted at any look so far.
-    pub fn never_counted(&self) -> Option<&ProcessPattern> {
-        self.counted.as_ref().filter(|_| !self.ever_counted)
-    }
-
-    /// Processes of the family as of the last look at it, whether they count or not.
+    /// Processes of the family as of the last look at it.
     pub fn family(&self) -> usize {
         self.family
     }
@@ -236,8 +181,7 @@ impl ServiceSampler {
         self.open_new()?;
         let mut total = Sample::default();
         let main_pid = self.processes.main();
-        let main_counts = self.main_counts;
-        let (mut unread, mut ended) = (None, Vec::new());
+        let mut unread = None;
         let mut hugetlb_bytes = 0;
         self.readers.retain_mut(|reader| match reader.read() {
             // Its memory is given back before it has ended.
@@ -248,10 +192,8 @@ impl ServiceSampler {
                 true
             }
             Ok(reading) if !reading.zombie => {
-                if reader.pid() != main_pid || main_counts {
-                    total.add(&reading.sample);
-                    hugetlb_bytes += reading.hugetlb_bytes;
-                }
+                total.add(&reading.sample);
+                hugetlb_bytes += reading.hugetlb_bytes;
                 true
             }
             // Its CPU time and page faults are its parent's only when that has waited for it.
@@ -263,20 +205,12 @@ impl ServiceSampler {
                 unread.get_or_insert(error);
                 true
             }
-            Err(_) => {
-                ended.push(*reader.last());
-                false
-            }
+            Err(_) => false,
         });
-        self.take_ended(&ended);
         if let Some(error) = unread {
             return Err(error);
         }
         self.hugetlb_bytes = hugetlb_bytes;
-        add_taken(&mut total, &self.ended);
-        if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
-            return Err(none_counts(main_pid, pattern));
-        }
         if let Some(cgroup) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
             total.cgroup_peak_bytes = cgroup.peak_bytes();
@@ -284,11 +218,10 @@ impl ServiceSampler {
         Ok(total)
     }
 
-    /// The processes that count and run, as of the last sample.
+    /// The processes that run, as of the last sample.
     pub fn members(&self) -> impl Iterator<Item = Member> {
         let now = crate::Instant::now();
-        let counts = |reader: &&ProcessReader| reader.pid() != self.processes.main() || self.main_counts;
-        let running = self.readers.iter().filter(counts).filter(|reader| !reader.last().zombie);
+        let running = self.readers.iter().filter(|reader| !reader.last().zombie);
         running.map(move |reader| {
             let last = reader.last();
             Member {
@@ -300,7 +233,7 @@ impl ServiceSampler {
         })
     }
 
-    /// Huge pages of hugetlb of the processes that count, as of the last sample, which has them in its anonymous memory and RSS. The
+    /// Huge pages of hugetlb as of the last sample, which has them in its anonymous memory and RSS. The
     /// kernel has them in neither, nor in a group's memory. One that several processes map counts for each of them.
     pub fn hugetlb_bytes(&self) -> u64 {
         self.hugetlb_bytes
@@ -336,13 +269,7 @@ impl ServiceSampler {
     pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
         let started = Stopwatch::now();
         let mut total = SlowSample::default();
-        let main = self.processes.main();
-        let mut counted =
-            self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts).peekable();
-        if let (Some(pattern), None) = (&self.counted, counted.peek()) {
-            return Err(none_counts(main, pattern));
-        }
-        for reader in counted {
+        for reader in &mut self.readers {
             match reader.read_slow() {
                 Ok(slow) => {
                     total.pss_bytes += slow.pss_bytes;
@@ -357,10 +284,6 @@ impl ServiceSampler {
         total.cost_us = started.elapsed().as_micros() as u64;
         Ok(total)
     }
-}
-
-fn none_counts(main_pid: i32, pattern: &ProcessPattern) -> HostError {
-    HostError::Failed(format!("no process of the service of process {main_pid} is like `{pattern}`"))
 }
 
 /// Adds what a process took over its lifetime, which is left when its memory is gone.
@@ -480,43 +403,5 @@ mod tests {
         // One without memory is on its way out.
         std::fs::write(folder.path().join("proc/10/status"), "Name:\tx\n").unwrap();
         assert!(sampler.read().unwrap_err().is_gone());
-    }
-
-    fn end(mut child: std::process::Child, root: &HostRoot) {
-        for pid in ProcessTree::scan(root).unwrap().family(child.id() as i32).into_iter().rev() {
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_raw(pid).unwrap(),
-                rustix::process::Signal::KILL,
-            );
-        }
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn only_processes_that_count_are_summed() {
-        let root = HostRoot::default();
-        let script = "sleep 61 & sleep 62 & wait";
-        let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let pid = child.id() as i32;
-        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
-        let deadline = Stopwatch::now() + Duration::from_secs(10);
-        while ProcessTree::scan(&root).unwrap().family(pid).len() < 3 {
-            assert!(Stopwatch::now() < deadline, "the shell never had two children");
-        }
-        // Before it is executed a child is called as the shell.
-        let mut comes_to = |pattern: &str, count: u32| {
-            sampler.count_only(pattern.parse().unwrap());
-            while Stopwatch::now() < deadline {
-                sampler.follow(&ProcessTree::scan(&root).unwrap());
-                if sampler.read().is_ok_and(|sample| sample.processes == count) {
-                    return true;
-                }
-            }
-            false
-        };
-        assert!(comes_to("^sleep 6[12]$", 2));
-        assert!(comes_to("^sh -c", 1));
-        assert!("(".parse::<ProcessPattern>().is_err());
-        end(child, &root);
     }
 }

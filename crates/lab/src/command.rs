@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_allocator::Unreached;
-use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
 
@@ -37,8 +36,6 @@ pub struct CommandOptions {
     pub conclude: Option<String>,
     /// What the service does for its users.
     pub work: Vec<Work>,
-    /// Which processes of a service count; all where there is nothing.
-    pub counted: Option<ProcessPattern>,
     /// How services are asked to end.
     pub end: EndRequest,
     /// Whether `{dir}` stays after the service.
@@ -97,7 +94,6 @@ impl Workload for CommandWorkload {
             ("load", options.load.clone().map(Value::from)),
             ("conclude", options.conclude.clone().map(Value::from)),
             ("work", (!work.is_empty()).then(|| work.into())),
-            ("count", options.counted.as_ref().map(|pattern| pattern.to_string().into())),
             ("warm_up_seconds", options.warm_up.map(|warm_up| warm_up.as_secs_f64().into())),
             ("work_margin", options.work_margin.map(Value::from)),
         ];

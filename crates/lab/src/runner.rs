@@ -136,12 +136,7 @@ impl LabPlan {
             Some(number) => json!({ "seen": seen, "as_on": number, "arms": as_on }),
             None => json!({ "seen": seen }),
         };
-        // The group of a service has all of its processes.
-        let counted = parameters.get("count").map(|pattern| format!("only processes like {pattern} count"));
-        parameters["memory_accounting"] = match counted {
-            Some(why) if self.accounting.why_none().is_none() => Accounting::Processes { why }.describe(),
-            _ => self.accounting.describe(),
-        };
+        parameters["memory_accounting"] = self.accounting.describe();
         if let Some(bytes) = self.memory_limit_bytes {
             parameters["memory_limit_bytes"] = bytes.into();
         }
@@ -387,7 +382,6 @@ impl Run<'_> {
             return Ok(None);
         }
         let launch = round.launch(index);
-        let counted = launch.counted.clone();
         let command = kept_command(slot, launch, &self.logs, self.plan.cgroup());
         let started = heaptrial_host::Instant::now();
         let kept = Supervisor::start(&self.plan.supervisor, &self.plan.accounting, &command);
@@ -437,9 +431,8 @@ impl Run<'_> {
             }
             return Ok(None);
         }
-        let mut sampler = sampler?;
+        let sampler = sampler?;
         let cgroup = sampler.cgroup().cloned();
-        counted.into_iter().for_each(|pattern| sampler.count_only(pattern));
         let service = RunningService {
             slot: index,
             service_id,
@@ -568,24 +561,14 @@ impl Run<'_> {
         if let Some(why) = service.ends.crash() {
             self.fail_life(service, slot, &why)?;
         }
-        if let Some(pattern) = service.sampler.never_counted() {
-            let why = format!(
-                "no process of it had a command line like --count '{pattern}', so nothing of it was read; ps shows command lines"
-            );
-            self.fail(service.service_id, slot, &why)?;
-        }
-        let counted = service.sampler.counted().map(|pattern| format!("only processes like {pattern} count"));
         let limit = self.plan.memory_limit_bytes.map(|bytes| units::memory(bytes as f64));
-        // Figures of processes that count are their own.
-        let outside = service.sampler.outside().filter(|_| counted.is_none() || limit.is_some());
-        if let Some((pid, group)) = outside {
+        if let Some((pid, group)) = service.sampler.outside() {
             let why = format!(
                 "its process {pid} was in another control group ({group}), so what it used is in no figure and under no limit"
             );
             self.fail_life(service, slot, &why)?;
         }
-        let why_no_cgroup = self.plan.accounting.why_none().or(counted.as_deref());
-        if let (Some(why), true) = (why_no_cgroup, service.several) {
+        if let (Some(why), true) = (self.plan.accounting.why_none(), service.several) {
             let text = format!(
                 "its figures are the sum over its processes, in which pages that they share count once for each: they are not \
                  those of a control group ({why})"

@@ -380,7 +380,6 @@ impl Round for TorRound {
             program: self.tor.clone(),
             arguments: self.relays[slot].arguments(),
             environment: BTreeMap::new(),
-            counted: None,
             end: EndRequest::default(),
         }
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_host::{Process, ProcessPattern};
+use heaptrial_host::Process;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use serde_json::Value;
 
@@ -71,8 +71,6 @@ pub struct Launch {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     pub environment: BTreeMap<String, String>,
-    /// Which of its processes count; all where there is nothing.
-    pub counted: Option<ProcessPattern>,
     pub end: EndRequest,
 }
 

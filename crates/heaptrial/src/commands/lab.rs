@@ -181,11 +181,6 @@ fn check(options: &LabOptions, plan: &TrialPlan, timed: &Timed) -> Result<Metric
              which has each page once, PSS of each service is in the report",
         ));
     }
-    if metric == Metric::Cgroup && workload.parameters().get("count").is_some() {
-        return Err(Failure::usage(
-            "--metric cgroup is of all processes in a service's control group, and --count of some; use --metric anon",
-        ));
-    }
     Ok(metric)
 }
 

@@ -137,35 +137,6 @@ fn a_preload_whose_file_an_upgrade_took_away_is_told() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn names_are_exact_and_a_pattern_without_a_match_is_a_failure() {
-    let Some((bed, _)) = Bed::with_churn(12) else { return };
-    // An instance whose name begins with another's.
-    bed.container.ok(&["systemctl", "start", "churn@0011.service"]);
-    let names = |arguments: &str| -> Vec<String> {
-        let listed = bed.json(arguments);
-        let names = listed["services"].as_array().unwrap().iter().map(|service| &service["unit"]["name"]);
-        names.map(|name| name.as_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(names("services churn@001 --json"), ["churn@001.service"]);
-    assert_eq!(names("services churn@001* --json"), ["churn@001.service", "churn@0011.service"]);
-    assert_eq!(
-        names("services churn@002 churn@001 churn@002.service --json"),
-        ["churn@001.service", "churn@002.service"]
-    );
-    // What is not loaded is found by its exact name alone.
-    bed.container.ok(&["systemctl", "stop", "churn@012.service"]);
-    assert_eq!(names("services churn@012 --json"), ["churn@012.service"]);
-
-    let output = bed.heaptrial("services chrun@001 churn@ churn@001 --json");
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(json(&output)["unmatched"], serde_json::json!(["chrun@001", "churn@"]));
-    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 1);
-    let said = stderr(&output);
-    assert!(said.contains("no service matches `chrun@001`"), "{said}");
-}
-
-#[test]
-#[ignore = "needs root and a container"]
 fn services_in_trouble_are_listed_with_what_is_wrong() {
     let Some((bed, units)) = Bed::with_churn(1) else { return };
     let write = |name: &str, text: &str| {

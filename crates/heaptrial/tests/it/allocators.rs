@@ -131,7 +131,6 @@ fn every_allocator_is_obtained_verified_and_identified() {
         ("mimalloc@3.1.5", Some("3.1.5")),
         ("mimalloc@3.3.2", Some("3.3.2")),
         ("tcmalloc@2.10", Some("2.10")),
-        ("tcmalloc@2.16", Some("2.16")),
         ("snmalloc", None),
         ("rpmalloc", None),
         ("scudo", None),
@@ -216,7 +215,6 @@ fn the_ends_of_what_a_search_tries_are_taken() {
         "mimalloc@3.1.5",
         "mimalloc@3.3.2",
         "tcmalloc@2.10",
-        "tcmalloc@2.16",
         "scudo",
     ];
     let (mut wrong, mut taken) = (Vec::new(), BTreeSet::new());

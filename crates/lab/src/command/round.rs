@@ -104,7 +104,6 @@ impl Round for CommandRound {
             program: find_program(&program).unwrap_or_else(|_| program.into()),
             arguments: words.map(OsString::from).collect(),
             environment: treatment.environment.iter().map(filled).collect(),
-            counted: self.options.counted.clone(),
             end: self.options.end,
         }
     }

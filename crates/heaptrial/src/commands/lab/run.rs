@@ -1,7 +1,6 @@
 //! `heaptrial lab run`: a program, by itself or as a service under load.
 
 use clap::Args;
-use heaptrial_host::ProcessPattern;
 use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
 use heaptrial_model::{HumanDuration, TrialPlan};
 
@@ -65,9 +64,6 @@ struct ServiceOptions {
     /// rank, such as 1.05 [default: 1.11]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     work_margin: Option<f64>,
-    /// Count only processes of the service whose command line, as ps shows it, has a match, such as '^postgres: '
-    #[arg(long, value_name = "REGEX")]
-    count: Option<ProcessPattern>,
     /// Leave readings below this age out of figures [default: a third of the duration]
     #[arg(long, value_name = "DURATION")]
     warm_up: Option<HumanDuration>,
@@ -125,7 +121,6 @@ impl RunOptions {
             load: service.load.clone(),
             conclude: service.conclude.clone(),
             work: works,
-            counted: service.count.clone(),
             end: EndRequest { signal: service.end_signal, grace: service.grace.0 },
             keep_dirs: service.keep_dirs,
             tick: self.lab.tick.0,
