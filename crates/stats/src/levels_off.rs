@@ -1,4 +1,4 @@
-//! Whether growth levels off.
+//! Whether the growth of services levels off.
 
 use crate::counts::sign_test;
 use crate::line::{Line, fit_line};

@@ -6,8 +6,8 @@ use super::lists::WantedList;
 const CALLED: [&str; 2] = ["control", "baseline"];
 
 /// The control among the arms of `lists`: the first that is called so,
-/// else the one that claims glibc with the least beside it, else the only one that claims no allocator, else the first. Gives whether
-/// anything names it so.
+/// else the one that claims glibc with the least beside it, else the only one that claims no allocator, else the first. Gives
+/// whether anything names it so.
 pub(super) fn find(lists: &[WantedList]) -> Option<(usize, bool)> {
     let all = || 0..lists.len();
     let first = |fits: &dyn Fn(&WantedList) -> bool| all().find(|index| fits(&lists[*index]));

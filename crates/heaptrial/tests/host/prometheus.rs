@@ -276,7 +276,7 @@ fn refusals(folder: &Path, prometheus: &Server, end: &str) {
     let named = ["--query", "memory{world=\"1\"}", "--service-label", "name"];
     let milliseconds = [&named[..], &["--start", "start{world=\"1\"} * 1000"]].concat();
     let cases: [(&str, &[&str], &str); 11] = [
-        (&url, &milliseconds, "seems to be in milliseconds"),
+        (&url, &milliseconds, "Divide milliseconds by"),
         (&url, &["--query", "memory{world=\"1\"} / 1024", "--service-label", "name"], "are below 1 MiB"),
         (&url, &["--query", "memory{world=\"1\"}"], "two series of the service host0:9256 at the same time"),
         (&url, &["--query", "nothing"], "no readings of nothing"),

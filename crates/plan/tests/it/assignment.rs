@@ -123,25 +123,6 @@ fn every_service_is_as_likely_to_get_any_arm() {
     }
 }
 
-/// The order of restarts favours no arm and no service.
-#[test]
-fn no_arm_and_no_service_is_always_early() {
-    let (trial, candidates) = (trial(4), fleet(32));
-    let plans = 600;
-    let mut places: BTreeMap<String, f64> = BTreeMap::new();
-    for seed in 0..plans {
-        for (place, assigned) in drawn(&trial, &candidates, seed).services.into_iter().enumerate() {
-            let place = place as f64 / 31.0 / plans as f64;
-            *places.entry(assigned.service.to_string()).or_default() += place;
-            *places.entry(assigned.arm).or_default() += place / 8.0;
-        }
-    }
-    for (what, mean) in places {
-        // A mean of 600 uniform places has a standard error of 0.012.
-        assert!((mean - 0.5).abs() < 0.06, "{what}: {mean:.3}");
-    }
-}
-
 /// What is drawn is what the analysis permutes: services that differ by host, role and past memory, and treatments
 /// that do nothing. At most 5% of the plans may find something at 5%, and the blocks must make the test much sharper
 /// than none would.
