@@ -47,6 +47,7 @@ pub enum LookStanding {
     More,
     /// Shown at the last look to need the same, within 10%.
     Same,
+    /// No difference from the control is shown.
     Open,
 }
 
@@ -58,6 +59,7 @@ pub enum Decision {
     Difference,
     /// At the last look every arm is shown to need the same as the control, within 10%.
     NoDifference,
+    /// Neither a difference nor its absence is shown.
     Inconclusive,
 }
 

@@ -21,7 +21,9 @@ pub struct Finding {
 pub enum Severity {
     /// A figure is wrong if nothing is done about it.
     Grave,
+    /// A figure may mislead whoever reads it.
     Caution,
+    /// No figure is wrong for it.
     Note,
 }
 
@@ -46,6 +48,7 @@ pub enum FindingKind {
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
     SpansTreatmentChange,
+    /// Services that are read no more before the end.
     Vanished,
     /// Services that a person took out of a running trial.
     Dropped,
@@ -53,6 +56,7 @@ pub enum FindingKind {
     LacksSamples,
     /// Services without a known start.
     AgeUnknown,
+    /// Arms whose median ages are not equal.
     UnequalAge,
     /// Arms that never ran at the same time.
     NeverConcurrent,
