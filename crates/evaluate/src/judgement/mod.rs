@@ -2,7 +2,7 @@
 //! imports, field trials, rollouts and watches.
 //!
 //! [`Rows`] are what is stored of a trial; [`Rows::fleet`] makes the [`Fleet`](crate::analysis::Fleet) that
-//! [`heaptrial_analysis`] judges; a [`Judgement`] has both with what no analysis needs and every reader asks for. A look
+//! [`analysis`](crate::analysis) judges; a [`Judgement`] has both with what no analysis needs and every reader asks for. A look
 //! is a judgement at a time fixed in advance, which spends error probability and is recorded ([`look`]).
 //!
 //! Nothing is changed but the record of a look.
