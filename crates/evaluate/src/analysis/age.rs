@@ -30,8 +30,8 @@ pub(crate) struct Ages {
     /// From when on every arm is past its warm-up, in seconds since 1970: growth is measured over the same days of
     /// load in all arms. `None` where that would leave too little.
     pub(crate) growth_from: Option<f64>,
-    /// Where arms are restarted on purpose: from when on every arm ran its treatment, in seconds since 1970. Averages
-    /// over time begin there.
+    /// Where arms are restarted on purpose: from when on every arm ran its treatment, in seconds since
+    /// 1970. Averages over time begin there.
     pub(crate) average_from: Option<f64>,
 }
 

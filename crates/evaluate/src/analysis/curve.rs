@@ -4,7 +4,8 @@ use heaptrial_stats::{median, trajectory_distance};
 use rayon::prelude::*;
 
 use crate::analysis::age::Ages;
-use crate::analysis::fleet::{Fleet, FleetLife, FleetService, bytes};
+use crate::analysis::fleet::{Fleet, FleetLife, FleetService};
+use crate::analysis::service::memory_at;
 
 const GRID: usize = 64;
 /// The first part of a life is left out of distances: all allocators start from nothing.
@@ -29,7 +30,6 @@ pub(crate) type Curve = Vec<(f64, f64)>;
 pub(crate) struct Apart {
     /// Mean absolute difference of logarithms over age.
     pub(crate) distance: f64,
-    /// What that grew by.
     pub(crate) drift: Option<f64>,
 }
 
@@ -45,7 +45,9 @@ impl Curves {
             .services
             .par_iter()
             .map(|service| match service.current() {
-                Some(life) if ages.usable(service, life) => on_grid(life, &grid),
+                Some(life) if ages.usable(service, life) => {
+                    grid.iter().map(|age| log_at(life, *age)).collect()
+                }
                 _ => vec![f32::NAN; GRID],
             })
             .collect();
@@ -106,20 +108,7 @@ pub(crate) fn drift(own: &[(f64, f64)], curve: &Curve) -> Option<f64> {
     Some(median(&apart[apart.len() - third..])? - median(&apart[..third])?)
 }
 
-/// Linear between neighbouring readings; nothing before the first or after the last one.
-fn on_grid(life: &FleetLife, grid: &[f64]) -> Vec<f32> {
-    let readings = &life.readings;
-    grid.iter()
-        .map(|age| {
-            let after = readings.partition_point(|reading| f64::from(reading.age_seconds) < *age);
-            let (Some(right), Some(left)) =
-                (readings.get(after), after.checked_sub(1).and_then(|i| readings.get(i)))
-            else {
-                return f32::NAN;
-            };
-            let (x0, x1) = (f64::from(left.age_seconds), f64::from(right.age_seconds));
-            let (y0, y1) = (bytes(left).ln(), bytes(right).ln());
-            (y0 + (y1 - y0) * (age - x0) / (x1 - x0).max(1e-9)) as f32
-        })
-        .collect()
+/// On the log scale between neighbouring readings; nothing before the first or after the last one.
+fn log_at(life: &FleetLife, age: f64) -> f32 {
+    memory_at(life, age, f64::INFINITY).map_or(f32::NAN, |bytes| bytes.ln() as f32)
 }

@@ -32,7 +32,6 @@ pub struct ArmEvents {
     pub clock_jumps: u32,
     /// Services with a crash, a kill or an unplanned restart.
     pub services_failed: u32,
-    /// Its lives.
     pub lives: u32,
     /// Of these, lives that were proved not to run its treatment.
     pub contaminated_lives: u32,

@@ -74,11 +74,7 @@ pub fn ratio_of(
     let blocks = blocks_of(fleet, value, control, treated);
     let found = ratio_to_control(&blocks, settings.confidence_level, fleet.seed)?;
     Some(RatioToControl {
-        estimate: Estimate {
-            value: found.estimate,
-            low: found.interval.map(|interval| interval.0),
-            high: found.interval.map(|interval| interval.1),
-        },
+        estimate: Estimate::new(found.estimate, found.interval),
         method: found.method.as_str().to_owned(),
         p_value: found.p_value,
         p_value_adjusted: None,

@@ -11,11 +11,9 @@ use crate::analysis::work::Work;
 pub struct Fleet {
     /// The arms, in the order given. Exactly one is the control.
     pub arms: Vec<FleetArm>,
-    /// The services.
     pub services: Vec<FleetService>,
     /// What happened, in order of time.
     pub events: Vec<FleetEvent>,
-    /// What memory there is.
     pub limit: MemoryLimit,
     /// Whether the assignment of services to arms was drawn at random.
     pub randomised: bool,
@@ -34,8 +32,8 @@ pub enum Clock {
     /// Services go on beside each other: what happens to them at one time has one cause.
     #[default]
     Calendar,
-    /// A lab started them one after the other, each for a planned time: only their age means something, and nothing is said of days
-    /// to come.
+    /// A lab started them one after the other, each for a planned time: only their age means something, and nothing
+    /// is said of days to come.
     InTurn,
     /// The same, but each for as long as its load took: one that is young was done soon, and is compared as the others are.
     ByLoad,
@@ -56,10 +54,8 @@ impl Clock {
     }
 }
 
-/// An arm.
 #[derive(Debug, Clone, Default)]
 pub struct FleetArm {
-    /// Its name.
     pub name: String,
     /// Whether the others are compared to it.
     pub control: bool,
@@ -67,10 +63,8 @@ pub struct FleetArm {
     pub restarted: bool,
 }
 
-/// A service.
 #[derive(Debug, Clone, Default)]
 pub struct FleetService {
-    /// Its name.
     pub name: String,
     /// Positions of the arms into which it was put. More than one is an error of whoever put it there.
     pub arms: Vec<usize>,
@@ -84,7 +78,6 @@ pub struct FleetService {
     pub lives: Vec<FleetLife>,
 }
 
-/// A life.
 #[derive(Debug, Clone)]
 pub struct FleetLife {
     /// Start in seconds since 1970. Where the start is unknown, the first reading.
@@ -109,7 +102,6 @@ pub struct FleetLife {
 /// Something that happened to the fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetEvent {
-    /// Seconds since 1970.
     pub at: f64,
     /// Position of the arm that it is about; `None` where it is about all, or about one service.
     pub arm: Option<usize>,
@@ -128,9 +120,7 @@ pub struct FleetEvent {
 /// The memory that services can use before something breaks, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryLimit {
-    /// Of each service (MemoryMax).
     pub service_bytes: Option<f64>,
-    /// Memory of the host.
     pub host_bytes: Option<f64>,
     /// Of the host's memory, what was available at the last reading.
     pub host_available_bytes: Option<f64>,

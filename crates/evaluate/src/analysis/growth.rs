@@ -130,12 +130,7 @@ fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {
         student_interval_at_least(values, level, f64::MIN_POSITIVE)
             .filter(|_| clock == Clock::Hastened && values.len() >= STUDENT_SERVICES)
     };
-    let interval = found.interval.or_else(few);
-    Some(Estimate {
-        value: found.median,
-        low: interval.map(|interval| interval.0),
-        high: interval.map(|interval| interval.1),
-    })
+    Some(Estimate::new(found.median, found.interval.or_else(few)))
 }
 
 /// An interval that is at least so wide on either side.

@@ -18,7 +18,6 @@ const DIFFERS: f64 = 0.05;
 /// What an arm does on each host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ByHost {
-    /// Position of the arm.
     pub arm: usize,
     /// Its figures by host, in order of names.
     pub hosts: Vec<OnHost>,
@@ -31,9 +30,7 @@ pub struct ByHost {
 /// An arm on a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnHost {
-    /// The host.
     pub host: String,
-    /// Services with a value.
     pub services: u32,
     /// The geometric mean of what is compared, in bytes.
     pub level_bytes: Option<f64>,

@@ -2,11 +2,11 @@
 
 use heaptrial_stats::geometric_mean;
 
-use crate::analysis::age::{Ages, tolerance};
+use crate::analysis::age::Ages;
 use crate::analysis::figures::ratio_of;
-use crate::analysis::fleet::{Fleet, FleetLife};
-use crate::analysis::outcome::{Analysis, RatioToControl, window_before};
-use crate::analysis::service::level_at;
+use crate::analysis::fleet::{Fleet, FleetService};
+use crate::analysis::outcome::{Analysis, RatioToControl};
+use crate::analysis::service::level_when_reached;
 
 /// The levels of a fleet's services at an age, of those that belong to their arms and reached it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct LevelsAt<'a> {
 pub struct ArmAt {
     /// Geometric mean of the levels of its services in bytes.
     pub level_bytes: f64,
-    /// Services with a level,
+    /// Services that have a level,
     pub services: u32,
     /// of so many that belong to it and have readings.
     pub of: u32,
@@ -32,14 +32,9 @@ impl<'a> LevelsAt<'a> {
     /// At an age in seconds: medians over the window of [`Settings`](crate::analysis::Settings) that ends there.
     pub fn of(fleet: &'a Fleet, analysis: &'a Analysis, age_seconds: f64) -> Self {
         let ages = Ages::of(fleet, &analysis.settings);
-        let from = window_before(age_seconds, analysis.settings.window_seconds);
-        let reached = |life: &FleetLife| {
-            life.last_age().is_some_and(|last| last >= age_seconds - tolerance(life, age_seconds))
-        };
-        let level = |service| {
-            let life = crate::analysis::FleetService::current(service)?;
-            let comparable = ages.usable(service, life) && reached(life);
-            if comparable { level_at(life, from, age_seconds) } else { None }
+        let level = |service: &FleetService| {
+            let life = service.current().filter(|life| ages.usable(service, life))?;
+            level_when_reached(life, age_seconds, analysis.settings.window_seconds)
         };
         Self { fleet, analysis, levels: fleet.services.iter().map(level).collect() }
     }

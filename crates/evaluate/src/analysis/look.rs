@@ -13,21 +13,18 @@ use crate::analysis::procedure::analyse;
 /// Arms whose memory is shown to be within this factor of the control's need the same.
 const SAME: f64 = 1.1;
 
-/// What a look shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
     /// The analysis at the look's own confidence level.
     pub analysis: Analysis,
     /// One for each arm of the fleet.
     pub arms: Vec<LookArm>,
-    /// What follows.
     pub decision: Decision,
 }
 
 /// Where an arm stands at a look.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LookArm {
-    /// Where it stands.
     pub standing: LookStanding,
     /// p-value adjusted for the number of arms (Holm), to be compared with the look's error.
     pub p_value_adjusted: Option<f64>,
@@ -50,7 +47,7 @@ pub enum LookStanding {
     More,
     /// Shown at the last look to need the same, within 10%.
     Same,
-    /// No difference is shown.
+    /// No difference from the control is shown.
     Open,
 }
 
@@ -62,7 +59,7 @@ pub enum Decision {
     Difference,
     /// At the last look every arm is shown to need the same as the control, within 10%.
     NoDifference,
-    /// Neither.
+    /// Neither a difference nor its absence is shown.
     Inconclusive,
 }
 

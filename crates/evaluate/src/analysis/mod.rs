@@ -2,8 +2,6 @@
 //!
 //! Pure: no I/O, no clock, no randomness but the fleet's seed. What judges here cannot change anything.
 
-#![warn(missing_docs)]
-
 mod age;
 mod checks;
 mod curve;
@@ -31,7 +29,7 @@ mod work;
 pub use failures::ArmEvents;
 pub use figures::{ratio_of, ratio_of_arms};
 pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
-pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
+pub use forecast::{Forecast, LogLevel};
 pub use gap::longest_distance;
 /// Assignments that a permutation test looks at.
 pub use heaptrial_stats::ENUMERATED_AT_MOST;

@@ -7,18 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::outcome::{
-    Analysis, ArmResult, DAY, DayLevel, Finding, FindingKind, Severity, Verdict, WorkStanding,
+    Analysis, ArmResult, DAY, Finding, FindingKind, Severity, Verdict, WorkStanding,
 };
-
-/// From one day's median to that of a day so much later, in days, which has few readings at its end,
-const LEAST_DAYS: f64 = 0.9;
-/// so much more a day is growth, where there are too few readings for slopes.
-const LEAST_STEP: f64 = 0.05;
 
 /// What is uncertain about an arm that needs less than the control.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Objection {
-    /// What it is.
     #[serde(flatten)]
     pub reason: Reason,
     /// The factor by which it could make the arm look smaller than it is; `None` where that is not known.
@@ -33,33 +27,26 @@ pub struct Objection {
 pub enum Reason {
     /// The arm is shown to do less work than the control.
     LessWork,
-    /// It is bloating.
     Bloats,
     /// Some of its services bloat.
     SomeBloat {
-        /// So many,
         services: u32,
-        /// of so many.
         of: u32,
     },
     /// Nothing shows yet how it grows.
     GrowthUnknown,
     /// At its pace it needs as much as the control soon.
     ReachesControl {
-        /// In so many days.
         days: f64,
-        /// What it grows by.
         bytes_per_day: f64,
     },
     /// Its verdict is worse over all services that were put into it.
     WorseAsAssigned,
     /// Something odd about the data of the arm, of the control or of all.
     Finding {
-        /// Which.
         kind: FindingKind,
         /// Whether it is about the control.
         of_control: bool,
-        /// Services that it names.
         services: u32,
     },
 }
@@ -214,31 +201,14 @@ struct Pace {
     least_share: f64,
 }
 
-/// By the slopes of its services, or from an earlier day to the last where readings are too few for slopes: of days on which half
-/// of its services or more were read. Medians of two days differ by chance as well.
+/// By the slopes of its services.
 fn pace(arm: &ArmResult) -> Option<Pace> {
-    if let Some(growth) = &arm.growth {
-        let (bytes, share) = (growth.bytes_per_day, growth.share_per_day);
-        return Some(Pace {
-            bytes_per_day: bytes.value,
-            share_per_day: share.value,
-            least: bytes.low.unwrap_or(bytes.value),
-            least_share: share.low.unwrap_or(share.value),
-        });
-    }
-    let most = arm.by_day.iter().map(|day| day.services).max()?;
-    let days: Vec<&DayLevel> = arm.by_day.iter().filter(|day| 2 * day.services >= most).collect();
-    let last = days.last()?;
-    // Less than a day is the course of a day.
-    let before = days.iter().rev().find(|before| last.age_days - before.age_days >= LEAST_DAYS)?;
-    let bytes_per_day = (last.median_bytes - before.median_bytes) / (last.age_days - before.age_days);
-    let share_per_day = bytes_per_day / before.median_bytes.max(1.0);
-    let is_shown = share_per_day >= LEAST_STEP;
-    let shown = |value: f64| if is_shown { value } else { 0.0 };
+    let growth = arm.growth.as_ref()?;
+    let (bytes, share) = (growth.bytes_per_day, growth.share_per_day);
     Some(Pace {
-        bytes_per_day,
-        share_per_day,
-        least: shown(bytes_per_day),
-        least_share: shown(share_per_day),
+        bytes_per_day: bytes.value,
+        share_per_day: share.value,
+        least: bytes.low.unwrap_or(bytes.value),
+        least_share: share.low.unwrap_or(share.value),
     })
 }

@@ -1,4 +1,4 @@
-//! What an analysis says.
+//! The results of an analysis, for reports.
 
 mod extremes;
 mod finding;
@@ -15,7 +15,6 @@ pub use self::services::*;
 pub use self::work::*;
 use crate::analysis::failures::ArmEvents;
 
-/// Seconds of a day.
 pub const DAY: f64 = 86_400.0;
 
 /// Choices of whoever asks for an analysis.
@@ -40,8 +39,8 @@ pub struct Settings {
     /// services differs by some percent from day to day; a tenth less is what an operator would not call the same work, and
     /// well below what any allocator costs or brings.
     pub work_margin: f64,
-    /// Where services are too few for an interval by permutation: an arm does clearly less where it does less than this share of
-    /// what the control does.
+    /// Where services are too few for an interval by permutation: an arm does clearly less where it does less than this
+    /// share of what the control does.
     pub work_half: f64,
 }
 
@@ -84,18 +83,15 @@ pub(crate) fn window_before(age: f64, window_seconds: f64) -> f64 {
 /// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
-    /// The estimate.
     pub value: f64,
     /// Lower end; `None` where there are too few services for an interval.
     pub low: Option<f64>,
-    /// Upper end.
     pub high: Option<f64>,
 }
 
 /// The analysis of a fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
-    /// What was chosen.
     pub settings: Settings,
     /// The age at which services are compared, in seconds: the one that keeps most of the observed time, with half
     /// of every arm's services or more.
@@ -120,7 +116,6 @@ pub struct Analysis {
 /// What is known of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceResult {
-    /// Its name.
     pub name: String,
     /// Positions of the arms into which it was put.
     pub arms: Vec<usize>,
@@ -132,9 +127,7 @@ pub struct ServiceResult {
     pub start: Option<LifeStart>,
     /// Age at the last reading in seconds.
     pub age_seconds: Option<f64>,
-    /// Readings of that life.
     pub readings: u64,
-    /// Last reading in bytes.
     pub final_bytes: Option<f64>,
     /// Highest reading in bytes, of all lives that ran the arm's treatment: memory is what may have ended the others.
     pub peak_bytes: Option<f64>,
@@ -159,13 +152,11 @@ pub struct ServiceResult {
 /// Why a service does not belong to an arm into which it was put.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OffTreatment {
-    /// The arm.
     pub arm: usize,
     /// The arm whose services it is like.
     pub like: Option<usize>,
     /// Whether its identity was proved to be another; else it is an inference from its memory.
     pub proved: bool,
-    /// Evidence in words.
     pub why: String,
 }
 
@@ -178,8 +169,8 @@ pub struct ArmResult {
     pub as_treated: Option<ArmFigures>,
     /// Growth of its services without off-treatment services.
     pub growth: Option<Growth>,
-    /// Its services that bloat, without off-treatment services; `None` of an arm that is restarted at intervals, and in a lab
-    /// run.
+    /// Its services that bloat, without off-treatment services; `None` of an arm that is restarted at
+    /// intervals, and in a lab run.
     pub service_verdicts: Option<ServiceVerdicts>,
     /// What follows for an operator; `None` where time has no days.
     #[serde(rename = "verdict_detail")]
@@ -228,10 +219,8 @@ pub struct RatioToControl {
     pub p_value_adjusted: Option<f64>,
 }
 
-/// How an arm grows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Growth {
-    /// Services with a slope.
     pub services: u32,
     /// Median over services of the readings that it is measured from.
     pub readings: u32,
@@ -260,7 +249,6 @@ pub struct Growth {
 pub enum Verdict {
     /// The interval of growth lies inside the margin.
     Stable,
-    /// It grows.
     Growing {
         /// Days until memory runs out if it goes on so.
         days_until_full: Option<Estimate>,
@@ -271,30 +259,24 @@ pub enum Verdict {
     Bloating {
         /// Days until memory runs out.
         days_until_full: Estimate,
-        /// Which memory.
         limit: LimitKind,
     },
     /// Some services bloat, while the median service is not shown to: [`ArmResult::service_verdicts`] has their names.
     SomeBloat {
-        /// Services that bloat,
         services: u32,
-        /// of so many.
         of: u32,
         /// Days until memory of the first of them runs out.
         days_until_full: Option<f64>,
-        /// Which memory that is.
         limit: Option<LimitKind>,
     },
     /// The data do not show which.
     Inconclusive {
         /// Days of further observation that are expected to decide.
         days_needed: Option<f64>,
-        /// Why.
         why: String,
     },
 }
 
-/// Which memory runs out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
@@ -304,8 +286,8 @@ pub enum LimitKind {
     OwnLimit,
     /// What was available on the host, if only this arm's services grow.
     Host,
-    /// The host's whole memory but for what services of the trial used, where it is not known what was available: everything else there needs memory
-    /// as well.
+    /// The host's whole memory but for what services of the trial used, where it is not known what was available: everything
+    /// else there needs memory as well.
     WholeHost,
     /// No limit is known: twice the present memory stands for it.
     Doubling,
@@ -320,8 +302,8 @@ pub struct DayLevel {
     pub services: u32,
     /// Median over services of their median reading of that day, in bytes.
     pub median_bytes: f64,
-    /// Median over services of the mean age of these readings, in days: where a day has few readings, two days are
-    /// not a day apart.
+    /// Median over services of the mean age of these readings, in days: where a day has few readings, two
+    /// days are not a day apart.
     pub age_days: f64,
 }
 
@@ -339,7 +321,6 @@ pub struct Sawtooth {
 /// The procedure applied to random halves of the control, between which there is no difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfCheck {
-    /// Random halvings.
     pub halvings: u32,
     /// Share of them in which a difference was found at 5%.
     pub found_share: f64,
@@ -350,7 +331,6 @@ pub struct SelfCheck {
 }
 
 impl Verdict {
-    /// The word.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Stable => "stable",
@@ -398,9 +378,12 @@ impl ArmResult {
 }
 
 impl Estimate {
-    /// Without an interval.
     pub fn bare(value: f64) -> Self {
-        Self { value, low: None, high: None }
+        Self::new(value, None)
+    }
+
+    pub(crate) fn new(value: f64, interval: Option<(f64, f64)>) -> Self {
+        Self { value, low: interval.map(|interval| interval.0), high: interval.map(|interval| interval.1) }
     }
 
     /// Of one over the value.

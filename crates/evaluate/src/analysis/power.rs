@@ -3,17 +3,16 @@
 use heaptrial_stats::{IntervalMethod, Power, SimulatedTrials, power_of_ratio, services_needed, variance};
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::age::{Ages, tolerance};
+use crate::analysis::age::Ages;
 use crate::analysis::fleet::{Fleet, FleetLife};
 use crate::analysis::outcome::{DAY, Settings};
-use crate::analysis::service::level_at;
+use crate::analysis::service::level_when_reached;
 
 /// Fewer services say too little about the spread between services.
 const FEWEST_SERVICES: usize = 5;
 /// More services per arm than this are not looked for.
 const SERVICES_AT_MOST: usize = 2000;
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerRequest {
     /// Position of the arm whose services stand for those of the trial to come.
@@ -37,7 +36,6 @@ pub struct PowerRequest {
 /// A length of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialLength {
-    /// Days of observation.
     pub days: f64,
     /// What its last look may err with over all arms.
     pub alpha: f64,
@@ -62,10 +60,8 @@ pub struct PowerTable {
     pub rows: Vec<PowerRow>,
 }
 
-/// Power after some days.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerRow {
-    /// Days of observation.
     pub days: f64,
     /// Level of each test: what the last look may err with, over the number of comparisons.
     pub alpha: f64,
@@ -103,7 +99,8 @@ pub fn power(
         .map(|(_, life)| life)
         .collect();
     let rows = request.lengths.iter().map(|length| {
-        let levels = levels(&lives, length.days * DAY, settings);
+        let level = |life: &&FleetLife| level_when_reached(life, length.days * DAY, settings.window_seconds);
+        let levels: Vec<f64> = lives.iter().filter_map(level).collect();
         let enough = levels.len() >= FEWEST_SERVICES;
         let trials = SimulatedTrials {
             ratio: request.ratio,
@@ -139,12 +136,6 @@ pub fn power(
         services: request.services.clone(),
         rows: rows.collect(),
     }
-}
-
-fn levels(lives: &[&FleetLife], age: f64, settings: &Settings) -> Vec<f64> {
-    let old_enough =
-        |life: &&&FleetLife| life.last_age().is_some_and(|last| last >= age - tolerance(life, age));
-    lives.iter().filter(old_enough).filter_map(|life| level_at(life, settings.level_from(age), age)).collect()
 }
 
 fn spread(levels: &[f64]) -> Option<f64> {

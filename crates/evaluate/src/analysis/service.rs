@@ -6,7 +6,7 @@ use heaptrial_stats::{median, theil_sen_slope, time_average};
 use crate::analysis::age::{Ages, in_sawtooth, tolerance};
 use crate::analysis::fleet::{FleetLife, FleetService, bytes};
 use crate::analysis::gap::{distances, longest_distance};
-use crate::analysis::outcome::{DAY, ServiceResult, Settings};
+use crate::analysis::outcome::{DAY, ServiceResult, Settings, window_before};
 use crate::analysis::work;
 
 /// Points that a slope is computed from: medians of equal spans of time.
@@ -95,8 +95,8 @@ fn level_of_lab(readings: &[Reading]) -> Option<f64> {
     .filter(|level| *level > 0.0)
 }
 
-/// Whether one reading in [`STEPS_SHARE`] or more differs from the one before it by [`STEP`] or more, up and down alike: what grows or
-/// settles goes one way.
+/// Whether one reading in [`STEPS_SHARE`] or more differs from the one before it by [`STEP`] or more, up and down alike: what
+/// grows or settles goes one way.
 fn goes_up_and_down(values: &[f64]) -> bool {
     let steps = |up: bool| {
         let far = |pair: &&[f64]| {
@@ -113,7 +113,7 @@ fn goes_up_and_down(values: &[f64]) -> bool {
 /// Median of memory between two ages, over equal parts of that time: a part has the median of its readings, or memory at its
 /// middle between the readings around it. So neither the moments of few readings nor hours that were read more often decide.
 /// `None` where less than half of the parts are known.
-pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
+fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     let longest = longest_distance(usual_distance(life)?, life.rolled_up_seconds);
     let inside = in_window(life, start, age);
     let step = (age - start) / LEVEL_PARTS as f64;
@@ -132,6 +132,12 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     if 2 * known.len() < LEVEL_PARTS { None } else { median(&known) }
 }
 
+/// The level of a life at an age, over the window that ends there; `None` where it did not reach that age.
+pub(crate) fn level_when_reached(life: &FleetLife, age: f64, window_seconds: f64) -> Option<f64> {
+    life.last_age().filter(|last| *last >= age - tolerance(life, age))?;
+    level_at(life, window_before(age, window_seconds), age)
+}
+
 /// The readings between two ages.
 fn in_window(life: &FleetLife, start: f64, age: f64) -> &[Reading] {
     let end = age + tolerance(life, age);
@@ -141,7 +147,7 @@ fn in_window(life: &FleetLife, start: f64, age: f64) -> &[Reading] {
 }
 
 /// Memory at an age, on the log scale between two readings that are at most `longest_gap` apart.
-fn memory_at(life: &FleetLife, age: f64, longest_gap: f64) -> Option<f64> {
+pub(crate) fn memory_at(life: &FleetLife, age: f64, longest_gap: f64) -> Option<f64> {
     let next = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < age);
     let (left, right) = (life.readings.get(next.checked_sub(1)?)?, life.readings.get(next)?);
     let (from, to) = (f64::from(left.age_seconds), f64::from(right.age_seconds));
@@ -171,8 +177,8 @@ pub(crate) fn after_warm_up<'l>(
 
 /// What growth of a service is measured from: (days, bytes), up to a share of the time after warm-up. Of a life,
 /// age and medians of spans of time; of a service that is restarted at intervals, start and median of each of
-/// its complete lives, because what grows between two restarts is lost at the next. Empty where there is too
-/// little.
+/// its complete lives, because what grows between two restarts is lost at the next.
+/// Empty where there is too little.
 pub(crate) fn growth_points(
     service: &FleetService,
     ages: &Ages,
@@ -324,53 +330,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rolled_up_is_averaged_over_as_long_a_time() {
-        let (raw, partly) = (figures_of(0.0), figures_of(16.0));
-        let ratio = partly.time_average_bytes.unwrap() / raw.time_average_bytes.unwrap();
-        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
-    }
-
-    #[test]
-    fn the_level_of_a_life_does_not_depend_on_what_was_rolled_up() {
-        let life = |rolled_up_until: i32| {
-            let kept = (0..3000).filter(|minute| *minute >= rolled_up_until || minute % 15 == 7);
-            let reading = |minute| Reading { age_seconds: minute as f32 * 60.0, kib: 1000 + minute as u32 };
-            FleetLife {
-                started_at: 0.0,
-                start: LifeStart::Observed,
-                contamination: None,
-                proved: true,
-                readings: kept.map(reading).collect(),
-                rolled_up_seconds: ROLLED_UP,
-                peaks: Vec::new(),
-                work: Default::default(),
+    fn what_was_rolled_up_has_the_same_level_average_and_growth() {
+        let raw = figures_of(0.0);
+        for days in [16.0, 29.5, 30.0] {
+            let partly = figures_of(days);
+            for (figure, share) in [
+                ((|of: &ServiceResult| of.level_bytes) as fn(&ServiceResult) -> Option<f64>, 0.01),
+                (|of| of.time_average_bytes, 0.01),
+                (|of| of.growth_log_per_day, 0.02),
+            ] {
+                let ratio = figure(&partly).unwrap() / figure(&raw).unwrap();
+                assert!((ratio - 1.0).abs() < share, "{days}: {ratio}");
             }
-        };
-        // Half a window of 4 hours, and windows of 12 hours of which none, a half and all was rolled up.
-        for (age, rolled_up_until) in [(240, 600), (1440, 0), (1440, 1080), (1440, 1425), (1440, 1500)] {
-            let window = f64::from(age) * 30.0;
-            let level =
-                level_at(&life(rolled_up_until), f64::from(age) * 60.0 - window, f64::from(age) * 60.0);
-            let middle = 1000.0 + 0.75 * f64::from(age);
-            let level = level.unwrap_or_else(|| panic!("none at {age} of {rolled_up_until}")) / 1024.0;
-            assert!((level / middle - 1.0).abs() < 0.01, "{level} in place of {middle}, {rolled_up_until}");
         }
-    }
-
-    #[test]
-    fn points_of_a_slope_are_spread_over_time_where_old_readings_were_rolled_up() {
-        let points: Vec<(f64, f64)> = (0..100)
-            .map(f64::from)
-            .chain((1000..3000).map(|i| 90.0 + f64::from(i) / 100.0))
-            .map(|x| (x, x))
-            .collect();
-        let thinned = thin_by_time(&points, 12);
-        assert_eq!(thinned.len(), 12);
-        assert!(thinned.windows(2).all(|pair| (5.0..15.0).contains(&(pair[1].0 - pair[0].0))), "{thinned:?}");
-        assert_eq!(thin_by_time(&[(1.0, 2.0); 9], 3).len(), 1);
-        let slopes =
-            (figures_of(0.0).growth_log_per_day.unwrap(), figures_of(16.0).growth_log_per_day.unwrap());
-        assert!((slopes.0 / slopes.1 - 1.0).abs() < 0.02, "{slopes:?}");
     }
 
     #[test]

@@ -31,17 +31,13 @@ const LEVELS_OFF: f64 = 0.5;
 /// A service whose memory is far from that of its arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outlier {
-    /// Position of the service.
     pub service: usize,
-    /// Its name.
     pub name: String,
-    /// Position of the arm.
     pub arm: usize,
     /// Its level at the matched age, in bytes.
     pub level_bytes: f64,
     /// Median over the arm's services, without off-treatment services, in bytes.
     pub median_bytes: f64,
-    /// Level over median.
     pub factor: f64,
 }
 

@@ -20,7 +20,6 @@ pub const LEAST_WORK_SECONDS: f64 = 540.0;
 pub struct Worked {
     /// Length of the time, in seconds.
     pub seconds: f64,
-    /// Bytes read and written.
     pub bytes: f64,
     /// Seconds and bytes by hour of the day (UTC), where readings show them.
     hours: [(f64, f64); HOURS],
@@ -38,16 +37,13 @@ pub struct UsualWork {
 /// Work after over work before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WorkRatio {
-    /// Bytes a second after.
     pub after: f64,
-    /// Bytes a second before.
     pub before: f64,
     /// Whether both are of the same hours of the day.
     pub same_hours: bool,
 }
 
 impl WorkRatio {
-    /// The ratio itself.
     pub fn value(self) -> f64 {
         self.after / self.before
     }

@@ -22,11 +22,9 @@ const TRAFFIC: &str = "bytes";
 pub struct Work {
     /// What it did for its users, by any number of measures. A measure has the same name in all lives of a fleet.
     pub measures: Vec<Measure>,
-    /// Open connections.
     pub connections: Vec<(f32, f64)>,
     /// Bytes that the program's own out-of-memory handler freed: ages at which they rose.
     pub oom_bytes: Vec<(f32, f64)>,
-    /// Flags of its network.
     pub flags: Vec<Flag>,
     /// What it took of the host for that, where it was read.
     pub spent: Spent,
@@ -35,7 +33,6 @@ pub struct Work {
 /// What a life took of its host: counters since its start, by age in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spent {
-    /// CPU time in seconds.
     pub cpu_seconds: Vec<(f32, f64)>,
     /// Page faults, minor and major.
     pub page_faults: Vec<(f32, f64)>,
@@ -53,7 +50,6 @@ pub struct Measure {
     pub counter: Vec<(f32, f64)>,
 }
 
-/// What a measure counts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Counts {
     /// What was done. Less of it than the control is less work.
@@ -72,14 +68,12 @@ pub enum Counts {
 /// A flag that a service may have, such as Tor's `Guard`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flag {
-    /// Which.
     pub name: TorFlag,
     /// Ages at which it was given (true) or taken away, the first reading among them.
     pub changes: Vec<(f32, bool)>,
 }
 
 impl Measure {
-    /// Of what was done.
     pub fn done(name: &str, counter: Vec<(f32, f64)>) -> Self {
         Self::of(name, Counts::Done, counter)
     }
@@ -99,7 +93,6 @@ impl Measure {
         Self::of(name, Counts::Took, readings)
     }
 
-    /// Bytes read and written.
     pub fn traffic(counter: Vec<(f32, f64)>) -> Self {
         Self::done(TRAFFIC, counter)
     }
@@ -128,7 +121,6 @@ impl Work {
         self.flags.iter_mut().for_each(|flag| turn(&mut flag.changes, &other));
     }
 
-    /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         self.measures.iter().all(|measure| measure.counter.is_empty())
             && self.connections.is_empty()
@@ -144,21 +136,7 @@ impl Work {
 
     /// Leaves out what came after an age.
     pub(crate) fn until(&mut self, age: f32) {
-        let cut =
-            |series: &mut Vec<(f32, f64)>| series.truncate(series.partition_point(|point| point.0 <= age));
-        for measure in &mut self.measures {
-            cut(&mut measure.counter);
-            if let Counts::Failed { tried } = &mut measure.counts {
-                cut(tried);
-            }
-        }
-        cut(&mut self.connections);
-        cut(&mut self.oom_bytes);
-        cut(&mut self.spent.cpu_seconds);
-        cut(&mut self.spent.page_faults);
-        for flag in &mut self.flags {
-            flag.changes.truncate(flag.changes.partition_point(|change| change.0 <= age));
-        }
+        self.by_age(|own| (own <= age).then_some(own));
         self.flags.retain(|flag| !flag.changes.is_empty());
     }
 }

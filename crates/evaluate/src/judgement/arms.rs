@@ -98,8 +98,8 @@ fn build_of(identity: &Identity) -> (String, Option<std::path::PathBuf>, Option<
     (identity.label(), identity.path.clone(), identity.build_id.clone())
 }
 
-/// What was proved in lives that are not contaminated. Imports prove nothing, and services as they are found have each
-/// their own.
+/// What was proved in lives that are not contaminated. Imports prove nothing, and services as they
+/// are found have each their own.
 fn identities<'r>(rows: &'r Rows, facts: &[ServiceFacts], own: &[usize], arm: usize) -> Vec<&'r Identity> {
     if rows.kind.is_lab() {
         let lives = own.iter().filter_map(|index| rows.lives.get(facts[*index].life?));

@@ -224,10 +224,4 @@ mod tests {
         let calendar = Calendar::of(&fleet, &shown).unwrap();
         assert!(calendar.arms[0].iter().flatten().all(|moment| moment.high == 10.0 * 1024.0));
     }
-
-    #[test]
-    fn nothing_read_is_no_calendar() {
-        let (fleet, shown) = fleet(vec![service(vec![life(0.0, std::iter::empty(), 1)])]);
-        assert_eq!(Calendar::of(&fleet, &shown), None);
-    }
 }

@@ -91,8 +91,8 @@ impl LabRun {
         ConsensusClock::of(&taken)
     }
 
-    /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and the lab's seconds
-    /// of other programs.
+    /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and
+    /// the lab's seconds of other programs.
     pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
         let are_relays = rows.kind == Kind::LabTor;
         let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
@@ -119,8 +119,8 @@ impl LabRun {
         }
     }
 
-    /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything from the end of
-    /// warm-up counts.
+    /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything
+    /// from the end of warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
         if rows.kind == Kind::LabTor {
             let warm_up_seconds = options.warm_up.map(|warm_up| warm_up.as_secs_f64());

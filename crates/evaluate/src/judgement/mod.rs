@@ -1,8 +1,8 @@
-//! From the rows of a database to what is known of a trial: the one way for lab runs, imports, field trials, rollouts
-//! and watches.
+//! From the rows of a database to what is known of a trial: the one way for lab runs,
+//! imports, field trials, rollouts and watches.
 //!
 //! [`Rows`] are what is stored of a trial; [`Rows::fleet`] makes the [`Fleet`](crate::analysis::Fleet) that
-//! [`heaptrial_analysis`] judges; a [`Judgement`] has both with what no analysis needs and every reader asks for. A look
+//! [`analysis`](crate::analysis) judges; a [`Judgement`] has both with what no analysis needs and every reader asks for. A look
 //! is a judgement at a time fixed in advance, which spends error probability and is recorded ([`look`]).
 //!
 //! Nothing is changed but the record of a look.

@@ -46,8 +46,8 @@ pub struct Judgement {
     /// What sampling cost; `None` where others sampled.
     pub ticks: Option<TickSummary>,
     pub samples: u64,
-    /// From the start to the end of a lab run, or to its last sample; of a trial on hosts from the first to the last
-    /// reading.
+    /// From the start to the end of a lab run, or to its last sample; of a trial on hosts from
+    /// the first to the last reading.
     pub duration_seconds: f64,
     /// Usual time between two readings of a service on a host.
     pub sampling_interval_seconds: Option<f64>,
@@ -221,8 +221,8 @@ impl Judgement {
         Ok(ratio_of(&self.fleet, &self.analysis.settings, &|index| shares[index], &control, &treated))
     }
 
-    /// A time in microseconds since 1970 as RFC 3339 in UTC. `what` it is stands in the error for one outside the
-    /// calendar.
+    /// A time in microseconds since 1970 as RFC 3339 in UTC. `what` it is stands in the
+    /// error for one outside the calendar.
     pub fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
         rfc3339(&self.database, what, microseconds)
     }

@@ -12,14 +12,14 @@ pub struct RunFigures {
     pub level: f64,
     pub cpu: Option<f64>,
     /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
-    /// and a rate of 1/1.1 are both ln 1.1. `None` where the control did nothing, and where the service did nothing of what
-    /// the control did.
+    /// and a rate of 1/1.1 are both ln 1.1. `None` where the control did nothing, and where the service did
+    /// nothing of what the control did.
     pub work: Option<f64>,
 }
 
 impl Judgement {
-    /// The figures of the only service of the arm at `arm`, its work relative to that of the arm at `control`. Why there are none,
-    /// if there are none.
+    /// The figures of the only service of the arm at `arm`, its work relative to that of the arm at `control`. Why there
+    /// are none, if there are none.
     pub fn run_figures(&self, arm: usize, control: usize) -> Result<RunFigures, String> {
         let level_bytes = self.level_of_arm(arm)?;
         let index = self.service_of(arm).ok_or("it was not started")?;
@@ -58,8 +58,8 @@ impl Judgement {
     }
 }
 
-/// The worst of what is missing of the work of a control; `None` where it did nothing, or where nothing of one of its measures
-/// was done.
+/// The worst of what is missing of the work of a control; `None` where it did nothing, or where nothing of
+/// one of its measures was done.
 fn lost(control: &[ServiceWork], own: &[ServiceWork]) -> Option<f64> {
     let measures = control.iter().filter(|work| work.amount > 0.0).map(|work| {
         let own = own.iter().find(|own| own.measure == work.measure && own.amount > 0.0)?;

@@ -97,7 +97,7 @@ fn put_right(lives: &mut [LifeRecord], offsets: &HashMap<String, i64>) {
     }
 }
 
-/// Reads the fleet of a trial: what [`heaptrial_analysis`] starts from.
+/// Reads the fleet of a trial: what [`analysis`](crate::analysis) starts from.
 pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fleet, JudgementError> {
     Rows::read(store, trial_id)?.fleet(store, options)
 }

@@ -1,8 +1,8 @@
 //! A lab run of relays against a trial in the field.
 //!
 //! A relay gets one consensus an hour, so the k-th consensus of the lab is compared with the k-th hour of the field's relays:
-//! the order of the arms, each arm's ratio to one of them, and its growth. Both sides come from the one procedure with the
-//! same settings.
+//! the order of the arms, each arm's ratio to one of them, and its growth. Both sides come from the
+//! one procedure with the same settings.
 
 mod side;
 
@@ -68,7 +68,6 @@ pub struct AtConsensuses {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmScore {
-    /// Position in [`Score::arms`].
     pub arm: usize,
     pub lab: Figure,
     pub field: Figure,

@@ -208,13 +208,6 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_splits_the_line() {
-        let thin = observed(&[&[(0.0, 1), (1.0, 2), (2.0, 3), (30.0, 4), (31.0, 5)]]);
-        let lengths: Vec<usize> = thin.services[0].segments.iter().map(Vec::len).collect();
-        assert_eq!(lengths, [3, 2]);
-    }
-
-    #[test]
     fn what_was_rolled_up_is_no_gap() {
         let ages =
             (0..20).map(|i| f64::from(i) * 900.0).chain((0..200).map(|i| 18_000.0 + f64::from(i) * 60.0));

@@ -51,14 +51,13 @@ impl Ratio {
         if services.len() < FEWEST {
             return None;
         }
-        let name = fleet.arms[arm].name.clone();
         let relative = Fleet {
             arms: vec![FleetArm { control: true, ..fleet.arms[arm].clone() }],
             services,
             events: Vec::new(),
             ..fleet.clone()
         };
-        Forecast::of_arm(&relative, &Settings::default(), &name).ok().map(Self)
+        Forecast::of_arm(&relative, &Settings::default(), 0).map(Self)
     }
 
     /// Of one arm over another, each service over those of the other arm in its block: these were alike when arms were drawn.
@@ -93,11 +92,11 @@ impl Ratio {
 
     /// Services of the trial that it comes from.
     pub fn services(&self) -> u32 {
-        self.0.services()
+        self.0.services
     }
 
     pub fn window_seconds(&self) -> f64 {
-        self.0.window_seconds()
+        self.0.window_seconds
     }
 
     /// The oldest age that enough services of the trial reached, in seconds.
@@ -112,7 +111,7 @@ impl Ratio {
 
     /// Growth a day that the trial's interval holds to be above 0.
     pub fn shown_growth(&self) -> f64 {
-        let growth = self.0.growth().filter(|growth| growth.low.is_some_and(|low| low > 0.0));
+        let growth = self.0.growth.filter(|growth| growth.low.is_some_and(|low| low > 0.0));
         growth.map_or(0.0, |growth| growth.value)
     }
 }

@@ -1,4 +1,4 @@
-//! Restarts that nobody planned.
+//! Arms whose services are restarted again and again.
 
 use heaptrial_stats::{fisher_fewer, median};
 

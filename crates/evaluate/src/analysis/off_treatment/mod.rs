@@ -18,7 +18,7 @@ use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, ServiceResult
 const AS_ANOTHER: f64 = 1.3;
 /// and as those of none beyond this one.
 const AS_NONE: f64 = 2.0;
-/// Fewer services are outliers,
+/// Fewer services than these are outliers,
 const FEWEST_AS_NONE: usize = 3;
 /// and so is a smaller share.
 const LEAST_AS_NONE: f64 = 0.1;

@@ -32,7 +32,6 @@ const FEWEST_SERVICES: usize = 3;
 /// Distances between services and arms on their server: mean absolute differences of logarithms over age.
 #[derive(Debug)]
 pub(crate) struct Nearest {
-    /// By service and arm.
     apart: Vec<Vec<Option<Apart>>>,
     /// By arm: the distance of its services from it that is still usual.
     usual: Vec<Option<f64>>,

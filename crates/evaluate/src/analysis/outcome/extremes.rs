@@ -10,10 +10,7 @@ use super::WorkStanding;
 #[serde(tag = "figure", rename_all = "snake_case")]
 pub enum Basis {
     /// Levels at one age: geometric mean over services.
-    LevelAtEqualAge {
-        /// The age in seconds.
-        age_seconds: f64,
-    },
+    LevelAtEqualAge { age_seconds: f64 },
     /// Averages over the time in which all arms ran, where some arm is restarted on purpose: geometric mean over services.
     AverageOverTime,
     /// Last readings, at whatever age: median over services. Some arm that was read has no level at the matched age.
@@ -44,11 +41,8 @@ pub struct Extremes {
 /// An arm in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmPlace {
-    /// Its position.
     pub arm: usize,
-    /// The figure in bytes.
     pub bytes: f64,
-    /// Services with the figure.
     pub services: u32,
     /// Services with a last reading.
     pub of: u32,

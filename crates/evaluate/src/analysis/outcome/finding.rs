@@ -6,15 +6,12 @@ use serde::{Deserialize, Serialize};
 /// Something odd about the data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// What was looked for.
     pub kind: FindingKind,
-    /// How grave.
     pub severity: Severity,
     /// Positions of the arms that it is about.
     pub arms: Vec<usize>,
     /// Names of the services that it is about.
     pub services: Vec<String>,
-    /// What was found.
     pub evidence: String,
 }
 
@@ -24,13 +21,12 @@ pub struct Finding {
 pub enum Severity {
     /// A figure is wrong if nothing is done about it.
     Grave,
-    /// A figure may mislead.
+    /// A figure may mislead whoever reads it.
     Caution,
-    /// To know.
+    /// No figure is wrong for it.
     Note,
 }
 
-/// What was looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
@@ -52,7 +48,7 @@ pub enum FindingKind {
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
     SpansTreatmentChange,
-    /// Services that vanish.
+    /// Services that are read no more before the end.
     Vanished,
     /// Services that a person took out of a running trial.
     Dropped,
@@ -60,7 +56,7 @@ pub enum FindingKind {
     LacksSamples,
     /// Services without a known start.
     AgeUnknown,
-    /// Arms of unequal age.
+    /// Arms whose median ages are not equal.
     UnequalAge,
     /// Arms that never ran at the same time.
     NeverConcurrent,

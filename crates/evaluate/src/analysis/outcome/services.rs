@@ -8,10 +8,9 @@ use super::{Estimate, LimitKind};
 /// How many services of an arm bloat. The median service may be stable while some do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceVerdicts {
-    /// Services with readings.
     pub services: u32,
-    /// Services that grow faster than the others by more than is usual, without levelling off, and whose memory runs out within
-    /// the horizon.
+    /// Services that grow faster than the others by more than is usual, without levelling off, and whose
+    /// memory runs out within the horizon.
     pub bloating: u32,
     /// Share that bloats, with its exact interval (Clopper and Pearson): of all services like these, not of these.
     pub bloating_share: Estimate,
@@ -19,10 +18,8 @@ pub struct ServiceVerdicts {
     pub bloating_services: Vec<ServiceGrowth>,
 }
 
-/// A service that bloats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceGrowth {
-    /// Its name.
     pub name: String,
     /// Growth of the logarithm of memory a day.
     pub share_per_day: f64,

@@ -23,7 +23,6 @@ pub struct ServiceWork {
     pub counted: f64,
     /// Where failures are counted: what was tried.
     pub tried: Option<f64>,
-    /// Over so many seconds.
     pub seconds: f64,
 }
 
@@ -54,12 +53,11 @@ pub struct ArmWork {
 pub struct MeasureResult {
     /// What is counted, in the plural: `bytes`, `documents`.
     pub name: String,
-    /// Services of which it is known,
+    /// Services of which it is known.
     pub services: u32,
-    /// of so many.
     pub of: u32,
-    /// Services that did nothing: they are not in `amount` and `memory_for_each`, and count a thousandth of the control's
-    /// in `ratio`.
+    /// Services that did nothing: they are not in `amount` and `memory_for_each`, and count a
+    /// thousandth of the control's in `ratio`.
     pub idle: u32,
     /// What a service did a second of its age, or the share that did not fail: geometric mean over services. Of a lab's relays
     /// that rest after each consensus ages are hours of life, and so is this second.
@@ -120,9 +118,7 @@ pub enum WorkStanding {
 /// How many services have a flag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlagCount {
-    /// The flag.
     pub name: TorFlag,
-    /// Services that have it.
     pub with: u32,
     /// Services of which it is known.
     pub of: u32,

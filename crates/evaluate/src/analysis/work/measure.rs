@@ -71,7 +71,6 @@ fn of_measure(service: &FleetService, name: &str, ages: &Ages, settings: &Settin
 struct Span<'l> {
     life: &'l FleetLife,
     measure: &'l Measure,
-    /// Age in seconds.
     from: f64,
     to: f64,
 }

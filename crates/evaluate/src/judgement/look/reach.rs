@@ -9,8 +9,8 @@ use crate::judgement::rows::rfc3339;
 
 /// Readings that may be missing right before a look,
 const INTERVALS: f64 = 5.0;
-/// or this share of the time after which it is planned, whichever is longer: an agent that is restarted then is no reason
-/// to refuse.
+/// or this share of the time after which it is planned, whichever is longer: an agent that is restarted
+/// then is no reason to refuse.
 const SHARE: f64 = 0.01;
 
 /// What to do about a look at data that do not reach its time.
@@ -30,8 +30,8 @@ pub struct Reach {
     pub gap_seconds: Option<f64>,
 }
 
-/// Finds out whether data reach the time of a look (`planned_us`, microseconds since 1970): of several hosts those of each, since a look is of all of them, and
-/// taken once.
+/// Finds out whether data reach the time of a look (`planned_us`, microseconds since 1970): of several hosts those of each, since a look is of
+/// all of them, and taken once.
 pub(super) fn of(
     store: &Store,
     trial: &TrialRecord,

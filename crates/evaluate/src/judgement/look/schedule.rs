@@ -41,7 +41,6 @@ pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Schedul
 pub struct PlannedLook {
     pub number: u32,
     /// When, in microseconds since the last service had its treatment.
-    /// Since the last service had its treatment.
     pub planned_us: i64,
     pub alpha: f64,
     /// What was recorded of it; `None` where it was not taken.

@@ -1,15 +1,16 @@
-//! The forecast of an arm from its lives.
+//! What one further service under an arm's treatment is expected to use at an age.
 
-use heaptrial_stats::{mean, median, normal_quantile, theil_sen_slope, variance};
+use heaptrial_stats::{mean, median, theil_sen_slope, variance};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::{Forecast, ForecastError, Knot, Slope};
-use crate::analysis::age::{Ages, tolerance};
+use crate::analysis::age::Ages;
 use crate::analysis::fleet::{Fleet, FleetLife, FleetService, bytes};
-use crate::analysis::outcome::{DAY, Growth, ServiceResult, Settings, window_before};
-use crate::analysis::service::level_at;
+use crate::analysis::outcome::{DAY, Estimate, ServiceResult, Settings};
+use crate::analysis::service::level_when_reached;
 use crate::analysis::{growth, service};
 
+/// Ages at which levels are held.
 const KNOTS: usize = 32;
 /// The first one lies at the last one over this.
 const AGE_RATIO: f64 = 100.0;
@@ -17,40 +18,120 @@ const AGE_RATIO: f64 = 100.0;
 const PARTS: usize = 24;
 /// Fewer windows after warm-up show nothing about what services share from one to the next.
 const FEWEST_WINDOWS: usize = 5;
+/// Readings end a little before the age at which they are taken.
+const ROUNDING: f64 = 1.001;
+
+/// What services under an arm's treatment are expected to use by age, from a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Services that it comes from.
+    pub services: u32,
+    /// A level is the median of a window of so many seconds, or of half the age where that is less.
+    pub window_seconds: f64,
+    /// Levels by age, ascending, at equal distances of its logarithm.
+    knots: Vec<Knot>,
+    /// Growth a day as a share, median over services.
+    pub growth: Option<Estimate>,
+    /// SD of what all services share from window to window, on the log scale; 0 where the trial was too short for one.
+    drift: f64,
+    /// SD of what all services share within a window, on the log scale: daily load.
+    swing: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Knot {
+    age_seconds: f64,
+    /// Mean of the logarithms of services' levels.
+    log_bytes: f64,
+    /// Standard deviation of these logarithms.
+    spread: f64,
+    services: u32,
+}
+
+/// The level that is expected of one further service at an age, on the log scale: of the median of a window, not of single
+/// readings.
+///
+/// For a mean *m* and SD *s* of *n* services the limits are `m ± t √(s² (1 + 1/n) + 2 c²)`, with Student's t of n - 1 degrees of
+/// freedom and *c* the SD of what all services share (G. J. Hahn, W. Q. Meeker, "Statistical Intervals", 1991, section 4.7; the
+/// term in *c* is added, once for the trial's days and once for those to come).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LogLevel {
+    /// Mean of the logarithm of bytes.
+    pub mean: f64,
+    /// Standard deviation of it between services.
+    pub spread: f64,
+    /// Services that both come from.
+    pub services: u32,
+    /// What all services share, `√2 c`: the trial's days were not those to come.
+    pub shared: f64,
+}
 
 impl Forecast {
     /// From the lives of an arm that count: proved to run its treatment where the fleet has a ledger, not
     /// contaminated, of known age. Of a service each age is that of its last such life that reached it, so that a
-    /// service is one number at each age. The last age is the oldest that half of the services, at least 2, reached.
-    pub fn of_arm(fleet: &Fleet, settings: &Settings, arm: &str) -> Result<Self, ForecastError> {
-        let position = fleet.arms.iter().position(|own| own.name == arm).ok_or_else(|| {
-            let arms: Vec<&str> = fleet.arms.iter().map(|own| own.name.as_str()).collect();
-            ForecastError::NoArm { arm: arm.to_owned(), arms: arms.join(", ") }
-        })?;
-        let own = of_arm_alone(fleet, position);
-        let arm = arm.to_owned();
-        match own.services.len() {
-            0 => return Err(ForecastError::NoReadings { arm }),
-            1 => return Err(ForecastError::TooFewServices { arm, services: 1 }),
-            _ => {}
-        }
+    /// service is one number at each age. The last age is the oldest that half of the services, at least 2, reached. `None`
+    /// with fewer services, or where their readings cover no age.
+    pub fn of_arm(fleet: &Fleet, settings: &Settings, arm: usize) -> Option<Self> {
+        let own = of_arm_alone(fleet, arm);
         let knots = knots(&own.services, settings);
-        let Some(last) = knots.last().copied() else { return Err(ForecastError::NoLevels { arm }) };
+        let last = knots.last()?.age_seconds;
         let ages = Ages::of(&own, settings);
         let results: Vec<ServiceResult> =
             own.services.par_iter().map(|of| service::figures(of, &ages, settings)).collect();
         let members: Vec<usize> = (0..own.services.len()).collect();
         let growth = growth::of_arm(&own, settings, &ages, &results, &members);
-        let slope = slope(&results, growth.as_ref(), settings).filter(|_| !own.arms[0].restarted);
-        Ok(Self {
-            arm,
+        Some(Self {
             services: own.services.len() as u32,
             window_seconds: settings.window_seconds,
-            drift: drift(&own.services, settings, last.age_seconds),
-            swing: swing(&own.services, settings, last.age_seconds),
+            drift: drift(&own.services, settings, last),
+            swing: swing(&own.services, settings, last),
             knots,
-            slope,
             growth: growth.map(|growth| growth.share_per_day),
+        })
+    }
+
+    /// Oldest age observed by enough services, in seconds.
+    pub fn last_age(&self) -> f64 {
+        self.knots.last().map_or(0.0, |knot| knot.age_seconds)
+    }
+
+    /// The level of a life at an age in bytes, as [`Self::log_level`] means it: `None` where the life did not reach the age or
+    /// its readings do not cover the window.
+    pub fn level_of(&self, life: &FleetLife, age_seconds: f64) -> Option<f64> {
+        level_when_reached(life, age_seconds, self.window_seconds)
+    }
+
+    /// What is expected at an age. `None` before the first age and beyond the last one.
+    pub fn log_level(&self, age_seconds: f64) -> Option<LogLevel> {
+        let (first, last) = (self.knots.first()?.age_seconds, self.last_age());
+        if !(first / ROUNDING..=last * ROUNDING).contains(&age_seconds) {
+            return None;
+        }
+        let knot = self.between(age_seconds.clamp(first, last))?;
+        // A window that is cut short holds a part of a day only.
+        let swing = if age_seconds < 2.0 * self.window_seconds { self.swing } else { 0.0 };
+        let shared = 2.0 * (self.drift.powi(2) + swing.powi(2));
+        Some(LogLevel {
+            mean: knot.log_bytes,
+            spread: knot.spread,
+            services: knot.services,
+            shared: shared.sqrt(),
+        })
+    }
+
+    /// Linear in the logarithm of age.
+    fn between(&self, age_seconds: f64) -> Option<Knot> {
+        let next = self.knots.partition_point(|knot| knot.age_seconds < age_seconds);
+        let right = *self.knots.get(next)?;
+        let Some(left) = next.checked_sub(1).map(|place| self.knots[place]) else { return Some(right) };
+        let part =
+            (age_seconds.ln() - left.age_seconds.ln()) / (right.age_seconds.ln() - left.age_seconds.ln());
+        let mix = |a: f64, b: f64| a + part * (b - a);
+        Some(Knot {
+            age_seconds,
+            log_bytes: mix(left.log_bytes, right.log_bytes),
+            spread: mix(left.spread.powi(2), right.spread.powi(2)).sqrt(),
+            services: left.services.min(right.services),
         })
     }
 }
@@ -77,9 +158,8 @@ fn of_arm_alone(fleet: &Fleet, arm: usize) -> Fleet {
 
 /// The logarithm of a service's level at an age: of its last life that reached it.
 fn log_level(service: &FleetService, age: f64, window_seconds: f64) -> Option<f64> {
-    let reached = |life: &&FleetLife| life.last_age().is_some_and(|last| last >= age - tolerance(life, age));
-    let lives = service.lives.iter().rev().filter(reached);
-    lives.filter_map(|life| level_at(life, window_before(age, window_seconds), age)).map(f64::ln).next()
+    let mut lives = service.lives.iter().rev();
+    lives.find_map(|life| level_when_reached(life, age, window_seconds)).map(f64::ln)
 }
 
 /// Services that an age must have: half of them, at least 2.
@@ -112,15 +192,6 @@ fn knots(services: &[FleetService], settings: &Settings) -> Vec<Knot> {
 
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
     variance(values).map(|variance| (mean(values), variance.sqrt()))
-}
-
-fn slope(results: &[ServiceResult], growth: Option<&Growth>, settings: &Settings) -> Option<Slope> {
-    let slopes: Vec<f64> = results.iter().filter_map(|service| service.growth_log_per_day).collect();
-    let (_, spread) = moments(&slopes)?;
-    let growth = growth?.share_per_day;
-    let quantile = normal_quantile((1.0 + settings.confidence_level) / 2.0)?;
-    let shared = growth.interval().map_or(0.0, |(low, high)| (high - low) / 2.0 / quantile);
-    Some(Slope { per_day: growth.value, spread, shared })
 }
 
 /// Standard deviation of the arm's mean level from window to window, beside a straight line.
