@@ -226,7 +226,7 @@ fn relay_hours_are_judged_as_a_field_trial() {
     let run = lab(&arms, 36, 1);
     let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
     let clock = judgement.consensuses.as_ref().unwrap();
-    assert_eq!(clock.consensuses, 36);
+    assert_eq!(clock.taken, 36);
     // A cycle of 20 s for an hour.
     assert!((clock.pace.unwrap() / 180.0 - 1.0).abs() < 0.05, "{clock:?}");
     assert_eq!(judgement.analysis.matched_age_seconds, Some(36.0 * 3600.0));
