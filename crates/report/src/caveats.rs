@@ -10,7 +10,7 @@ use crate::{finding_text, libraries, units};
 
 /// Excluded services that one caveat names.
 const REASONS_NAMED: usize = 3;
-/// Kinds of events that are caveats; those that lie in the nature of a run come last.
+/// Kinds of events that distort figures.
 const WARNED: [&str; 7] =
     ["cpu_saturated", "gap", "warning", "arm_failed", "reboot", "clock_jump", "treatment_failed"];
 /// Events of one kind beyond these are only counted.
@@ -27,9 +27,6 @@ pub(crate) const NO_WORK: &str =
 
 /// Of a report that is otherwise complete, the gravest first; `facts` are those of its arms.
 pub(crate) fn of(report: &Report, facts: &[ArmFacts]) -> Vec<String> {
-    if report.samples == 0 {
-        return early_end(report).into_iter().chain(events(report, &WARNED)).collect();
-    }
     let lost = report.sources.iter().filter(|source| source.skipped > 0).map(|source| {
         let rows = if source.skipped == 1 { "row was" } else { "rows were" };
         format!("{} malformed {rows} excluded from {}.", units::count(source.skipped), source.file)
@@ -37,15 +34,17 @@ pub(crate) fn of(report: &Report, facts: &[ArmFacts]) -> Vec<String> {
     let arms = report.arms.iter().zip(facts).filter(|_| report.kind.is_lab());
     let arms = arms
         .flat_map(|(arm, facts)| of_arm(arm, facts).into_iter().map(|text| format!("{}: {text}.", arm.name)));
-    lost.chain(early_end(report))
-        .chain(report.arms.iter().filter_map(|arm| counted_often(report, arm)))
-        .chain(events(report, &WARNED))
-        .chain(arms)
-        .chain(libraries::difference_of_arms(report))
-        .chain(of_inference(report))
-        .chain(unmeasured(report))
-        .chain(events(report, &["note"]))
-        .collect()
+    let mut caveats: Vec<String> = lost.chain(early_end(report)).collect();
+    caveats.extend(report.arms.iter().filter_map(|arm| counted_often(report, arm)));
+    caveats.extend(events(report, &WARNED));
+    caveats.extend(arms);
+    caveats.extend(libraries::difference_of_arms(report));
+    if report.samples > 0 {
+        caveats.extend(of_inference(report));
+        caveats.extend(unmeasured(report));
+    }
+    caveats.extend(events(report, &["note"]));
+    caveats
 }
 
 /// What limits conclusions, whatever was measured.
