@@ -242,7 +242,8 @@ impl History {
                 // Who is restarted by somebody while it is put back, or has a file that somebody changed meanwhile, be it gone
                 // by now, is stuck until that is repeated.
                 let disturbs = |what: &Happening| {
-                    matches!(what, Happening::Restart(_) | Happening::Stop(_) | Happening::Drift(_))
+                    use Happening::{Drift, Removed, Restart, Stop};
+                    matches!(what, Restart(_) | Stop(_) | Drift(_) | Removed(_))
                 };
                 let disturbed = script.iter().any(|(_, what)| disturbs(what));
                 self.check(world, &ended, &begun_before, hindered, disturbed);

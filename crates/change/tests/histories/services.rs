@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_allocator::{IdentifyError, PassedVariables};
-use heaptrial_change::edges::Programs;
 use heaptrial_change::ServiceError;
+use heaptrial_change::edges::Programs;
 use heaptrial_host::systemd::{Job, JobResult, Manager, SystemdError, UnitEnvironment, UnitStatus};
 use heaptrial_model::{Identity, LifeKey, Linkage, ServiceName};
 use heaptrial_relay::Relay;
