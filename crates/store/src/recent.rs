@@ -27,22 +27,14 @@ impl Store {
         self.ticks_where(which, params![trial_id, until_us])
     }
 
-    /// The last ticks of a trial, newest first. `boots` are row ids of the boots that are meant, instead of all: ticks of a gathered
-    /// trial are numbered host by host, in the order of gathering.
-    pub fn recent_ticks(
-        &self,
-        trial_id: i64,
-        boots: Option<&HashSet<i64>>,
-        count: u32,
-    ) -> Result<Vec<Tick>, StoreError> {
-        let boots = boots.map(|boots| serde_json::Value::from_iter(boots.iter().copied()).to_string());
-        let which = "t.trial_id = ?1 AND (?3 IS NULL OR coalesce(t.host_id, r.host_id) IN (SELECT value FROM json_each(?3)))
-                     ORDER BY t.sequence DESC LIMIT ?2";
-        self.ticks_where(which, params![trial_id, count, boots])
+    /// The last ticks of a trial, newest first; those of a gathered trial are numbered host by host, in the order of gathering.
+    pub fn recent_ticks(&self, trial_id: i64, count: u32) -> Result<Vec<Tick>, StoreError> {
+        let which = "t.trial_id = ?1 ORDER BY t.sequence DESC LIMIT ?2";
+        self.ticks_where(which, params![trial_id, count])
     }
 
     pub fn last_tick(&self, trial_id: i64) -> Result<Option<Tick>, StoreError> {
-        Ok(self.recent_ticks(trial_id, None, 1)?.pop())
+        Ok(self.recent_ticks(trial_id, 1)?.pop())
     }
 
     /// The tick of a life's last sample.

@@ -1,6 +1,6 @@
 //! Trials under way: what was taken last, what happened since, and the looks.
 
-use heaptrial_model::{EventKind, Identity, KnownEvent, MemoryReading};
+use heaptrial_model::{EventKind, Identity};
 use rusqlite::{Row, params};
 
 use crate::read::{Json, bytes};
@@ -16,17 +16,6 @@ const LATEST: &str = "
     LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
     LEFT JOIN tick t ON t.id = s.tick_id
     WHERE v.trial_id = ?1 ORDER BY v.position, v.id";
-
-/// Of each service's newest life the sample of the tick in which an observation was highest, and of several the last.
-const AT_HIGHEST: &str = "
-    SELECT v.id, t.wall_us, s.rss_bytes, s.anon_bytes, s.swap_bytes, s.cgroup_current_bytes
-    FROM service v
-    JOIN sample s ON s.life_id = (SELECT max(id) FROM life WHERE service_id = v.id)
-                 AND s.tick_id = (SELECT o.tick_id FROM observation o
-                                  WHERE o.life_id = (SELECT max(id) FROM life WHERE service_id = v.id)
-                                    AND o.name = ?2 AND o.value > 0 ORDER BY o.value DESC, o.tick_id DESC LIMIT 1)
-    JOIN tick t ON t.id = s.tick_id
-    WHERE v.trial_id = ?1";
 
 impl Store {
     /// Trials on services of this host that have not ended, oldest first.
@@ -69,38 +58,12 @@ impl Store {
         })
     }
 
-    /// Of each service's newest life the memory when an observation was highest, and when that was last; of services that
-    /// it was above 0 for.
-    pub fn at_highest(
-        &self,
-        trial_id: i64,
-        name: &str,
-    ) -> Result<Vec<(i64, i64, MemoryReading)>, StoreError> {
-        self.rows("reading samples by an observation", AT_HIGHEST, params![trial_id, name], |row| {
-            let memory = MemoryReading {
-                rss_bytes: bytes(row, 2)?,
-                anon_bytes: bytes(row, 3)?,
-                swap_bytes: bytes(row, 4)?,
-                cgroup_current_bytes: bytes(row, 5)?,
-            };
-            Ok((row.get(0)?, row.get(1)?, memory))
-        })
-    }
-
     /// The boot of a trial's last tick; where it has none, that of its start.
     pub fn last_boot(&self, trial_id: i64) -> Result<Option<String>, StoreError> {
         let sql = "SELECT h.boot_id FROM trial r LEFT JOIN tick t ON t.trial_id = r.id
                    JOIN host h ON h.id = coalesce(t.host_id, r.host_id)
                    WHERE r.id = ?1 ORDER BY t.sequence DESC LIMIT 1";
         let rows = self.rows("reading the last boot", sql, params![trial_id], |row| row.get(0))?;
-        Ok(rows.into_iter().next())
-    }
-
-    /// The wall time of the last event of one kind about a service.
-    pub fn last_event(&self, service_id: i64, kind: KnownEvent) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT e.wall_us FROM service v JOIN event e ON e.trial_id = v.trial_id
-                   WHERE v.id = ?1 AND e.service_id = ?1 AND e.kind = ?2 ORDER BY e.id DESC LIMIT 1";
-        let rows = self.rows("reading events", sql, params![service_id, kind.as_str()], |row| row.get(0))?;
         Ok(rows.into_iter().next())
     }
 
