@@ -2,12 +2,15 @@
 //! `cargo run --release -p heaptrial-bench --bin dashboard_speed -- [SERVICES] [DAYS] [DATABASE]`.
 //!
 //! One reading a minute of each service. An existing DATABASE is used as it is, so that a large one is written once.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+// Modules are shared with tests that use more of them.
+#![allow(clippy::unwrap_used, clippy::print_stdout, dead_code)]
 
 #[path = "../../../crates/dashboard/tests/it/client/mod.rs"]
 mod client;
 #[path = "../../../crates/dashboard/tests/it/fixture/mod.rs"]
 mod fixture;
+#[path = "../../../crates/report/tests/it/fleet/mod.rs"]
+mod fleet;
 
 use std::path::PathBuf;
 use std::time::Instant;

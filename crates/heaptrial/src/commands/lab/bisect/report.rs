@@ -47,8 +47,6 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDura
     )
 }
 
-}
-
 fn lasting(block: HumanDuration, blocks: usize) -> String {
     units::duration(block.0.as_secs_f64() * blocks as f64)
 }
