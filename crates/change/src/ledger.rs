@@ -303,3 +303,59 @@ pub(crate) fn timer_of(paths: &Paths, change: &Change) -> Option<ServiceName> {
     let own_folder = change.path.parent().is_some_and(|folder| folder == paths.units);
     if own_folder { name.parse().ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: &str = "tor@a.service";
+
+    /// A trial that changed `path` from one text to another.
+    fn changed(paths: &Paths, name: &str, path: &Path, [before, after]: [&str; 2], ended: bool) {
+        let folder = paths.trial(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("prepared.json"), "{}").unwrap();
+        let mut journal = journal::Journal::open(&ThisDisk, &folder).unwrap();
+        journal.save_original(before.as_bytes()).unwrap();
+        let change = Change {
+            path: path.to_owned(),
+            before: FileState::readable(before.as_bytes()),
+            after: FileState::readable(after.as_bytes()),
+            made_folders: Vec::new(),
+        };
+        let (service, arm) = (SERVICE.parse().unwrap(), "a".to_owned());
+        journal.append(1, Event::Intent { service, arm, changes: vec![change], life: None }).unwrap();
+        if ended {
+            journal.append(1, Event::Ended { reverted: false }).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_ended_trials_left_is_traced_to_what_was_there_before_all_of_them() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: files are compared by owner, and are root's; run as root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths { state: dir.path().join("state"), ..Paths::default() };
+        let path = dir.path().join("drop-in.conf");
+        let write = |text: &str| {
+            let state = FileState::readable(text.as_bytes());
+            files::put(&ThisDisk, &path, &state, text.as_bytes()).unwrap();
+        };
+        let left_on = || Ledger::of_this_host(&paths).unwrap().left_on(&SERVICE.parse().unwrap());
+        changed(&paths, "first", &path, ["none", "one"], true);
+        changed(&paths, "second", &path, ["one", "two"], true);
+        write("two");
+        let left = left_on().unwrap();
+        assert_eq!(left.iter().map(|left| left.bytes.as_slice()).collect::<Vec<_>>(), [b"none"]);
+
+        // What somebody else wrote since is nobody's to replace.
+        write("by hand");
+        assert_eq!(left_on().unwrap(), []);
+
+        changed(&paths, "third", &path, ["two", "three"], false);
+        let error = left_on().unwrap_err().to_string();
+        assert!(error.contains("third"), "{error}");
+    }
+}

@@ -68,7 +68,16 @@ impl Trial<'_> {
             let left = left.iter().find(|left| left.path == file.path);
             Ok(edit::plan(file, left, self.mark(), &self.journal)?)
         };
-        desired.iter().map(plan).collect()
+        let changes: Vec<Change> = desired.iter().map(plan).collect::<Result<_, ServiceError>>()?;
+        let relay = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty());
+        for change in &changes {
+            if let (Some(relay), FileState::File { sha256, .. }) = (relay, &change.after)
+                && change.path == relay.torrc
+            {
+                self.host.programs.verify_torrc(relay, &self.journal.original(sha256)?)?;
+            }
+        }
+        Ok(changes)
     }
 
     /// Whether every file of a service is as it was written; those that are not are as before.

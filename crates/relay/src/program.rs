@@ -28,13 +28,18 @@ impl Program {
     /// Runs it, with an environment as a system service has it, and gives its standard output. A failure
     /// has its warnings and errors.
     pub fn run(&self, timeout: Duration) -> Result<String, TorError> {
+        self.run_reading(Stdio::null(), timeout)
+    }
+
+    /// The same, with something to read on its standard input.
+    pub fn run_reading(&self, input: Stdio, timeout: Duration) -> Result<String, TorError> {
         let name = || self.name();
         let failed = |source| TorError::Program { program: name(), source };
         let mut child = Command::new(&self.path)
             .args(&self.arguments)
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

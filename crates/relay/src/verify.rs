@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,12 +13,19 @@ use crate::program::Program;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Relay {
-    /// Whether tor would start with `torrc` in place of the relay's own: `tor --verify-config` by the program, defaults
-    /// and arguments of the service, as its user. The error has tor's own words.
-    pub fn verify_config(&self, torrc: &Path) -> Result<(), TorError> {
-        let mut program = self.tor(torrc);
+    /// Whether tor would start with these bytes in place of the relay's own torrc: `tor --verify-config` by the program,
+    /// defaults and arguments of the service, as its user. The error has tor's own words.
+    pub fn verify_torrc(&self, torrc: &[u8]) -> Result<(), TorError> {
+        let mut program = self.tor(Path::new("-"));
         program.arguments.push("--verify-config".into());
-        program.run(TIMEOUT).map(drop)
+        let input = || {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(torrc)?;
+            file.rewind()?;
+            Ok(file)
+        };
+        let input = input().map_err(|source| TorError::Program { program: "tor".to_owned(), source })?;
+        program.run_reading(input.into(), TIMEOUT).map(drop)
     }
 
     /// The options that would be in force with `torrc` in place of the relay's own and differ from tor's defaults (`tor

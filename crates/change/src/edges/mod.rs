@@ -80,6 +80,8 @@ pub trait Programs {
     fn is_begun(&self, pid: i32) -> bool;
     /// How far a relay has come with its start, in percent; `None` while it does not answer.
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8>;
+    /// Has the relay's own program check what is to be its torrc.
+    fn verify_torrc(&self, relay: &Relay, torrc: &[u8]) -> Result<(), ServiceError>;
     /// Whether a relay has its options in force, by its own word where it can be asked.
     fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>)
     -> Result<(), ServiceError>;

@@ -41,6 +41,13 @@ impl Programs for ThisHostsPrograms {
         Control::of(relay, CONTROL_PATIENCE).ok()?.bootstrap_percent().ok()
     }
 
+    fn verify_torrc(&self, relay: &Relay, torrc: &[u8]) -> Result<(), ServiceError> {
+        let refused = |why| {
+            ServiceError(format!("{}: Tor refuses what was to be written: {why}", relay.torrc.display()))
+        };
+        relay.verify_torrc(torrc).map_err(refused)
+    }
+
     fn options_in_force(
         &self,
         relay: &Relay,

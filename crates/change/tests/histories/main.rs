@@ -5,6 +5,7 @@
 mod disk;
 mod fleet;
 mod history;
+mod ledger;
 mod random;
 mod services;
 mod world;

@@ -49,7 +49,7 @@ fn torrc_options_need_a_tor_instance_whose_torrc_can_be_replaced() {
     let relay = serde_json::json!({
         "torrc": "/etc/tor/torrc", "defaults_torrc": null, "program": "/usr/bin/tor", "user": null,
         "data_directory": null, "nickname": null, "fingerprint": null, "family": [], "role": "relay",
-        "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {},
+        "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {}, "arguments": [],
     });
     let relay: Relay = serde_json::from_value(relay).unwrap();
     fixture.service.relay = Some(relay);
