@@ -19,7 +19,7 @@ const REPORTED_OPTIONS: &str = "AccountingMax AvoidDiskWrites BandwidthBurst Ban
 const MAX_FINGERPRINT_BYTES: u64 = 4096;
 
 /// A Tor instance by its files.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     /// Its torrc (`-f`, or the default instance's).
     pub torrc: PathBuf,

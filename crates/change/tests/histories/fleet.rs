@@ -9,6 +9,7 @@ use heaptrial_allocator::Expected;
 use heaptrial_change::{FileState, Library, Owner, Prepared, ServiceTreatment};
 use heaptrial_host::Paths;
 use heaptrial_model::{HumanDuration, Pace, ServiceName};
+use heaptrial_relay::Relay;
 use serde_json::json;
 
 use crate::disk::{Files, digest};
@@ -144,11 +145,8 @@ pub fn prepared(faults: &Faults, pace: Pace, takes_over: bool) -> Prepared {
     }
 }
 
-fn relay(service: &ServiceName) -> heaptrial_relay::Relay {
-    let relay = json!({
-        "torrc": torrc_of(service), "program": "/usr/bin/tor", "family": [], "role": "relay", "options": {}
-    });
-    serde_json::from_value(relay).unwrap()
+fn relay(service: &ServiceName) -> Relay {
+    Relay { torrc: torrc_of(service), program: "/usr/bin/tor".into(), ..Relay::default() }
 }
 
 pub fn pace(at_once: u32, failure_budget: u32) -> Pace {

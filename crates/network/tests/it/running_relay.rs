@@ -232,10 +232,10 @@ fn a_torrc_is_verified_as_the_user_of_the_unit() {
         return heaptrial_testbed::skip("becoming another user needs root");
     }
     // Nobody cannot read what is below a folder of root's.
-    let torrc = fs::read(&relay.torrc).unwrap();
+    let torrc = format!("{}%include {}\n", fs::read_to_string(&relay.torrc).unwrap(), relay.torrc.display());
     let relay = Relay { unit_user: Some("nobody".to_owned()), ..relay };
-    let error = relay.verify_torrc(&torrc).unwrap_err().to_string();
-    assert!(error.contains("runuser -u nobody"), "{error}");
+    let error = relay.verify_torrc(torrc.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("runuser -u nobody") && error.contains(&folder.path("torrc")), "{error}");
 }
 
 #[test]

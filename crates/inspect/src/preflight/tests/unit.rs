@@ -46,12 +46,7 @@ fn torrc_options_need_a_tor_instance_whose_torrc_can_be_replaced() {
     fixture.planned.preload = None;
     fixture.planned.torrc.insert("DirCache".to_owned(), "0".to_owned());
     fixture.refuses(Check::Torrc, "no Tor instance");
-    let relay = serde_json::json!({
-        "torrc": "/etc/tor/torrc", "defaults_torrc": null, "program": "/usr/bin/tor", "user": null,
-        "data_directory": null, "nickname": null, "fingerprint": null, "family": [], "role": "relay",
-        "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {}, "arguments": [],
-    });
-    let relay: Relay = serde_json::from_value(relay).unwrap();
+    let relay = Relay { torrc: "/etc/tor/torrc".into(), program: "/usr/bin/tor".into(), ..Relay::default() };
     fixture.service.relay = Some(relay);
     fixture.refuses(Check::Torrc, "cannot examine /etc/tor/torrc");
     fixture.file("/etc/tor/torrc", "ORPort 9001\n");
