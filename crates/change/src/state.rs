@@ -228,6 +228,11 @@ impl TrialState {
         }
     }
 
+    /// Whether a service has its treatment.
+    pub fn is_committed(&self, service: &ServiceName) -> bool {
+        self.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+    }
+
     /// How many services are at a stage.
     pub fn count(&self, stage: Stage) -> usize {
         self.services.values().filter(|state| state.stage == stage).count()

@@ -1,8 +1,8 @@
 //! The page of all commands in the book, `docs/commands.md`, made from their help by `make book`.
 
-use clap::{Arg, Command};
+use clap::{Arg, Command, CommandFactory as _};
 
-use crate::command_line;
+use crate::Cli;
 
 /// Every command that does something, with its whole name below `heaptrial`.
 fn leaves(command: &Command, above: &str) -> Vec<(String, Command)> {
@@ -22,7 +22,7 @@ fn leaves(command: &Command, above: &str) -> Vec<(String, Command)> {
 
 #[test]
 fn the_page_of_commands_has_each_of_them_with_help_for_every_option() {
-    let mut whole = command_line();
+    let mut whole = Cli::command();
     whole.build();
     let mut page = "# Commands\n".to_owned();
     for (name, mut command) in [(String::new(), whole.clone())].into_iter().chain(leaves(&whole, "")) {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_model::{Classified, ErrorClass};
@@ -53,6 +54,11 @@ impl Failure {
     /// It cannot be done here, and nothing was changed.
     pub fn refused(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::of(ErrorClass::Refused, error)
+    }
+
+    /// A file could not be read or written.
+    pub fn file<E: fmt::Display>(path: &Path) -> impl FnOnce(E) -> Self {
+        move |error| Self::failed(format!("{}: {error}", path.display()))
     }
 
     /// Says what it is about, such as `arm x`.

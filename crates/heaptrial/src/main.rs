@@ -10,7 +10,6 @@ mod options;
 mod output;
 mod progress;
 mod run_folder;
-mod short_help;
 mod target;
 
 use std::ffi::OsString;
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
 fn parse<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<(GlobalOptions, Command), clap::Error> {
-    let cli = Cli::from_arg_matches(&command_line().try_get_matches_from(words)?)?;
+    let cli = Cli::from_arg_matches(&Cli::command().try_get_matches_from(words)?)?;
     Ok((cli.global, cli.command))
 }
 
@@ -78,17 +77,29 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { exit::code(ErrorClass::Usage) } else { ExitCode::SUCCESS }
 }
 
-/// The definition of the whole command line.
-fn command_line() -> clap::Command {
-    short_help::shorten(Cli::command())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_definition_of_the_command_line_is_sound() {
-        command_line().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    fn assert_fits(command: &mut clap::Command, name: &str) {
+        let help = command.render_help().to_string();
+        assert!(help.lines().count() <= 40, "{name} -h has {} lines:\n{help}", help.lines().count());
+        for below in command.get_subcommands_mut() {
+            let name = format!("{name} {}", below.get_name());
+            assert_fits(below, &name);
+        }
+    }
+
+    /// Options that a first run does without are in `--help` alone.
+    #[test]
+    fn short_help_fits_on_a_screen() {
+        let mut whole = Cli::command().term_width(100);
+        whole.build();
+        assert_fits(&mut whole, "heaptrial");
     }
 }

@@ -27,10 +27,11 @@ pub struct GlobalOptions {
     #[arg(long, global = true, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print more about what is done
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, hide_short_help = true)]
     pub verbose: u8,
     /// Whether to use colour; NO_COLOR is heeded
     #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    #[arg(hide_short_help = true)]
     pub color: ColorChoice,
 }
 

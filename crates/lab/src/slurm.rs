@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::str::FromStr;
 
 use crate::LabError;
+use crate::program::find_program;
 
 /// Options of sbatch that an array decides itself.
 const DECIDED: [&str; 5] = ["array", "chdir", "job-name", "output", "wrap"];
@@ -60,9 +61,8 @@ pub struct Cluster(());
 impl Cluster {
     /// Refuses a host without Slurm's programs, or without a controller that answers.
     pub fn find() -> Result<Self, LabError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let has = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-        if let Some(program) = ["sbatch", "squeue", "scancel"].into_iter().find(|program| !has(program)) {
+        let is_missing = |program: &&str| find_program(program).is_err();
+        if let Some(program) = ["sbatch", "squeue", "scancel"].into_iter().find(is_missing) {
             return Err(LabError::Refused(format!(
                 "`{program}` is not in PATH: this host submits nothing to Slurm; run it on a login node of the cluster, or without \
                  --on slurm"

@@ -21,6 +21,7 @@ use rustix::thread::UnshareFlags;
 use sha2::{Digest, Sha256};
 
 use crate::LabError;
+use crate::program::find_program;
 
 /// Suites of Ubuntu, whose packages for servers are in two components.
 const UBUNTU_SUITES: [&str; 3] = ["jammy", "noble", "resolute"];
@@ -135,8 +136,7 @@ impl Userland {
 
     /// The command that unpacks the packages into `folder`.
     fn maker(&self, source: Option<&str>, folder: &Path) -> Result<Command, LabError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        if !std::env::split_paths(&path).any(|folder| folder.join("mmdebstrap").is_file()) {
+        if find_program("mmdebstrap").is_err() {
             return Err(LabError::Refused(
                 "`mmdebstrap`, which makes a userland, is not installed: apt-get install mmdebstrap"
                     .to_owned(),

@@ -137,7 +137,8 @@ fn treated_life(service: &FleetService) -> Option<&FleetLife> {
         .map(|own| own.1)
 }
 
-fn median_from(readings: &[Reading], age: f64) -> Option<f64> {
+/// The median in bytes of readings from an age on.
+pub(crate) fn median_from(readings: &[Reading], age: f64) -> Option<f64> {
     let late = readings.iter().filter(|reading| f64::from(reading.age_seconds) >= age);
     let values: Vec<f64> = late.map(|reading| f64::from(reading.kib) * 1024.0).collect();
     median(&values).filter(|bytes| *bytes > 0.0)

@@ -15,11 +15,6 @@ pub struct QuietHours {
     to: Time,
 }
 
-/// Why a text gives no hours.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a time range; use two different times such as 22:00-06:00")]
-pub struct QuietHoursError(String);
-
 impl QuietHours {
     /// Whether a time is within.
     pub fn include(&self, time: Time) -> bool {
@@ -47,10 +42,10 @@ impl fmt::Display for QuietHours {
 }
 
 impl FromStr for QuietHours {
-    type Err = QuietHoursError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, QuietHoursError> {
-        let wrong = || QuietHoursError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a time range; use two different times such as 22:00-06:00");
         let time = |part: &str| Time::strptime("%H:%M", part.trim()).map_err(|_| wrong());
         let (from, to) = text.split_once('-').ok_or_else(wrong)?;
         let (from, to) = (time(from)?, time(to)?);
@@ -59,9 +54,9 @@ impl FromStr for QuietHours {
 }
 
 impl TryFrom<String> for QuietHours {
-    type Error = QuietHoursError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, QuietHoursError> {
+    fn try_from(text: String) -> Result<Self, String> {
         text.parse()
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use heaptrial_change::{Owner, Prepared};
 use heaptrial_evaluate::analysis::{LEAST_WORK_SECONDS, UsualWork};
-use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName, TorFlag};
+use heaptrial_model::{HumanDuration, ServiceName, TorFlag};
 use serde::{Deserialize, Serialize};
 
-use crate::rollout::QuietHours;
 use crate::rollout::expected::Stratum;
+use crate::rollout::{QuietHours, Refused};
 
 /// So much of a service's work is enough to go by.
 const MOST_WORK_SECONDS: f64 = 3600.0;
@@ -62,17 +62,6 @@ pub struct Reports {
     pub flags: bool,
 }
 
-/// Why a folder's rollout cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RolloutPlanError(String);
-
-impl Classified for RolloutPlanError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Refused
-    }
-}
-
 /// What a transaction that brings a rollout out is called.
 const KIND: &str = "rollout";
 
@@ -87,13 +76,13 @@ pub fn is_rollout(prepared: &Prepared) -> bool {
 }
 
 /// The rollout that was frozen.
-pub fn read_plan(prepared: &Prepared) -> Result<RolloutPlan, RolloutPlanError> {
+pub fn read_plan(prepared: &Prepared) -> Result<RolloutPlan, Refused> {
     let name = &prepared.plan.name;
     if !is_rollout(prepared) {
-        return Err(RolloutPlanError(format!("`{name}` is a trial and no rollout")));
+        return Err(Refused(format!("`{name}` is a trial and no rollout")));
     }
     RolloutPlan::deserialize(&prepared.owner.frozen)
-        .map_err(|error| RolloutPlanError(format!("the frozen plan of rollout `{name}` is damaged: {error}")))
+        .map_err(|error| Refused(format!("the frozen plan of rollout `{name}` is damaged: {error}")))
 }
 
 impl RolloutPlan {

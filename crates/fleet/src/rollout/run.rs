@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_change::edges::Host;
-use heaptrial_change::{
-    ChangeError, Prepared, Stage, Standing, Trial, TrialState, Witness, read_state, standings,
-};
+use heaptrial_change::{ChangeError, Prepared, Standing, Trial, Witness, read_state, standings};
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::{HostRoot, Paths, boot_id};
 use heaptrial_model::{Pace, ServiceName, units};
@@ -31,8 +29,6 @@ const NAP: Duration = Duration::from_millis(200);
 pub trait Observer {
     /// What is known of each of some services since it has its treatment.
     fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed>;
-    /// Readings older than this, in seconds, do not count.
-    fn stale_seconds(&self) -> f64;
     /// Something that a person wants to read.
     fn say(&mut self, text: &str);
     /// The same, of something that goes on for long: printed seldom.
@@ -110,7 +106,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     fn current(&self) -> Result<Option<usize>, ChangeError> {
         let progress = self.progress()?;
         let found = (0..self.plan.waves.len()).find(|wave| {
-            let open = |service: &ServiceName| !is_committed(self.trial.state(), service);
+            let open = |service: &ServiceName| !self.trial.state().is_committed(service);
             progress.waves[*wave] != WaveStage::Passed || self.plan.waves[*wave].iter().any(open)
         });
         Ok(found)
@@ -190,7 +186,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         if let Some(ending) = self.apply(wave, std::slice::from_ref(canary))? {
             return Ok(Some(ending));
         }
-        if !is_committed(self.trial.state(), canary) {
+        if !self.trial.state().is_committed(canary) {
             let what = "it failed, so that putting it back could not be tried".to_owned();
             return self.stop(wave, vec![Reason { service: Some(canary.clone()), what }]).map(Some);
         }
@@ -297,8 +293,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let standings = self.trial.standings(&services, self.witness)?;
         let observed = self.observer.observe(&services);
         let known = services.iter().zip(&standings);
-        let stale_seconds = self.observer.stale_seconds();
-        Ok(gate_of((&self.plan, self.trial.prepared()), wave, known, &observed, stale_seconds))
+        Ok(gate_of((&self.plan, self.trial.prepared()), wave, known, &observed))
     }
 
     /// What is left of a time since a wave was changed, or since the host came up after that.
@@ -341,17 +336,12 @@ impl Holds<'_> {
     }
 }
 
-fn is_committed(state: &TrialState, service: &ServiceName) -> bool {
-    state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
-}
-
 /// What the gate of a wave says of services.
 fn gate_of<'s>(
     (plan, prepared): (&'s RolloutPlan, &Prepared),
     wave: usize,
     known: impl Iterator<Item = (&'s ServiceName, &'s Standing)>,
     observed: &'s BTreeMap<ServiceName, Observed>,
-    stale_seconds: f64,
 ) -> Gate {
     let subject = |(service, standing)| Subject {
         service,
@@ -363,11 +353,8 @@ fn gate_of<'s>(
     };
     let subjects: Vec<Subject<'_>> = known.map(subject).collect();
     let restart_every = prepared.services.iter().find_map(|treatment| treatment.restart_every);
-    let grounds = Grounds {
-        stale_seconds,
-        work_seconds: plan.work_seconds(wave, restart_every),
-        judges_work: plan.judges_work,
-    };
+    let work_seconds = plan.work_seconds(wave, restart_every);
+    let grounds = Grounds { work_seconds, judges_work: plan.judges_work };
     judge(&subjects, &grounds)
 }
 
@@ -386,10 +373,10 @@ pub fn judge_now(
     let all = plan.waves.concat();
     let seen = standings(host, paths, prepared, &state, &all);
     let (services, standings): (Vec<ServiceName>, Vec<Standing>) =
-        all.into_iter().zip(seen).filter(|(service, _)| is_committed(&state, service)).unzip();
+        all.into_iter().zip(seen).filter(|(service, _)| state.is_committed(service)).unzip();
     let observed = observer.observe(&services);
     let known = services.iter().zip(&standings);
-    let gate = gate_of((plan, prepared), wave, known, &observed, observer.stale_seconds());
+    let gate = gate_of((plan, prepared), wave, known, &observed);
     Ok((services, gate))
 }
 

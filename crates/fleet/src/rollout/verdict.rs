@@ -1,14 +1,15 @@
 //! What a trial found of an arm, as a file that other hosts take for their rollouts.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptrial_host::{HostFacts, release};
-use heaptrial_model::{AllocatorSpec, Arm, Classified, ErrorClass, Metric, Pace, Treatment};
+use heaptrial_model::{AllocatorSpec, Arm, Metric, Pace, Treatment};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::rollout::Refused;
 use crate::rollout::expected::Kind;
 use crate::rollout::measured::MeasuredTreatment;
 
@@ -65,23 +66,7 @@ pub struct MeasuredRatio {
     pub services: u32,
 }
 
-/// Why a file is no verdict.
-#[derive(Debug, thiserror::Error)]
-#[error("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one")]
-pub struct VerdictError {
-    path: PathBuf,
-    why: String,
-}
-
-impl Classified for VerdictError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Refused
-    }
-}
-
 impl Verdict {
-    pub const VERSION: u32 = SCHEMA_VERSION;
-
     /// The file's text, with the digest of the rest, and that digest.
     pub fn sealed(&self) -> Result<(String, String), serde_json::Error> {
         let mut value = serde_json::to_value(self)?;
@@ -91,8 +76,11 @@ impl Verdict {
     }
 
     /// Reads a file whose content is as it was written, and gives its digest, which shows that nothing was changed by mistake.
-    pub fn read(path: &Path) -> Result<(Self, String), VerdictError> {
-        let other = |why: String| VerdictError { path: path.to_owned(), why };
+    pub fn read(path: &Path) -> Result<(Self, String), Refused> {
+        let other = |why: String| {
+            let path = path.display();
+            Refused(format!("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one"))
+        };
         let text = fs::read_to_string(path).map_err(|error| other(error.to_string()))?;
         let mut value: Value = serde_json::from_str(&text).map_err(|error| other(error.to_string()))?;
         let named = value.as_object_mut().and_then(|members| members.remove(DIGEST));

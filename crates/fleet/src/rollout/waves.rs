@@ -21,16 +21,15 @@ impl Default for WaveSizes {
     }
 }
 
-/// Why a text gives no sizes of waves.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no list of waves; expected ascending percentages that end with 100%, such as 5%,25%,100%")]
-pub struct WaveError(String);
-
 impl FromStr for WaveSizes {
-    type Err = WaveError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, WaveError> {
-        let wrong = || WaveError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no list of waves; expected ascending percentages that end with 100%, such as 5%,25%,100%"
+            )
+        };
         let number = |part: &str| part.trim().strip_suffix('%').unwrap_or(part.trim()).parse::<u32>();
         let percent: Vec<u32> = text.split(',').map(number).collect::<Result<_, _>>().map_err(|_| wrong())?;
         let ascends = percent.windows(2).all(|pair| pair[0] < pair[1]);

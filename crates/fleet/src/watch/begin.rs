@@ -1,60 +1,31 @@
 //! The start and the end of a watch.
 
-use std::path::PathBuf;
-
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
-use heaptrial_model::{ServicePattern, TrialKind};
+use heaptrial_model::TrialKind;
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
 use crate::watch::error::WatchError;
 use crate::watch::folder::{Folder, SCHEMA_VERSION, names, remove_file};
-use crate::watch::install::{faults, install, remove, unit_files};
+use crate::watch::install::{install, remove, unit_files};
 use crate::watch::observe::code;
-use crate::watch::plan::{Channels, WatchPlan};
+use crate::watch::plan::WatchPlan;
 use crate::watch::source::Source;
 use crate::watch::stored_name;
 
-#[derive(Debug, Clone)]
-pub struct Request {
-    pub name: String,
-    pub days: f64,
-    pub every_minutes: u64,
-    /// Patterns of services that belong to the watch; empty are the templates of those that it has.
-    pub patterns: Vec<ServicePattern>,
-    pub no_data_seconds: f64,
-    pub channels: Channels,
-    pub database: Option<PathBuf>,
-}
-
-/// What a watch would be. Changes nothing.
-pub fn propose(request: &Request, source: &Source, paths: &Paths) -> Result<WatchPlan, WatchError> {
-    let name = &request.name;
-    if names(&paths.state).contains(name) {
-        return Err(WatchError::Exists { name: name.clone() });
+/// Completes what a watch would be that looks so often. Changes nothing.
+pub fn propose(plan: WatchPlan, every_minutes: u64, paths: &Paths) -> Result<WatchPlan, WatchError> {
+    if names(&paths.state).contains(&plan.name) {
+        return Err(WatchError::Exists { name: plan.name });
     }
-    let given = &request.patterns;
     Ok(WatchPlan {
         schema_version: SCHEMA_VERSION,
-        name: name.clone(),
-        trial: source.trial.clone(),
-        arms: source.arms.iter().map(|arm| arm.arm.name.clone()).collect(),
-        trial_id: 0,
         started_at: Instant::now().wall_us as f64 / 1e6,
-        days: request.days,
-        metric: source.metric,
-        strata: source.strata.clone(),
-        no_data_seconds: request.no_data_seconds,
-        failures_before: source.failures_before,
-        patterns: if given.is_empty() { source.patterns.clone() } else { given.clone() },
-        others: source.others.clone(),
-        files: code(&source.services),
-        services: source.services.clone(),
-        channels: request.channels.clone(),
-        installed: unit_files(paths, name, request.every_minutes, request.database.as_deref())?,
-        database: request.database.clone(),
+        files: code(&plan.services),
+        installed: unit_files(paths, &plan.name, every_minutes, plan.database.as_deref())?,
+        ..plan
     })
 }
 
@@ -108,11 +79,6 @@ pub fn begin(
     folder.write_plan(&plan)?;
     install(systemd, paths, &plan)?;
     Ok(plan)
-}
-
-/// Why no check of a watch comes by itself; nothing where its timer runs.
-pub fn timer_faults(plan: &WatchPlan, systemd: &Systemd) -> Result<Vec<String>, WatchError> {
-    faults(systemd, &plan.installed, &plan.name)
 }
 
 /// Ends a watch and removes all that it brought. Its readings stay in the database. Can be repeated.

@@ -15,6 +15,8 @@ pub enum WatchError {
     #[error("`{name}` is watched already")]
     Exists { name: String },
     #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Failed(String),
@@ -35,6 +37,7 @@ pub enum WatchError {
 impl Classified for WatchError {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Usage(_) => ErrorClass::Usage,
             Self::Exists { .. } | Self::Refused(_) => ErrorClass::Refused,
             Self::Report(error) => error.class(),
             Self::Store(error) => error.class(),

@@ -139,16 +139,16 @@ pub(crate) fn install(systemd: &Systemd, paths: &Paths, plan: &WatchPlan) -> Res
 }
 
 /// Why no check comes by itself: files that are gone, masked or changed, and a timer that does not run.
-pub(crate) fn faults(systemd: &Systemd, files: &[UnitFile], name: &str) -> Result<Vec<String>, WatchError> {
+pub fn timer_faults(plan: &WatchPlan, systemd: &Systemd) -> Result<Vec<String>, WatchError> {
     let mut faults = Vec::new();
-    for file in files {
+    for file in &plan.installed {
         match file.is_own()? {
             Some(true) => {}
             Some(false) => faults.push(format!("{} is masked or was changed", file.path.display())),
             None => faults.push(format!("{} is gone", file.path.display())),
         }
     }
-    let timer = timer(name)?;
+    let timer = timer(&plan.name)?;
     let status = systemd.status(&timer)?;
     if status.active_state != "active" {
         faults.push(format!("{timer} is {} ({})", status.active_state, status.sub_state));

@@ -22,18 +22,18 @@ mod state;
 
 pub use advice::advice;
 pub use alert::{Alert, AlertKind, Finding, Found};
-pub use begin::{Request, begin, end, propose, timer_faults};
+pub use begin::{begin, end, propose};
 pub use claims::{claims, watches_of};
 pub use error::WatchError;
 pub use folder::{Folder, names};
-pub use install::UnitFile;
+pub use install::{UnitFile, timer_faults};
 pub use judge::{LookResult, facts, look};
-pub use notify::{NotifyError, alert_document, check_hook, deliver, write_metrics};
+pub use notify::{alert_document, check_hook, deliver, write_metrics};
 pub use observe::see;
 pub use plan::{Channels, FailuresBefore, WatchPlan, WatchedService};
 pub use schedule::{look_days, look_errors};
 pub use seen::{FailureSeen, Seen, ServiceSeen};
-pub use source::{Source, SourceArm};
+pub use source::Source;
 pub use state::{AlertChange, Notification, Standing, WatchState};
 
 /// Name in the database of the trial that holds the readings of a watch. A trial's own name has no `+`.

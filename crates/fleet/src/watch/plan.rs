@@ -16,7 +16,7 @@ use crate::watch::observe::c_library;
 pub(crate) const ERROR: f64 = 0.01;
 
 /// A watch, as it was started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchPlan {
     pub schema_version: u32,
     pub name: String,

@@ -10,40 +10,35 @@ use heaptrial_evaluate::judgement::{Options, read_fleet};
 use heaptrial_host::systemd::{Systemd, Unit};
 use heaptrial_host::{HostRoot, Paths};
 use heaptrial_inspect::Service;
-use heaptrial_model::{Arm, Identity, KnownEvent, Metric, ServiceName, ServicePattern, Treatment, TrialKind};
+use heaptrial_model::{Arm, Identity, KnownEvent, ServiceName, ServicePattern, Treatment, TrialKind};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
 use serde_json::Value;
 
 use crate::watch::as_found::as_found;
 use crate::watch::error::WatchError;
 use crate::watch::observe::{c_library, identify, units};
-use crate::watch::plan::{FailuresBefore, WatchedService};
+use crate::watch::plan::{FailuresBefore, WatchPlan, WatchedService};
 
 /// Characters of the name of an arm that was found.
 const LONGEST: usize = 100;
 
 /// What is watched.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Source {
-    pub(crate) trial: Option<String>,
+    /// A plan without a name, an end and channels.
+    pub plan: WatchPlan,
     is_of_trial: bool,
-    pub metric: Metric,
-    pub arms: Vec<SourceArm>,
-    pub services: Vec<WatchedService>,
+    pub(crate) arms: Vec<SourceArm>,
     /// What else is recorded of each service, and its arm by position.
     pub(crate) records: Vec<(usize, Value)>,
-    pub(crate) others: Vec<ServiceName>,
     pub left_out: Vec<(ServiceName, String)>,
-    pub strata: Vec<Stratum>,
-    pub failures_before: FailuresBefore,
-    pub patterns: Vec<ServicePattern>,
 }
 
 /// What services of a watch run.
 #[derive(Debug, Clone)]
-pub struct SourceArm {
-    pub arm: Arm,
-    pub expected: Option<Expected>,
+pub(crate) struct SourceArm {
+    pub(crate) arm: Arm,
+    pub(crate) expected: Option<Expected>,
 }
 
 impl Source {
@@ -76,16 +71,16 @@ impl Source {
         let identifier = Identifier::default();
         let found = arms.into_iter().map(|arm| of_arm(&trial, arm, &records, &units, &identifier));
         let mut found: Vec<Self> = found.collect();
-        found.sort_by_key(|source| std::cmp::Reverse(source.services.len()));
+        found.sort_by_key(|source| std::cmp::Reverse(source.plan.services.len()));
         if let [first, second, ..] = &found[..] {
-            if first.services.len() == second.services.len() {
+            if first.plan.services.len() == second.plan.services.len() {
                 return Err(WatchError::Refused(format!(
                     "as many services run what arm `{}` of `{name}` wants as what arm `{}` does; name one with --arm",
                     first.arms[0].arm.name, second.arms[0].arm.name
                 )));
             }
         }
-        let source = found.into_iter().next().filter(|source| !source.services.is_empty());
+        let source = found.into_iter().next().filter(|source| !source.plan.services.is_empty());
         let mut source = source.ok_or_else(|| {
             WatchError::Refused(format!(
                 "no service of `{name}` runs what its arm wants, so there is nothing to watch"
@@ -95,7 +90,7 @@ impl Source {
         let rollout = read_prepared(paths, name).ok().and_then(|prepared| read_plan(&prepared).ok());
         // By a verdict of elsewhere it was measured in no trial of this host.
         if let Some(rollout) = rollout.as_ref().filter(|rollout| rollout.verdict.is_none()) {
-            source.trial.clone_from(&rollout.trial);
+            source.plan.trial.clone_from(&rollout.trial);
         }
         source.hold_to(&fleet, rollout.as_ref());
         Ok(Some(source))
@@ -108,7 +103,8 @@ impl Source {
         patterns: &[ServicePattern],
     ) -> Result<Self, WatchError> {
         let root = HostRoot::default();
-        let mut source = Self { patterns: patterns.to_vec(), ..Self::empty(Metric::Rss) };
+        let mut source = Self::default();
+        source.plan.patterns = patterns.to_vec();
         for service in services {
             let name = service.name().clone();
             let process = service.process.as_ref();
@@ -118,36 +114,20 @@ impl Source {
                     let arm = source.arm_of(&expected);
                     let mut own = watched(name, Some(expected), runs);
                     own.bytes = process.map(|process| process.sample.rss_bytes as f64);
-                    source.services.push(own);
+                    source.plan.services.push(own);
                     source.records.push((arm, service.attributes(None)));
                 }
                 Err(why) => {
-                    source.others.push(name.clone());
+                    source.plan.others.push(name.clone());
                     source.left_out.push((name, why));
                 }
             }
         }
-        if source.services.is_empty() {
+        if source.plan.services.is_empty() {
             return Err(WatchError::Refused("no service can be watched as it is".to_owned()));
         }
         source.hold_to(&source.sampled(store)?, None);
         Ok(source)
-    }
-
-    fn empty(metric: Metric) -> Self {
-        Self {
-            trial: None,
-            is_of_trial: false,
-            metric,
-            arms: Vec::new(),
-            services: Vec::new(),
-            records: Vec::new(),
-            others: Vec::new(),
-            left_out: Vec::new(),
-            strata: Vec::new(),
-            failures_before: FailuresBefore::of(0, 0.0),
-            patterns: Vec::new(),
-        }
     }
 
     /// Whether a trial or rollout names the services; else they are watched as they were found.
@@ -167,6 +147,7 @@ impl Source {
         let is_taken = self.arms.iter().any(|arm| arm.arm.name == name);
         let name = if is_taken { format!("{name} #{}", self.arms.len() + 1) } else { name };
         let treatment = Treatment { allocator: Some(expected.spec.clone()), ..Treatment::default() };
+        self.plan.arms.push(name.clone());
         let arm = Arm { name, control: self.arms.is_empty(), treatment };
         self.arms.push(SourceArm { arm, expected: Some(expected.clone()) });
         self.arms.len() - 1
@@ -191,7 +172,7 @@ impl Source {
             let lives = found.lives.last().cloned().into_iter().collect();
             Some(FleetService { arms: vec![*arm], lives, ..found.clone() })
         };
-        let services = self.services.iter().zip(&self.records).filter_map(in_arm).collect();
+        let services = self.plan.services.iter().zip(&self.records).filter_map(in_arm).collect();
         Ok(Fleet { services, ..empty })
     }
 
@@ -204,13 +185,13 @@ impl Source {
             let rollout = rollout.filter(|rollout| rollout.stratum(name).ratio.is_some())?;
             rollout.before.get(name)?.bytes
         };
-        for service in &mut self.services {
+        for service in &mut self.plan.services {
             let found = own(&service.service);
             let read = found.and_then(usual_level).or(service.bytes);
             service.bytes = before(&service.service).or(read);
             service.usual_work = found.and_then(FleetService::current).and_then(UsualWork::of_life);
         }
-        let names: Vec<ServiceName> = self.services.iter().map(|own| own.service.clone()).collect();
+        let names: Vec<ServiceName> = self.plan.services.iter().map(|own| own.service.clone()).collect();
         let (of_rollout, others): (Vec<usize>, Vec<usize>) =
             (0..names.len()).partition(|index| before(&names[*index]).is_some());
         for stratum in rollout.iter().flat_map(|rollout| &rollout.strata) {
@@ -218,7 +199,7 @@ impl Source {
             let services: Vec<ServiceName> =
                 services.filter(|name| stratum.services.contains(name)).cloned().collect();
             if !services.is_empty() {
-                self.strata.push(Stratum { services, ..stratum.clone() });
+                self.plan.strata.push(Stratum { services, ..stratum.clone() });
             }
         }
         for (position, arm) in self.arms.iter().enumerate() {
@@ -230,14 +211,14 @@ impl Source {
                 let arms = own(name).map_or(&[][..], |service| &service.arms[..]);
                 Some(fleet.arms[*arms.first()?].name.clone())
             };
-            self.strata.extend(strata(&kinds(fleet, index, &is_relay), &services, &is_relay, &ran));
+            self.plan.strata.extend(strata(&kinds(fleet, index, &is_relay), &services, &is_relay, &ran));
         }
-        self.failures_before = failures_before(fleet, &names);
+        self.plan.failures_before = failures_before(fleet, &names);
     }
 
     fn relays(&self) -> BTreeSet<String> {
         let is_relay = |attributes: &Value| attributes["role"].is_string();
-        let names = self.services.iter().map(|own| own.service.to_string());
+        let names = self.plan.services.iter().map(|own| own.service.to_string());
         let relays = names.zip(&self.records).filter(|(_, (_, attributes))| is_relay(attributes));
         relays.map(|(name, _)| name).collect()
     }
@@ -252,29 +233,31 @@ fn of_arm(
 ) -> Source {
     let expected: Option<Expected> =
         arm.obtained.clone().and_then(|obtained| serde_json::from_value(obtained).ok());
-    let mut source = Source {
+    let plan = WatchPlan {
         trial: (trial.plan.kind == TrialKind::Field).then(|| trial.plan.name.clone()),
-        is_of_trial: true,
-        arms: vec![SourceArm { arm: Arm { control: true, ..arm.arm }, expected: expected.clone() }],
+        arms: vec![arm.arm.name.clone()],
+        metric: trial.plan.metric,
         patterns: patterns(records),
-        ..Source::empty(trial.plan.metric)
+        ..WatchPlan::default()
     };
+    let arms = vec![SourceArm { arm: Arm { control: true, ..arm.arm }, expected: expected.clone() }];
+    let mut source = Source { plan, is_of_trial: true, arms, ..Source::default() };
     for record in records {
         let Ok(name) = record.name.parse::<ServiceName>() else { continue };
         let own = record.arm_id == arm.id;
         // After a rollout services of other arms run it too; the host's own C library says nothing.
         let may = own || expected.as_ref().is_some_and(|expected| expected.object.is_some());
         if !may {
-            source.others.push(name);
+            source.plan.others.push(name);
             continue;
         }
         match proved(units.get(&name), expected.as_ref(), identifier) {
             Ok(runs) => {
-                source.services.push(watched(name, expected.clone(), Some(runs)));
+                source.plan.services.push(watched(name, expected.clone(), Some(runs)));
                 source.records.push((0, record.attributes.clone().unwrap_or_default()));
             }
             Err(why) => {
-                source.others.push(name.clone());
+                source.plan.others.push(name.clone());
                 if own {
                     source.left_out.push((name, why));
                 }

@@ -15,7 +15,7 @@ use crate::trial::{ARM, HOUR, trial};
 
 const MIB: f64 = 1_048_576.0;
 const RATE: f64 = 1e6;
-const GROUNDS: Grounds = Grounds { stale_seconds: 300.0, work_seconds: HOUR, judges_work: true };
+const GROUNDS: Grounds = Grounds { work_seconds: HOUR, judges_work: true };
 
 /// A service with all that a gate looks at.
 #[derive(Debug, Clone)]

@@ -48,7 +48,7 @@ pub struct GetOptions {
     /// The allocator, such as `mimalloc@2.0.9+secure` or `glibc?arena_max=1`
     spec: AllocatorSpec,
     /// Take this library or source folder
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     from: Option<PathBuf>,
     #[command(flatten)]
     sources: SourceOptions,
@@ -65,6 +65,7 @@ pub struct SourceOptions {
     /// Use only these sources: package (builds that `allocators package` made), host (installed libraries), debian (packages of
     /// any suite), crate (source inside crates), git (upstream repositories)
     #[arg(long = "source", value_name = "SOURCE", value_delimiter = ',', value_parser = source)]
+    #[arg(hide_short_help = true)]
     sources: Vec<SourceKind>,
 }
 

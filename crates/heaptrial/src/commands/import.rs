@@ -48,7 +48,7 @@ struct SeriesOptions {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     groups: Vec<PathBuf>,
     /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     about: Option<PathBuf>,
     /// The control arm [default: the one called control, else that of glibc, else the first]
     #[arg(long, value_name = "ARM")]

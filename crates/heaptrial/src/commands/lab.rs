@@ -23,6 +23,7 @@ use heaptrial_lab::{Accounting, Interrupt, LabPlan, PreparedArm, RunOutcome, Sch
 use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan, units};
 use heaptrial_report::{BisectReport, Options, Report, TuneReport};
 use heaptrial_store::Store;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::bench::Bench;
 use self::bisect::BisectOptions;
@@ -36,6 +37,7 @@ pub use self::search::read_report as report_in;
 pub use self::slurm::{BLOCK_COMMAND, run_task};
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;
+use super::host::set_by;
 use super::report::written;
 use crate::answer::Answer;
 use crate::exit::Failure;
@@ -204,18 +206,13 @@ fn accounting(options: &LabOptions, metric: Metric, on: On) -> Result<Accounting
 /// An interrupt that Ctrl-C and its like request. Tasks of a cluster do not end with the terminal that submitted them:
 /// there it is Ctrl-C alone.
 fn heeding_signals(on: On) -> Result<Interrupt, Failure> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let interrupt = Interrupt::default();
     let signals = match on {
         On::Here => &[SIGINT, SIGTERM, SIGHUP][..],
         On::Slurm => &[SIGINT],
     };
-    for signal in signals.iter().copied() {
-        // A second Ctrl-C ends the program at once; supervisors then end the services.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
-            .map_err(Failure::failed)?;
-        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::failed)?;
-    }
+    // Where a second Ctrl-C ends the program, supervisors end the services.
+    set_by(signals, &interrupt.flag())?;
     Ok(interrupt)
 }
 

@@ -37,7 +37,7 @@ pub struct PreflightOptions {
     #[arg(short, long, value_name = "SPEC")]
     allocator: AllocatorSpec,
     /// Take this library or source folder
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     from: Option<PathBuf>,
     /// Start no probe: only read units, processes and files
     #[arg(long)]

@@ -26,7 +26,7 @@ pub struct ReportOptions {
     trials: Vec<String>,
     /// In a lab run: leave readings below this age out of medians and slopes; of relays that rested, out of growth, where
     /// 12h are 12 consensuses [default: a third of the time]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     warm_up: Option<HumanDuration>,
     /// In a field trial: compare the median of this last stretch before the matched age
     #[arg(long, value_name = "DURATION", default_value = "1d")]

@@ -72,6 +72,8 @@ impl WorkPreset {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::OutputReader;
     use super::*;
 
@@ -96,68 +98,23 @@ mod tests {
         assert!("siege".parse::<WorkPreset>().unwrap_err().to_string().contains("pgbench, wrk"));
     }
 
-    /// A preset, the output of its tool, and what is read of it.
-    type Case<'a> = (&'a str, &'a str, &'a [(&'a str, f64)]);
+    #[derive(Deserialize)]
+    struct Output {
+        preset: String,
+        file: String,
+        figures: Vec<(String, f64)>,
+    }
 
-    /// Outputs of real runs of the tools in Debian 12; memtier's of a build of its sources.
     #[test]
     fn outputs_of_load_generators_are_read() {
-        let cases: &[Case] = &[
-            (
-                "pgbench",
-                include_str!("outputs/pgbench.txt"),
-                &[("less:latency_ms", 2.403), ("tps", 1658.589144)],
-            ),
-            ("wrk", include_str!("outputs/wrk.txt"), &[("less:latency_ms", 1.25), ("requests", 39211.59)]),
-            (
-                "wrk",
-                include_str!("outputs/wrk-latency.txt"),
-                &[("less:latency_ms", 1.16), ("less:p99_ms", 10.93), ("requests", 46378.19)],
-            ),
-            (
-                "ab",
-                include_str!("outputs/ab.txt"),
-                &[("requests", 5262.85), ("less:latency_ms", 1.52), ("less:p99_ms", 16.0)],
-            ),
-            (
-                "hey",
-                include_str!("outputs/hey.txt"),
-                &[("less:latency_ms", 0.4), ("requests", 22567.2133), ("less:p99_ms", 3.3)],
-            ),
-            (
-                "oha",
-                include_str!("outputs/oha.txt"),
-                &[("less:latency_ms", 1.9464), ("requests", 2050.8789), ("less:p99_ms", 16.7307)],
-            ),
-            (
-                "memtier",
-                include_str!("outputs/memtier.txt"),
-                &[("requests", 38471.05), ("less:latency_ms", 0.17335), ("less:p99_ms", 1.791)],
-            ),
-            (
-                "redis-benchmark",
-                include_str!("outputs/redis-benchmark-quiet.txt"),
-                &[
-                    ("SET requests", 26525.20),
-                    ("less:SET p50_ms", 0.655),
-                    ("GET requests", 26315.79),
-                    ("less:GET p50_ms", 0.679),
-                ],
-            ),
-            (
-                "redis-benchmark",
-                include_str!("outputs/redis-benchmark-csv.txt"),
-                &[
-                    ("SET requests", 26990.55),
-                    ("less:SET latency_ms", 1.288),
-                    ("less:SET p99_ms", 6.031),
-                    ("GET requests", 25673.94),
-                    ("less:GET latency_ms", 1.276),
-                    ("less:GET p99_ms", 6.079),
-                ],
-            ),
-        ];
-        cases.iter().for_each(|(preset, output, expected)| assert_reads(preset, output, expected));
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/work/outputs");
+        let text = include_str!("outputs/expected.toml");
+        let outputs: BTreeMap<String, Vec<Output>> = toml::from_str(text).unwrap();
+        for Output { preset, file, figures } in &outputs["output"] {
+            let figures: Vec<(&str, f64)> =
+                figures.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            assert_reads(preset, &std::fs::read_to_string(folder.join(file)).unwrap(), &figures);
+        }
     }
 
     #[test]

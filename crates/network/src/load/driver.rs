@@ -1,6 +1,6 @@
 //! Carries a load plan out.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::plan::{Client, LoadParameters};
-use super::{Present, Totals};
+use super::{Present, Totals, source};
 use crate::authority::Shared;
 use crate::link::{Channel, Circuit, LinkError, tls_connector};
 use crate::{Authority, Snapshot};
@@ -196,12 +196,7 @@ async fn run_visit(
 /// Connects and asks for everything; gives the connection.
 async fn ask(target: &Target, visit: &Visit) -> Result<(Channel, Present<LoadTotals>), LinkError> {
     let mut random = ChaCha8Rng::seed_from_u64(visit.client.seed);
-    let source = Ipv4Addr::new(
-        127,
-        random.random_range(10..70),
-        random.random_range(0..250),
-        random.random_range(1..251),
-    );
+    let source = source(&mut random, 10..70);
     let mut channel = Channel::open(target.address, source, &target.tls).await?;
     target.totals.lock().connected += 1;
     let connected = Present::new(&target.totals, |totals| &mut totals.connected_now);

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::convert::Infallible;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
 use tokio::time::Instant;
 
-use super::Present;
 use super::traffic::{Target, TrafficTotals};
+use super::{Present, source};
 use crate::link::{
     CREATE2, CREATED2, Channel, Circuit, DESTROY, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
 };
@@ -85,12 +84,7 @@ impl State {
 
 impl<'a> Connection<'a> {
     async fn run(target: &'a Arc<Target>, random: &mut ChaCha8Rng) -> Result<Infallible, LinkError> {
-        let source = Ipv4Addr::new(
-            127,
-            random.random_range(70..100),
-            random.random_range(0..250),
-            random.random_range(1..251),
-        );
+        let source = source(random, 70..100);
         let channel = Channel::open(target.address, source, &target.tls).await?;
         let parameters = &target.parameters;
         let rate = parameters.ntor_per_second / f64::from(parameters.held().max(1));

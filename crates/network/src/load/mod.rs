@@ -12,7 +12,16 @@ pub use driver::{LoadDriver, LoadTotals};
 pub use plan::LoadParameters;
 pub use traffic::{Traffic, TrafficParameters, TrafficTotals};
 
+use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rand::Rng;
+
+/// An address of loopback for a client, whose second byte is one of these.
+fn source(random: &mut impl Rng, second: Range<u8>) -> Ipv4Addr {
+    Ipv4Addr::new(127, random.random_range(second), random.random_range(0..250), random.random_range(1..251))
+}
 
 /// What was counted at one relay, by all that its clients do.
 #[derive(Debug, Clone, Default)]

@@ -6,11 +6,13 @@ use heaptrial_model::units;
 use heaptrial_stats::{mean, student_quantile};
 use serde::{Deserialize, Serialize};
 
-use super::{Findings, Grounds, Reason, Subject};
+use super::{Findings, Reason, Subject};
 use crate::rollout::expected::{Expected, Stratum};
 
 /// How often a gate over all services may stop though everything is as in the trial.
 const FALSE_STOPS: f64 = 0.01;
+/// Readings older than this do not count: the agent reads once a minute.
+const STALE_SECONDS: f64 = 300.0;
 /// From so many services on, their mean is held to a narrower limit than each of them.
 const ENOUGH_FOR_A_MEAN: usize = 4;
 /// Memory within this many times what is expected is nothing to act on, however well the trial's services agree.
@@ -113,11 +115,11 @@ impl Together<'_> {
 }
 
 /// The levels of all services; what is missing is added to the findings.
-pub(super) fn levels(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) -> Vec<Level> {
+pub(super) fn levels(subjects: &[Subject<'_>], findings: &mut Findings) -> Vec<Level> {
     let mut levels = Vec::new();
     let mut older = 0;
     for subject in subjects {
-        let Some(level) = fresh_level(subject, grounds) else {
+        let Some(level) = fresh_level(subject) else {
             findings.missing(
                 subject.service,
                 "no readings of its memory yet; is heaptrial-agent.service active?",
@@ -146,9 +148,9 @@ pub(super) fn levels(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut
 }
 
 /// Memory as it is now, with its age.
-fn fresh_level(subject: &Subject<'_>, grounds: &Grounds) -> Option<(f64, f64)> {
+fn fresh_level(subject: &Subject<'_>) -> Option<(f64, f64)> {
     let seen = subject.observed?;
-    let fresh = seen.last_reading_seconds.is_some_and(|age| age <= grounds.stale_seconds);
+    let fresh = seen.last_reading_seconds.is_some_and(|age| age <= STALE_SECONDS);
     seen.level.filter(|_| fresh)
 }
 

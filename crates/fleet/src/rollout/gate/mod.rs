@@ -10,7 +10,7 @@ use heaptrial_model::{ServiceName, TorFlag, units};
 use serde::{Deserialize, Serialize};
 
 pub use self::memory::{Above, Level, Together, judge as judge_memory};
-pub use self::pool::{Judged, PoolError, pool};
+pub use self::pool::{Judged, pool};
 pub use self::work::LEAST_WORK;
 use crate::rollout::expected::Stratum;
 use crate::rollout::plan::Before;
@@ -42,7 +42,6 @@ pub struct Subject<'a> {
 /// What a gate goes by.
 #[derive(Debug, Clone, Copy)]
 pub struct Grounds {
-    pub stale_seconds: f64,
     pub work_seconds: f64,
     pub judges_work: bool,
 }
@@ -104,7 +103,7 @@ pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds) -> Gate {
     let mut findings = Findings::default();
     standings(subjects, &mut findings);
     failures(subjects, &mut findings);
-    let levels = memory::levels(subjects, grounds, &mut findings);
+    let levels = memory::levels(subjects, &mut findings);
     memory::single(&levels, &mut findings);
     memory::together(&levels, &mut findings);
     let work = work::judge(subjects, grounds, &mut findings);

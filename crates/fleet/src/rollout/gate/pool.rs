@@ -1,9 +1,10 @@
 //! The gate of several hosts: what the gates of each see, and their services taken together.
 
-use heaptrial_model::{Classified, ErrorClass, units};
+use heaptrial_model::units;
 use serde::{Deserialize, Serialize};
 
 use super::{Findings, Gate, Level, Outcome, Reason, memory, work};
+use crate::rollout::Refused;
 use crate::rollout::progress::Course;
 
 /// What hosts saw longer ago than so many seconds says nothing of now; nor does what a clock says that is ahead by more.
@@ -25,22 +26,11 @@ pub struct Judged {
     pub gate: Gate,
 }
 
-/// Why hosts cannot be judged together.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PoolError(String);
-
-impl Classified for PoolError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Refused
-    }
-}
-
 /// Judges hosts together; `now_us` are microseconds since 1970.
 ///
 /// A stop of one is a stop of all; means and medians are taken of all services, so that a little too much on each of several
 /// hosts is seen though none of them stands out.
-pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
+pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, Refused> {
     check(hosts, now_us)?;
     let mut findings = Findings::default();
     let (mut levels, mut work) = (Vec::new(), Vec::new());
@@ -56,15 +46,15 @@ pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
     Ok(findings.gate(levels, work, hosts.iter().map(|host| host.services).sum()))
 }
 
-fn check(hosts: &[Judged], now_us: i64) -> Result<(), PoolError> {
-    let Some(first) = hosts.first() else { return Err(PoolError("no host to judge".to_owned())) };
+fn check(hosts: &[Judged], now_us: i64) -> Result<(), Refused> {
+    let Some(first) = hosts.first() else { return Err(Refused("no host to judge".to_owned())) };
     for (index, host) in hosts.iter().enumerate() {
         let name = &host.host;
         if hosts[..index].iter().any(|before| before.host == *name) {
-            return Err(PoolError(format!("host `{name}` is there twice: give what each host sees once")));
+            return Err(Refused(format!("host `{name}` is there twice: give what each host sees once")));
         }
         if (&host.arm, &host.verdict) != (&first.arm, &first.verdict) {
-            return Err(PoolError(format!(
+            return Err(Refused(format!(
                 "rollout `{}` of {} and `{}` of {name} do not go by one verdict for one arm",
                 first.rollout, first.host, host.rollout
             )));
@@ -72,7 +62,7 @@ fn check(hosts: &[Judged], now_us: i64) -> Result<(), PoolError> {
         let age = (now_us - host.wall_us) as f64 / 1e6;
         if age.abs() > FRESH_SECONDS {
             let apart = units::duration(age.abs());
-            return Err(PoolError(format!(
+            return Err(Refused(format!(
                 "what `{name}` saw is of {apart} ago or ahead: ask it again, and compare its clock"
             )));
         }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rollout::{Above, Level, judge_memory};
+use crate::rollout::{Above, Level, judge_memory, median_from};
 use heaptrial_evaluate::analysis::{DAY, Estimate, Fleet, FleetService, Settings, Verdict, analyse};
 use heaptrial_model::units;
 use heaptrial_stats::geometric_mean;
@@ -117,19 +117,12 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
     let is_covered = f64::from(first.age_seconds) <= age - window + BEGINS_LATE * window;
     let bytes = match &stratum.ratio {
         Some(ratio) => ratio.level_of(life, age),
-        None => life_level(life, age - window),
+        None => median_from(&life.readings, age - window),
     };
     let bytes = bytes.filter(|_| is_covered);
     let bytes = bytes.ok_or_else(|| format!("its readings do not cover {}", units::duration(window)))?;
     Level::of(name, stratum, before, (bytes, age))
         .ok_or_else(|| format!("it is {} old, and nothing is known of that age", units::duration(age)))
-}
-
-/// The median of a life's readings from an age on.
-fn life_level(life: &heaptrial_evaluate::analysis::FleetLife, from: f64) -> Option<f64> {
-    let late = life.readings.iter().filter(|reading| f64::from(reading.age_seconds) >= from);
-    let values: Vec<f64> = late.map(|reading| f64::from(reading.kib) * 1024.0).collect();
-    heaptrial_stats::median(&values)
 }
 
 /// Services that use more than their limit, and those of strata that do together.

@@ -11,16 +11,16 @@ use heaptrial_host::{HostRoot, Scope};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use super::NotifyError;
+use crate::watch::error::WatchError;
 
 /// The command may take so long.
 const LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Whether a command can be run: its first word is the absolute path of a program.
-pub fn check_hook(words: &[String]) -> Result<(), NotifyError> {
+pub fn check_hook(words: &[String]) -> Result<(), WatchError> {
     let path = Path::new(words.first().map_or("", String::as_str));
-    let usage = |why: &str| Err(NotifyError::Usage(format!("the hook's program `{}` {why}", path.display())));
+    let usage = |why: &str| Err(WatchError::Usage(format!("the hook's program `{}` {why}", path.display())));
     if !path.is_absolute() {
         return usage("is no absolute path; the timer has no PATH to find it by");
     }
@@ -30,22 +30,22 @@ pub fn check_hook(words: &[String]) -> Result<(), NotifyError> {
     // It runs as whoever runs the watch.
     if rustix::process::geteuid().is_root() {
         path_is_trustworthy(&HostRoot::default(), path, Scope::System).map_err(|untrusted| {
-            NotifyError::Refused(format!("the hook would run as root, and others can change it: {untrusted}"))
+            WatchError::Refused(format!("the hook would run as root, and others can change it: {untrusted}"))
         })?;
     }
     Ok(())
 }
 
 /// Runs a command with a document on its standard input, without a shell.
-pub(super) fn run(words: &[String], document: &Value) -> Result<(), NotifyError> {
+pub(super) fn run(words: &[String], document: &Value) -> Result<(), WatchError> {
     // Somebody may have changed it since the watch was started.
     check_hook(words)?;
     run_within(words, document, LIMIT)
 }
 
-fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), NotifyError> {
+fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), WatchError> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
-    let failed = |error: std::io::Error| NotifyError::Failed(format!("{program} cannot be run: {error}"));
+    let failed = |error: std::io::Error| WatchError::Failed(format!("{program} cannot be run: {error}"));
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -62,11 +62,10 @@ fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(),
     }
     match wait(&mut child, limit).map_err(failed)? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(NotifyError::Failed(format!("{program} ended with {status}"))),
-        None => Err(NotifyError::Failed(format!(
-            "{program} took longer than {} s and was ended",
-            limit.as_secs()
-        ))),
+        Some(status) => Err(WatchError::Failed(format!("{program} ended with {status}"))),
+        None => {
+            Err(WatchError::Failed(format!("{program} took longer than {} s and was ended", limit.as_secs())))
+        }
     }
 }
 

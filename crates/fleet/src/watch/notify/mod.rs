@@ -6,36 +6,15 @@ mod metrics;
 
 use std::fmt::Display;
 
-use heaptrial_model::{Classified, ErrorClass};
 use serde_json::{Value, json};
 
 use crate::watch::advice::advice;
 use crate::watch::alert::Alert;
+use crate::watch::error::WatchError;
 use crate::watch::plan::WatchPlan;
 use crate::watch::state::{Notification, WatchState};
 
 pub use hook::check_hook;
-
-/// Why an alert cannot go through a channel.
-#[derive(Debug, thiserror::Error)]
-pub enum NotifyError {
-    #[error("{0}")]
-    Usage(String),
-    #[error("{0}")]
-    Refused(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl Classified for NotifyError {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Usage(_) => ErrorClass::Usage,
-            Self::Refused(_) => ErrorClass::Refused,
-            Self::Failed(_) => ErrorClass::Failed,
-        }
-    }
-}
 
 /// Sends what is pending: a line each to `print`, with priorities where the journal reads them, and to the command. After each
 /// notification the state goes to `keep`, so that who is ended in between repeats no other one. Once the command has failed,
@@ -69,12 +48,12 @@ pub fn deliver<E: Display>(
 }
 
 /// Writes the file of metrics, where one is wanted.
-pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), NotifyError> {
+pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), WatchError> {
     let Some(path) = &plan.channels.metrics else { return Ok(()) };
     let text = metrics::metrics_text(plan, state);
     // The exporter that reads it has a user of its own.
     crate::watch::folder::replace(path, text.as_bytes(), 0o644).map_err(|error| {
-        NotifyError::Failed(format!("cannot write {}: {error}; is its folder there?", path.display()))
+        WatchError::Failed(format!("cannot write {}: {error}; is its folder there?", path.display()))
     })
 }
 

@@ -22,6 +22,7 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_model::TrialName;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -170,12 +171,18 @@ impl Consent {
 /// the program at once, which the recovery timer puts right.
 pub fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
-            .map_err(Failure::failed)?;
-        signal_hook::flag::register(signal, flag.clone()).map_err(Failure::failed)?;
-    }
+    set_by(&[SIGINT, SIGTERM, SIGHUP], &flag)?;
     Ok(flag)
+}
+
+/// Has the first of these signals set a flag, and a second one end the program at once.
+pub fn set_by(signals: &[i32], flag: &Arc<AtomicBool>) -> Result<(), Failure> {
+    for signal in signals {
+        signal_hook::flag::register_conditional_shutdown(*signal, 130, flag.clone())
+            .map_err(Failure::failed)?;
+        signal_hook::flag::register(*signal, flag.clone()).map_err(Failure::failed)?;
+    }
+    Ok(())
 }
 
 /// Why nothing further is restarted, once a signal came.

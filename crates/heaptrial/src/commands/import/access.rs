@@ -8,25 +8,25 @@ use heaptrial_exchange::Access;
 #[derive(Debug, Args)]
 pub struct AccessOptions {
     /// File with one line, USER:PASSWORD
-    #[arg(long, value_name = "FILE", conflicts_with = "bearer_file")]
+    #[arg(long, value_name = "FILE", conflicts_with = "bearer_file", hide_short_help = true)]
     basic_file: Option<PathBuf>,
     /// File with one line, a token
     #[arg(long, value_name = "FILE")]
     bearer_file: Option<PathBuf>,
     /// File with headers of each request, NAME: VALUE in a line, such as X-Scope-OrgID: TENANT
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     headers_file: Vec<PathBuf>,
     /// Certificate of the client (PEM)
-    #[arg(long, value_name = "FILE", requires = "key_file")]
+    #[arg(long, value_name = "FILE", requires = "key_file", hide_short_help = true)]
     cert_file: Option<PathBuf>,
     /// Key of the client's certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    #[arg(long, value_name = "FILE", requires = "cert_file", hide_short_help = true)]
     key_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's (PEM)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     ca_file: Option<PathBuf>,
     /// Take partial answers of the store, with its warnings as notes
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     accept_partial: bool,
 }
 

@@ -53,13 +53,13 @@ struct FileOptions {
     #[command(flatten)]
     series: SeriesOptions,
     /// What the operators did and when (timestamp,event_type,description,group): restarts date the starts of processes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     events: Option<PathBuf>,
     /// Timezone of times without an offset, such as -08:00 or America/Los_Angeles [default: UTC]
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
     timezone: Option<Timezone>,
     /// Refuse the whole import at the first malformed row
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     strict: bool,
     /// Name of the trial [default: the first file's, without extension]
     #[arg(long, value_name = "NAME")]

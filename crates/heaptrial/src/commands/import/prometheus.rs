@@ -41,10 +41,10 @@ pub struct PrometheusOptions {
     #[arg(long, value_name = "QUERY", required_unless_present = "exporter")]
     query: Option<String>,
     /// Which reading that is: rss, anon or cgroup [default: the exporter's usual one, else rss]
-    #[arg(long, value_name = "METRIC")]
+    #[arg(long, value_name = "METRIC", hide_short_help = true)]
     metric: Option<Metric>,
     /// Memory in swap in bytes, which counts with anonymous memory: series with the same labels
-    #[arg(long, value_name = "QUERY")]
+    #[arg(long, value_name = "QUERY", hide_short_help = true)]
     swap: Option<String>,
     /// When the service was started, in seconds since 1970
     #[arg(long, value_name = "QUERY")]
@@ -56,21 +56,21 @@ pub struct PrometheusOptions {
     #[arg(long, value_name = "LABEL", conflicts_with = "groups")]
     arm_label: Option<String>,
     /// Label that names the server of a service, with or without a port: services are compared with those of their server
-    #[arg(long, value_name = "LABEL", default_value = "instance")]
+    #[arg(long, value_name = "LABEL", default_value = "instance", hide_short_help = true)]
     server_label: String,
     /// Label that names which of several servers scraped a series, such as prometheus_replica: series that differ in it alone are one
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", hide_short_help = true)]
     replica_label: Option<String>,
     #[command(flatten)]
     series: SeriesOptions,
     /// From when on: a time, a date or how long back, such as 14d
-    #[arg(long, value_name = "TIME", default_value = "30d")]
+    #[arg(long, value_name = "TIME", default_value = "30d", hide_short_help = true)]
     from: String,
     /// Until when: a time, a date or how long back [default: now]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     to: Option<String>,
     /// A reading is the median of so long a time, with its maximum
-    #[arg(long, value_name = "DURATION", default_value = "15m")]
+    #[arg(long, value_name = "DURATION", default_value = "15m", hide_short_help = true)]
     step: HumanDuration,
     #[command(flatten)]
     access: AccessOptions,

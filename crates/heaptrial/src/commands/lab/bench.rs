@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
 fn describe(run: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     let write = |name: &str, text: String| {
         let path = run.folder.join(name);
-        std::fs::write(&path, text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+        std::fs::write(&path, text).map_err(Failure::file(&path))
     };
     let plan = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     write("plan.json", format!("{plan}\n"))?;

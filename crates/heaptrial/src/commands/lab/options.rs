@@ -43,35 +43,36 @@ pub(super) struct LabOptions {
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
     /// Time from one sample to the next
-    #[arg(long, default_value = "1s", value_name = "DURATION")]
+    #[arg(long, default_value = "1s", value_name = "DURATION", hide_short_help = true)]
     pub(super) tick: HumanDuration,
     /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
     /// processes), or cgroup (with page cache) [default: the plan's, or anon]
-    #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
+    #[arg(long, value_name = "METRIC", value_parser = lab_metric, hide_short_help = true)]
     pub(super) metric: Option<Metric>,
     /// Run the arms' allocators as on a machine with N processors, by their own settings (glibc makes 8 arenas for each,
     /// jemalloc 4) [default: as on those of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(hide_short_help = true)]
     pub(super) processors: Option<u32>,
     /// Take processors, userland and what else bears on memory from a service that runs on this host; each value is printed with
     /// its source, and options that are given go before it
-    #[arg(long, value_name = "UNIT|PID")]
+    #[arg(long, value_name = "UNIT|PID", hide_short_help = true)]
     pub(super) like: Option<String>,
     /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control groups
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(super) memory_limit: Option<u64>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
-    #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
+    #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path, hide_short_help = true)]
     pub(super) from: Vec<(AllocatorSpec, PathBuf)>,
     /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached
-    #[arg(long, value_name = "SUITE")]
+    #[arg(long, value_name = "SUITE", hide_short_help = true)]
     pub(super) userland: Option<Userland>,
     /// Where blocks (repeats of a group of arms) are carried out: here, or on a cluster by Slurm; the folder of the run has to
     /// be on a file system that its nodes share. The same command with the same --out runs what has no results again
-    #[arg(long, value_enum, default_value_t = On::Here, value_name = "WHERE")]
+    #[arg(long, value_enum, default_value_t = On::Here, value_name = "WHERE", hide_short_help = true)]
     pub(super) on: On,
     /// An option of sbatch in its long form, such as partition=short, account=lab, mem=4G, time=60 or exclusive; repeat it
-    #[arg(long, value_name = "OPTION")]
+    #[arg(long, value_name = "OPTION", hide_short_help = true)]
     slurm: Vec<SubmitOption>,
     /// Show what would be run, and run nothing
     #[arg(long)]

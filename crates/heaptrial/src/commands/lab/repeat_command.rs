@@ -135,14 +135,14 @@ mod tests {
     fn options_of_a_service_come_behind_those_that_are_given() {
         let options = [("--processors", "3"), ("--torrc", "NumCPUs=2"), ("--torrc", "DirCache=0")]
             .map(|(option, value)| (option, value.to_owned()));
-        let like = |line: &str| command(line).without_like(&options).to_string();
+        let like = |line: &str| command(line).without_like(&options).words().join(" ");
         assert_eq!(
             like("lab tor --torrc numcpus=4 --like tor.service --processors=8 -a glibc"),
-            "heaptrial lab tor --torrc numcpus=4 --processors=8 -a glibc --torrc DirCache=0"
+            "lab tor --torrc numcpus=4 --processors=8 -a glibc --torrc DirCache=0"
         );
         assert_eq!(
             like("lab run --like=12 --torrc=DirCache=1 -- run --like x"),
-            "heaptrial lab run --torrc=DirCache=1 --processors 3 --torrc NumCPUs=2 -- run --like x"
+            "lab run --torrc=DirCache=1 --processors 3 --torrc NumCPUs=2 -- run --like x"
         );
     }
 

@@ -44,13 +44,13 @@ struct ServiceOptions {
     #[arg(long, value_name = "CHECK")]
     ready: Option<Ready>,
     /// How long that is waited for
-    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "ready")]
+    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "ready", hide_short_help = true)]
     ready_timeout: HumanDuration,
     /// Shell command that puts load on the service; it is not measured, runs without the arm's allocator, and ends first
     #[arg(long, value_name = "CMD")]
     load: Option<String>,
     /// Shell command after the load, before the service ends
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
     conclude: Option<String>,
     /// What the service does for its users: NAME is a rate, less:NAME what is better less of, count:NAME a count since its
     /// start; SOURCE is a REGEX over the load's output with the number in a group, json:FIELD of its lines, table:ROW#COLUMN of its tables,
@@ -62,19 +62,19 @@ struct ServiceOptions {
     work_preset: Vec<WorkPreset>,
     /// An arm whose work costs more than this factor of the control's (a latency of 1.05 times, a rate of 1/1.05) has no
     /// rank, such as 1.05 [default: 1.11]
-    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", value_parser = factor, hide_short_help = true)]
     work_margin: Option<f64>,
     /// Leave readings below this age out of figures [default: a third of the duration]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     warm_up: Option<HumanDuration>,
     /// The signal that ends a service, to every process of it, such as TERM, INT or QUIT
-    #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", hide_short_help = true)]
     end_signal: EndSignal,
     /// How long a service gets to end before it is killed
-    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    #[arg(long, value_name = "DURATION", default_value = "5s", hide_short_help = true)]
     grace: HumanDuration,
     /// Leave {dir} in its place after each service
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     keep_dirs: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct ScoreOptions {
     #[arg(long = "match", value_name = "LAB=FIELD")]
     matches: Vec<String>,
     /// The reading of the lab that is compared: rss or anon [default: the run's own]
-    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    #[arg(long, value_name = "METRIC", value_parser = metric, hide_short_help = true)]
     metric: Option<Metric>,
 }
 

@@ -42,44 +42,46 @@ pub struct TorOptions {
     #[arg(long, value_name = "DURATION")]
     duration: Option<HumanDuration>,
     /// Entries of the synthetic directory
-    #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000))]
+    #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000), hide_short_help = true)]
     entries: u32,
     /// Older consensuses that relays retain and make diffs from, from their start on; Tor's cache holds 25
-    #[arg(long, default_value_t = RETAINED_AT_MOST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETAINED_AT_MOST)))]
+    #[arg(long, default_value_t = RETAINED_AT_MOST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETAINED_AT_MOST)), hide_short_help = true)]
     retain: u32,
     /// Relays that live at the same time; more arms run in groups, each with the control [default: as many
     /// as this machine's memory holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(hide_short_help = true)]
     together: Option<u32>,
     /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
     /// allocator takes to give memory back, 12s at least]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     rest: Option<HumanDuration>,
     /// Clients that come to each relay for each consensus
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
     clients: u32,
     /// Time within which the clients of a consensus come, once the relays have worked it off
-    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    #[arg(long, default_value = "10s", value_name = "DURATION", hide_short_help = true)]
     arrivals: HumanDuration,
     /// An option of the torrc of relays whose arms do not set it themselves, such as MaxMemInQueues=2 GB; may be repeated
     #[arg(long, value_name = "OPTION=VALUE", value_parser = torrc_option)]
     torrc: Vec<(String, String)>,
     /// For how many consensuses more clients stay connected, in the mean
-    #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
+    #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay, hide_short_help = true)]
     stay: f64,
     /// Connections of clients that each relay holds all the time, in addition to directory
     /// clients; production relays have thousands
-    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000), hide_short_help = true)]
     connections: u32,
     /// Circuits that clients make with each relay per second by CREATE2 (ntor), which its worker threads answer
-    #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate)]
+    #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     ntor_rate: f64,
     /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a
     /// second one and comes back
     #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = rate, requires = "ntor_rate")]
+    #[arg(hide_short_help = true)]
     cells: f64,
     /// Mean life of these circuits
-    #[arg(long, default_value = "60s", value_name = "DURATION")]
+    #[arg(long, default_value = "60s", value_name = "DURATION", hide_short_help = true)]
     circuit_life: HumanDuration,
 }
 

@@ -94,10 +94,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<Answer,
 /// Whether every wave has passed and every service has its treatment.
 fn is_complete(state: &TrialState, plan: &RolloutPlan) -> Result<bool, Failure> {
     let passed = Progress::of(state, plan.waves.len())?.current().is_none();
-    let is_committed = |service: &ServiceName| {
-        state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
-    };
-    Ok(is_over(state) && passed && plan.waves.iter().flatten().all(is_committed))
+    Ok(is_over(state) && passed && plan.waves.iter().flatten().all(|service| state.is_committed(service)))
 }
 
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Answer, Failure> {

@@ -143,7 +143,7 @@ mod tests {
 
     fn relay(role: &str, way: &str) -> Relay {
         let mut facts = json!({
-            "torrc": "/etc/tor/torrc", "program": "/usr/bin/tor", "role": role, "family": [], "options": {},
+            "torrc": "/etc/tor/torrc", "program": "/usr/bin/tor", "role": role, "family": [], "options": {}, "arguments": [],
         });
         facts[way] = json!("127.0.0.1:9035");
         serde_json::from_value(facts).unwrap()

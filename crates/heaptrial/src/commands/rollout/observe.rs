@@ -14,8 +14,6 @@ use heaptrial_store::{LatestSample, Store};
 
 use crate::commands::host::record;
 
-/// Readings older than this do not count: the agent reads once a minute.
-const STALE_SECONDS: f64 = 300.0;
 /// What goes on for long is reported this often.
 const REPEAT_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 
@@ -42,7 +40,10 @@ impl Watcher {
             store.services(row.id).ok()?.into_iter().map(|service| (service.id, service.name)).collect();
         let (now, boot_id) = (Moment::now(), self.boot_id.as_deref());
         let since = |latest: LatestSample| {
-            let seconds = seconds_since(&latest, row.ended_wall_us, now, boot_id)?;
+            latest.rss_bytes?;
+            let read = Moment { wall_us: latest.wall_us, boottime_us: latest.boottime_us };
+            let is_of_this_boot = boot_id.is_some() && latest.boot_id.as_deref() == boot_id;
+            let seconds = seconds_since(read, is_of_this_boot, row.ended_wall_us, now)?;
             Some((names.get(&latest.service_id)?.clone(), seconds))
         };
         let fleet = read_fleet(&store, row.id, &Options::default()).ok()?;
@@ -83,17 +84,14 @@ impl Watcher {
 /// Seconds since a service was read last: by the clock that nobody sets, and of another boot than the present one nothing. Of a
 /// rollout that is complete nothing is read any more: up to its end.
 fn seconds_since(
-    latest: &LatestSample,
+    read: Moment,
+    is_of_this_boot: bool,
     ended_wall_us: Option<i64>,
     now: Moment,
-    boot_id: Option<&str>,
 ) -> Option<f64> {
-    latest.rss_bytes?;
     let passed_us = match ended_wall_us {
-        Some(ended) => ended - latest.wall_us,
-        None if boot_id.is_some() && latest.boot_id.as_deref() == boot_id => {
-            now.boottime_us - latest.boottime_us
-        }
+        Some(ended) => ended - read.wall_us,
+        None if is_of_this_boot => now.boottime_us - read.boottime_us,
         None => return None,
     };
     Some(passed_us as f64 / 1e6)
@@ -107,10 +105,6 @@ impl Observer for Watcher {
             Some((name.clone(), self.observed(&fleet, index, since.get(name.as_str()).copied())))
         };
         services.iter().filter_map(observed).collect()
-    }
-
-    fn stale_seconds(&self) -> f64 {
-        STALE_SECONDS
     }
 
     fn say(&mut self, text: &str) {
@@ -128,8 +122,6 @@ impl Observer for Watcher {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::LifeStart;
-
     use super::*;
 
     const MINUTE_US: i64 = 60_000_000;
@@ -137,28 +129,11 @@ mod tests {
     #[test]
     fn a_reading_is_as_old_as_it_is_whatever_the_wall_clock_says() {
         let now = Moment { wall_us: 900 * MINUTE_US, boottime_us: 60 * MINUTE_US };
-        let latest = LatestSample {
-            service_id: 1,
-            life_id: 1,
-            wall_us: now.wall_us + 10 * MINUTE_US,
-            boottime_us: now.boottime_us - 2 * MINUTE_US,
-            boot_id: Some("boot".to_owned()),
-            started_wall_us: 0,
-            start: LifeStart::Observed,
-            age_seconds: 0.0,
-            rss_bytes: Some(1),
-            anon_bytes: None,
-            swap_bytes: None,
-            cgroup_current_bytes: None,
-            contamination: None,
-            failed: false,
-            identity: None,
-            ending: None,
-        };
-        assert_eq!(seconds_since(&latest, None, now, Some("boot")), Some(120.0));
-        assert_eq!(seconds_since(&latest, Some(latest.wall_us + MINUTE_US), now, None), Some(60.0));
+        let read =
+            Moment { wall_us: now.wall_us + 10 * MINUTE_US, boottime_us: now.boottime_us - 2 * MINUTE_US };
+        assert_eq!(seconds_since(read, true, None, now), Some(120.0));
+        assert_eq!(seconds_since(read, false, Some(read.wall_us + MINUTE_US), now), Some(60.0));
         // A host that came up since has read nothing yet.
-        assert_eq!(seconds_since(&latest, None, now, Some("another boot")), None);
-        assert_eq!(seconds_since(&LatestSample { rss_bytes: None, ..latest }, None, now, Some("boot")), None);
+        assert_eq!(seconds_since(read, false, None, now), None);
     }
 }

@@ -1,8 +1,8 @@
 //! `heaptrial rollout status`: where rollouts of this host are.
 
-use heaptrial_change::{Stage, TrialStage, TrialState, journal};
+use heaptrial_change::{TrialStage, TrialState, journal};
 use heaptrial_fleet::rollout::{Course, Progress, RolloutPlan, WaveStage, cut_short, paused, read_plan};
-use heaptrial_model::units;
+use heaptrial_model::{ServiceName, units};
 use serde_json::{Value, json};
 
 use super::start::ratio_lines;
@@ -81,11 +81,8 @@ fn in_force(plan: &RolloutPlan, state: &TrialState, problems: &[Problem], wave: 
         let of_service = |problem: &&Problem| problem.service.as_deref() == Some(service);
         problems.iter().filter(of_service).any(|problem| problem.kind == "changed_file")
     };
-    let services = plan.waves[wave].iter().filter(|service| {
-        let found = state.services.get(*service);
-        found.is_some_and(|found| found.stage == Stage::Committed) && !is_changed(service.as_str())
-    });
-    services.count()
+    let is_in_force = |service: &&ServiceName| state.is_committed(service) && !is_changed(service.as_str());
+    plan.waves[wave].iter().filter(is_in_force).count()
 }
 
 fn waves(plan: &RolloutPlan, progress: &Progress, state: &TrialState, problems: &[Problem]) -> Vec<Value> {

@@ -236,9 +236,6 @@ impl Sampled {
     }
 
     fn arm(&self, arm: &Arm, metric: Metric, state: &TrialState, names: &[&ServiceName]) -> ArmStatus {
-        let is_committed = |name: &&&ServiceName| {
-            state.services.get(**name).is_some_and(|found| found.stage == Stage::Committed)
-        };
         let samples = names.iter().filter_map(|name| self.latest.get(name.as_str()));
         let live = samples.filter(|sample| sample.contamination.is_none() && sample.ending.is_none());
         let (sizes, ages): (Vec<f64>, Vec<f64>) =
@@ -252,7 +249,7 @@ impl Sampled {
             arm: arm.name.clone(),
             control: arm.control,
             services: names.len(),
-            committed: names.iter().filter(is_committed).count(),
+            committed: names.iter().filter(|name| state.is_committed(name)).count(),
             contaminated: names.iter().filter(|name| self.contamination(name, state).is_some()).count(),
             without_reading: names.len() - sizes.len(),
             failures,

@@ -263,19 +263,11 @@ fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
             let count = own.iter().filter(|assigned| assigned.arm == arm.name).count();
             format!("{count} {}", arm.name)
         });
-        let (facts, arms) = (&survey.facts, arms.collect::<Vec<_>>().join(", "));
-        let (count, memory) = (own.len(), units::memory(facts.ram_bytes as f64));
-        let row: [&dyn std::fmt::Display; 8] = [
-            &survey.host,
-            &facts.os,
-            &facts.kernel,
-            &facts.cpu_count,
-            &memory,
-            &count,
-            &arms,
-            &survey.surveyed_at,
-        ];
-        table.row(&row);
+        let (count, arms) = (own.len(), arms.collect::<Vec<_>>().join(", "));
+        let Survey { host, facts, surveyed_at, .. } = survey;
+        let HostFacts { os, kernel, cpu_count, .. } = facts;
+        let memory = units::memory(facts.ram_bytes as f64);
+        table.row(&[host, os, kernel, cpu_count, &memory, &count, &arms, surveyed_at]);
     }
     let mut text = table.to_string();
     for arm in &plan.arms {

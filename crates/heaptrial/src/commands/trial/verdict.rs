@@ -106,11 +106,11 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         let known = some(rows.arms.iter().map(|record| &record.arm.name));
         return Err(Failure::usage(format!("trial `{name}` has no arm `{wanted}`; it has {known}")));
     };
-    if record.arm.treatment.allocator.is_none() {
+    let Some(allocator) = &record.arm.treatment.allocator else {
         return Err(Failure::refused(format!(
             "arm `{wanted}` of trial `{name}` names no allocator that other hosts could run"
         )));
-    }
+    };
     let control = rows.arms.iter().position(|record| record.arm.control);
     let is_relay = |name: &str| {
         let own = rows.services.iter().find(|service| service.name == name);
@@ -130,8 +130,6 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         }
     });
     Ok(Verdict {
-        schema_version: Verdict::VERSION,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         written_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         trial: Some(name.clone()),
         arm: record.arm.clone(),
@@ -145,6 +143,7 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
         objections,
         caveats,
+        ..Verdict::of_spec(allocator)
     })
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptrial_fleet::watch::{
-    Channels, Request, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
+    Channels, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
 };
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
@@ -83,19 +83,20 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<Answer, Fai
         (None, [trial]) if source.is_of_trial() => trial.as_str(),
         (None, _) => DEFAULT_NAME,
     };
-    let request = Request {
-        name: name.to_owned(),
-        days: options.days,
-        every_minutes: options.every,
-        patterns: options.patterns.clone(),
-        no_data_seconds: options.no_data_after.0.as_secs_f64(),
-        channels,
-        database: global.db.clone(),
-    };
     for (service, why) in &source.left_out {
         eprintln!("warning: {service} is not watched: {why}");
     }
-    let plan = propose(&request, &source, &host.paths)?;
+    let usual = source.plan.clone();
+    let plan = WatchPlan {
+        name: name.to_owned(),
+        days: options.days,
+        patterns: if options.patterns.is_empty() { usual.patterns } else { options.patterns.clone() },
+        no_data_seconds: options.no_data_after.0.as_secs_f64(),
+        channels,
+        database: global.db.clone(),
+        ..usual
+    };
+    let plan = propose(plan, options.every, &host.paths)?;
     let watched: Vec<&ServiceName> =
         plan.services.iter().map(|own| &own.service).chain(&plan.others).collect();
     let of_trial = options.what.first().map_or(name, String::as_str);

@@ -207,8 +207,7 @@ impl<S: Search> Driver<'_, S> {
         let first = self.run.seed.wrapping_add(if ask.fresh { FRESH } else { 0 });
         let plan = plan_of(&format!("block-{number}"), arms.iter().map(|arm| arm.arm.clone()).collect());
         let run = self.bench.run_in(&folder, &plan.name, arms, 1, first.wrapping_add(number as u64));
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
         let started = std::time::Instant::now();
         let outcome = self.bench.carry_out(&run, &plan).map_err(|failure| {
             let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();

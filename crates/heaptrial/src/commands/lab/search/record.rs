@@ -78,9 +78,9 @@ pub(super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Res
             "{} already holds a search; name another folder with --out, or go on with it by --continue",
             folder.display()
         )),
-        _ => failed(&path, &error),
+        _ => Failure::file(&path)(error),
     })?;
-    file.write_all((text + "\n").as_bytes()).map_err(|error| failed(&path, &error))
+    file.write_all((text + "\n").as_bytes()).map_err(Failure::file(&path))
 }
 
 impl Record {
@@ -97,7 +97,7 @@ impl Record {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(&path, &error)),
+            Err(error) => return Err(Failure::file(&path)(error)),
         };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let steps = whole.lines().enumerate().map(|(number, line)| {
@@ -106,12 +106,8 @@ impl Record {
             })
         });
         let steps = steps.collect::<Result<Vec<Step>, _>>()?;
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|error| failed(&path, &error))?;
-        file.set_len(whole.len() as u64).map_err(|error| failed(&path, &error))?;
+        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(Failure::file(&path))?;
+        file.set_len(whole.len() as u64).map_err(Failure::file(&path))?;
         Ok(Self { folder: folder.to_owned(), steps, path, file, _lock: lock })
     }
 
@@ -119,7 +115,7 @@ impl Record {
     pub(in super::super) fn enter(&mut self, step: Step) -> Result<&Step, Failure> {
         let line = serde_json::to_string(&step).map_err(Failure::failed)? + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| failed(&self.path, &error))?;
+        written.map_err(Failure::file(&self.path))?;
         self.steps.push(step);
         Ok(&self.steps[self.steps.len() - 1])
     }
@@ -142,16 +138,12 @@ impl Record {
 
 /// Holds a file alone; refuses with `held` where another process does.
 pub(in super::super) fn lock(path: &Path, held: impl FnOnce() -> String) -> Result<File, Failure> {
-    let file = File::create(path).map_err(|error| failed(path, &error))?;
+    let file = File::create(path).map_err(Failure::file(path))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::refused(held())),
-        Err(error) => Err(failed(path, &error.into())),
+        Err(error) => Err(Failure::file(path)(error)),
     }
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
 }
 
 /// The report that a search left in its folder as `NAME.json`, where `heaptrial lab NAME` is the search.

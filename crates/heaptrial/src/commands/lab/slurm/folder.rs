@@ -4,7 +4,6 @@
 //! block N wrote, and `slurm/failed/N` why it failed. `blocks/N/` has its results: all at once, or nothing.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::Obtained;
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::lab::repeat_command::RepeatCommand;
 use crate::exit::Failure;
+use crate::output::write_whole;
 
 /// A run whose blocks are tasks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,9 +71,7 @@ impl RunFolder {
     pub(super) fn create(&self) -> Result<(), Failure> {
         let own = ["allocators", "log", "failed"].map(|name| self.own(name));
         let folders = own.into_iter().chain([self.service_logs(), self.blocks()]);
-        folders
-            .into_iter()
-            .try_for_each(|folder| fs::create_dir_all(&folder).map_err(|error| at(&folder, error)))
+        folders.into_iter().try_for_each(|folder| fs::create_dir_all(&folder).map_err(Failure::file(&folder)))
     }
 
     /// The run that the folder holds; `None` where it holds none.
@@ -85,7 +83,7 @@ impl RunFolder {
     /// Whether a block has results. Listing the folder makes a network file system look again.
     pub(super) fn has_arrived(&self, block: u32) -> Result<bool, Failure> {
         let folder = self.blocks();
-        let mut entries = fs::read_dir(&folder).map_err(|error| at(&folder, error))?.flatten();
+        let mut entries = fs::read_dir(&folder).map_err(Failure::file(&folder))?.flatten();
         let name = (block + 1).to_string();
         Ok(entries.any(|entry| entry.file_name() == name.as_str()))
     }
@@ -103,18 +101,12 @@ impl RunFolder {
     }
 }
 
-pub(super) fn at(path: &Path, error: io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
-}
-
-/// Writes a file as a whole or not at all.
 pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::failed)? + "\n";
-    let new = path.with_extension("new");
-    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(|error| at(path, error))
+    write_whole(path, text.as_bytes())
 }
 
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| at(path, error))?;
-    serde_json::from_str(&text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+    let text = fs::read_to_string(path).map_err(Failure::file(path))?;
+    serde_json::from_str(&text).map_err(Failure::file(path))
 }

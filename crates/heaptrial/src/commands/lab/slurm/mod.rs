@@ -16,7 +16,7 @@ use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
 use heaptrial_model::{HumanDuration, TrialPlan, units};
 use heaptrial_store::{BlockOf, Store};
 
-use self::folder::{BlockReport, KeptRun, RunFolder, at, read, write};
+use self::folder::{BlockReport, KeptRun, RunFolder, read, write};
 pub use self::task::{BLOCK_COMMAND, run_task};
 use super::OWN_PROGRAM;
 use super::repeat_command::RepeatCommand;
@@ -183,7 +183,7 @@ impl Slurm {
             program.display()
         );
         let path = folder.own("block.sh");
-        fs::write(&path, script).map_err(|error| at(&path, error))?;
+        fs::write(&path, script).map_err(Failure::file(&path))?;
         let copied = lab.arms.iter().map(|arm| {
             let copied = arm.obtained.copied_below(&folder.own("allocators"));
             copied.map_err(|error| Failure::failed(error).about(format!("arm `{}`", arm.arm.name)))
@@ -217,7 +217,7 @@ impl Slurm {
             .and_then(|()| fs::copy(OWN_PROGRAM, &copy))
             .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)))
             .and_then(|()| fs::rename(&copy, &program));
-        copied.map_err(|error| at(&program, error))?;
+        copied.map_err(Failure::file(&program))?;
         Ok(program)
     }
 }

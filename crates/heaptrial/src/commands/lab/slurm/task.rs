@@ -11,7 +11,7 @@ use heaptrial_lab::{LabPlan, PreparedArm, Progress};
 use heaptrial_model::TrialPlan;
 use heaptrial_store::Store;
 
-use super::folder::{BlockReport, KeptRun, RunFolder, at, write};
+use super::folder::{BlockReport, KeptRun, RunFolder, write};
 use crate::commands::Command;
 use crate::commands::lab::bench::Bench;
 use crate::commands::lab::options::On;
@@ -65,7 +65,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<bool, Failure
     if folder.block(block).exists() {
         return Ok(true);
     }
-    std::env::set_current_dir(&run.directory).map_err(|error| at(&run.directory, error))?;
+    std::env::set_current_dir(&run.directory).map_err(Failure::file(&run.directory))?;
     let mut facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
     // A task sees all processors of its node and may use some: allocators size themselves by those.
     let given = std::thread::available_parallelism().map_or(facts.cpu_count, |count| count.get() as u32);
@@ -139,23 +139,19 @@ fn oom_kills() -> Option<u64> {
 /// Puts the results of a block into the run's folder, all at once.
 fn deliver(lab: &LabPlan, report: &BlockReport, folder: &RunFolder, block: u32) -> Result<(), Failure> {
     let copy = |from: &Path, to: &Path| -> Result<(), Failure> {
-        fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(|error| at(to, error))
+        fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(Failure::file(to))
     };
     let logs = lab.folder.join("logs");
-    for entry in fs::read_dir(&logs).map_err(|error| at(&logs, error))?.flatten() {
+    for entry in fs::read_dir(&logs).map_err(Failure::file(&logs))?.flatten() {
         copy(&entry.path(), &folder.service_logs().join(entry.file_name()))?;
     }
     let part = tempfile::Builder::new().prefix("part-").tempdir_in(folder.blocks());
-    let part = part.map_err(|error| at(&folder.blocks(), error))?;
+    let part = part.map_err(Failure::file(&folder.blocks()))?;
     copy(&lab.database, &part.path().join("heaptrial.db"))?;
     write(&part.path().join("block.json"), report)?;
     let renamed = fs::rename(part.path(), folder.block(block));
     // Slurm may take a living node for dead: another task was first, and its results are as good.
-    if folder.block(block).exists() {
-        Ok(())
-    } else {
-        renamed.map_err(|error| at(&folder.block(block), error))
-    }
+    if folder.block(block).exists() { Ok(()) } else { renamed.map_err(Failure::file(&folder.block(block))) }
 }
 
 /// Messages go into the task's log.

@@ -37,7 +37,7 @@ pub struct TuneOptions {
     pub(super) cpu_within: Option<f64>,
     /// The least work, where there is any: a latency of FACTOR times the control's, a rate of 1/FACTOR
     /// [default: lab run's --work-margin, or 1.11]
-    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", value_parser = factor, hide_short_help = true)]
     pub(super) work_within: Option<f64>,
     /// Settings that differ by less than this factor are as good as each other
     #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]

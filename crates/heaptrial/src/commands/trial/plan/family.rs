@@ -59,7 +59,7 @@ mod tests {
             "torrc": "/etc/tor/torrc", "defaults_torrc": null, "program": "/usr/bin/tor", "user": null,
             "data_directory": null, "nickname": null, "fingerprint": fingerprint, "family": family,
             "family_ids": keys,
-            "role": "relay", "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {},
+            "role": "relay", "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {}, "arguments": [],
         }))
         .unwrap()
     }
