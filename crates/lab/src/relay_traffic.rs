@@ -8,14 +8,12 @@ use crate::LabError;
 const CLIENT_FILES: u64 = 1_000;
 
 /// What went through a relay so far, as observations of it.
-pub(crate) fn observed(totals: &TrafficTotals) -> [(&'static str, f64); 6] {
+pub(crate) fn observed(totals: &TrafficTotals) -> [(&'static str, f64); 4] {
     [
         ("load_connections_held", totals.connections_now),
         ("load_circuits_made", totals.circuits_made),
         ("load_circuits_failed", totals.circuits_failed),
         ("load_circuits_now", totals.circuits_now),
-        ("load_cells_sent", totals.cells_sent),
-        ("load_cells_returned", totals.cells_received),
     ]
     .map(|(name, count)| (name, count as f64))
 }
@@ -31,10 +29,6 @@ pub(crate) fn shortfall(parameters: &TrafficParameters, totals: &TrafficTotals) 
              onion key",
             totals.circuits_failed, totals.circuits_without_key
         ));
-    }
-    let (sent, came) = (totals.cells_sent, totals.cells_received);
-    if came < sent - sent / 10 {
-        said.push(format!("of {sent} cells {came} came back"));
     }
     let held = u64::from(parameters.held());
     if totals.connections_now < held - held / 20 {

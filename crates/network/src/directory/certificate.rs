@@ -12,49 +12,27 @@ const IDENTITY_V_SIGNING: u8 = 4;
 /// Certifies a relay's identity by its onion key (CERT_TYPE 10).
 const ONION_V_IDENTITY: u8 = 10;
 
-/// What an Ed25519 certificate is about.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum CertifiedKey {
-    Ed25519(VerifyingKey),
-    /// An X.509 certificate, by its SHA-256 digest.
-    Certificate([u8; 32]),
-}
-
 /// The certificate of a relay's signing key, with the identity key that signs it inside.
 pub(crate) fn signing_key_certificate(
     identity: &SigningKey,
     signing: &VerifyingKey,
     expires_hour: u32,
 ) -> String {
-    let certified = CertifiedKey::Ed25519(*signing);
-    object("ED25519 CERT", &ed25519_certificate(IDENTITY_V_SIGNING, certified, expires_hour, identity))
-}
-
-/// A certificate of `kind`, with the key that signs it inside; it ends at `expires_hour` (hours since 1970).
-pub(crate) fn ed25519_certificate(
-    kind: u8,
-    certified: CertifiedKey,
-    expires_hour: u32,
-    signer: &SigningKey,
-) -> Vec<u8> {
-    let mut body = certificate_body(kind, certified, expires_hour);
+    let mut body = certificate_body(IDENTITY_V_SIGNING, signing, expires_hour);
     // One extension: 32 bytes, type 4 (the key that signs), no flags.
     body.extend([1, 0, 32, 4, 0]);
-    body.extend(signer.verifying_key().as_bytes());
-    let signature = signer.sign(&body).to_bytes();
+    body.extend(identity.verifying_key().as_bytes());
+    let signature = identity.sign(&body).to_bytes();
     body.extend(signature);
-    body
+    object("ED25519 CERT", &body)
 }
 
-fn certificate_body(kind: u8, certified: CertifiedKey, expires_hour: u32) -> Vec<u8> {
-    let (key_type, key) = match &certified {
-        CertifiedKey::Ed25519(key) => (1, key.as_bytes()),
-        CertifiedKey::Certificate(digest) => (3, digest),
-    };
+/// A certificate of `kind` for an Ed25519 key, up to its extensions; it ends at `expires_hour` (hours since 1970).
+fn certificate_body(kind: u8, certified: &VerifyingKey, expires_hour: u32) -> Vec<u8> {
     let mut body = vec![1, kind];
     body.extend(expires_hour.to_be_bytes());
-    body.push(key_type);
-    body.extend(key);
+    body.push(1);
+    body.extend(certified.as_bytes());
     body
 }
 
@@ -81,7 +59,7 @@ impl OnionKey {
         hash_prefix.copy_from_slice(&hashed[..32]);
         let expanded = ExpandedSecretKey { scalar: Scalar::from_bytes_mod_order(secret), hash_prefix };
         let verifying = VerifyingKey::from(&expanded);
-        let mut body = certificate_body(ONION_V_IDENTITY, CertifiedKey::Ed25519(*identity), expires_hour);
+        let mut body = certificate_body(ONION_V_IDENTITY, identity, expires_hour);
         body.push(0);
         let signature = raw_sign::<Sha512>(&expanded, &body, &verifying).to_bytes();
         body.extend(signature);

@@ -4,7 +4,6 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rsa::pkcs1::EncodeRsaPublicKey;
-use rsa::pkcs8::{EncodePrivateKey, EncodePublicKey};
 use rsa::traits::PublicKeyParts;
 use rsa::{BigUint, Pkcs1v15Sign, RsaPrivateKey, RsaPublicKey};
 use sha1::{Digest, Sha1};
@@ -32,18 +31,6 @@ impl RsaKey {
         Ok(Self { der: der.into_vec(), private })
     }
 
-    /// Makes a key of `bits`; it takes a part of a second.
-    pub(crate) fn generate(bits: usize, random: ChaCha8Rng) -> Result<Self, TorError> {
-        let private = RsaPrivateKey::new(&mut Older(random), bits);
-        Self::new(private.map_err(making)?)
-    }
-
-    /// The private key as PKCS #8, in DER.
-    pub(crate) fn pkcs8(&self) -> Result<Vec<u8>, TorError> {
-        let der = self.private.to_pkcs8_der().map_err(making)?;
-        Ok(der.as_bytes().to_vec())
-    }
-
     /// SHA-1 of the public key in DER: a relay's identity.
     pub fn id(&self) -> [u8; 20] {
         Sha1::digest(&self.der).into()
@@ -52,12 +39,6 @@ impl RsaKey {
     /// The public key as an object of a descriptor.
     pub(crate) fn object(&self) -> String {
         object("RSA PUBLIC KEY", &self.der)
-    }
-
-    /// The public key as an X.509 certificate holds it (RFC 5280), in DER.
-    pub(crate) fn subject_public_key_info(&self) -> Result<Vec<u8>, TorError> {
-        let public = RsaPublicKey::from(&self.private).to_public_key_der();
-        Ok(public.map_err(making)?.into_vec())
     }
 
     /// A PKCS #1 v1.5 signature over the bare digest, as Tor signs directory documents.

@@ -10,7 +10,6 @@ mod population;
 mod relay;
 mod uploaded;
 
-pub(crate) use certificate::{CertifiedKey, ed25519_certificate};
 pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
 pub use keys::{KeyPool, RsaKey};
 pub use population::Population;

@@ -7,10 +7,8 @@ pub(crate) const CREATE_FAST: u8 = 5;
 pub(crate) const CREATED_FAST: u8 = 6;
 pub(crate) const VERSIONS: u8 = 7;
 pub(crate) const NETINFO: u8 = 8;
-pub(crate) const RELAY_EARLY: u8 = 9;
 pub(crate) const CREATE2: u8 = 10;
 pub(crate) const CREATED2: u8 = 11;
-pub(crate) const CERTS: u8 = 129;
 
 /// Length of a fixed cell's payload.
 pub(crate) const PAYLOAD_BYTES: usize = 509;
@@ -58,12 +56,4 @@ pub(crate) fn encode_fixed(into: &mut Vec<u8>, circuit: u32, command: u8, payloa
     into.push(command);
     into.extend(payload);
     into.resize(into.len() + PAYLOAD_BYTES - payload.len(), 0);
-}
-
-/// Appends a variable cell of no circuit, named by 4 bytes.
-pub(crate) fn encode_variable(into: &mut Vec<u8>, command: u8, payload: &[u8]) {
-    into.extend([0; 4]);
-    into.push(command);
-    into.extend((payload.len() as u16).to_be_bytes());
-    into.extend(payload);
 }

@@ -1,4 +1,4 @@
-//! A connection between two ends of the OR protocol.
+//! A connection to a relay, as its client.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,24 +10,22 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, SignatureScheme};
-use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::cell::{self, Cell, Naming};
-use super::identity::HopIdentity;
 
 /// How long connecting and shaking hands may take; a relay on a saturated machine is slow.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Taken from TLS at once: a record.
 const BLOCK_BYTES: usize = 16_384;
-/// Read ahead below TLS, which by itself asks the kernel for 4 KiB at a time: nothing on the thousands of connections
-/// of clients, and much on the few between a relay and the next hops.
-const CLIENT_AHEAD_BYTES: usize = 1;
-const HOP_AHEAD_BYTES: usize = 65_536;
+/// Read ahead below TLS, which by itself asks the kernel for 4 KiB at a time: nothing, on thousands of connections.
+const AHEAD_BYTES: usize = 1;
 /// The link protocols that we speak, as VERSIONS has them.
 const VERSIONS: [u8; 4] = [0, 4, 0, 5];
 
@@ -65,42 +63,21 @@ impl Channel {
         in_time(Self::connect(relay, source, tls)).await
     }
 
-    /// Answers a relay that connected, as the relay of `identity`.
-    pub(crate) async fn accept(stream: TcpStream, identity: &HopIdentity) -> Result<Self, LinkError> {
-        in_time(Self::answer(stream, identity)).await
-    }
-
     async fn connect(relay: SocketAddr, source: Ipv4Addr, tls: &TlsConnector) -> Result<Self, LinkError> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from((source, 0)))?;
         let stream = socket.connect(relay).await?;
         stream.set_nodelay(true)?;
-        let stream = BufReader::with_capacity(CLIENT_AHEAD_BYTES, stream);
+        let stream = BufReader::with_capacity(AHEAD_BYTES, stream);
         let name = ServerName::try_from("www.example.invalid").map_err(io::Error::other)?;
-        let mut channel = Self::over(tls.connect(name, stream).await?.into());
+        let stream = tls.connect(name, stream).await?;
+        let (received, queued) = (Vec::new(), Vec::new());
+        let mut channel = Self { stream, naming: Naming::Short, received, taken: 0, queued, circuits: 0 };
         channel.send_versions().await?;
         while channel.receive().await?.command != cell::NETINFO {}
         // No time, the relay's address as we see it, no address of ours.
         channel.send(0, cell::NETINFO, &[0, 0, 0, 0, 4, 4, 127, 0, 0, 1, 0]).await?;
         Ok(channel)
-    }
-
-    async fn answer(stream: TcpStream, identity: &HopIdentity) -> Result<Self, LinkError> {
-        stream.set_nodelay(true)?;
-        let stream = BufReader::with_capacity(HOP_AHEAD_BYTES, stream);
-        let mut channel = Self::over(identity.tls().accept(stream).await?.into());
-        channel.send_versions().await?;
-        cell::encode_variable(&mut channel.queued, cell::CERTS, identity.certificates());
-        // No time, the relay's address, and ours: with that the relay takes the connection for any circuit to us.
-        channel.queue(0, cell::NETINFO, &[0, 0, 0, 0, 4, 4, 127, 0, 0, 1, 1, 4, 4, 127, 0, 0, 1]);
-        channel.flush().await?;
-        while channel.receive().await?.command != cell::NETINFO {}
-        Ok(channel)
-    }
-
-    fn over(stream: TlsStream<BufReader<TcpStream>>) -> Self {
-        let (received, queued) = (Vec::new(), Vec::new());
-        Self { stream, naming: Naming::Short, received, taken: 0, queued, circuits: 0 }
     }
 
     /// Says which link protocols we speak, and hears which the other end speaks.

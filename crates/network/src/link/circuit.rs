@@ -1,6 +1,5 @@
-//! Circuits as their client sees them: one hop with directory streams, or the first of two hops.
+//! Circuits of one hop with directory streams, as their client sees them.
 
-use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use aes::Aes128;
@@ -10,15 +9,13 @@ use sha1::{Digest, Sha1};
 
 use super::cell::{CREATE_FAST, CREATED_FAST, DESTROY, PAYLOAD_BYTES, RELAY};
 use super::channel::{Channel, LinkError};
-use super::ntor::{HANDSHAKE_TYPE, Handshake, KEY_BYTES, ONIONSKIN_BYTES};
+use super::ntor::{HANDSHAKE_TYPE, Handshake, ONIONSKIN_BYTES};
 
 const BEGIN_DIR: u8 = 13;
 const DATA: u8 = 2;
 const END: u8 = 3;
 const SENDME: u8 = 5;
 const DROP: u8 = 10;
-const EXTEND2: u8 = 14;
-const EXTENDED2: u8 = 15;
 
 /// Data bytes in one relay cell.
 const DATA_BYTES: usize = PAYLOAD_BYTES - 11;
@@ -40,15 +37,6 @@ pub(crate) struct Circuit {
 struct Direction {
     cipher: Ctr128BE<Aes128>,
     digest: Sha1,
-}
-
-/// A relay to extend a circuit to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NextHop {
-    pub(crate) address: SocketAddrV4,
-    /// SHA-1 of its RSA identity key.
-    pub(crate) rsa_id: [u8; 20],
-    pub(crate) ed25519_id: [u8; 32],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,39 +71,6 @@ impl Circuit {
                 _ => {}
             }
         }
-    }
-
-    /// A circuit that was made by CREATE2 with ntor, from the keys of the handshake.
-    pub(crate) fn from_ntor(id: u32, keys: &[u8; KEY_BYTES]) -> Self {
-        Self {
-            id,
-            stream: 0,
-            delivered: 0,
-            forward: Direction::new(&keys[..20], &keys[40..56]),
-            backward: Direction::new(&keys[20..40], &keys[56..]),
-        }
-    }
-
-    /// The payload of a RELAY_EARLY cell that asks the first hop to extend the circuit. The handshake in it is of the
-    /// right length and nothing else: the next hop is the lab's own.
-    pub(crate) fn extend(&mut self, to: &NextHop) -> [u8; PAYLOAD_BYTES] {
-        // Link specifiers by type and length (tor-spec, "EXTEND and EXTENDED cells"): IPv4, RSA and Ed25519 identity.
-        let mut data = vec![3, 0, 6];
-        data.extend(to.address.ip().octets());
-        data.extend(to.address.port().to_be_bytes());
-        data.extend([2, 20]);
-        data.extend(to.rsa_id);
-        data.extend([3, 32]);
-        data.extend(to.ed25519_id);
-        data.extend(handshake_header());
-        data.extend([0; ONIONSKIN_BYTES]);
-        self.seal(EXTEND2, 0, &data)
-    }
-
-    /// Whether the payload of the relay's next cell on this circuit says that it was extended.
-    pub(crate) fn is_extended(&mut self, mut payload: Vec<u8>) -> bool {
-        self.unseal(&mut payload);
-        payload[0] == EXTENDED2 && payload[1..3] == [0, 0]
     }
 
     /// Sends a cell that the relay throws away, as circuit padding does.
@@ -235,15 +190,10 @@ impl Circuit {
     }
 }
 
-/// The payload of a CREATE2 cell.
+/// The payload of a CREATE2 cell: type and length of an ntor handshake, and the handshake.
 pub(crate) fn create2(handshake: &Handshake) -> Vec<u8> {
-    [&handshake_header()[..], &handshake.onionskin()].concat()
-}
-
-/// Type and length of an ntor handshake.
-fn handshake_header() -> [u8; 4] {
     let (kind, length) = (HANDSHAKE_TYPE.to_be_bytes(), (ONIONSKIN_BYTES as u16).to_be_bytes());
-    [kind[0], kind[1], length[0], length[1]]
+    [&kind[..], &length, &handshake.onionskin()].concat()
 }
 
 impl Direction {

@@ -5,20 +5,16 @@ use curve25519_dalek::constants::X25519_BASEPOINT;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Type of the handshake in CREATE2 and EXTEND2.
+/// Type of the handshake in CREATE2.
 pub(crate) const HANDSHAKE_TYPE: u16 = 2;
 /// Length of the client's part.
 pub(crate) const ONIONSKIN_BYTES: usize = 84;
 /// Length of the relay's part.
-pub(crate) const REPLY_BYTES: usize = 64;
-/// Keys of a circuit: two digest seeds of 20 bytes, then two cipher keys of 16, forward ones first.
-pub(crate) const KEY_BYTES: usize = 72;
+const REPLY_BYTES: usize = 64;
 
 const PROTOCOL: &[u8] = b"ntor-curve25519-sha256-1";
 const MAC_TWEAK: &[u8] = b"ntor-curve25519-sha256-1:mac";
-const KEY_TWEAK: &[u8] = b"ntor-curve25519-sha256-1:key_extract";
 const VERIFY_TWEAK: &[u8] = b"ntor-curve25519-sha256-1:verify";
-const EXPAND_TWEAK: &[u8] = b"ntor-curve25519-sha256-1:key_expand";
 
 /// What a client has to know of a relay to shake hands with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,30 +51,21 @@ impl Handshake {
         bytes
     }
 
-    /// The keys that a relay's reply leads to; `None` if the reply is not one of the relay that was asked.
-    pub(crate) fn keys(&self, reply: &[u8]) -> Option<[u8; KEY_BYTES]> {
-        let (theirs, authenticator) = reply.get(..REPLY_BYTES)?.split_at(32);
-        let theirs = MontgomeryPoint(theirs.try_into().ok()?);
+    /// Whether a reply is one of the relay that was asked. Nothing is sent over the circuit, so that its keys are not needed.
+    pub(crate) fn is_answered_by(&self, reply: &[u8]) -> bool {
+        let Some((theirs, authenticator)) =
+            reply.get(..REPLY_BYTES).and_then(|reply| reply.split_first_chunk())
+        else {
+            return false;
+        };
         let NtorKey { identity, onion } = &self.relay;
-        let shared_ephemeral = times(theirs);
+        let shared_ephemeral = times(MontgomeryPoint(*theirs));
         let (shared_ephemeral, shared_onion) = (shared_ephemeral.as_bytes(), self.shared_onion.as_bytes());
-        let (ours, theirs) = (self.public.as_bytes(), theirs.as_bytes());
+        let ours = self.public.as_bytes();
         let input: [&[u8]; 7] = [shared_ephemeral, shared_onion, identity, onion, ours, theirs, PROTOCOL];
         let verify = keyed_hash(VERIFY_TWEAK, &input);
-        if keyed_hash(MAC_TWEAK, &[&verify, identity, onion, theirs, ours, PROTOCOL, b"Server"])
-            != authenticator
-        {
-            return None;
-        }
-        let seed = keyed_hash(KEY_TWEAK, &input);
-        // HKDF's expansion (RFC 5869) with the seed as pseudorandom key.
-        let mut keys = [0; KEY_BYTES];
-        let mut block = Vec::new();
-        for (counter, part) in (1_u8..).zip(keys.chunks_mut(32)) {
-            block = keyed_hash(&seed, &[&block, EXPAND_TWEAK, &[counter]]).to_vec();
-            part.copy_from_slice(&block[..part.len()]);
-        }
-        Some(keys)
+        keyed_hash(MAC_TWEAK, &[&verify, identity, onion, theirs, ours, PROTOCOL, b"Server"])
+            == *authenticator
     }
 }
 

@@ -13,16 +13,10 @@ use tokio::time::Instant;
 
 use super::traffic::{Target, TrafficTotals};
 use super::{Present, source};
-use crate::link::{
-    CREATE2, CREATED2, Channel, Circuit, DESTROY, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
-};
+use crate::link::{CREATE2, CREATED2, Channel, DESTROY, LinkError, create2};
 
 /// A lost connection is opened again after this.
 const RETRY: Duration = Duration::from_secs(2);
-/// Cells that a client sends at once at most.
-const BURST_CELLS: u32 = 100;
-/// A burst waits this long for its circuit.
-const NOT_YET: Duration = Duration::from_millis(250);
 /// A circuit that is not made after this long failed, however short its life was to be.
 const OVERDUE: Duration = Duration::from_secs(5);
 /// Why a client tears its circuit down (tor-spec, "Tearing down circuits").
@@ -56,29 +50,19 @@ struct Connection<'a> {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Ask,
-    Burst { circuit: u32, cells: u32 },
     Close { circuit: u32 },
 }
 
 struct State {
     asked: Instant,
-    progress: Progress,
-    _present: Option<Present<TrafficTotals>>,
-}
-
-enum Progress {
-    Asked {
-        next_hop: Option<NextHop>,
-    },
-    /// Boxed: most circuits are past it.
-    Extending(Box<Circuit>),
-    Made,
+    /// Counts it from the moment that it is made.
+    made: Option<Present<TrafficTotals>>,
 }
 
 impl State {
     /// Whether it should have been made long since.
     fn is_overdue(&self) -> bool {
-        !matches!(self.progress, Progress::Made) && self.asked.elapsed() > OVERDUE
+        self.made.is_none() && self.asked.elapsed() > OVERDUE
     }
 }
 
@@ -98,7 +82,7 @@ impl<'a> Connection<'a> {
         };
         connection.plan_circuit(Instant::now(), random);
         let Err(lost) = connection.go_on(random).await;
-        let unmade = connection.circuits.values().filter(|state| !matches!(state.progress, Progress::Made));
+        let unmade = connection.circuits.values().filter(|state| state.made.is_none());
         target.totals.lock().circuits_failed += unmade.count() as u64;
         Err(lost)
     }
@@ -143,17 +127,6 @@ impl<'a> Connection<'a> {
                 self.plan_circuit(at, random);
                 self.ask(at, random);
             }
-            Step::Burst { circuit, cells } => {
-                match self.circuits.get(&circuit).map(|state| &state.progress) {
-                    Some(Progress::Made) => {
-                        // The relay decrypts what is no cell of its own to other bytes, and passes those on.
-                        (0..cells).for_each(|_| self.channel.queue(circuit, RELAY, &[]));
-                        self.target.totals.lock().cells_sent += u64::from(cells);
-                    }
-                    Some(_) => self.plan(Instant::now() + NOT_YET, Step::Burst { circuit, cells }),
-                    None => {}
-                }
-            }
             Step::Close { circuit } => {
                 if let Some(state) = self.circuits.remove(&circuit) {
                     if state.is_overdue() {
@@ -169,18 +142,6 @@ impl<'a> Connection<'a> {
         let parameters = &self.target.parameters;
         let life: f64 = Exp1.sample(random);
         let life = life * parameters.circuit_seconds;
-        let cells: f64 = Exp1.sample(random);
-        let mut cells = (cells * parameters.cells_per_circuit).round() as u32;
-        let next_hop = match self.target.hops.len() {
-            0 => None,
-            count => Some(self.target.hops[random.random_range(0..count)]),
-        };
-        let mut bursts = Vec::new();
-        while cells > 0 && next_hop.is_some() {
-            let burst = random.random_range(1..=BURST_CELLS).min(cells);
-            cells -= burst;
-            bursts.push((at + seconds(random.random_range(0.0..=life)), burst));
-        }
         let Some(handshake) = self.target.handshake() else {
             self.target.totals.lock().circuits_without_key += 1;
             return;
@@ -188,42 +149,23 @@ impl<'a> Connection<'a> {
         let circuit = self.channel.next_circuit();
         self.channel.queue(circuit, CREATE2, &create2(handshake));
         self.target.totals.lock().circuits_asked += 1;
-        let progress = Progress::Asked { next_hop };
-        self.circuits.insert(circuit, State { asked: Instant::now(), progress, _present: None });
-        for (at, cells) in bursts {
-            self.plan(at, Step::Burst { circuit, cells });
-        }
+        self.circuits.insert(circuit, State { asked: Instant::now(), made: None });
         self.plan(at + seconds(life), Step::Close { circuit });
     }
 
     fn hear(&mut self, circuit: u32, command: u8, payload: Vec<u8>) {
         // Cells may still come on a circuit that was closed.
         let Some(state) = self.circuits.get_mut(&circuit) else { return };
-        match (&mut state.progress, command) {
-            (Progress::Asked { next_hop }, CREATED2) => {
+        match command {
+            CREATED2 if state.made.is_none() => {
                 let handshake = self.target.handshake();
-                let Some(keys) = handshake.and_then(|handshake| handshake.keys(&payload[2..])) else {
-                    return self.fail(circuit);
-                };
-                self.target.totals.lock().circuits_made += 1;
-                state._present = Some(Present::new(&self.target.totals, |totals| &mut totals.circuits_now));
-                state.progress = match next_hop.take() {
-                    Some(next_hop) => {
-                        let mut hop = Circuit::from_ntor(circuit, &keys);
-                        self.channel.queue(circuit, RELAY_EARLY, &hop.extend(&next_hop));
-                        Progress::Extending(Box::new(hop))
-                    }
-                    None => Progress::Made,
-                };
-            }
-            (Progress::Extending(hop), RELAY) => {
-                if !hop.is_extended(payload) {
+                if !handshake.is_some_and(|handshake| handshake.is_answered_by(&payload[2..])) {
                     return self.fail(circuit);
                 }
-                state.progress = Progress::Made;
+                self.target.totals.lock().circuits_made += 1;
+                state.made = Some(Present::new(&self.target.totals, |totals| &mut totals.circuits_now));
             }
-            (Progress::Made, RELAY) => self.target.totals.lock().cells_received += 1,
-            (_, DESTROY) => {
+            DESTROY => {
                 self.circuits.remove(&circuit);
                 self.target.totals.lock().circuits_failed += 1;
             }

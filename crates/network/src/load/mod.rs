@@ -1,8 +1,7 @@
 //! Load on the relays under trial: the same for each relay at the same time. Directory clients come and go by a plan;
-//! traffic (held connections, circuits and cells) goes on all the time.
+//! traffic (held connections and circuits) goes on all the time.
 
 mod driver;
-mod far_end;
 mod held;
 mod plan;
 mod request;

@@ -1,10 +1,9 @@
-//! Connections that are held, circuits made by ntor, and cells passed: what a relay does all the time,
-//! whatever happens to its directory.
+//! Connections that are held and circuits made by ntor: what a relay does all the time, whatever happens to its directory.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -13,17 +12,14 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::Totals;
-use super::far_end::FarEnds;
 use super::held::hold;
 use crate::Authority;
 use crate::authority::Shared;
-use crate::link::{Handshake, NextHop, tls_connector};
+use crate::link::{Handshake, tls_connector};
 use heaptrial_relay::TorError;
 
 /// Connections that carry circuits where none are asked for: a relay shares its circuits out over the relays before it.
 const CARRIERS: u32 = 20;
-/// Relays behind the relays under trial.
-const FAR_ENDS: usize = 8;
 /// New connections per second and relay until all are there; each costs both ends a TLS handshake.
 const RAMP_PER_SECOND: f64 = 100.0;
 
@@ -36,10 +32,6 @@ pub struct TrafficParameters {
     pub connections: u32,
     /// Circuits made by CREATE2 (ntor) per second and relay, over all held connections; over 20 of them where `connections` is 0.
     pub ntor_per_second: f64,
-    /// Mean number of cells that a client sends over such a circuit (exponential), in bursts at random moments of its
-    /// life. A circuit with cells is extended to a second relay, which is the load generator's and sends each cell
-    /// back: the relay under trial passes twice this number on. At 0 circuits have one hop and carry nothing.
-    pub cells_per_circuit: f64,
     /// Mean life of such a circuit (exponential), in seconds.
     pub circuit_seconds: f64,
 }
@@ -60,16 +52,12 @@ pub struct TrafficTotals {
     pub circuits_asked: u64,
     /// Circuits whose handshake was right.
     pub circuits_made: u64,
-    /// Circuits that the relay did not make, did not extend, or destroyed.
+    /// Circuits that the relay did not make, or destroyed.
     pub circuits_failed: u64,
     /// Circuits that are there now.
     pub circuits_now: u64,
     /// Circuits that were not asked for because the relay has not uploaded a descriptor with its onion key.
     pub circuits_without_key: u64,
-    /// Cells that clients sent over circuits of two hops.
-    pub cells_sent: u64,
-    /// Cells that came back from the second hop.
-    pub cells_received: u64,
 }
 
 /// Running traffic. Dropping it ends all its connections.
@@ -96,17 +84,10 @@ impl Traffic {
             .enable_all()
             .build()
             .map_err(TorError::file("the load generator's thread"))?;
-        let hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 3600;
-        let extended = parameters.ntor_per_second > 0.0 && parameters.cells_per_circuit > 0.0;
-        let far_ends = {
-            let _inside = runtime.enter();
-            FarEnds::start(if extended { FAR_ENDS } else { 0 }, seed, hour as u32)?
-        };
         let target = |address: &SocketAddr| {
             Arc::new(Target {
                 address: *address,
                 tls: tls.clone(),
-                hops: far_ends.hops().to_vec(),
                 parameters: parameters.clone(),
                 seed,
                 totals: Totals::default(),
@@ -126,7 +107,6 @@ impl Traffic {
                     () = open_all(&own, held) => {}
                 }
             });
-            drop(far_ends);
         });
         Ok(Self { targets, stop: Some(stop), thread: Some(thread) })
     }
@@ -165,7 +145,6 @@ async fn open_all(targets: &[Arc<Target>], held: u32) {
 pub(super) struct Target {
     pub(super) address: SocketAddr,
     pub(super) tls: TlsConnector,
-    pub(super) hops: Vec<NextHop>,
     pub(super) parameters: TrafficParameters,
     pub(super) seed: u64,
     pub(super) totals: Totals<TrafficTotals>,

@@ -128,31 +128,20 @@ fn a_real_relay_serves_the_synthetic_directory() {
 
 #[test]
 #[ignore = "needs Tor"]
-fn a_real_relay_makes_ntor_circuits_and_passes_their_cells_on() {
+fn a_real_relay_makes_ntor_circuits() {
     let runtime = runtime();
     let _inside = runtime.enter();
     let network = Network::start();
-    let parameters = TrafficParameters {
-        connections: 40,
-        ntor_per_second: 50.0,
-        cells_per_circuit: 40.0,
-        circuit_seconds: 1.0,
-    };
+    let parameters = TrafficParameters { connections: 40, ntor_per_second: 50.0, circuit_seconds: 1.0 };
     let warned = network.warnings();
     let traffic = Traffic::start(&parameters, 3, &[network.address], &network.authority).unwrap();
-    let totals = wait_for("circuits and cells", MINUTE, || {
+    let totals = wait_for("circuits", MINUTE, || {
         let totals = traffic.totals()[0];
-        let enough =
-            totals.connections_now == 40 && totals.circuits_made >= 200 && totals.cells_received >= 4_000;
-        enough.then_some(totals)
+        (totals.connections_now == 40 && totals.circuits_made >= 200).then_some(totals)
     });
     let because = format!("{totals:?}\n{}", network.log());
     assert_eq!((totals.connections_failed, totals.circuits_failed), (0, 0), "{because}");
     assert!(totals.circuits_made <= totals.circuits_asked, "{because}");
-    // What has not come back is on its way, or its circuit was closed meanwhile: of circuits that live for a second more than a
-    // tenth on a machine with much else to do.
-    assert!(totals.cells_received <= totals.cells_sent, "{because}");
-    assert!(totals.cells_received * 2 > totals.cells_sent, "{because}");
     assert_eq!(network.warnings(), warned, "{because}");
 }
 
@@ -173,7 +162,7 @@ fn each_ingredient_of_traffic_can_be_left_out() {
         let ready = one_hop.totals()[0].circuits_made >= 100 && idle.totals()[0].connections_now == 30;
         ready.then(|| one_hop.totals()[0])
     });
-    assert_eq!((totals.circuits_failed, totals.cells_sent), (0, 0), "{totals:?}\n{}", network.log());
+    assert_eq!(totals.circuits_failed, 0, "{totals:?}\n{}", network.log());
     assert_eq!(idle.totals()[0], TrafficTotals { connections_now: 30, ..TrafficTotals::default() });
     assert_eq!(nothing.totals()[0], TrafficTotals::default());
 }

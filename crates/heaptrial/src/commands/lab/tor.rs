@@ -75,11 +75,6 @@ pub struct TorOptions {
     /// Circuits that clients make with each relay per second by CREATE2 (ntor), which its worker threads answer
     #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     ntor_rate: f64,
-    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a
-    /// second one and comes back
-    #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = rate, requires = "ntor_rate")]
-    #[arg(hide_short_help = true)]
-    cells: f64,
     /// Mean life of these circuits
     #[arg(long, default_value = "60s", value_name = "DURATION", hide_short_help = true)]
     circuit_life: HumanDuration,
@@ -149,7 +144,6 @@ impl TorOptions {
             traffic: TrafficParameters {
                 connections: self.connections,
                 ntor_per_second: self.ntor_rate,
-                cells_per_circuit: self.cells,
                 circuit_seconds: self.circuit_life.0.as_secs_f64(),
             },
         })
