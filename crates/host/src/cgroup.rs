@@ -158,7 +158,6 @@ pub struct CgroupReader {
     current: Option<File>,
     peak: Option<File>,
     cpu: Option<File>,
-    /// The list of processes as it was read last.
     listed: Option<Vec<u8>>,
     buffer: Vec<u8>,
     /// Page faults as of the last reading: all of them, and those that needed a disk.

@@ -12,7 +12,6 @@ pub struct Discovered {
     pub services: Vec<Service>,
     /// Running services that match only patterns with wildcards and that hold up the host, and what they are.
     pub kept_out: Vec<(ServiceName, &'static str)>,
-    /// Which services each pattern names, in the order of the patterns.
     pub of_pattern: Vec<Vec<ServiceName>>,
 }
 

@@ -70,9 +70,7 @@ impl Examiner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFacts {
     pub build_id: Option<String>,
-    /// The newest glibc whose symbols it needs.
     pub needed_glibc: Option<Version>,
-    /// Names of files, such as `libc.so.6`.
     pub needed: Vec<String>,
     pub symbol_versions: Vec<String>,
 }
