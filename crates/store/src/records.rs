@@ -122,6 +122,7 @@ pub struct LifeRecord {
     pub identity: Option<Identity>,
     /// Why it does not count for its arm, such as an identity that is not the arm's treatment; `None` where it counts.
     pub contamination: Option<String>,
+    /// Whether that is no other identity, but a failure in a lab.
     pub failed: bool,
     pub ended_wall_us: Option<i64>,
     pub ended_boottime_us: Option<i64>,
