@@ -47,9 +47,8 @@ fn torrc_options_need_a_tor_instance_whose_torrc_can_be_replaced() {
     fixture.planned.torrc.insert("DirCache".to_owned(), "0".to_owned());
     fixture.refuses(Check::Torrc, "no Tor instance");
     let relay = serde_json::json!({
-        "torrc": "/etc/tor/torrc", "defaults_torrc": null, "program": "/usr/bin/tor", "user": null,
-        "data_directory": null, "nickname": null, "fingerprint": null, "family": [], "role": "relay",
-        "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {},
+        "torrc": "/etc/tor/torrc", "program": "/usr/bin/tor", "arguments": [], "command_line_options": [], "family": [],
+        "family_ids": [], "role": "relay", "options": {},
     });
     let relay: Relay = serde_json::from_value(relay).unwrap();
     fixture.service.relay = Some(relay);
@@ -76,7 +75,7 @@ fn files_that_others_can_change_or_have_written_are_refused() {
         fixture.planned.unit_files = vec![DROP_IN.into()];
         fixture
     };
-    let mut fixture = planned();
+    let fixture = planned();
     fixture.is_fine();
     fixture.file("/etc/systemd/system/thing.service.d/own.conf", "[Service]\nType=simple\n");
     fixture.is_fine();
